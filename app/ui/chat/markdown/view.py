@@ -145,7 +145,7 @@ class MarkdownView(DrawnText):
     # -- painting
 
     def paint_ground(self, painter: QPainter, area: QRectF) -> None:
-        units = self._units_in(area.top(), area.bottom())
+        units = self._units_in(area.top(), area.bottom() + self._formats.code_header)  # it stands above its code
         if units:
             start, end = units[0].start, units[-1].end
             self._frames.paint(painter, start, end)

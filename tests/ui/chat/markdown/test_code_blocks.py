@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 
 import pytest
+from PySide6.QtCore import QRect
 from PySide6.QtGui import QTextBlock, QTextCursor
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
@@ -189,3 +190,11 @@ def test_an_answer_for_a_view_that_the_column_freed_is_dropped(qtbot: QtBot, mon
     qtbot.waitUntil(lambda: entry.is_drawn() and own.is_idle and turns().is_idle())
     assert isinstance(entry.widget, AnswerMessage) and colored(entry.widget.view, "def") != []
     own.close()
+
+
+def test_a_part_of_the_header_is_painted_as_when_all_is(qtbot: QtBot, view: MarkdownView) -> None:
+    view.set_text("```python\nx = 1\n```")
+    settle(qtbot, view)
+    whole = view.grab().toImage()
+    part = QRect(0, 0, whole.width(), 6)  # above the first line of the code
+    assert view.grab(part).toImage() == whole.copy(part) != whole.copy(part.translated(0, whole.height() - 6))
