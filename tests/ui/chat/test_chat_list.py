@@ -8,7 +8,7 @@ from datetime import date, datetime
 
 import pytest
 from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QTimer
-from PySide6.QtGui import QColor, QContextMenuEvent, QDropEvent
+from PySide6.QtGui import QColor, QContextMenuEvent, QDropEvent, QImage
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QInputDialog, QLineEdit, QMenu
 from pytestqt.qtbot import QtBot
@@ -524,3 +524,18 @@ def test_a_passage_of_the_thinking_says_so_and_marks_the_words() -> None:
     assert thought.text == "Thinking: …ay before the word that was looked for"
     assert [thought.text[start : start + length] for start, length in thought.matches] == ["word"]
     assert said.text == "word"
+
+
+def test_the_chat_that_is_being_answered_has_a_mark(chat_list: ChatList) -> None:
+    rows = chat_list.view.chats
+
+    def picture(key: str) -> QImage:
+        place = rows.place(key)
+        assert place is not None
+        return chat_list.view.viewport().grab(chat_list.view.visualRect(rows.index(place))).toImage()
+
+    before = {key: picture(key) for key in ("a", "b")}
+    rows.set_answering("b")
+    assert picture("a") == before["a"] and picture("b") != before["b"]
+    rows.set_answering("")
+    assert picture("b") == before["b"]

@@ -24,6 +24,8 @@ _LEAST_HEIGHT = 8 * SPACING
 _CORNER = 6
 _BAR = 3
 """Width of the mark of a selected row; its color differs at least 3 : 1 from the list's, as the tint alone does not."""
+_DOT = 3
+"""Radius of the mark of the chat in which an answer is being written."""
 _State = QStyle.StateFlag
 
 
@@ -112,8 +114,13 @@ class RowDelegate(QStyledItemDelegate):
             if isinstance(row, FolderRow):
                 self._draw_folder(painter, box, row, font)
             else:
-                font = bold(font) if row.id == self.shown else font
-                draw_line(painter, self._inside(box, row), title_of_chat(row), font, theme.current().text)
+                font, inside = bold(font) if row.id == self.shown else font, self._inside(box, row)
+                if row.id == self._model.answering:
+                    inside.setRight(inside.right() - 3 * SPACING)
+                    painter.setPen(Qt.PenStyle.NoPen)
+                    painter.setBrush(theme.current().focus_line)
+                    painter.drawEllipse(QPointF(box.right() - _DOT, box.center().y() + 0.5), _DOT, _DOT)
+                draw_line(painter, inside, title_of_chat(row), font, theme.current().text)
         painter.restore()
 
     def _draw_folder(self, painter: QPainter, box: QRect, row: FolderRow, font: QFont) -> None:

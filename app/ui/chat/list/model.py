@@ -52,7 +52,7 @@ class ChatListModel(QStringListModel):
         self._folders: Sequence[Folder] = ()
         self._today: date | None = None
         self._places: dict[str, int] = {}
-        self._answering = ""
+        self.answering = ""
         """Id of the chat whose answer is being written."""
 
     # ------------------------------------------------------------ content
@@ -71,11 +71,11 @@ class ChatListModel(QStringListModel):
         self._refresh()
 
     def set_answering(self, chat_id: str) -> None:
-        """An answer is being written in this chat; empty for none. Screen readers say so."""
-        before, self._answering = self._answering, chat_id
+        """An answer is being written in this chat; empty for none. Its row has a mark, and screen readers say so."""
+        before, self.answering = self.answering, chat_id
         for key in (before, chat_id):
             if (place := self.place(key)) is not None:
-                self.dataChanged.emit(self.index(place), self.index(place), [_Roles.AccessibleTextRole])
+                self.dataChanged.emit(self.index(place), self.index(place))
 
     def folders(self) -> Sequence[Folder]:
         return self._folders
@@ -164,7 +164,7 @@ class ChatListModel(QStringListModel):
         name = next((visible(one.name) for one in self._folders if one.id == row.folder_id), None)
         parts = (
             title_of_chat(row),
-            "answering now" if row.id == self._answering else "",
+            "answering now" if row.id == self.answering else "",
             "pinned" if row.pinned_at is not None else f"in {name}" if name is not None else "",
             moment_text(row.updated_at),
         )
