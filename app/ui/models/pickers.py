@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QMimeData, QObject, QTimer, Signal, Slot
+from PySide6.QtCore import QMimeData, QObject, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QFileDialog, QLineEdit, QMenu, QPushButton, QToolButton, QWidget
 from shiboken6 import isValid
@@ -82,8 +82,11 @@ class FileRow(QWidget):
         clear.clicked.connect(lambda: self.set_path(""))
 
     def path(self) -> str:
-        """The path as typed, without spaces around it; empty for none."""
-        return self._edit.text().strip()
+        """The path as typed or pasted: in quotes, as a file's address or below ``~``, too. Empty for none."""
+        typed = self._edit.text().strip().strip("'\"")
+        if (url := QUrl(typed)).isLocalFile():
+            return url.toLocalFile()
+        return str(Path(typed).expanduser()) if typed.startswith("~/") else typed
 
     def set_path(self, path: str) -> None:
         """Emits `path_changed` if it is a different one."""

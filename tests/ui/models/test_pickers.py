@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 from app.models.trials import FileKey, Trial
 from app.settings import Settings
 from app.ui.models.library_service import LibraryService
-from app.ui.models.pickers import MOST_GRAY, ModelPicker, PairPicks, Pick
+from app.ui.models.pickers import MOST_GRAY, FileRow, ModelPicker, PairPicks, Pick
 from tests.support.library_parts import small_model
 from tests.ui.models.windows import MACHINE
 
@@ -125,3 +125,14 @@ def test_not_too_many_that_cannot_be_chosen(qtbot: QtBot) -> None:
     picker.show_picks(picks, "")
     assert len(entries(picker)) == 2 + MOST_GRAY + 1
     assert said(picker)[-1] == ("3 more that don't fit", False)
+
+
+@pytest.mark.parametrize("form", ["{path}", " '{path}' ", '"{path}"', "file://{path}", "~/m x.gguf"])
+def test_a_path_is_understood_as_it_is_pasted(
+    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    row = FileRow("Target model", "", can_be_empty=False)
+    qtbot.addWidget(row)
+    row.set_path(form.format(path=tmp_path / "m x.gguf"))
+    assert row.path() == str(tmp_path / "m x.gguf")
