@@ -29,9 +29,11 @@ class NoticeBar(QScrollArea):
 
     Signals:
         action_triggered: The `Action` of a button and the subject of its notice.
+        focus_lost: A notice that had the keyboard is about to go.
     """
 
     action_triggered = Signal(Action, str)
+    focus_lost = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent, widgetResizable=True)
@@ -60,6 +62,8 @@ class NoticeBar(QScrollArea):
         """Show these, by subject, oldest first. A notice that is there already keeps its place and its focus."""
         for subject in [one for one, notice in self._notices.items() if notices.get(one) != notice]:
             card = self.cards.pop(subject)
+            if (focused := self.window().focusWidget()) is not None and card.isAncestorOf(focused):
+                self.focus_lost.emit()
             self._column.removeWidget(card)
             card.hide()
             card.deleteLater()

@@ -100,6 +100,7 @@ class MainWindow(QMainWindow):
         self._side.currentChanged.connect(self._show_states)
         self._side.currentChanged.connect(self.panels_changed)
         self.menus.connect_action("focus_composer", self.composer.setFocus)
+        self.notice_bar.focus_lost.connect(self.composer.setFocus)
         self._panes = self._make_panes()
         self.menus.connect_action("next_pane", lambda: self._panes.go(1))
         self.menus.connect_action("previous_pane", lambda: self._panes.go(-1))

@@ -413,6 +413,8 @@ class Column(QAbstractScrollArea):
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
+        if len(self.entries) == 1:
+            self.entries[0].fitted = None  # it may be as high as the page
         self.arrange()
 
     def changeEvent(self, event: QEvent) -> None:

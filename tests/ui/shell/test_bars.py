@@ -124,3 +124,13 @@ def test_the_window_keeps_the_order_of_the_list_closed_folders_and_open_sections
     tab.more_section.button.click()
     window.store(settings)
     assert settings.open_sections == ["sampling"]
+
+
+def test_when_a_notice_with_the_keyboard_goes_the_text_field_has_it(qtbot: QtBot) -> None:
+    window = MainWindow(Settings())
+    qtbot.addWidget(window)
+    window.show()
+    window.notice_bar.set_notices({"save": notices.not_saved("The disk is full.")})
+    window.notice_bar.cards["save"].buttons[0].setFocus()
+    window.notice_bar.set_notices({})
+    assert window.focusWidget() is window.composer.editor

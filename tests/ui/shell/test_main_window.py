@@ -25,6 +25,7 @@ from app.chats.model import unpack
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.chats.store import ChatStore
 from app.settings import Settings, SettingsFile
+from app.ui import notices
 from app.ui.engine.interface import EngineState
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.notices import Action
@@ -381,6 +382,8 @@ def test_an_empty_chat_needs_no_scroll_bar_at_the_start(qtbot: QtBot, introduced
     QCoreApplication.processEvents()
     bar = window.transcript.column.verticalScrollBar()
     assert (bar.maximum(), bar.isVisible()) == (0, False)
+    window.notice_bar.set_notices({"save": notices.not_saved("The disk is full.")})
+    qtbot.waitUntil(lambda: (bar.maximum(), bar.isVisible()) == (0, False) and window.notice_bar.isVisible())
 
 
 def test_panels_give_way_in_a_narrow_window_and_are_remembered(open_window: Callable[[], Running]) -> None:
