@@ -325,9 +325,9 @@ def told(text: str) -> Notice:
     return Notice("info", text, (Action.DISMISS,))
 
 
-def too_long(text: str) -> Notice:
-    """What is attached doesn't fit in the context; ``text`` says by how much."""
-    return Notice("warning", text, (Action.USE_BEGINNING, Action.RAISE_CONTEXT))
+def too_long(text: str, *, can_raise: bool = True) -> Notice:
+    """What is attached doesn't fit in the context; ``text`` says by how much. ``can_raise``: the model has a longer."""
+    return Notice("warning", text, (Action.USE_BEGINNING, *((Action.RAISE_CONTEXT,) if can_raise else ())))
 
 
 def plain_text(text: str) -> Notice:

@@ -123,6 +123,7 @@ class AttachmentsPresenter(QObject):
         dialog = QFileDialog(self._composer.window(), "Attach files")
         dialog.setFileMode(QFileDialog.FileMode.ExistingFiles)
         dialog.filesSelected.connect(self.attach_files)
+        dialog.accepted.connect(self._composer.setFocus)
         open_in_folder(dialog, "")
 
     @Slot(list)

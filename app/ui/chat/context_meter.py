@@ -328,6 +328,11 @@ class ContextMeter(QObject):
             self.use = use
             self.changed.emit()
 
+    def can_raise(self) -> bool:
+        """Whether the loaded model may have a longer context."""
+        pair = self._pair()
+        return pair is None or not (pair.remote or 0 < pair.target.training_context <= pair.context_length)
+
     def _remote(self) -> RemoteModel | None:
         pair = self._pair()
         return pair.remote if pair is not None else None

@@ -50,7 +50,8 @@ class ContextPresenter(QObject):
         if told != self._told or SUBJECT in self._notice_list.notices():
             self._told = told
             is_too_long = use.attached > 0 and not use.fits()
-            self._notice_list.show(SUBJECT, (notices.too_long if is_too_long else notices.told)(use.warning()))
+            long = notices.too_long(use.warning(), can_raise=self._meter.can_raise())
+            self._notice_list.show(SUBJECT, long if is_too_long else notices.told(use.warning()))
 
     def _is_news(self, use: ContextUse, model: ChatModel) -> bool:
         """Whether there is something to say that was not so with the last answer."""

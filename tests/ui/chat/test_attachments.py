@@ -523,3 +523,13 @@ def test_a_chip_is_as_high_as_its_picture(qtbot: QtBot) -> None:
     qtbot.addWidget(chips)
     chip = Chip("a.png", "36 tokens", chips, show=list, remove=list, picture=QSize(64, 40))
     assert chip.styled_size().height() > 40
+
+
+def test_a_short_name_is_whole_in_every_size_of_type(qtbot: QtBot) -> None:
+    chips = Chips()
+    qtbot.addWidget(chips)
+    for size in range(6, 18):
+        chips.setStyleSheet(f"QPushButton {{ font-size: {size}px }}")
+        chip = Chip("report.pdf", "9 tokens", chips)
+        chip.fit(1000)
+        assert chip.button.text() == "report.pdf  ·  9 tokens"

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
@@ -15,6 +16,7 @@ from pytestqt.qtbot import QtBot
 from app.chats.model import StoredMessage
 from app.chats.settings import ChatSettings
 from app.protocol.events import RoundsReceived, TokensCounted
+from app.ui import notices
 from app.ui.chat import context_meter
 from app.ui.chat.composer import Composer
 from app.ui.chat.context_gauge import ContextDetails, ContextGauge
@@ -22,6 +24,7 @@ from app.ui.chat.context_meter import ContextMeter, ContextUse
 from app.ui.chat.context_presenter import SUBJECT, ContextPresenter
 from app.ui.chat.conversation import Conversation, conversation
 from app.ui.engine.interface import EngineState
+from app.ui.notices import Action
 from tests.ui.parts import WAIT_MS, Rig
 from tests.ui.scripted_engine import CONTEXT_LENGTH, round_of, words_of
 
@@ -96,6 +99,17 @@ def test_prompt_messages_and_typed_text_are_counted(rig: MeterRig) -> None:
     assert rig.composer.tokens.text() == ""
     rig.model.set_settings(ChatSettings())
     rig.counted(messages=5)
+
+
+@pytest.mark.parametrize(("trained", "offered"), [(0, True), (CONTEXT_LENGTH, False), (2 * CONTEXT_LENGTH, True)])
+def test_a_longer_context_is_offered_where_the_model_has_one(rig: MeterRig, trained: int, offered: bool) -> None:
+    pair = rig.pair_loader.pair()
+    assert pair is not None
+    known = replace(pair, target=replace(pair.target, training_context=trained))
+    meter = ContextMeter(rig.engine, parent=rig.meter, pair=lambda: known)
+    assert meter.can_raise() is offered
+    actions = notices.too_long("Too long.", can_raise=meter.can_raise()).actions
+    assert (Action.RAISE_CONTEXT in actions) is offered
 
 
 def test_edits_versions_and_deletions_are_counted(rig: MeterRig) -> None:
