@@ -19,6 +19,7 @@ from app.protocol.events import (
 )
 from app.ui import notices
 from app.ui.chat.conversation import AnswerSettings
+from app.ui.chat.footer import WHILE_WRITTEN
 from app.ui.chat.host_consent import HostConsent
 from app.ui.chat.live_answer import LiveAnswer
 from app.ui.engine import drafters
@@ -30,7 +31,7 @@ CONSENT = "consent"
 """Subject of the notice that asks whether a chat may go to a server."""
 SERVER = "server"
 """Subject of the notice about an answer that a server didn't finish."""
-ENGINE_LOST = "The engine stopped while this answer was being written. Everything up to here was saved."
+ENGINE_LOST = f"The engine stopped{WHILE_WRITTEN}"
 
 
 class AnswerQueue(QObject):

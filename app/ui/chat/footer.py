@@ -178,13 +178,17 @@ def thought_for(seconds: float) -> str:
     return f"Thought for {units.duration(seconds)}" if seconds else "Thinking"
 
 
+WHILE_WRITTEN = " while this answer was being written. Everything up to here was saved."
+
+
 def note_of(message: StoredMessage) -> str | None:
     """A sentence under an answer that did not end by itself."""
     failure = message.figures.get("failure")
+    if message.status == "interrupted":
+        note = failure if isinstance(failure, str) else f"Slipstream closed{WHILE_WRITTEN}"
+        return note if message.text or message.thinking else note.replace(WHILE_WRITTEN, " before this answer began.")
     if isinstance(failure, str):
         return failure
-    if message.status == "interrupted":
-        return "Slipstream closed while this answer was being written. Everything up to here was saved."
     if message.status == "failed":
         return "Something went wrong, and there is no answer."
     if message.finish_reason == "end" and message.thinking.strip() and not message.text.strip():

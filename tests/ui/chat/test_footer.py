@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
 from app.chats.model import Status, StoredMessage, to_json
 from app.protocol.events import DrafterFigures, DraftFigures, Figures
+from app.ui.chat.answer_queue import ENGINE_LOST
 from app.ui.chat.footer import details_of, figures_of, footer_of, note_of
 
 FIGURES = Figures(
@@ -120,6 +123,13 @@ def test_notes_say_what_went_wrong() -> None:
     assert note_of(answer()) is None
     assert note_of(answer(None, "failed", {"failure": "Too long."})) == "Too long."
     assert "saved" in str(note_of(answer(None, "interrupted", {})))
+    assert "saved" in str(note_of(answer(None, "interrupted", {"failure": ENGINE_LOST})))
+    lost: list[dict[str, object]] = [{}, {"failure": ENGINE_LOST}]
+    empty = [replace(answer(None, "interrupted", figures), text="") for figures in lost]
+    assert [note_of(one) for one in empty] == [
+        "Slipstream closed before this answer began.",
+        "The engine stopped before this answer began.",
+    ]
     assert note_of(answer(None, "failed", {}))
 
 
