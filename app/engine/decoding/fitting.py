@@ -1,7 +1,8 @@
 """Chooses which turns of a chat go into a prompt, and which are left out when it outgrows its context.
 
 Turns are left out when less than a quarter of the context would be free for the answer; then half of it is freed at
-once, so that the next turns can continue from the KV cache. How many to leave out is estimated from the lengths of
+once, so that the next turns can continue from the KV cache. Where only the question would stay, an eighth is enough, or
+a long document would be gone with the second question about it. How many to leave out is estimated from the lengths of
 their texts, in proportion to the length of the whole prompt, which is known: a chat may have thousands of turns.
 """
 

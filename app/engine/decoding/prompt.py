@@ -329,7 +329,8 @@ class PromptBuilder:
             sizes = sizes or self.sizes.of(texts, tokenizer.size)
             half = min(self.fitting.context_length // 2, room)
             shorter = self.fitting.shorter(turns, sizes, cut, half / tokens, room / tokens)
-            if shorter == cut:
+            only_question = shorter.end == len(turns) - 1
+            if shorter == cut or only_question and tokens <= min(self.fitting.context_length * 7 // 8, room):
                 break
             cut, limit = shorter, room
         return cut
