@@ -44,7 +44,11 @@ def add_command(
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """What to load and how: ``target``, ``draft``, ``no_draft``, ``threads``, ``context``, ``gpu_layers`` …"""
     models = parser.add_argument_group("models (default: the bundled guide and its draft)")
-    models.add_argument("--target", type=Path, metavar="FILE", help="GGUF file of the target model")
+    targets = models.add_mutually_exclusive_group()
+    targets.add_argument("--target", type=Path, metavar="FILE", help="GGUF file of the target model")
+    targets.add_argument(
+        "--starter", action="store_true", default=None, help="the starter model: small, quick, often wrong"
+    )
     drafts = models.add_mutually_exclusive_group()
     drafts.add_argument("--draft", type=Path, metavar="FILE", help="GGUF file of the draft model")
     drafts.add_argument(
@@ -167,7 +171,7 @@ def add_drafter_options(group: argparse._ArgumentGroup) -> None:
 
 def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_tokens: int) -> None:
     """How to answer. ``seed`` says what happens without a seed, ``max_tokens`` is the default limit."""
-    sampling = parser.add_argument_group("sampling (default: what the target's file recommends)")
+    sampling = parser.add_argument_group("sampling (default: what the target's file or its makers recommend)")
     sampling.add_argument("--temperature", type=number(0, 10), metavar="X", help="0 always picks the most likely token")
     sampling.add_argument("--top-k", type=whole(0), metavar="N", help="0 considers all tokens")
     sampling.add_argument("--top-p", type=number(1e-6, 1), metavar="X")

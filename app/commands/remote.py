@@ -21,7 +21,7 @@ from app.errors import KnownError
 from app.protocol.events import PairLoaded
 from app.protocol.remote import MAX_KEY_CHARACTERS, SERVER_NAMES, Connect
 
-_LOCAL = ("target", "draft", "mmproj", "chat_template")
+_LOCAL = ("target", "starter", "draft", "mmproj", "chat_template")
 
 
 def add_server_options(parser: argparse.ArgumentParser) -> None:

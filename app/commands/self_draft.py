@@ -21,6 +21,7 @@ from app.commands.session import loaded
 from app.compare import prompts
 from app.compare.prompts import Prompt
 from app.errors import KnownError
+from app.models.hub.recommended import recommended
 from app.models.text import visible, visible_json
 from app.protocol.commands import Generate
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH, MAX_CONTEXT_LENGTH, MAX_THREADS
@@ -156,7 +157,12 @@ def _try(options: argparse.Namespace, draft: Path, layers: int, of_layers: int, 
         if pair.draft is None:
             raise KnownError(pair.draft_refused or "The draft that was cut from the target couldn't be loaded.")
         command = Generate(
-            request=0, messages=[], sampling=pair.sampling, seed=0, max_tokens=options.max_tokens, drafter="model"
+            request=0,
+            messages=[],
+            sampling=recommended(pair).sampling,
+            seed=0,
+            max_tokens=options.max_tokens,
+            drafter="model",
         )
         lengths: tuple[DraftLength, ...] = (DEFAULT_DRAFT_LENGTH, "auto")
         fixed, auto = (

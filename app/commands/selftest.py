@@ -34,6 +34,7 @@ from app.commands.images import image_at
 from app.commands.selftest_server import check_server
 from app.errors import KnownError
 from app.helper.messages import FileRead, FormulaDrawn, ReadFile, RenderFormula
+from app.models.starter import STARTER_NAME, STARTER_SHA256, starter_file
 from app.models.text import printable
 from app.protocol.commands import Generate, Image, Load, Message
 from app.protocol.events import Figures, GenerationFinished, Round
@@ -177,6 +178,16 @@ def _check_guide(folder: Path) -> int:
             )
         total += len(content)
     return total
+
+
+def _starter(_: Workplace) -> str:
+    """It may be missing, but not be another file."""
+    if (file := starter_file()) is None:
+        return "not installed; the package slipstream-starter has it"
+    with file.open("rb") as opened:
+        if hashlib.file_digest(opened, "sha256").hexdigest() != STARTER_SHA256:
+            raise KnownError(f"{file} is damaged. Install the package slipstream-starter again.")
+    return f"{STARTER_NAME} in {file.parent}"
 
 
 # ---------------------------------------------------------------- the engine
@@ -482,6 +493,7 @@ CHECKS: dict[str, Check] = {
     "chats": _chats,
     "folders": _folders,
     "resources": _resources,
+    "starter": _starter,
     "keyring": _keyring,
     "TLS": _tls,
     "window": _window,

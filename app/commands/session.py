@@ -18,6 +18,8 @@ from app.commands.options import check_main_gpu
 from app.commands.output import show_progress, wrong_usage
 from app.commands.remote import connect_command, show_server
 from app.errors import KnownError
+from app.models.hub.recommended import recommended
+from app.models.starter import starter_file
 from app.models.text import visible
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import LoadProgressed, PairLoaded
@@ -48,7 +50,9 @@ def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tu
 
 
 def load_command(options: argparse.Namespace) -> Load:
-    """What to load, by default the bundled pair. Exits with a message for wrong usage."""
+    """What to load, by default the bundled pair. Exits with a message for wrong usage. Raises `KnownError`."""
+    if getattr(options, "starter", None):
+        options.target = _starter()
     for name in ("draft", "mmproj"):
         if options.target is None and getattr(options, name, None) is not None:
             wrong_usage(f"--{name} needs --target")
@@ -68,6 +72,15 @@ def load_command(options: argparse.Namespace) -> Load:
         chat_template=_chat_template(getattr(options, "chat_template", None)),
         settings=load_settings(options),
     )
+
+
+def _starter() -> Path:
+    if (file := starter_file()) is None:
+        raise KnownError(
+            "The starter model isn't installed. Install the package slipstream-starter (make run gets it for the "
+            "source), or name another model with --target."
+        )
+    return file
 
 
 def _chat_template(choice: str | None) -> str:
@@ -99,7 +112,7 @@ def load_settings(options: argparse.Namespace) -> LoadSettings:
 def generate_command(
     options: argparse.Namespace, pair: PairLoaded, messages: Sequence[Message] = (), raw: bool = False
 ) -> Generate:
-    """A request with the settings in ``options``; the target's file recommends the rest. Raises `KnownError`."""
+    """A request with the settings in ``options``, and otherwise those recommended. Raises `KnownError`."""
     if options.drafter == "model" and pair.draft is None:
         raise KnownError("There is no draft model. Name one with --draft.")
     if options.drafter == "mtp" and not pair.has_head:
@@ -110,7 +123,7 @@ def generate_command(
     return Generate(
         request=1,
         messages=list(messages),
-        sampling=msgspec.structs.replace(pair.sampling, **chosen),
+        sampling=msgspec.structs.replace(recommended(pair, level).sampling, **chosen),
         seed=options.seed,
         max_tokens=options.max_tokens,
         draft_length=options.draft_length,

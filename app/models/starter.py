@@ -8,6 +8,7 @@ from pathlib import Path
 from app import paths
 
 STARTER_NAME = "SmolLM2-135M-Instruct"
+STARTER_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 _FILE = f"{STARTER_NAME}.Q4_1.gguf"
 _INSTALLED = Path("/usr/share/slipstream-starter")
 """Where the ``.deb`` puts it."""

@@ -39,9 +39,8 @@ def asked_by_messages(
     thinking = request.thinking
     level = "on" if thinking and thinking.type != "disabled" else "off"
     command = msgspec.structs.replace(
-        command_for(request, pair, history.whole(), warnings),
+        command_for(request, pair, history.whole(), warnings, level if level in pair.thinking else ""),
         stop=list(filter(None, request.stop_sequences or [])),
-        thinking=level if level in pair.thinking else "",
         thinking_budget=budget(thinking.budget_tokens or None) if thinking else None,
         tools=use,
     )

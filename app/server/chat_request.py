@@ -57,8 +57,7 @@ def asked(request: ChatRequest, pair: PairLoaded, images: RequestImages, warning
         messages[-1] = msgspec.structs.replace(messages[-1], content="")
     effort = request.reasoning_effort or (request.reasoning.effort if request.reasoning else None)
     command = msgspec.structs.replace(
-        command_for(request, pair, messages, warnings),
-        thinking=thinking_level(effort, pair.thinking, warnings),
+        command_for(request, pair, messages, warnings, thinking_level(effort, pair.thinking, warnings)),
         thinking_budget=budget(request.thinking_budget_tokens),
         template_variables=template_variables(request.chat_template_kwargs or {}, pair, warnings),
         tools=use,

@@ -11,6 +11,7 @@ import msgspec
 
 from app import __version__
 from app.models.gguf import GgufHeader
+from app.models.hub.recommended import recommended
 from app.models.tokenizer import Tokenizer
 from app.protocol.events import PairLoaded
 
@@ -98,6 +99,6 @@ def _text(tokenizer: Tokenizer, token: int | None) -> str:
 
 
 def _parameters(pair: PairLoaded) -> dict[str, Any]:
-    sampling = msgspec.to_builtins(pair.sampling)
+    sampling = msgspec.to_builtins(recommended(pair).sampling)
     names = {"repetition_penalty": "repeat_penalty", "penalty_window": "repeat_last_n"}
     return {names.get(name, name): value for name, value in sampling.items()}

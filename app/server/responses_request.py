@@ -35,11 +35,9 @@ def asked_by_responses(
     check_together(request, use, pair)
     request.max_completion_tokens = request.max_output_tokens
     effort = request.reasoning.effort if request.reasoning else None
-    command = msgspec.structs.replace(
-        command_for(request, pair, _messages(request, images, warnings), warnings),
-        thinking=thinking_level(effort, pair.thinking, warnings),
-        tools=use,
-    )
+    level = thinking_level(effort, pair.thinking, warnings)
+    command = command_for(request, pair, _messages(request, images, warnings), warnings, level)
+    command = msgspec.structs.replace(command, tools=use)
     return continuing(command, warnings)
 
 

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from app.models.hub.recommended import recommended
 from app.protocol.commands import Generate, Message
 from app.protocol.events import PairLoaded
 from app.protocol.limits import MAX_COUNT, MAX_DRAFT_LENGTH, MAX_GRAMMAR_CHARACTERS, MAX_LOGPROBS
@@ -32,8 +33,10 @@ _DRAFTERS: dict[str, DrafterChoice] = {name: name for name in get_args(DrafterCh
 _MOST_BIAS = 100
 
 
-def command_for(request: Settings, pair: PairLoaded, messages: list[Message], warnings: Warnings) -> Generate:
-    """An answer to ``messages``. Raises `ApiError`.
+def command_for(
+    request: Settings, pair: PairLoaded, messages: list[Message], warnings: Warnings, thinking: str = ""
+) -> Generate:
+    """An answer to ``messages``, after ``thinking`` at that level. Raises `ApiError`.
 
     Nothing of it is stored, and a chat that is too long is refused: whoever sends it decides what leaves it.
     """
@@ -43,7 +46,8 @@ def command_for(request: Settings, pair: PairLoaded, messages: list[Message], wa
     return Generate(
         request=0,
         messages=messages,
-        sampling=_sampling(request, pair.sampling, warnings),
+        sampling=_sampling(request, recommended(pair, thinking).sampling, warnings),
+        thinking=thinking,
         seed=None if request.seed is None or request.seed == -1 else int(request.seed) % 2**63,
         max_tokens=_most_tokens(request, warnings),
         stop=_stops(request),
@@ -98,7 +102,7 @@ def _draft_length(request: Settings, own: OwnOptions, warnings: Warnings) -> Dra
 
 
 def _sampling(request: Settings, usual: Sampling, warnings: Warnings) -> Sampling:
-    """``usual``: what the target's file recommends."""
+    """``usual``: what is recommended for the target."""
     repetition = request.repeat_penalty if request.repetition_penalty is None else request.repetition_penalty
     if repetition is not None and repetition <= 0:
         warnings.add("A repetition penalty of 0 or less was left out.")

@@ -21,7 +21,7 @@ from app.commands.selftest import CHECKS, Check, Workplace, end, failure, report
 from app.errors import KnownError
 from tests.support.command_line import ROOT, slipstream
 
-NAMES = "program engine guide format images formula files server chats folders resources keyring TLS window"
+NAMES = "program engine guide format images formula files server chats folders resources starter keyring TLS window"
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="how processes end there")
 
 

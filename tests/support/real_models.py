@@ -30,7 +30,19 @@ from installer.model_wheels import (
     found,
 )
 
-__all__ = ["GEMMA", "MODELS", "SMOLLM2", "Part", "RealModel", "UnavailableError", "cache", "fetched", "found", "main"]
+__all__ = [
+    "GEMMA",
+    "MODELS",
+    "SMOLLM2",
+    "Part",
+    "RealModel",
+    "UnavailableError",
+    "UnexpectedError",
+    "cache",
+    "fetched",
+    "found",
+    "main",
+]
 
 _UNAVAILABLE, _UNEXPECTED = 1, 2
 

@@ -7,6 +7,7 @@ and checksums are looked up before the download (`app.models.hub.catalog_items`)
 from __future__ import annotations
 
 import functools
+import itertools
 import sys
 from typing import Annotated, Literal, NamedTuple
 
@@ -14,9 +15,9 @@ import msgspec
 from msgspec import Meta
 
 from app import decoders, paths
-from app.models.hub.repository import base_name
 from app.models.machine_memory import MachineMemory
 from app.models.mtp import can_compute
+from app.models.names import base_name
 from app.protocol.devices import Device
 from app.protocol.limits import snapshots_for
 
@@ -181,6 +182,14 @@ class CatalogModel(_Struct, frozen=True, kw_only=True):
     measured: list[Measured] = []
 
 
+class Known(_Struct, frozen=True, kw_only=True):
+    """A model that isn't offered, whose makers say how to use it."""
+
+    names: Annotated[list[Text], Meta(min_length=1)]
+    """As `CatalogModel.advice_for`."""
+    advice: Advice
+
+
 class Offer(NamedTuple):
     """One file of a model, with what accelerates it in this version on this system."""
 
@@ -229,6 +238,7 @@ class Catalog(_Struct, frozen=True, kw_only=True):
     notes: list[Text]
     """The source of its facts."""
     models: list[CatalogModel]
+    known: list[Known] = []
 
     def propose(self, machine: MachineMemory) -> Offer | None:
         """The best model for chatting that fits this machine as it is now; ``None``: only the bundled guide.
@@ -256,7 +266,9 @@ class Catalog(_Struct, frozen=True, kw_only=True):
     def advice_for(self, *names: str) -> Advice:
         """How to use a model that has one of these names, as its file name or inside the file, in any quantization."""
         wanted = {base_name(name) for name in names} - {""}
-        return next((model.advice for model in self.models if wanted & _names(model)), Advice())
+        found = (model.advice for model in self.models if wanted & _names(model))
+        known = (one.advice for one in self.known if wanted & set(map(base_name, one.names)))
+        return next(itertools.chain(found, known), Advice())
 
     def seeing(self, *names: str) -> CatalogModel | None:
         """The model that has one of these names, as in `advice_for`, and can see images; not one that is only used in

@@ -18,7 +18,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.chats.settings import SamplingChoice
-from app.ui.engine.recommended import SOURCE_TEXTS
+from app.models.hub.recommended import SOURCE_TEXTS
 from app.ui.widgets import theme
 from app.ui.widgets.controls import ElidedLabel, explain, guard_wheel, label
 from app.ui.widgets.forms import Decimal, Whole, words_of

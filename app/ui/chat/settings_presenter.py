@@ -15,6 +15,7 @@ from app.chats.preset_files import FileFormat, PresetFile
 from app.chats.presets import MAX_NAME_LENGTH, Presets
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.helper.answer_format import checked_grammar, left_to_model
+from app.models.hub.recommended import SOURCE_TEXTS, recommended
 from app.protocol.options import AnswerFormat
 from app.ui import notices
 from app.ui.chat.model import ChatModel
@@ -22,7 +23,6 @@ from app.ui.chat.settings_tab import ChatSettingsTab
 from app.ui.chat.stored_presets import StoredPresets
 from app.ui.engine import drafters, thinking
 from app.ui.engine.pair import PairLoader
-from app.ui.engine.recommended import SOURCE_TEXTS, recommended
 from app.ui.notices import NoticeList
 from app.ui.widgets.questions import ask, ask_where_to_save
 from app.ui.widgets.tasks import Lane

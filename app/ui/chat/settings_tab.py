@@ -19,11 +19,11 @@ from app.chats.settings import (
     stop_strings_as_text,
     stop_strings_from,
 )
+from app.models.hub.recommended import SOURCE_TEXTS
 from app.protocol.limits import MAX_COUNT, MAX_GRAMMAR_CHARACTERS
 from app.protocol.options import DrafterChoice, Sampling
 from app.ui.chat.settings_fields import Choice, Parameter, TextField, describe, small_link
 from app.ui.engine import drafters
-from app.ui.engine.recommended import SOURCE_TEXTS
 from app.ui.widgets import icons, theme
 from app.ui.widgets.controls import explain, label, scrolling
 from app.ui.widgets.forms import Digits, words_of

@@ -201,7 +201,7 @@ def plan_for_images(
 
 
 def _read_catalog() -> None:
-    """The window's thread asks it how to sample as soon as the pair is loaded (`app.ui.engine.recommended`)."""
+    """The window's thread asks it how to sample as soon as the pair is loaded (`app.models.hub.recommended`)."""
     from app.models.hub.catalog import load_catalog  # not needed before the first picture
 
     load_catalog()

@@ -6,13 +6,13 @@ from dataclasses import replace
 
 from app.chats.presets import Presets
 from app.chats.settings import ChatSettings, SamplingChoice
+from app.models.hub.recommended import recommended
 from app.protocol.events import PairLoaded
 from app.protocol.remote import RemoteModel
 from app.settings import FormerSettings, Pair, Settings, SettingsFile
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.engine import drafters
 from app.ui.engine.pair_files import PairFiles, guide_files, is_guide
-from app.ui.engine.recommended import recommended
 from app.ui.models.choice import OpenModelsChoice
 
 

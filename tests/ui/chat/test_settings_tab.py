@@ -15,11 +15,11 @@ from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QLabel, 
 from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings, SamplingChoice, chat_settings
+from app.models.hub.recommended import recommended
 from app.protocol.options import AnswerFormat, Sampling
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.compare.repeated_answer import repeated_answer
 from app.ui.engine import thinking
-from app.ui.engine.recommended import recommended
 from app.ui.widgets import stylesheet
 from app.ui.widgets.focus_order import next_in_focus_order
 from tests.ui.chat.settings_parts import SettingsRig

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from app.models.hub.catalog import load_catalog
+from app.models.hub.recommended import SOURCE_TEXTS, recommended
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.options import Sampling
-from app.ui.engine.recommended import SOURCE_TEXTS, recommended
 
 
 def pair(path: str, name: str = "", levels: Sequence[str] = ("off", "on"), **values: float) -> PairLoaded:
