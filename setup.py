@@ -2,7 +2,8 @@
 
 from setuptools import find_namespace_packages, find_packages, setup
 
-resources = ["app.resources", *(f"app.resources.{folder}" for folder in find_namespace_packages("resources"))]
+folders = find_namespace_packages("resources", exclude=["starter"])  # a model, which is packaged by itself
+resources = ["app.resources", *(f"app.resources.{folder}" for folder in folders)]
 
 setup(
     packages=[*find_packages(include=["app", "app.*"]), *resources],

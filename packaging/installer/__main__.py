@@ -45,13 +45,14 @@ def _make() -> list[Path]:
 
 
 def _packages(bundle: Path) -> list[Path]:
-    from installer import appimage, linux, macos, windows
+    from installer import appimage, linux, macos, starter, windows
 
-    if sys.platform == "win32":
-        return windows.make(bundle, places.DIST)
     if sys.platform == "darwin":
         return macos.make(bundle, places.DIST)
-    return [*linux.make(bundle, places.DIST), *appimage.make(bundle, places.DIST)]
+    model = starter.model()
+    if sys.platform == "win32":
+        return windows.make(bundle, places.DIST, model)
+    return [*linux.make(bundle, places.DIST, model), *appimage.make(bundle, places.DIST, model)]
 
 
 def _sbom(bundle: Path) -> Path:

@@ -11,7 +11,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from installer import linux, places
+from installer import linux, places, starter
 
 RUNTIME = "APPIMAGE_RUNTIME"
 _MAGIC = b"AI\x02"
@@ -19,8 +19,8 @@ _MAGIC_OFFSET = 8
 """In an ELF header's padding; it tells a type 2 AppImage from any other program."""
 
 
-def make(bundle: Path, dist: Path) -> list[Path]:
-    """The AppImage made of ``bundle``; none without a runtime.
+def make(bundle: Path, dist: Path, model: Path | None = None) -> list[Path]:
+    """The AppImage made of ``bundle`` and the starter ``model``; none without a runtime.
 
     Ends with a sentence if the runtime is something else or mksquashfs is missing.
     """
@@ -32,17 +32,19 @@ def make(bundle: Path, dist: Path) -> list[Path]:
     places.say(f"packing {image.name}")
     with tempfile.TemporaryDirectory() as folder:
         app_dir = Path(folder) / "AppDir"
-        lay_out(app_dir, bundle)
+        lay_out(app_dir, bundle, model)
         squash(app_dir, Path(folder) / "image")
         join(Path(runtime), Path(folder) / "image", image)
     return [image]
 
 
-def lay_out(app_dir: Path, bundle: Path) -> None:
+def lay_out(app_dir: Path, bundle: Path, model: Path | None = None) -> None:
     """Make an AppDir: what a .deb puts under /usr, and at the top what AppImage looks for."""
     name = places.application_id()
     program_folder = app_dir / "usr" / "lib" / "slipstream"
     shutil.copytree(bundle, program_folder, symlinks=True)
+    if model is not None:
+        starter.lay_out(model, program_folder / starter.BESIDE_THE_PROGRAM)
     linux.write_shared(app_dir / "usr" / "share")
     commands = app_dir / "usr" / "bin"
     commands.mkdir()

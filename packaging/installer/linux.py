@@ -1,4 +1,4 @@
-"""The ``.deb`` and the ``.tar.gz``: the frozen folder with what desktops read."""
+"""The ``.deb`` and the ``.tar.gz``: the frozen folder with what desktops read; and a ``.deb`` of the starter model."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from installer import icons, places
+from installer import icons, places, starter
 from installer.places import say
 
 _FILES = places.PACKAGING / "linux"
@@ -24,15 +24,18 @@ _RECOMMENDED = {"vulkan": "libvulkan1, "}
 """Packages that such a library needs, and without which the processor does it. This one recommends drivers itself."""
 
 
-def make(bundle: Path, dist: Path) -> list[Path]:
-    """Make the packages of ``bundle`` in ``dist`` and return them: both where Debian's tools are."""
+def make(bundle: Path, dist: Path, model: Path | None = None) -> list[Path]:
+    """Make the packages of ``bundle`` in ``dist``, and of the starter ``model``; all where Debian's tools are."""
     stage = places.WORK / "stage"
     shutil.rmtree(stage, ignore_errors=True)
-    archive = _archive(bundle, stage / "archive", dist)
+    packages = [_archive(bundle, stage / "archive", dist, model)]
     if shutil.which("dpkg-shlibdeps") is None:
         say("no .deb is made: dpkg-dev is not installed")
-        return [archive]
-    return [archive, _debian_package(bundle, stage / "debian", dist)]
+        return packages
+    packages.append(_debian_package(bundle, stage / "debian", dist))
+    if model is not None:
+        packages.append(_starter_package(model, stage / "starter", dist))
+    return packages
 
 
 # ---------------------------------------------------------------- what desktops read
@@ -68,9 +71,11 @@ def _put(file: Path, text: str) -> None:
 # ---------------------------------------------------------------- .tar.gz
 
 
-def _archive(bundle: Path, stage: Path, dist: Path) -> Path:
+def _archive(bundle: Path, stage: Path, dist: Path, model: Path | None = None) -> Path:
     top = stage / f"slipstream-{places.version()}"
     shutil.copytree(bundle, top, symlinks=True)
+    if model is not None:
+        starter.lay_out(model, top / starter.BESIDE_THE_PROGRAM)
     write_shared(top / "share")
     shutil.copy2(_FILES / "desktop-integration", top)
     make_plain(top)
@@ -113,15 +118,32 @@ def _debian_package(bundle: Path, stage: Path, dist: Path) -> Path:
         "DEPENDS": _dependencies(program, stage),
         "RECOMMENDS": _RECOMMENDED.get(places.backend(), ""),
     }
-    control = (_FILES / "control.in").read_text("utf-8")
-    _put(root / "DEBIAN" / "control", re.sub("@([A-Z]+)@", lambda name: values[name[1]], control))
-    make_plain(root)
     package = dist / f"slipstream{places.suffix()}_{places.version()}_{architecture}.deb"
+    return _built(
+        root, _FILES / "control.in", values, package, level=9
+    )  # which sees that llama.cpp's variants are alike
+
+
+def _starter_package(model: Path, stage: Path, dist: Path) -> Path:
+    root = stage / "root"
+    starter.lay_out(model, root / "usr" / "share" / "slipstream-starter")
+    documents = root / "usr" / "share" / "doc" / "slipstream-starter"
+    documents.mkdir(parents=True)
+    shutil.copyfile(starter.COPYRIGHT, documents / "copyright")
+    values = {"VERSION": places.version(), "SIZE": str(_installed_kib(root))}
+    package = dist / f"slipstream-starter_{places.version()}_all.deb"
+    return _built(root, _FILES / "control-starter.in", values, package, level=6)  # more makes it no smaller
+
+
+def _built(root: Path, control: Path, values: dict[str, str], package: Path, *, level: int) -> Path:
+    """The ``package`` of what is in ``root``, with the ``values`` in ``control``."""
+    written = re.sub("@([A-Z]+)@", lambda name: values[name[1]], control.read_text("utf-8"))
+    _put(root / "DEBIAN" / "control", written)
+    make_plain(root)
     say(f"packing {package.name}")
-    # One thread: with more the blocks, and so the file, would depend on how many there are. Level 9 sees that variants
-    # of llama.cpp are alike.
-    command = ["dpkg-deb", "--root-owner-group", "--threads-max=1", "-Zxz", "-z9", "--build", str(root), str(package)]
-    places.run(command, SOURCE_DATE_EPOCH=str(places.commit_time()))
+    # One thread: with more the blocks, and so the file, would depend on how many there are.
+    options = ["--root-owner-group", "--threads-max=1", "-Zxz", f"-z{level}"]
+    places.run(["dpkg-deb", *options, "--build", str(root), str(package)], SOURCE_DATE_EPOCH=str(places.commit_time()))
     return package
 
 

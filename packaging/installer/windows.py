@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from installer import places
+from installer import places, starter
 
 SCRIPT = places.PACKAGING / "windows" / "slipstream.iss"
 ICON = places.WORK / "icons" / "slipstream.ico"
@@ -25,9 +25,14 @@ RUNTIME = ("vcruntime140.dll", "vcruntime140_1.dll", "msvcp140.dll", "vcomp140.d
 SIGN_COMMAND = "SLIPSTREAM_SIGN_COMMAND"
 
 
-def make(bundle: Path, dist: Path) -> list[Path]:
-    """The setup program made of ``bundle``. Ends with a sentence if Inno Setup is missing."""
+def make(bundle: Path, dist: Path, model: Path | None = None) -> list[Path]:
+    """The setup program made of ``bundle``, to which the starter ``model`` is added.
+
+    Ends with a sentence if Inno Setup is missing.
+    """
     compiler = inno_setup()
+    if model is not None:
+        starter.lay_out(model, bundle / starter.BESIDE_THE_PROGRAM)
     sign_command = os.environ.get(SIGN_COMMAND, "")
     if sign_command:
         for path in sorted(bundle.glob("*.exe")):
