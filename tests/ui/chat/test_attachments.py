@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from collections.abc import Iterator
@@ -528,8 +529,8 @@ def test_a_chip_is_as_high_as_its_picture(qtbot: QtBot) -> None:
 def test_a_short_name_is_whole_in_every_size_of_type(qtbot: QtBot) -> None:
     chips = Chips()
     qtbot.addWidget(chips)
-    for size in range(6, 18):
+    for name, size in itertools.product(("Pasted text", "report.pdf", "a.py", "Letter.docx"), range(6, 18)):
         chips.setStyleSheet(f"QPushButton {{ font-size: {size}px }}")
-        chip = Chip("report.pdf", "9 tokens", chips)
+        chip = Chip(name, "9 tokens", chips)
         chip.fit(1000)
-        assert chip.button.text() == "report.pdf  ·  9 tokens"
+        assert chip.button.text() == f"{name}  ·  9 tokens"
