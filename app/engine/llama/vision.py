@@ -7,10 +7,12 @@ and the embeddings of recent images are kept, by their SHA-256.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import hashlib
 import os
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +28,8 @@ from app.engine.decoding.sampling import Floats
 from app.engine.llama import backend
 from app.engine.llama.checkpoints import SEQUENCE
 from app.errors import Canceled, KnownError
+from app.models.gguf import ModelFileError
+from app.models.trials import FileKey
 from app.protocol.commands import Image
 from app.protocol.images import HEAD_BYTES, MOST_BYTES, is_bomb, problem_of, read_head
 
@@ -37,6 +41,8 @@ _OTHER_FILES = 8
 """Where else an image is looked for if its file is gone."""
 _NODES_BETWEEN_CHECKS = 16
 """Encoding asks after so many steps whether to stop."""
+_EARLY_SECONDS = 1.0
+"""If other programs turn out to need the cores so soon, encoding begins again with fewer threads."""
 _LARGE = ((4096, 4096), (8192, 1024), (1024, 8192))
 """Images of these sizes have the most tokens of all."""
 _FLOATS = ctypes.POINTER(ctypes.c_float)
@@ -92,11 +98,30 @@ class Vision:
         """By the first cells: the image and the number of its chunk."""
         self.should_stop: Callable[[], bool] = lambda: False
         """Asked while an image is encoded."""
+        self.wanted_threads: Callable[[], int] = lambda: threads
+        """Asked before an image is encoded, and while that begins."""
+        self.is_on_gpu = gpu is not None
         self._failure: BaseException | None = None
         self._width: int = llama_cpp.llama_model_n_embd_inp(model)
         self._callback = llama_cpp.ggml_backend_sched_eval_callback(self._on_node)
-        self._nodes = 0
+        self._nodes, self._early_until = 0, 0.0
         mtmd_cpp.mtmd_helper_log_set(backend.on_log, ctypes.c_void_p(0))
+        self._model, self._gpu, self._file = model, gpu, FileKey.of(path)
+        self._loaded: Any = None
+        try:
+            self._load(threads, on_progress)
+            if not mtmd_cpp.mtmd_support_vision(self._handle):
+                raise KnownError(f"{path.name} is not a projector for images.")
+            self.attends_to_all = bool(mtmd_cpp.mtmd_decode_use_non_causal(self._handle, None))
+            """Whether the cells of an image attend to each other, so that they have to be computed in one pass."""
+            self.longest_chunk = max(self._longest_chunk(*size) for size in _LARGE)
+            """The most cells that are computed at once."""
+        except BaseException:
+            self.close()
+            raise
+
+    def _load(self, threads: int, on_progress: Callable[[float], bool]) -> None:
+        """Read the file, for so many threads: libmtmd can't change their number later."""
         canceled = False
 
         @mtmd_cpp.mtmd_progress_callback  # type: ignore[untyped-decorator]
@@ -109,27 +134,25 @@ class Vision:
             return not canceled
 
         params = mtmd_cpp.mtmd_context_params_default()
-        params.use_gpu, params.device = gpu is not None, gpu
+        params.use_gpu, params.device = self.is_on_gpu, self._gpu
         params.n_threads, params.print_timings = threads, False
         params.cb_eval = self._callback
         params.progress_callback = report
         backend.errors.clear()
-        self._handle: Any = mtmd_cpp.mtmd_init_from_file(os.fsencode(path), model, params)
-        try:
-            self._raise_failure()
-            if canceled:
-                raise Canceled
-            if not self._handle:
-                raise KnownError(f"llama.cpp can't use the projector {path.name}: {backend.reason()}")
-            if not mtmd_cpp.mtmd_support_vision(self._handle):
-                raise KnownError(f"{path.name} is not a projector for images.")
-            self.attends_to_all = bool(mtmd_cpp.mtmd_decode_use_non_causal(self._handle, None))
-            """Whether the cells of an image attend to each other, so that they have to be computed in one pass."""
-            self.longest_chunk = max(self._longest_chunk(*size) for size in _LARGE)
-            """The most cells that are computed at once."""
-        except BaseException:
-            self.close()
-            raise
+        self._threads = threads
+        self._loaded = mtmd_cpp.mtmd_init_from_file(os.fsencode(self.path), self._model, params)
+        self._raise_failure()
+        if canceled:
+            raise Canceled
+        if not self._loaded:
+            raise KnownError(f"llama.cpp can't use the projector {self.path.name}: {backend.reason()}")
+
+    @property
+    def _handle(self) -> Any:
+        """llama.cpp's. Raises `KnownError` if its file couldn't be read again."""
+        if not self._loaded:
+            raise KnownError(f"The projector {self.path.name} can't be read any more. Load the model again.")
+        return self._loaded
 
     # ------------------------------------------------------------ tokens
 
@@ -275,16 +298,30 @@ class Vision:
                 mtmd_cpp.mtmd_input_chunks_free(chunks)
 
     def _encoded_part(self, chunk: int, cells: int) -> Floats:
-        self._nodes = 0
-        backend.errors.clear()
-        code = mtmd_cpp.mtmd_encode_chunk(self._handle, chunk)
-        self._raise_failure()
-        if self.should_stop():
-            raise Canceled
+        for self._early_until in (time.monotonic() + _EARLY_SECONDS, 0.0):
+            self._use_threads(self.wanted_threads())
+            self._nodes, self._has_to_change = 0, False
+            backend.errors.clear()
+            code = mtmd_cpp.mtmd_encode_chunk(self._handle, chunk)
+            self._raise_failure()
+            if self.should_stop():
+                raise Canceled
+            if not self._has_to_change:
+                break
         if code != 0:
             raise KnownError(f"llama.cpp couldn't encode an image: {backend.reason()}")
         rows: Floats = np.ctypeslib.as_array(mtmd_cpp.mtmd_get_output_embd(self._handle), shape=(cells, self._width))
         return rows.copy()
+
+    def _use_threads(self, count: int) -> None:
+        """Takes a fraction of what an image does. A file that isn't the same any more is not read again."""
+        if count == self._threads:
+            return
+        with contextlib.suppress(ModelFileError), self._lock:
+            if FileKey.of(self.path) == self._file:
+                mtmd_cpp.mtmd_free(self._handle)
+                self._loaded = None
+                self._load(count, lambda _: True)
 
     def _on_node(self, _node: object, is_question: bool, _data: object) -> bool:
         """Called before each step of encoding, whether to be called after it; False then stops it."""
@@ -292,7 +329,9 @@ class Vision:
         try:
             if is_question:
                 return self._nodes % _NODES_BETWEEN_CHECKS == 0
-            return not self.should_stop()
+            is_early = time.monotonic() < self._early_until
+            self._has_to_change = is_early and self.wanted_threads() != self._threads
+            return not (self._has_to_change or self.should_stop())
         except BaseException as error:  # ctypes would print it and continue
             self._failure = error
             return False
@@ -327,10 +366,10 @@ class Vision:
 
     def close(self) -> None:
         """Free it."""
-        if self._handle:
-            self.forget()
-            mtmd_cpp.mtmd_free(self._handle)
-            self._handle = None
+        self.forget()
+        if self._loaded:
+            mtmd_cpp.mtmd_free(self._loaded)
+            self._loaded = None
 
 
 def _damaged(name: str) -> KnownError:
