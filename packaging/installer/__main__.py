@@ -41,7 +41,8 @@ def _make() -> list[Path]:
         bundle = freeze.freeze()
     except Unclear as unclear:
         raise SystemExit(f"package: {unclear}") from unclear
-    return _with_checksums([*_packages(bundle), _sbom(bundle)])
+    sbom = _sbom(bundle)  # before the starter model's is beside it
+    return _with_checksums([*_packages(bundle), sbom])
 
 
 def _packages(bundle: Path) -> list[Path]:

@@ -163,13 +163,15 @@ class CleanSystem:
         with alone():  # it locks the folder of downloaded packages
             self.run(*command, env={"DEBIAN_FRONTEND": "noninteractive"}, network=True)
 
-    def install(self, deb: Path) -> None:
-        """Install a package file and what it depends on, as somebody does who has downloaded it."""
-        inside = f"/var/tmp/{deb.name}"
-        shutil.copyfile(deb, self.path(inside))
+    def install(self, *debs: Path) -> None:
+        """Install package files and what they depend on, as somebody does who has downloaded them."""
+        inside = [f"/var/tmp/{deb.name}" for deb in debs]
+        for deb, copy in zip(debs, inside, strict=True):
+            shutil.copyfile(deb, self.path(copy))
         self.apt("update")
-        self.apt("install", inside)
-        self.path(inside).unlink()
+        self.apt("install", *inside)
+        for copy in inside:
+            self.path(copy).unlink()
 
     def install_dependencies(self, deb: Path) -> None:
         """Install what a package file depends on, without the package."""

@@ -32,6 +32,11 @@ def deb() -> Path:
 
 
 @pytest.fixture(scope="session")
+def starter_deb() -> Path:
+    return _built(f"slipstream-starter_{__version__}_all.deb")
+
+
+@pytest.fixture(scope="session")
 def tarball() -> Path:
     return _built(f"slipstream-{__version__}-linux-x86_64{_SUFFIX}.tar.gz")
 

@@ -12,6 +12,7 @@ import pytest
 from tests.packaged.clean_system import CleanSystem
 from tests.packaged.conftest import NewApp
 from tests.packaged.packaged_app import PackagedApp
+from tests.packaged.test_starter import ASK
 
 FOLDER = "/opt/Meine Programme/Übung 模型"
 
@@ -31,6 +32,12 @@ def test_a_read_only_folder_with_spaces_and_foreign_letters(
     with_dependencies: CleanSystem, program: str, new_app: NewApp
 ) -> None:
     _works(new_app(with_dependencies, program=program))
+
+
+def test_the_starter_model_is_beside_it(with_dependencies: CleanSystem, program: str, new_app: NewApp) -> None:
+    app = new_app(with_dependencies, program=program)
+    assert app.run(*ASK).stdout.strip()
+    assert f"{FOLDER}/starter" in app.run("selftest").stdout
 
 
 @pytest.mark.parametrize("language", ["C", "POSIX", "de_DE.UTF-8"])
