@@ -71,6 +71,8 @@ class Settings(msgspec.Struct, kw_only=True):
     speed_visible: Annotated[bool, Meta(description="Show the side panel")] = True
     side_page: Annotated[SidePage, Meta(description="What the side panel shows")] = "speed"
     guide_introduced: Annotated[bool, Meta(description="The guide has already introduced itself")] = False
+    starter_introduced: Annotated[bool, Meta(description="The starter model has already introduced itself")] = False
+    starter_hidden: Annotated[bool, Meta(description="Don't list or offer the starter model")] = False
     theme: Annotated[ThemeChoice, Meta(description="Colors of the window")] = "system"
     zoom: Annotated[int, Meta(ge=MINIMUM_ZOOM, le=MAXIMUM_ZOOM, description="Size of all text, in percent")] = 100
     send_with: Annotated[SendKey, Meta(description="The key that sends a message")] = "enter"

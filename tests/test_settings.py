@@ -67,6 +67,8 @@ def test_every_setting_survives_being_saved(path: Path) -> None:
         "speed_visible": False,
         "side_page": "chat_settings",
         "guide_introduced": True,
+        "starter_introduced": True,
+        "starter_hidden": True,
         "theme": "dark",
         "zoom": 125,
         "send_with": "ctrl_enter",

@@ -32,6 +32,7 @@ class Action(enum.StrEnum):
     MEASURE = "Measure speed without a draft"
     LOAD_DOWNLOADED = "Load"
     GET_PROJECTOR = "Get it"
+    GET_PROPOSED = "Get this model"
     ATTACH_PAGES = "Attach the pages as pictures"
     SHOW_DOWNLOADS = "Show downloads"
     USE_BEGINNING = "Use the beginning"
@@ -50,7 +51,9 @@ class Action(enum.StrEnum):
     DISMISS = "Dismiss"
 
 
-PASSING = ("server", "crash", "settings", "measure", "export", "file", "drafting", "attachments", "blind", "scans")
+PASSING = (
+    "server", "crash", "settings", "measure", "export", "file", "drafting", "attachments", "blind", "scans", "better",
+)  # fmt: skip
 """Subjects whose notices disappear when the user sends the next message."""
 
 
@@ -288,6 +291,12 @@ def downloaded(title: str) -> Notice:
 
 def download_stopped(title: str, reason: str) -> Notice:
     return Notice("warning", f"The download of {title} stopped. {reason}", (Action.SHOW_DOWNLOADS, Action.DISMISS))
+
+
+def better_model(proposal: str) -> Notice:
+    """An answer of the starter model is written again."""
+    text = f"The starter model is small and often wrong. A better model that runs well on this computer: {proposal}."
+    return Notice("info", text, (Action.GET_PROPOSED, Action.DISMISS))
 
 
 def busy_trying() -> Notice:

@@ -12,12 +12,14 @@ from PySide6.QtWidgets import QApplication, QDialog, QMainWindow
 from pytestqt.qtbot import QtBot
 from shiboken6 import delete, isValid
 
+from app.models import starter
 from app.settings import Settings
 from app.ui.settings import general_page
 from app.ui.widgets import stylesheet, theme
 from app.ui.widgets.garbage import GarbageCollector
 from tests.support.hub_server import HubServer
 from tests.support.keyrings import MemoryKeyring
+from tests.support.library_parts import small_model
 from tests.ui.models.windows import Pages, Windows
 from tests.ui.shell.warm_engine import WarmEngine
 
@@ -59,6 +61,22 @@ def _no_windows_of_earlier_tests(qapp: QApplication) -> None:
     for widget in qapp.topLevelWidgets():
         if isValid(widget) and widget.parent() is None and isinstance(widget, QMainWindow | QDialog):
             delete(widget)
+
+
+@pytest.fixture(autouse=True)
+def _no_starter(monkeypatch: pytest.MonkeyPatch) -> None:
+    """There is none, whether or not this checkout has the file."""
+    monkeypatch.setattr(starter, "_places", list)
+
+
+@pytest.fixture
+def starter_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A small model in the starter's place."""
+    file = small_model(
+        tmp_path / "starter" / f"{starter.STARTER_NAME}.Q4_1.gguf", edit=lambda writer: writer.add_license("apache-2.0")
+    )
+    monkeypatch.setattr(starter, "_places", lambda: [file])
+    return file
 
 
 @pytest.fixture

@@ -46,6 +46,7 @@ ALL = [
     notices.exported("chat.md"),
     notices.downloaded("Qwen3 8B with draft"),
     notices.download_stopped("Qwen3 8B with draft", "The disk is full."),
+    notices.better_model("Gemma 4 E2B (2.7 GB to download)"),
     notices.busy_comparing(),
     notices.busy_trying(),
     notices.busy_serving(),

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
+from app.models.starter import starter_file
+
 _MAX_SETTINGS_BYTES = 1_000_000
 
 
@@ -24,6 +26,7 @@ class FolderKind(Enum):
     LM_STUDIO = "lm-studio"
     HUGGING_FACE = "hugging-face"
     OLLAMA = "ollama"
+    STARTER = "starter"
 
     @property
     def label(self) -> str:
@@ -37,6 +40,7 @@ _LABELS = {
     FolderKind.LM_STUDIO: "LM Studio",
     FolderKind.HUGGING_FACE: "Hugging Face cache",
     FolderKind.OLLAMA: "Ollama",
+    FolderKind.STARTER: "starter model",
 }
 
 
@@ -55,6 +59,8 @@ class ModelFolder:
 
 def extra_folder(path: Path) -> ModelFolder:
     """A folder the user added; its kind is recognized by its content or its location."""
+    if (starter := starter_file()) is not None and path == starter.parent:
+        return ModelFolder(path, FolderKind.STARTER)
     if _is_folder(path / "manifests") and _is_folder(path / "blobs"):
         return ModelFolder(path, FolderKind.OLLAMA)
     if _is_hugging_face_cache(path):

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QEvent, QPoint, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication, QImage, QKeyEvent, QKeySequence, QPainter, QPaintEvent
-from PySide6.QtWidgets import QAbstractButton, QBoxLayout, QFrame, QPlainTextEdit, QPushButton, QToolButton, QWidget
+from PySide6.QtWidgets import QAbstractButton, QFrame, QGridLayout, QPlainTextEdit, QPushButton, QToolButton, QWidget
 
 from app.chats.model import Attachment
 from app.models.text import is_right_to_left
@@ -17,7 +17,7 @@ from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import label
 from app.ui.widgets.entries import Widths
-from app.ui.widgets.layouts import CARD_MARGINS, column, row
+from app.ui.widgets.layouts import CARD_MARGINS, GAP, column, row
 
 CONTEXT_TEXT = "The messages above no longer fit in the context"
 _COPIED_MILLISECONDS = 1500
@@ -62,7 +62,8 @@ class ChatCommands:
     open_models: Callable[[], object] = _nothing
     get_proposed: Callable[[], object] = _nothing
     """The pair that the card of the first start proposes."""
-    hide_guide_card: Callable[[], object] = _nothing
+    load_starter: Callable[[], object] = _nothing
+    hide_introduction: Callable[[], object] = _nothing
 
 
 class MessageEditor(QPlainTextEdit):
@@ -156,17 +157,29 @@ class Card(QFrame):
         self.text = label(text, wraps=True)
         self.text.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         self.buttons = [named_button(name, action) for name, action in actions]
-        self._row = row(*self.buttons, None)
-        self._column = column(self.text, self._row, margins=CARD_MARGINS, on=self)
+        self._grid = QGridLayout()
+        self._grid.setSpacing(GAP)
+        self._column = column(self.text, self._grid, margins=CARD_MARGINS, on=self)
+        self._place_buttons(1)
 
     def fit(self, widths: Widths) -> int:
-        """Buttons that have no room beside each other go below each other."""
+        """As many buttons beside each other as have room, the others below them."""
         margins = self.contentsMargins() + self._column.contentsMargins()
         available = widths.prose - margins.left() - margins.right()
-        needed = sum(button.sizeHint().width() + self._row.spacing() for button in self.buttons)
-        fits = needed <= available
-        self._row.setDirection(QBoxLayout.Direction.LeftToRight if fits else QBoxLayout.Direction.TopToBottom)
+        needed = [button.sizeHint().width() + GAP for button in self.buttons]
+        widths_of = {one: sum(max(needed[i::one]) for i in range(one)) for one in range(1, len(needed) + 1)}
+        count = max((one for one, width in widths_of.items() if width <= available), default=1)
+        if count != self._beside:
+            self._grid.setColumnStretch(self._beside, 0)
+            self._place_buttons(count)
         return height_of(self, widths.prose)
+
+    def _place_buttons(self, count: int) -> None:
+        self._beside = count
+        self._grid.setColumnStretch(count, int(count > 1))
+        for place, button in enumerate(self.buttons):
+            self._grid.removeWidget(button)
+            self._grid.addWidget(button, place // count, place % count)
 
     def paintEvent(self, event: QPaintEvent) -> None:
         super().paintEvent(event)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
 from PySide6.QtCore import QRect, QRectF, Qt, Slot
@@ -16,7 +17,7 @@ from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.folding import folded_length
 from app.ui.chat.messages import MessageWidget, UserMessage
 from app.ui.chat.parts import ChatCommands, ContextLine
-from app.ui.chat.welcome import Welcome
+from app.ui.chat.welcome import Introduction, Welcome
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Column
 from app.ui.widgets.controls import label
@@ -55,8 +56,7 @@ class Transcript(QWidget):
         self.commands = ChatCommands()
         self._shows_drafted = False
         self._is_busy = False
-        self._is_guide = False
-        self._proposal = ""
+        self._introduction = Introduction()
         self._is_welcoming = False
         self._continued: str | None = None
         """The answer that was cut and can go on."""
@@ -219,21 +219,19 @@ class Transcript(QWidget):
         """The page of an empty chat."""
         self._remove_welcome()
         self._is_welcoming = True
-        self.column.add(Entry(_WELCOME, lambda _entry: Welcome(self.commands, self._is_guide, self._proposal), 400), 0)
+        self.column.add(Entry(_WELCOME, lambda _entry: Welcome(self.commands, self._introduction), 400), 0)
 
-    def set_guide(self, is_guide: bool) -> None:
-        """Whether an empty chat says that the model is the bundled guide."""
-        if is_guide != self._is_guide:
-            self._is_guide = is_guide
+    def introduce(self, introduction: Introduction, proposal: str | None = None) -> None:
+        """What an empty chat says of the model. ``proposal``: what it proposes to get; ``None``: as before."""
+        introduction = replace(introduction, proposal=self._introduction.proposal if proposal is None else proposal)
+        if introduction != self._introduction:
+            self._introduction = introduction
             if self._is_welcoming:
                 self.show_welcome()
 
     def set_proposal(self, proposal: str) -> None:
-        """A pair the card of the first start proposes to get, in a few words; empty for none."""
-        if proposal != self._proposal:
-            self._proposal = proposal
-            if self._is_welcoming and self._is_guide:
-                self.show_welcome()
+        """A pair the introduction proposes to get, in a few words; empty for none."""
+        self.introduce(self._introduction, proposal)
 
     def _remove_welcome(self) -> None:
         if self._is_welcoming:

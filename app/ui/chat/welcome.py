@@ -2,66 +2,96 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
 from app.ui.chat.parts import Card, ChatCommands, height_of, named_button
 from app.ui.widgets import theme as themes
-from app.ui.widgets.controls import label
+from app.ui.widgets.controls import label, plain_tooltip
 from app.ui.widgets.entries import Widths
 from app.ui.widgets.layouts import GAP, column
 
 EXAMPLES = ("What is speculative decoding?", "Write a JSON settings file", "Tell me a short story")
-GUIDE_TEXT = (
-    "This is the Slipstream Guide, a tiny built-in model that only answers questions about the app. "
-    "For everything else,"
-)
+STARTER_EXAMPLES = {
+    "Rewrite a sentence": 'Rewrite this sentence without mistakes: "She dont like the coffe becuase it are to hot."',
+    "Find facts in a text": (
+        "Find the name, the city and the year in the last text.\n\n"
+        "Text: Ben Miller moved to Berlin in 2015.\nFacts: Ben Miller, Berlin, 2015\n\n"
+        "Text: Maria Lopez opened a small bakery in Lisbon in 2021. It sells bread and cakes.\nFacts:"
+    ),
+    "Continue a story": (
+        "Tom found an old map in the attic. It showed the way to a cave in the hills. He took a lamp and went into the "
+        "cave.\n\nContinue the story with one sentence."
+    ),
+}
+"""What stands on the buttons while the starter model is loaded, and what is sent. A model this small needs short tasks,
+and an example where the answer has a form; these were tried 20 times each."""
+_TEXTS = {
+    "guide": (
+        "This is the Slipstream Guide, a tiny built-in model that only answers questions about the app. "
+        "For everything else,"
+    ),
+    "starter model": "This is the starter model. It is small and quick, but often wrong. For better answers,",
+}
+
+
+@dataclass(frozen=True)
+class Introduction:
+    """What an empty chat says of a model that came with the app, or nothing of another one."""
+
+    model: Literal["", "guide", "starter model"] = ""
+    has_card: bool = False
+    offers_starter: bool = False
+    proposal: str = ""
+    """A better model to get, in a few words; empty for none."""
 
 
 class Welcome(QWidget):
-    """The page of an empty chat: example questions and, on the first start, an introduction of the guide."""
+    """The page of an empty chat: examples and, for a model that came with the app, an introduction."""
 
-    def __init__(self, commands: ChatCommands, guide: bool, proposal: str = "") -> None:
-        """``guide``: say that the model is the bundled guide; ``proposal`` is a model to get instead of it."""
+    def __init__(self, commands: ChatCommands, introduction: Introduction) -> None:
         super().__init__()
         self._commands = commands
         title = label("Ask anything", "heading", wraps=True, scale=1.5)
         hint = label("Try one of these:", "quiet", wraps=True)
         for text in (title, hint):
             text.setAlignment(Qt.AlignmentFlag.AlignHCenter)
-        self.examples = [named_button(text, partial(self._ask, text)) for text in EXAMPLES]
-        for button in self.examples:
+        asked = STARTER_EXAMPLES if introduction.model == "starter model" else {text: text for text in EXAMPLES}
+        self.examples = [named_button(name, partial(self._ask, text)) for name, text in asked.items()]
+        for button, sent in zip(self.examples, asked.values(), strict=True):
             button.setMinimumWidth(260)
+            button.setToolTip(plain_tooltip(sent) if sent != button.text() else "")
         centered = [(button, Qt.AlignmentFlag.AlignHCenter) for button in self.examples]
-        self.card = self._make_card(proposal) if guide else None
+        self.card = self._make_card(introduction) if introduction.has_card else None
         layout = column(None, title, hint, GAP, *centered, None, on=self)
         if self.card is not None:
             layout.addWidget(self.card)
 
-    def _make_card(self, proposal: str) -> Card:
-        actions = [("Open models…", self._open_models), ("Keep the guide", self._hide_card)]
-        if not proposal:
-            return Card(f"{GUIDE_TEXT} open a model.", actions, role="info")
-        text = f"{GUIDE_TEXT} get a model that runs well on this computer: {proposal}."
-        card = Card(text, [("Get this model", self._get_proposed), *actions], role="info")
-        themes.set_role(card.buttons[0], "primary")
+    def _make_card(self, said: Introduction) -> Card:
+        text, commands = _TEXTS[said.model], self._commands
+        actions = [("Open models…", lambda *_: commands.open_models()), (f"Keep the {said.model}", self._hide_card)]
+        text += f" get a model that runs well on this computer: {said.proposal}." if said.proposal else " open a model."
+        if said.offers_starter:
+            text += " Or start right away with the starter model, which is small and quick, but often wrong."
+            actions.insert(0, ("Use the starter model", lambda *_: commands.load_starter()))
+        if said.proposal:
+            actions.insert(0, ("Get this model", lambda *_: commands.get_proposed()))
+        card = Card(text, actions, role="info")
+        if said.proposal:
+            themes.set_role(card.buttons[0], "primary")
         return card
 
     def _ask(self, example: str) -> None:
         self._commands.ask(example)
 
-    def _open_models(self) -> None:
-        self._commands.open_models()
-
-    def _get_proposed(self) -> None:
-        self._commands.get_proposed()
-
     def _hide_card(self) -> None:
         if self.card is not None:
             self.card.hide()
-        self._commands.hide_guide_card()
+        self._commands.hide_introduction()
 
     def fit(self, widths: Widths) -> int:
         parent = self.parentWidget()

@@ -27,6 +27,10 @@ class ModelCommands(Protocol):
         """Load a target with a draft, or with an empty text without."""
         ...
 
+    def hide_starter(self) -> None:
+        """No longer list or offer the starter model."""
+        ...
+
     def show_folders(self) -> None:
         """Show the folders with models, which the user can change there."""
         ...

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app import paths
+from app.models.downloads.queue_file import FILE_NAME, has_work
+from app.models.starter import is_starter, starter_file
 from app.models.text import size_text
 from app.models.trials import Trial
 from app.protocol.events import ModelInfo, PairLoaded
@@ -57,7 +60,7 @@ class ModelsCoordinator(QObject):
         memory: What is free.
         server_keys: The keys of servers.
         lane: For what can wait.
-        proposal: The model that is proposed instead of the guide.
+        proposal: The model that is proposed instead of the guide or the starter model.
 
     Signals:
         plain_speed_measured: A trial measured the plain speed, tokens per second.
@@ -84,6 +87,7 @@ class ModelsCoordinator(QObject):
         self._values = values
         self._trial: PairTrial | None = None
         self._library: LibraryService | None = None
+        self._has_offered = False
         self.proposal: Offer | None = None
         self.lane = Lane(self, "imports")
         self.memory = MemoryWatch(engine, self)
@@ -164,7 +168,7 @@ class ModelsCoordinator(QObject):
         from app.models.hub.catalog import load_catalog  # not needed before the first picture
 
         pair = self._pair_loader.pair()
-        return load_catalog().seeing(Path(pair.target.path).name, pair.target.name) if pair is not None else None
+        return load_catalog().seeing(*pair.target.names) if pair is not None else None
 
     # ------------------------------------------------------------ trials
 
@@ -182,11 +186,15 @@ class ModelsCoordinator(QObject):
     def _on_pair_changed(self, pair: PairLoaded | None) -> None:
         if self._trial is not None:
             self._trial.set_pair(None)
+        self._notice_list.remove("better")
         if pair is None or pair.remote is not None or is_guide(pair.target.path):
             return
         self.library().note_use(*(model.path for model in _models(pair)))
         self._trials().set_pair(pair)
-        self._transcript.set_proposal("")
+        if is_starter(pair.target.path):
+            self.propose()
+        else:
+            self._transcript.set_proposal("")
 
     def _trials(self) -> PairTrial:
         if self._trial is None:
@@ -208,30 +216,55 @@ class ModelsCoordinator(QObject):
         else:
             self._notice_list.remove("drive")
 
-    # ------------------------------------------------------------ the first start
+    # ------------------------------------------------------------ better than what came with the app
 
     def propose(self) -> None:
-        """Suggest a model to download, while there is only the guide."""
+        """Suggest a model to download, while the guide or the starter model introduces itself."""
         if self._wants_proposal():
             self.lane.submit(self._best_offer, self._show_proposal)
 
-    def _wants_proposal(self) -> bool:
+    def offer_better(self) -> None:
+        """An answer is written again: if it is the starter model's, suggest a better one, once."""
+        if self._uses(is_starter) and not self._has_offered:
+            self._has_offered = True
+            self.lane.submit(self._best_offer, partial(self._show_proposal, again=True))
+
+    def _uses(self, is_it: Callable[[str], bool]) -> bool:
         files = self._pair_loader.files()
-        return files is not None and not files.server and is_guide(files.target) and not self._values.guide_introduced
+        return files is not None and not files.server and is_it(files.target)
+
+    def _wants_proposal(self) -> bool:
+        if self._uses(is_guide):
+            return not self._values.guide_introduced
+        return self._uses(is_starter) and not self._values.starter_introduced
 
     def _best_offer(self) -> Offer | None:
-        """The best model for this machine, unless it was downloaded before."""
+        """The best model for this machine, unless it was downloaded before; to users of the starter model, unless a
+        larger one is here or on its way, too."""
         from app.models.hub.catalog import load_catalog
-        from app.models.origins import FILE_NAME, Origins
+        from app.models.library.library import open_library
+        from app.models.origins import FILE_NAME as ORIGINS_NAME
+        from app.models.origins import Origins
 
+        starter = starter_file() if self._uses(is_starter) else None
+        if starter is not None:
+            library = open_library(self._values.models_folder, self._values.extra_folders)
+            sizes = [entry.size for entry in library.scan(self.lane.is_closed) if entry.usable]
+            has_more = max(sizes, default=0) > starter.stat().st_size
+            if has_more or self._values.offline or has_work(paths.data_dir() / FILE_NAME):
+                return None
         offer = load_catalog().propose(self.memory.machine())
-        known = {origin.repository for origin in Origins(paths.data_dir() / FILE_NAME).all().values()}
+        known = {origin.repository for origin in Origins(paths.data_dir() / ORIGINS_NAME).all().values()}
         return offer if offer is not None and offer.file.repository not in known else None
 
-    def _show_proposal(self, offer: Offer | None) -> None:
-        if offer is not None and self._wants_proposal():
+    def _show_proposal(self, offer: Offer | None, *, again: bool = False) -> None:
+        if offer is not None and (self._uses(is_starter) if again else self._wants_proposal()):
             self.proposal = offer
-            self._transcript.set_proposal(f"{offer.model.title} ({size_text(offer.size)} to download)")
+            text = f"{offer.model.title} ({size_text(offer.size)} to download)"
+            if again:
+                self._notice_list.show("better", notices.better_model(text))
+            else:
+                self._transcript.set_proposal(text)
 
 
 def _models(pair: PairLoaded) -> list[ModelInfo]:

@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, Slot
 
 from app.errors import KnownError
 from app.models.library.entry import LibraryEntry
-from app.models.library.folders import ModelFolder
+from app.models.library.folders import FolderKind, ModelFolder
 from app.models.ranking import Ranking
 from app.models.text import printable, size_text
 from app.settings import Settings
@@ -200,6 +200,10 @@ class LibraryPresenter(QObject):
     def _on_delete(self) -> None:
         entry = self._service.entry(self._page.path())
         if entry is None:
+            return
+        if entry.folder.kind is FolderKind.STARTER:
+            self._deleted = "The starter model is hidden now. File → Starter model brings it back."
+            self._commands.hide_starter()
             return
         if not entry.available:
             self._service.forget(entry)  # nothing is deleted, and it comes back with its folder

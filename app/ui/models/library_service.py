@@ -20,6 +20,7 @@ from app.models.library.library import Library, own_folder
 from app.models.library.moving import move_folder
 from app.models.machine_memory import MachineMemory
 from app.models.ranking import Judge, Ranking, rank_drafts, trial_of_own_head
+from app.models.starter import starter_file
 from app.models.trials import Trials
 from app.settings import Settings
 from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge, badge_for
@@ -207,7 +208,9 @@ class LibraryService(QObject):
 
     def _folders(self) -> tuple[Path, list[Path]]:
         """The models folder and the others, as the settings have them now."""
-        return models_folder(self._values), [Path(folder) for folder in self._values.extra_folders]
+        starter = None if self._values.starter_hidden else starter_file()
+        others = [Path(folder) for folder in self._values.extra_folders]
+        return models_folder(self._values), [*others, *([starter.parent] if starter else [])]
 
     def _make_library(self) -> Library:
         return Library(*self._folders(), paths.data_dir())

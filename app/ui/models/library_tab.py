@@ -9,6 +9,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QGridLayout, QLineEdit, QMenu, QProgressBar, QPushButton, QSizePolicy, QWidget
 
 from app.models.library.entry import LibraryEntry
+from app.models.library.folders import FolderKind
 from app.models.mtp import why_unwanted
 from app.models.ranking import RankedDraft
 from app.models.text import count_text, printable, size_text, visible
@@ -183,8 +184,11 @@ class ModelPage(QWidget):
         self.join.setVisible(entry.in_pieces and not entry.read_only)
         self._can_verify = entry.available and (entry.origin is not None or (bool(entry.sha256) and all(entry.sha256)))
         self._refresh_verify()
-        self.delete.setVisible(not entry.available or not entry.read_only)
-        if entry.available:
+        is_starter = entry.folder.kind is FolderKind.STARTER
+        self.delete.setVisible(is_starter or not (entry.available and entry.read_only))
+        if is_starter:
+            self.delete.setText("Hide")
+        elif entry.available:
             self.delete.setText(f"Delete (frees {size_text(freed)})…" if freed else "Delete…")
         else:
             self.delete.setText("Remove from list")

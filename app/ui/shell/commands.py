@@ -13,6 +13,7 @@ from PySide6.QtGui import QDesktopServices, QGuiApplication
 from app import paths
 from app.models.downloads.queue_file import FILE_NAME, has_work
 from app.models.machine_memory import MachineMemory
+from app.models.starter import STARTER_NAME, starter_file
 from app.models.text import printable
 from app.protocol.commands import MeasurePlain
 from app.settings import Pair, Settings
@@ -98,6 +99,7 @@ class AppCommands(QObject):
         self._buttons = self._notice_buttons()
         for name, act in self._actions().items():
             window.menus.connect_action(name, act)
+        window.menus.menu("File").aboutToShow.connect(self._show_starter_entry)
 
     def begin(self) -> None:
         """The window is open; less urgent work begins a little later."""
@@ -119,6 +121,7 @@ class AppCommands(QObject):
             "open_models": self.opening.open_local_models,
             "open_server": self.opening.open_server,
             "load_guide": self.load_guide,
+            "load_starter": self.load_starter,
             "show_library": lambda: self._with_models(lambda models: models.show_library()),
             "get_models": lambda: self._with_models(lambda models: models.show_recommended()),
             "show_settings": self.show_settings,
@@ -209,6 +212,22 @@ class AppCommands(QObject):
         """Load the bundled pair."""
         self._pair_loader.load(in_use.guide_to_load(self._values))
 
+    def load_starter(self) -> None:
+        """Load the starter model, which is listed and offered again if it was hidden."""
+        self.hide_starter(False)
+        self.load_pair(str(starter_file() or STARTER_NAME))
+
+    def hide_starter(self, hidden: bool = True) -> None:
+        """Whether the starter model is neither listed nor offered."""
+        self._values.starter_hidden = hidden
+        self.settings_changed.emit()
+        if self._models is not None:
+            self._models.apply_folders()
+
+    @Slot()
+    def _show_starter_entry(self) -> None:
+        self._window.menus.action("load_starter").setVisible(starter_file() is not None)
+
     @Slot(str, str)
     def open_pair(self, target: str, draft: str = "") -> None:
         """Let the user choose how these files are used; ``draft`` is empty for none."""
@@ -294,7 +313,8 @@ class AppCommands(QObject):
 
     @Slot()
     def get_proposal(self) -> None:
-        """Download the model that is proposed instead of the guide."""
+        """Download the model that is proposed instead of the one that came with the app."""
+        self._notice_list.remove("better")
         if (offer := self._coordinator.proposal) is not None:
             self._with_models(lambda models: models.get_offer(offer))
 
@@ -380,6 +400,7 @@ class AppCommands(QObject):
             Action.RAISE_CONTEXT: self.opening.open_models,
             Action.LOAD_DOWNLOADED: self._load_downloaded,
             Action.GET_PROJECTOR: self.get_projector,
+            Action.GET_PROPOSED: self.get_proposal,
             Action.SHOW_DOWNLOADS: self._show_downloads,
             Action.RESTART_API_SERVER: self._server.serving.restart,
             Action.API_SERVER_SETTINGS: self.show_server,

@@ -34,7 +34,7 @@ from app.ui.chat.stored_presets import StoredPresets
 from app.ui.compare.launcher import CompareLauncher
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
-from app.ui.engine.pair_files import LoadingMarker, is_guide
+from app.ui.engine.pair_files import LoadingMarker
 from app.ui.models.coordinator import ModelsCoordinator
 from app.ui.notices import Action, Notice, NoticeList
 from app.ui.settings import in_use
@@ -44,7 +44,7 @@ from app.ui.shell.chat_requests import ChatRequests
 from app.ui.shell.commands import AppCommands
 from app.ui.shell.edit_menu import EditMenu
 from app.ui.shell.finished_answers import FinishedAnswers
-from app.ui.shell.main_window import MainWindow
+from app.ui.shell.main_window import MainWindow, introduction
 from app.ui.shell.message_operations import MessageOperations
 from app.ui.shell.message_wiring import MessageWiring
 from app.ui.shell.second_servers import SecondServers
@@ -269,6 +269,7 @@ class Controller(QObject):
         commands.save_due.connect(self.settings.apply_offline)
         commands.settings_changed.connect(self.settings.change)
         commands.settings_changed.connect(self.speed.refresh_plain_speed)
+        commands.settings_changed.connect(self._introduce)
 
     def _connect_chat_views(self) -> None:
         """The widgets of `app.ui.chat`."""
@@ -289,7 +290,8 @@ class Controller(QObject):
         commands.connect_notice(Action.CONTINUE, window.menus.action("continue_answer").trigger)
         chat_commands.open_models = commands.opening.open_models
         chat_commands.get_proposed = commands.get_proposal
-        chat_commands.hide_guide_card = self._hide_guide_card
+        chat_commands.load_starter = commands.load_starter
+        chat_commands.hide_introduction = self._hide_introduction
 
     # ------------------------------------------------------------ pairs and how to draft
 
@@ -300,17 +302,20 @@ class Controller(QObject):
         self.chats.use_defaults()
         self.settings.apply()
         self.speed.refresh_plain_speed()
-        self._introduce_guide()
+        self._introduce()
 
-    def _introduce_guide(self) -> None:
-        """An empty chat says what the guide is, until the user wants to keep it."""
-        files = self.pair_loader.files()
-        is_in_use = files is None or (not files.server and is_guide(files.target))
-        self._window.transcript.set_guide(is_in_use and not self._settings.values.guide_introduced)
+    @Slot()
+    def _introduce(self) -> None:
+        """An empty chat says what the model is, if it came with the app."""
+        self._window.transcript.introduce(introduction(self._settings.values, self.pair_loader.files()))
 
-    def _hide_guide_card(self) -> None:
-        self._settings.values.guide_introduced = True
-        self._introduce_guide()
+    def _hide_introduction(self) -> None:
+        values = self._settings.values
+        if introduction(values, self.pair_loader.files()).model == "guide":
+            values.guide_introduced = True
+        else:
+            values.starter_introduced = True
+        self._introduce()
         self.settings.save_soon()
         self._window.composer.setFocus()
 
@@ -404,6 +409,7 @@ class Controller(QObject):
     def _on_answer_begun(self, live: LiveAnswer) -> None:
         if not live.is_private:
             live.ended.connect(lambda _figures: self.finished_answers.tell(live.message))
+        live.ended.connect(lambda _: self.models.offer_better() if live.message and live.message.version > 1 else None)
 
     def _answer_settings(self, chat: ChatSettings, pair: PairLoaded | None) -> AnswerSettings:
         return in_use.answer_settings(chat, self._settings.values, pair)

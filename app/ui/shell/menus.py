@@ -46,6 +46,7 @@ _MENUS: dict[str, tuple[_Entry | str | None, ...]] = {
         _Entry("open_server", "Open a model on a ser&ver…", "Ctrl+Shift+O"),
         _RECENT,
         _Entry("load_guide", "Slipstream &Guide"),
+        _Entry("load_starter", "Starter mode&l"),
         _SEPARATOR,
         _Entry("show_library", "&Model library…", "Ctrl+L", everywhere=True),
         _Entry("get_models", "Get mo&dels…", "Ctrl+Shift+L", everywhere=True),

@@ -21,7 +21,7 @@ from app.ui.chat.markdown.folding import folded_length
 from app.ui.chat.messages import UserMessage
 from app.ui.chat.parts import CONTEXT_TEXT
 from app.ui.chat.transcript import Transcript
-from app.ui.chat.welcome import EXAMPLES
+from app.ui.chat.welcome import EXAMPLES, STARTER_EXAMPLES, Introduction
 from app.ui.widgets import theme
 from app.ui.widgets.column import MAX_FREED
 from app.ui.widgets.entries import Entry
@@ -273,10 +273,10 @@ def test_the_examples_can_be_chosen(qtbot: QtBot, transcript: Transcript) -> Non
 
 
 def test_the_card_of_the_first_start(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.set_guide(True)
+    transcript.introduce(Introduction("guide", has_card=True))
     transcript.show_welcome()
     settle(qtbot, transcript)
-    opened, hidden = calls(transcript, "open_models"), calls(transcript, "hide_guide_card")
+    opened, hidden = calls(transcript, "open_models"), calls(transcript, "hide_introduction")
     click(named(transcript, "Open models…"))
     keep = named(transcript, "Keep the guide")
     click(keep)
@@ -290,10 +290,35 @@ def test_the_card_of_the_first_start(qtbot: QtBot, transcript: Transcript) -> No
     assert wanted == [()]
     transcript.set_proposal("")
     settle(qtbot, transcript)
-    assert not has_button(transcript, "Get this model")
+    assert not has_button(transcript, "Get this model") and not has_button(transcript, "Use the starter model")
+    transcript.introduce(Introduction("guide", has_card=True, offers_starter=True))
+    settle(qtbot, transcript)
+    used = calls(transcript, "load_starter")
+    click(named(transcript, "Use the starter model"))
+    assert used == [()]
     transcript.add(stored.question("u", "Hello"))
     transcript.set_proposal("Qwen3 8B, 5.7 GB")
     assert keys(transcript) == ["u"]
+
+
+def test_the_starter_model_introduces_itself_and_has_examples_of_its_own(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.introduce(Introduction("starter model", has_card=True))
+    transcript.show_welcome()
+    settle(qtbot, transcript)
+    asked, hidden = calls(transcript, "ask"), calls(transcript, "hide_introduction")
+    for text in STARTER_EXAMPLES:
+        click(named(transcript, text))
+    assert asked == [(text,) for text in STARTER_EXAMPLES.values()]
+    assert not any(has_button(transcript, text) for text in EXAMPLES)
+    assert any("small and quick, but often wrong" in one.text() for one in transcript.findChildren(QLabel))
+    transcript.set_proposal("Qwen3 8B, 5.7 GB")
+    settle(qtbot, transcript)
+    assert has_button(transcript, "Get this model") and not has_button(transcript, "Use the starter model")
+    click(named(transcript, "Keep the starter model"))
+    assert hidden == [()]
+    transcript.introduce(Introduction("starter model"))
+    settle(qtbot, transcript)
+    assert not has_button(transcript, "Get this model")
 
 
 # ---------------------------------------------------------------- scrolling

@@ -13,6 +13,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QMenu, QMessageBox
 
 from app import paths
+from app.errors import KnownError
 from app.models.library.folders import FolderKind, ModelFolder
 from app.models.origins import FILE_NAME, Origin, Origins
 from app.models.text import size_text
@@ -322,6 +323,25 @@ def test_pieces_are_joined(windows: Windows) -> None:
     assert whole.read_bytes() == data and windows.titles() == ["tea"]
     windows.choose(whole)
     assert "Join…" not in buttons(windows.model_page)
+
+
+def test_the_starter_model_cannot_be_deleted_but_hidden(starter_model: Path, stocked: Windows) -> None:
+    title = next(entry.title for entry in stocked.library.entries() if entry.path == starter_model)
+    assert title.startswith("SmolLM2-135M-Instruct") and title in stocked.titles()
+    stocked.choose(starter_model)
+    assert {"starter model", "apache-2.0"} <= set(texts(stocked.model_page))
+    assert "Hide" in file_menu(stocked) and not any(name.startswith("Delete") for name in file_menu(stocked))
+    with pytest.raises(KnownError, match="starter model"):
+        stocked.library._library.delete(next(one for one in stocked.library.entries() if one.path == starter_model))
+    choose_entry(stocked, "Hide")
+    stocked.until(lambda: title not in stocked.titles())
+    assert "The starter model is hidden now. File → Starter model brings it back." in texts(stocked.window.library)
+    assert starter_model.exists() and stocked.values.starter_hidden
+    stocked.choose(path(stocked, "small"))
+    assert "Hide" not in file_menu(stocked)
+    stocked.values.starter_hidden = False
+    stocked.scanned()
+    assert title in stocked.titles()
 
 
 def test_delete(stocked: Windows, tmp_path: Path) -> None:

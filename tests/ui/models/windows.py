@@ -214,6 +214,10 @@ class Commands(QObject):
     def load_pair(self, target: str, draft: str = "") -> None:
         self.pair_requested.emit(target, draft)
 
+    def hide_starter(self) -> None:
+        self._windows.values.starter_hidden = True
+        self._windows.presenter.apply_folders()
+
     def show_folders(self) -> None:
         self._windows.settings_presenter.show_models()
 
