@@ -210,7 +210,7 @@ class Gutter(QWidget):
         """Those of code in this frame, which begins with the block ``first``."""
         self._parts, self._before = parts, first.blockNumber() - 1
         top = int(block_rect(self._document, first).top())
-        self.setGeometry(QRect(int(frame.left()), top, int(CODE_PADDING), int(frame.bottom()) - top))
+        self.setGeometry(QRect(int(frame.left()), top, int(CODE_PADDING), int(frame.bottom() - CODE_PADDING) - top))
         self.setVisible(bool(parts))
         self.update()
         self._describe()

@@ -82,6 +82,15 @@ def test_a_click_folds_and_the_whole_text_is_copied(qtbot: QtBot) -> None:
     assert shown(view) == CODE.split("\n") and view.content_height() == height
 
 
+def test_the_corners_stay_round_beside_the_marks(qtbot: QtBot) -> None:
+    view = view_of(qtbot, CODE, language="json")
+    gutter_of(view)
+    frame = view._frames.frame(view._rendering.code_runs[0]).toRect()
+    image = view.grab().toImage()
+    bottom = min(frame.bottom(), image.height() - 1)
+    assert image.pixelColor(frame.left(), bottom) == image.pixelColor(min(frame.right(), image.width() - 1), bottom)
+
+
 def test_the_keyboard_reaches_all_parts(qtbot: QtBot) -> None:
     view = view_of(qtbot, CODE, language="json")
     gutter = gutter_of(view)
