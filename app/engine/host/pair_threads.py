@@ -23,7 +23,7 @@ class PairThreads:
         self._usual = [(one, one.threads, one.batch_threads) for one in _contexts(target, draft)]
         self._costs = CostModel(costs, TARGET_OUTPUTS)
         self.control = ThreadControl(max(target.context.threads, target.context.batch_threads))
-        if (vision := target.model.vision) and not vision.is_on_gpu:
+        if (vision := target.model.vision) and vision.gpu is None:
             usual = target.context.batch_threads
             vision.wanted_threads = lambda: min(self.control.processed(time.monotonic()), usual)
 

@@ -12,7 +12,6 @@ import ctypes
 import hashlib
 import os
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -41,8 +40,6 @@ _OTHER_FILES = 8
 """Where else an image is looked for if its file is gone."""
 _NODES_BETWEEN_CHECKS = 16
 """Encoding asks after so many steps whether to stop."""
-_EARLY_SECONDS = 1.0
-"""If other programs turn out to need the cores so soon, encoding begins again with fewer threads."""
 _LARGE = ((4096, 4096), (8192, 1024), (1024, 8192))
 """Images of these sizes have the most tokens of all."""
 _FLOATS = ctypes.POINTER(ctypes.c_float)
@@ -99,14 +96,13 @@ class Vision:
         self.should_stop: Callable[[], bool] = lambda: False
         """Asked while an image is encoded."""
         self.wanted_threads: Callable[[], int] = lambda: threads
-        """Asked before an image is encoded, and while that begins."""
-        self.is_on_gpu = gpu is not None
+        """Asked before an image is encoded."""
         self._failure: BaseException | None = None
         self._width: int = llama_cpp.llama_model_n_embd_inp(model)
         self._callback = llama_cpp.ggml_backend_sched_eval_callback(self._on_node)
-        self._nodes, self._early_until = 0, 0.0
+        self._nodes = 0
         mtmd_cpp.mtmd_helper_log_set(backend.on_log, ctypes.c_void_p(0))
-        self._model, self._gpu, self._file = model, gpu, FileKey.of(path)
+        self.gpu, self._model, self._file = gpu, model, FileKey.of(path)
         self._loaded: Any = None
         try:
             self._load(threads, on_progress)
@@ -134,7 +130,7 @@ class Vision:
             return not canceled
 
         params = mtmd_cpp.mtmd_context_params_default()
-        params.use_gpu, params.device = self.is_on_gpu, self._gpu
+        params.use_gpu, params.device = self.gpu is not None, self.gpu
         params.n_threads, params.print_timings = threads, False
         params.cb_eval = self._callback
         params.progress_callback = report
@@ -298,16 +294,13 @@ class Vision:
                 mtmd_cpp.mtmd_input_chunks_free(chunks)
 
     def _encoded_part(self, chunk: int, cells: int) -> Floats:
-        for self._early_until in (time.monotonic() + _EARLY_SECONDS, 0.0):
-            self._use_threads(self.wanted_threads())
-            self._nodes, self._has_to_change = 0, False
-            backend.errors.clear()
-            code = mtmd_cpp.mtmd_encode_chunk(self._handle, chunk)
-            self._raise_failure()
-            if self.should_stop():
-                raise Canceled
-            if not self._has_to_change:
-                break
+        self._use_threads(self.wanted_threads())
+        self._nodes = 0
+        backend.errors.clear()
+        code = mtmd_cpp.mtmd_encode_chunk(self._handle, chunk)
+        self._raise_failure()
+        if self.should_stop():
+            raise Canceled
         if code != 0:
             raise KnownError(f"llama.cpp couldn't encode an image: {backend.reason()}")
         rows: Floats = np.ctypeslib.as_array(mtmd_cpp.mtmd_get_output_embd(self._handle), shape=(cells, self._width))
@@ -329,9 +322,7 @@ class Vision:
         try:
             if is_question:
                 return self._nodes % _NODES_BETWEEN_CHECKS == 0
-            is_early = time.monotonic() < self._early_until
-            self._has_to_change = is_early and self.wanted_threads() != self._threads
-            return not (self._has_to_change or self.should_stop())
+            return not self.should_stop()
         except BaseException as error:  # ctypes would print it and continue
             self._failure = error
             return False

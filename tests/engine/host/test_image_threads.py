@@ -13,7 +13,6 @@ from llama_cpp import mtmd_cpp
 from app.engine.host import loading, pair_costs, pair_threads, threads
 from app.engine.host.engine import Engine
 from app.engine.host.thread_control import ThreadControl, Usage
-from app.engine.llama.vision import Vision
 from app.errors import KnownError
 from app.protocol.commands import Image, Load, Message
 from tests.support.generation import GREEDY, Answer, ask, run
@@ -79,11 +78,6 @@ def said(engine: Engine, *images: Image) -> Answer:
     return run(engine, ask("", messages=messages, sampling=GREEDY, max_tokens=16, draft_length=0))
 
 
-def vision_of(engine: Engine) -> Vision:
-    assert engine._target is not None and engine._target.model.vision is not None
-    return engine._target.model.vision
-
-
 def test_fewer_while_others_are_busy_and_all_again_afterwards_change_no_word(
     seeing: Engine, computer: Computer, loads: list[int], tmp_path: Path
 ) -> None:
@@ -100,25 +94,6 @@ def test_fewer_while_others_are_busy_and_all_again_afterwards_change_no_word(
     assert loads == [2, 1, 2]
 
 
-def test_encoding_begins_again_if_others_turn_out_to_be_busy(
-    seeing: Engine, loads: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    image = make_image(tmp_path / "a.png")
-    expected = said(seeing, image).text
-    seeing.forget()
-    begun: list[int] = []
-    encode = mtmd_cpp.mtmd_encode_chunk
-
-    def counted(*arguments: Any) -> Any:
-        begun.append(loads[-1])
-        return encode(*arguments)
-
-    monkeypatch.setattr(mtmd_cpp, "mtmd_encode_chunk", counted)
-    vision_of(seeing).wanted_threads = lambda: 1 if begun else 2
-    assert said(seeing, image).text == expected
-    assert (begun, loads) == ([2, 1], [2, 1])
-
-
 def test_a_projector_that_was_replaced_is_not_read_again(
     seeing: Engine, computer: Computer, loads: list[int], files: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -132,23 +107,6 @@ def test_a_projector_that_was_replaced_is_not_read_again(
     finally:
         files[1].write_bytes(data)
     assert loads == [2]
-
-
-def test_stop_while_it_begins_again(seeing: Engine, tmp_path: Path) -> None:
-    vision = vision_of(seeing)
-    wanted = iter([2, 1])
-
-    def stopping() -> int:
-        count = next(wanted, 1)
-        if count == 1:
-            seeing.cancel()
-        return count
-
-    vision.wanted_threads = stopping
-    image = make_image(tmp_path / "a.png")
-    assert said(seeing, image).finished.finish_reason == "cancelled"
-    vision.wanted_threads = lambda: 1
-    assert said(seeing, image).text
 
 
 def test_a_projector_that_cannot_be_read_again_is_missed_without_a_crash(
