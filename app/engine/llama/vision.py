@@ -7,7 +7,6 @@ and the embeddings of recent images are kept, by their SHA-256.
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import hashlib
 import os
@@ -27,8 +26,6 @@ from app.engine.decoding.sampling import Floats
 from app.engine.llama import backend
 from app.engine.llama.checkpoints import SEQUENCE
 from app.errors import Canceled, KnownError
-from app.models.gguf import ModelFileError
-from app.models.trials import FileKey
 from app.protocol.commands import Image
 from app.protocol.images import HEAD_BYTES, MOST_BYTES, is_bomb, problem_of, read_head
 
@@ -102,7 +99,7 @@ class Vision:
         self._callback = llama_cpp.ggml_backend_sched_eval_callback(self._on_node)
         self._nodes = 0
         mtmd_cpp.mtmd_helper_log_set(backend.on_log, ctypes.c_void_p(0))
-        self.gpu, self._model, self._file = gpu, model, FileKey.of(path)
+        self.gpu, self._model = gpu, model
         self._loaded: Any = None
         try:
             self._load(threads, on_progress)
@@ -307,11 +304,9 @@ class Vision:
         return rows.copy()
 
     def _use_threads(self, count: int) -> None:
-        """Takes a fraction of what an image does. A file that isn't the same any more is not read again."""
-        if count == self._threads:
-            return
-        with contextlib.suppress(ModelFileError), self._lock:
-            if FileKey.of(self.path) == self._file:
+        """Takes a fraction of what an image does. Raises `KnownError` if the file is gone."""
+        if count != self._threads:
+            with self._lock:
                 mtmd_cpp.mtmd_free(self._handle)
                 self._loaded = None
                 self._load(count, lambda _: True)
