@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
@@ -110,3 +113,43 @@ def test_another_file_is_never_packaged(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(starter, "fetched", unexpected)
     with pytest.raises(SystemExit, match="It is another file"):
         starter.model()
+
+
+@pytest.fixture
+def in_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the app looks for it in the source, in place of the real one."""
+    file = tmp_path / "resources" / "starter" / SMOLLM2.file
+    file.parent.parent.mkdir()
+    monkeypatch.setattr(starter, "IN_SOURCE", file)
+    monkeypatch.setattr(signal, "signal", lambda *_: None)
+    return file
+
+
+@pytest.mark.parametrize("can_link", [True, False])
+def test_the_source_shares_the_cached_file_where_the_file_system_can(
+    model: Path, in_source: Path, monkeypatch: pytest.MonkeyPatch, can_link: bool
+) -> None:
+    """buzz issue 454: the cache may be on another file system."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(starter, "fetched", lambda _: model)
+    if not can_link:
+        monkeypatch.setattr(os, "link", refuse)
+    assert starter.main() == 0
+    assert in_source.read_bytes() == WEIGHTS
+    assert in_source.samefile(model) is can_link
+    assert list(in_source.parent.iterdir()) == [in_source]
+
+
+def test_without_a_registry_the_source_has_none_and_one_sentence_says_why(
+    in_source: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def unavailable(_: object) -> Path:
+        raise UnavailableError("There is no registry.")
+
+    monkeypatch.setattr(starter, "fetched", unavailable)
+    assert starter.main() == 1
+    assert capsys.readouterr() == ("", "There is no registry.\n")
+    assert not in_source.parent.exists()
