@@ -216,6 +216,8 @@ class AnswerQueue(QObject):
     def _on_rounds_received(self, event: RoundsReceived) -> None:
         if (live := self._answer_to(event.request)) is not None:
             live.on_rounds_received(event)
+            if live.repeats():
+                self._engine.cancel()
 
     @Slot(object)
     def _on_generation_finished(self, finished: GenerationFinished) -> None:

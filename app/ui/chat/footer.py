@@ -29,6 +29,7 @@ _ENDS = {
     "length": "reached the length limit",
     "context": "context full",
     "cancelled": "stopped by you",
+    "repeats": "stopped because it kept repeating itself",
 }
 _CUT = ("length", "context", "cancelled")
 

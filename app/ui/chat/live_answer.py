@@ -31,6 +31,8 @@ from app.ui.engine import thinking
 from app.ui.engine.pair_names import speaker
 
 _CUT = ("length", "context", "cancelled")
+_TAIL, _UNIT = 4000, 250
+"""Characters: an answer that ended in so many repeats itself, if what it repeats is at most so long."""
 
 
 def was_cut(message: StoredMessage) -> bool:
@@ -126,6 +128,7 @@ class LiveAnswer(QObject):
         self.is_stored = False
         """Whether the store has what it answers, or refused it."""
         self.pieces: list[Piece] = []
+        self._known = 0
         self.context_start: str | None = None
         self.prompt_progress: tuple[int, int] | None = None
         self.is_thinking = False
@@ -224,6 +227,7 @@ class LiveAnswer(QObject):
         else:
             self.message = replace(before, status="streaming")
             self.pieces = _known_pieces(before)
+            self._known = len(self.pieces)
             self._clock = ThinkingClock(figures_of(before.figures).thinking_seconds)
             self._is_mixed = before.pair != speaker(pair)
         self.begun.emit()
@@ -258,6 +262,12 @@ class LiveAnswer(QObject):
             self.is_thinking = is_thinking
             self.thinking_changed.emit(is_thinking)
 
+    def repeats(self) -> bool:
+        """Whether what came last is the same words again and again; what a continued answer had does not count."""
+        tail = "".join([piece.text for piece in self.pieces[max(self._known, len(self.pieces) - _TAIL) :]])[-_TAIL:]
+        period = len(tail) - _UNIT - tail.rfind(tail[-_UNIT:], 0, -1)
+        return len(tail) == _TAIL and period <= _UNIT and tail[period:] == tail[:-period]
+
     def on_finished(self, finished: GenerationFinished) -> None:
         status: Status = "stopped" if finished.finish_reason == "cancelled" else "complete"
         extra = {"stop_string": finished.stop_string} if finished.stop_string else {}
@@ -266,7 +276,8 @@ class LiveAnswer(QObject):
         if finished.has_only_thought(self.thinking(), self.text()):
             self.pieces = [msgspec.structs.replace(piece, thinking=False) for piece in self.pieces]
             self._packed = []
-        self.end(status, finished.finish_reason, finished.figures, extra)
+        reason = "repeats" if status == "stopped" and self.repeats() else finished.finish_reason
+        self.end(status, reason, finished.figures, extra)
 
     def end(
         self,

@@ -22,6 +22,7 @@ from app.chats.worker import ChatWorker
 from app.client.stalls import Timings
 from app.errors import KnownError
 from app.protocol.commands import MeasurePlain, Message
+from app.protocol.events import RoundsReceived
 from app.protocol.options import LoadSettings
 from app.settings import Pair
 from app.ui.chat.conversation import AnswerSettings, conversation
@@ -33,6 +34,7 @@ from app.ui.engine.pair_files import PairFiles
 from app.ui.notices import Action
 from app.ui.shell.message_operations import MessageOperations
 from tests.ui.parts import WAIT_MS, Rig
+from tests.ui.scripted_engine import round_of
 
 MakeRig = Callable[..., Rig]
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
@@ -336,6 +338,17 @@ def test_a_full_disk_stops_nobody_and_what_was_not_saved_is_saved_later(qtbot: Q
         ("Two", 1, 1),
         ("Hello there", 2, 2),
     ]
+
+
+def test_an_answer_that_only_repeats_itself_is_stopped(make_rig: MakeRig) -> None:
+    rig = make_rig("endless")
+    rig.begin_answer("Go on")
+    assert rig.model.live is not None
+    words = [round_of("and again ", at) for at in range(400)]
+    rig.engine.rounds_received.emit(RoundsReceived(request=rig.model.live.request, rounds=words))
+    rig.settle()
+    last = rig.model.messages[-1]
+    assert (last.status, last.finish_reason) == ("stopped", "repeats")
 
 
 def test_what_was_not_saved_of_an_erased_chat_goes_with_it(qtbot: QtBot, make_rig: MakeRig) -> None:

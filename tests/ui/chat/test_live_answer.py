@@ -11,6 +11,7 @@ from app.chats.settings import ChatSettings
 from app.protocol.commands import Generate
 from app.protocol.events import Figures, GenerationFinished, Piece, Round, RoundsReceived
 from app.ui.chat.conversation import AnswerSettings
+from app.ui.chat.footer import footer_of
 from app.ui.chat.live_answer import LiveAnswer, can_continue, was_cut
 
 QUESTION = StoredMessage("id", "chat", None, "user", "Why?", "complete", 0.0)
@@ -105,3 +106,20 @@ def test_what_a_model_thought_that_said_nothing_else_is_its_answer() -> None:
         assert unpack(ended.text, ended.provenance, ended.thinking) == [
             Piece(text=text, thinking=reason != "end") for text in ("Hm.", " Yes.")
         ]
+
+
+def test_an_answer_repeats_itself_only_after_a_long_while_and_anew_when_continued() -> None:
+    live = LiveAnswer([QUESTION], ChatSettings())
+    live.begin(AnswerSettings(), None)
+    live.on_rounds_received(rounds(*(Piece(text=f"{number}, ", id=1) for number in range(2000))))
+    assert not live.repeats()
+    live.on_rounds_received(rounds(*[Piece(text="again ", id=2), Piece(text="and ", id=3)] * 390))
+    assert not live.repeats()
+    live.on_rounds_received(rounds(*[Piece(text="again ", id=2), Piece(text="and ", id=3)] * 20))
+    assert live.repeats()
+    live.on_finished(GenerationFinished(request=1, finish_reason="cancelled", figures=Figures()))
+    assert live.message is not None and live.message.finish_reason == "repeats" and can_continue(live.message)
+    assert footer_of(live.message).endswith("stopped because it kept repeating itself")
+    more, _ = resumed(live.message)
+    more.on_rounds_received(rounds(Piece(text="again ", id=2)))
+    assert not more.repeats()
