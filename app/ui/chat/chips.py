@@ -110,8 +110,8 @@ class Chip(QFrame):
         room = metrics.horizontalAdvance(note) - too_wide
         if too_wide:
             note = metrics.elidedText(note, Qt.TextElideMode.ElideRight, room) if room > themes.px(_SMALLEST) else ""
-        # One more, as an advance that was rounded down would cut the name.
-        widest = min(themes.px(_WIDEST) - metrics.horizontalAdvance(detail), metrics.horizontalAdvance(self.name) + 1)
+        whole = metrics.horizontalAdvance(self.name) + 1  # which is rounded, and would cut the name where it was down
+        widest = min(themes.px(_WIDEST) - metrics.horizontalAdvance(detail), whole)
         widest = max(widest + min(room, 0), themes.px(_SMALLEST))
         shown = metrics.elidedText(self.name, Qt.TextElideMode.ElideMiddle, widest)
         self.button.setText("  ·  ".join(filter(None, (shown, detail, note))).replace("&", "&&"))

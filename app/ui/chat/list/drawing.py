@@ -24,8 +24,6 @@ _LEAST_HEIGHT = 8 * SPACING
 _CORNER = 6
 _BAR = 3
 """Width of the mark of a selected row; its color differs at least 3 : 1 from the list's, as the tint alone does not."""
-_DOT = 3
-"""Radius of the mark of the chat in which an answer is being written."""
 _State = QStyle.StateFlag
 
 
@@ -117,9 +115,8 @@ class RowDelegate(QStyledItemDelegate):
                 font, inside = bold(font) if row.id == self.shown else font, self._inside(box, row)
                 if row.id == self._model.answering:
                     inside.setRight(inside.right() - 3 * SPACING)
-                    painter.setPen(Qt.PenStyle.NoPen)
-                    painter.setBrush(theme.current().focus_line)
-                    painter.drawEllipse(QPointF(box.right() - _DOT, box.center().y() + 0.5), _DOT, _DOT)
+                    mark = inside.adjusted(inside.width(), 0, 3 * SPACING, 0)
+                    draw_line(painter, mark, "\N{BLACK CIRCLE}", theme.scaled(font, 0.6), theme.current().focus_line)
                 draw_line(painter, inside, title_of_chat(row), font, theme.current().text)
         painter.restore()
 
