@@ -176,7 +176,7 @@ class Card(QFrame):
 
     def _place_buttons(self, count: int) -> None:
         self._beside = count
-        self._grid.setColumnStretch(count, int(count > 1))
+        self._grid.setColumnStretch(count, int(count > 1 or len(self.buttons) == 1))
         for place, button in enumerate(self.buttons):
             self._grid.removeWidget(button)
             self._grid.addWidget(button, place // count, place % count)

@@ -126,6 +126,12 @@ def test_the_window_keeps_the_order_of_the_list_closed_folders_and_open_sections
     assert settings.open_sections == ["sampling"]
 
 
+def test_a_button_that_is_alone_is_as_wide_as_its_text(qtbot: QtBot, bar: NoticeBar) -> None:
+    bar.set_notices({"export": notices.exported("chat.md")})
+    only = bar.cards["export"].buttons[0]
+    qtbot.waitUntil(lambda: only.width() == only.sizeHint().width())
+
+
 def test_when_a_notice_with_the_keyboard_goes_the_text_field_has_it(qtbot: QtBot) -> None:
     window = MainWindow(Settings())
     qtbot.addWidget(window)
