@@ -99,7 +99,7 @@ def _show_ready(pair: PairLoaded, addresses: Sequence[tuple[str, int]], model: s
     show_progress("")
     show_refusals(pair)
     places = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses]
-    draft = f" with the draft {Path(pair.draft.path).stem}" if pair.draft else ""
+    draft = f" with the draft {pair.draft.name}" if pair.draft else ""
     print(visible(f"Serving {model}{draft} at {' and '.join(f'http://{place}/v1' for place in places)}"), flush=True)
 
 

@@ -23,6 +23,7 @@ from app.errors import KnownError
 from app.models.architectures import PROJECTOR, HeadPlace, head_place, refusal, running_state
 from app.models.gguf_parser import Allowance, Array, HeaderError, RawHeader, Reader, Tensor, Value, parse, text_of
 from app.models.gguf_types import FILE_TYPES, VALUE_FLOAT32, VALUE_INT32, VALUE_STRING
+from app.models.names import model_name
 from app.models.text import printable
 from app.models.tokenizer import MODEL_KEY, SCORES_KEY, TOKENS_KEY, TYPES_KEY, Tokenizer, TokenizerFacts, read_tokenizer
 from app.protocol import limits
@@ -136,6 +137,11 @@ class GgufHeader(ModelFacts, frozen=True, kw_only=True, eq=False):
 
     def __repr__(self) -> str:
         return f"GgufHeader({str(self.path)!r})"
+
+    @property
+    def known_name(self) -> str:
+        """What people call it (`model_name`); ``name`` is what the file says."""
+        return model_name(self.path, self.name)
 
     @property
     def is_projector(self) -> bool:

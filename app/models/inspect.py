@@ -26,7 +26,8 @@ def describe(header: GgufHeader) -> dict[str, Any]:
         "gguf_version": header.version,
         "loadable": problem is None,
         "problem": problem,
-        "name": header.name,
+        "name": header.known_name,
+        "inner_name": header.name,
         "architecture": header.architecture or None,
         "quantization": header.quantization or None,
         "parameters": header.parameters,
@@ -62,7 +63,8 @@ def readable(header: GgufHeader) -> str:
     template, state = header.chat_template, header.running_state
     rows = [
         ("File", f"{printable(str(header.path), 500)} ({size_text(header.file_size)}, GGUF version {header.version})"),
-        ("Name", printable(header.name)),
+        ("Name", printable(header.known_name)),
+        ("Inner name", printable(header.name) if header.name != header.known_name else ""),
         ("Architecture", printable(header.architecture) or "not specified"),
         ("Size", _size_row(header)),
         ("Shape", _shape_row(header)),

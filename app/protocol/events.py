@@ -6,6 +6,7 @@ have empty defaults, and no code may rely on them.
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Literal
 
 import msgspec
@@ -49,6 +50,9 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
 
     path: str
     name: str
+    """What people call it."""
+    inner_name: str = ""
+    """What its file says."""
     architecture: str = ""
     quantization: str = ""
     size_bytes: int = 0
@@ -56,6 +60,11 @@ class ModelInfo(msgspec.Struct, frozen=True, kw_only=True):
     layers: int = 0
     gpu_layers: int = 0
     training_context: int = 0
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All that it may be known by."""
+        return tuple(filter(None, (self.name, self.inner_name, PurePath(self.path).name)))
 
 
 class KindFigures(msgspec.Struct, frozen=True, kw_only=True):

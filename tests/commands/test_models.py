@@ -72,7 +72,7 @@ def test_list(models: Path, home: Path, capsys: Shown) -> None:
     assert lines[3:] == ["", "These can't be used:", "  broken: broken.gguf is not a GGUF model file."]
     listed = as_json(capsys, "list", "small", "OWNER")
     (one,) = listed["models"]
-    assert (one["title"], one["name"]) == ("Small-F16", "owner/Small-GGUF/Small-F16")
+    assert (one["title"], one["name"]) == ("Small", "owner/Small-GGUF/Small-F16")
     assert (one["usable"], one["read_only"], one["problem"], one["folder_kind"]) == (True, False, None, "own")
     assert one["model"]["quantization"] == "F16" and one["model"]["tokenizer"]["size"] == 512
     assert listed["folders"] == [{"path": str(models), "kind": "own"}]
@@ -157,9 +157,9 @@ def test_pair_ranks_the_library(models: Path, home: Path, capsys: Shown) -> None
     printed = capsys.readouterr().out
     assert "     Measured on this computer: 1.50× as fast as without the draft, 61% accepted." in printed.splitlines()
     ranked = as_json(capsys, "pair", "big")
-    assert ranked["target"]["title"] == "Big-F32"
+    assert ranked["target"]["title"] == "Big"
     assert [(one["position"], one["draft"]["title"], one["fits"]) for one in ranked["drafts"]] == [
-        (1, "Small-F16", True),
+        (1, "Small", True),
         (2, "Foreign", False),
         (3, "broken", False),
     ]

@@ -345,7 +345,8 @@ def _info(header: GgufHeader, model: Model, gpu_layers: int) -> ModelInfo:
     layers = model.layers if gpu_layers < 0 else min(gpu_layers, model.layers)
     return ModelInfo(
         path=str(header.path),
-        name=header.name,
+        name=header.known_name,
+        inner_name=header.name,
         architecture=header.architecture,
         quantization=header.quantization,
         size_bytes=header.file_size,

@@ -15,9 +15,9 @@ import msgspec
 from msgspec import Meta
 
 from app import decoders, paths
-from app.models.hub.repository import base_name
 from app.models.machine_memory import MachineMemory
 from app.models.mtp import can_compute
+from app.models.names import base_name
 from app.protocol.devices import Device
 from app.protocol.limits import snapshots_for
 

@@ -15,7 +15,8 @@ from app.models.gguf import GgufHeader, ModelFileError
 from app.models.hub.api import Hub
 from app.models.hub.errors import GatedError, NotFoundError
 from app.models.hub.remote_header import read_remote_header
-from app.models.hub.repository import RemoteModel, Repository, SearchResult, quantization
+from app.models.hub.repository import RemoteModel, Repository, SearchResult
+from app.models.names import quantization
 from app.models.pairing import LARGE_DRAFT_SHARE, Verdict, compare
 
 BEST_SHARE = 1 / 10
@@ -73,7 +74,7 @@ def find_drafts(
     """
     left = MAX_CHECKED
     seen: set[str] = set()
-    for words in search_words([target.name, target.path.stem, *base_models])[:_MAX_SEARCHES]:
+    for words in search_words([target.known_name, target.name, *base_models])[:_MAX_SEARCHES]:
         if is_canceled():
             raise Canceled
         found = _small(hub.search(words, "downloads", _RESULTS_PER_SEARCH), target.parameters, seen)

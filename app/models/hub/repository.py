@@ -10,38 +10,18 @@ from typing import Literal
 import msgspec
 
 from app.models.gguf import MAX_PARTS, PART_NAME
+from app.models.names import quantization
 from app.models.pieces import piece_of
 
 Sort = Literal["trending", "downloads", "likes", "newest"]
 """The most results of a search."""
 MAX_RESULTS = 200
 """The longest search text."""
-_QUANTIZATION = re.compile(
-    r"""(?<![A-Za-z0-9])(
-        (?:UD-)?
-        (?: I?Q\d_K(?:_(?:XXL|XL|S|M|L))?
-          | I?Q\d_(?:XXS|XS|S|M|L|XL|NL(?:_XL)?|KS|KSS|KT|KL)
-          | Q\d_0(?:_\d_\d)? | Q\d_1
-          | TQ\d_\d | MXFP4(?:_MOE)? | NVFP4
-          | BF16 | FP?16 | FP?32 )
-    )(?![A-Za-z0-9])""",
-    re.VERBOSE | re.IGNORECASE,
-)
-_PART_ENDING = re.compile(r"-\d{5}-of-\d{5}$")
 _NO_MODEL = re.compile(
     r"(?<![a-z0-9])(mmproj|imatrix|i-matrix|lora|qlora|adapter|control-?vector|vocab|eagle-?3|dflash2?|dspark)(?![a-z0-9])"
 )
 _VISION = re.compile(r"(?<![a-z0-9])mmproj(?![a-z0-9])")
 _HEADS = re.compile(r"(mtp|nextn|assistant)[-_.]|.*[-_.](mtp|nextn)[-_](heads?|only)(?![a-z0-9])")
-
-
-def base_name(name: str) -> str:
-    """The part of a model's name, file or repository that identifies it: without owner, quantization, part number, case
-    and separators.
-    """
-    stem = _PART_ENDING.sub("", name.rsplit("/", 1)[-1].removesuffix(".gguf"))
-    words = _QUANTIZATION.sub("", stem).lower().removesuffix("-gguf")
-    return re.sub(r"[^a-z0-9.]+", "", words).strip(".")
 
 
 class RemoteFile(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,12 +135,3 @@ def _smallest_first(files_of: Iterable[tuple[RemoteFile, ...]]) -> tuple[RemoteM
 
 def _is_named_head(file: RemoteFile) -> bool:
     return _HEADS.match(file.name.lower()) is not None
-
-
-def quantization(path: str) -> str:
-    """The quantization in a path, as model pages write it: ``Q4_K_M``; empty if there is none."""
-    for name in reversed(path.split("/")):  # some repositories have a folder for each
-        found = _QUANTIZATION.findall(_PART_ENDING.sub("", name.removesuffix(".gguf")))
-        if found:
-            return str(found[-1]).upper().replace("FP16", "F16").replace("FP32", "F32")
-    return ""

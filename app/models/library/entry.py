@@ -10,6 +10,7 @@ from typing import Any, Literal
 from app.models.library.folders import FolderKind, ModelFolder
 from app.models.library.index import ModelSummary, Record
 from app.models.mtp import pays_off
+from app.models.names import model_name, shown_ollama
 from app.models.origins import Origin
 from app.models.pieces import piece_of
 
@@ -26,7 +27,9 @@ class LibraryEntry:
     """All parts that exist, including the first."""
     folder: ModelFolder
     title: str
-    """The file's name without the common extensions; for Ollama, its own name."""
+    """What people call it."""
+    file_title: str
+    """The file's name without the common extensions, which says the quantization; for Ollama, its own name."""
     size: int
     """Bytes of all parts."""
     modified: float
@@ -74,10 +77,10 @@ class LibraryEntry:
 
     @property
     def where(self) -> str:
-        """Its folders inside the folder that was searched, with its title: ``owner/repository/title``."""
+        """Its folders inside the folder that was searched, with its file: ``owner/repository/file``."""
         if self.folder.kind is FolderKind.OLLAMA or not self.path.is_relative_to(self.folder.path):
-            return self.title
-        return (self.path.relative_to(self.folder.path).parent / self.title).as_posix()
+            return self.file_title
+        return (self.path.relative_to(self.folder.path).parent / self.file_title).as_posix()
 
 
 def entry_of(
@@ -88,7 +91,8 @@ def entry_of(
         path=Path(record.path),
         parts=tuple(Path(stamp.path) for stamp in record.stamps),
         folder=ModelFolder(Path(record.folder), record.kind),
-        title=record.title,
+        title=_name(record, origin),
+        file_title=record.title,
         size=sum(stamp.size for stamp in record.stamps),
         modified=max((stamp.modified_ns for stamp in record.stamps), default=0) / 1e9,
         available=available,
@@ -98,6 +102,13 @@ def entry_of(
         origin=origin,
         last_used=last_used,
     )
+
+
+def _name(record: Record, origin: Origin | None) -> str:
+    if record.kind is FolderKind.OLLAMA:
+        return shown_ollama(record.title)
+    inner = record.summary.name if record.summary else ""
+    return model_name(Path(record.path).with_name(record.title), inner, origin.repository if origin else "")
 
 
 _KEYS: dict[SortKey, Callable[[LibraryEntry], Any]] = {
@@ -110,7 +121,7 @@ _KEYS: dict[SortKey, Callable[[LibraryEntry], Any]] = {
 
 
 def matching(entries: Iterable[LibraryEntry], words: str) -> list[LibraryEntry]:
-    """Those that have all ``words`` in their title, name, folders, architecture, quantization or location."""
+    """Those that have all ``words`` in their names, folders, architecture, quantization or location."""
     wanted = words.casefold().split()
     return [entry for entry in entries if all(word in _searched(entry) for word in wanted)]
 
@@ -124,4 +135,4 @@ def in_order(entries: Iterable[LibraryEntry], key: SortKey) -> list[LibraryEntry
 def _searched(entry: LibraryEntry) -> str:
     summary = entry.summary
     facts = (summary.name, summary.architecture, summary.quantization) if summary else ()
-    return "\n".join((entry.where, entry.folder.kind.label, *facts)).casefold()
+    return "\n".join((entry.title, entry.where, entry.folder.kind.label, *facts)).casefold()

@@ -99,17 +99,17 @@ class Library:
         """Raise `KnownError` for a model that isn't in our own folder, or isn't available now."""
         if not entry.available:
             raise KnownError(
-                f"{printable(entry.title)} is in a folder that isn't available right now, so it can't be deleted."
+                f"{printable(entry.file_title)} is in a folder that isn't available right now, so it can't be deleted."
             )
         if entry.read_only:
             raise KnownError(
-                f"{printable(entry.title)} is in a folder that doesn't belong to Slipstream "
+                f"{printable(entry.file_title)} is in a folder that doesn't belong to Slipstream "
                 f"({entry.folder.kind.label}), so Slipstream won't delete it. Delete it there yourself."
             )
         top = entry.folder.path.resolve()
         if not all(part.parent.resolve().is_relative_to(top) for part in entry.parts):
             raise KnownError(
-                f"{printable(entry.title)} is outside the models folder, which only links to it. Delete it there."
+                f"{printable(entry.file_title)} is outside the models folder, which only links to it. Delete it there."
             )
 
     def would_free(self, entry: LibraryEntry) -> int:
@@ -166,7 +166,7 @@ class Library:
                 return False
         except OSError as error:
             reason = error.strerror or error
-            raise KnownError(f"The files of {printable(entry.title)} can't be read: {reason}.") from error
+            raise KnownError(f"The files of {printable(entry.file_title)} can't be read: {reason}.") from error
         return True if len(known) == len(entry.parts) else None
 
     def forget(self, entry: LibraryEntry) -> None:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from app.errors import Canceled
 from app.models.gguf import PART_NAME
 from app.models.library.folders import FolderKind, ModelFolder
+from app.models.ollama import manifest_name, models_of
 from app.models.pieces import piece_of
 from app.models.text import is_sha256
 
@@ -21,11 +19,6 @@ MAX_FILES = 10_000
 """The most model files in one folder."""
 MAX_ENTRIES = 200_000
 """The maximum number of files and folders that are examined in one folder."""
-_MAX_MANIFEST_BYTES = 1_000_000
-_OLLAMA_MODEL = "application/vnd.ollama.image.model"
-_OLLAMA_REGISTRY = "registry.ollama.ai"
-_OLLAMA_LIBRARY = "library"
-_DIGEST = re.compile(r"sha256[:-]([0-9a-f]{64})")
 
 
 @dataclass(frozen=True)
@@ -97,16 +90,11 @@ class _Walker:
         self.look(top / "manifests", lambda entry: FoundFile(Path(entry.path)), suffix="")
         manifests = [file.path for file in self.found.files]
         self.found.files = []
-        # One file often has several names: the most informative one comes first.
-        named: dict[str, Path] = {}
-        for manifest in sorted(manifests, key=lambda path: (path.name == "latest", str(path))):
-            for digest in _model_digests(manifest):
-                named.setdefault(digest, manifest)
-        for digest, manifest in named.items():
+        for digest, manifest in models_of(manifests).items():
             blobs = top / "blobs" / f"sha256-{digest}", top / "blobs" / f"sha256:{digest}"  # today, in early versions
             blob = next(filter(os.path.isfile, blobs), None)  # Path's raises an error without permission
             if blob is not None:
-                self._add(FoundFile(blob, _ollama_name(manifest.relative_to(top / "manifests")), digest))
+                self._add(FoundFile(blob, manifest_name(manifest.relative_to(top / "manifests")), digest))
 
     def entries(self, folder: Path) -> Iterator[os.DirEntry[str]]:
         """The content of ``folder``, unless it was seen before; names that begin with a dot are left out."""
@@ -152,25 +140,3 @@ def _hugging_face_file(entry: os.DirEntry[str]) -> FoundFile:
     except OSError:
         blob = ""
     return FoundFile(Path(entry.path), sha256=blob if is_sha256(blob) else "")
-
-
-def _model_digests(manifest: Path) -> list[str]:
-    """SHA-256 of the model layers; empty if it isn't a manifest."""
-    try:
-        with manifest.open("rb") as file:
-            content: Any = json.loads(file.read(_MAX_MANIFEST_BYTES))
-        layers = [layer for layer in content["layers"] if layer["mediaType"] == _OLLAMA_MODEL]
-        matches = [_DIGEST.fullmatch(layer["digest"]) for layer in layers]
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
-        return []
-    return [match[1] for match in matches if match]
-
-
-def _ollama_name(manifest: Path) -> str:
-    """``llama3.1:8b`` for ``registry.ollama.ai/library/llama3.1/8b``: defaults are left out, as in Ollama."""
-    *places, model, tag = manifest.parts if len(manifest.parts) > 1 else ("", *manifest.parts)
-    if places[:1] == [_OLLAMA_REGISTRY]:
-        del places[0]
-        if places == [_OLLAMA_LIBRARY]:
-            del places[0]
-    return f"{'/'.join([*places, model])}:{tag}"

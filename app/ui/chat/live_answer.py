@@ -28,7 +28,7 @@ from app.ui.chat.conversation import AnswerSettings, Conversation, conversation
 from app.ui.chat.footer import combined, figures_of
 from app.ui.chat.thinking_clock import ThinkingClock
 from app.ui.engine import thinking
-from app.ui.engine.pair_names import speaker
+from app.ui.engine.pair_names import has_written, speaker
 
 _CUT = ("length", "context", "cancelled")
 _TAIL, _UNIT = 4000, 250
@@ -229,7 +229,7 @@ class LiveAnswer(QObject):
             self.pieces = _known_pieces(before)
             self._known = len(self.pieces)
             self._clock = ThinkingClock(figures_of(before.figures).thinking_seconds)
-            self._is_mixed = before.pair != speaker(pair)
+            self._is_mixed = not has_written(pair, before.pair)
         self.begun.emit()
         command = msgspec.structs.replace(settings.command(self._asked.messages, self._seed), private=self.is_private)
         if pair is None or pair.remote is None:

@@ -15,7 +15,7 @@ from app.protocol.events import PairLoaded
 from app.ui.chat.conversation import AnswerSettings, conversation
 from app.ui.chat.footer import figures_of
 from app.ui.engine import drafters, thinking
-from app.ui.engine.pair_names import speaker
+from app.ui.engine.pair_names import has_written
 
 KIND = "chat"
 """Marks a prompt that comes from one of the user's chats."""
@@ -71,8 +71,8 @@ def repeated_answer(
 def _other_writer(answer: StoredMessage, pair: PairLoaded) -> str:
     """Who wrote an answer, if it wasn't ``pair``."""
     draft, had_head = answer.settings.get("draft"), answer.settings.get("mtp_head") is True
-    now = speaker(pair), pair.draft.name if pair.draft else None, pair.has_head
-    if (answer.pair, draft, had_head) == now:
+    same_draft = draft in pair.draft.names if pair.draft else draft is None
+    if has_written(pair, answer.pair) and same_draft and had_head == pair.has_head:
         return ""
     if isinstance(draft, str):
         return f"{answer.author} with the draft {draft}{' and its MTP head' if had_head else ''}"

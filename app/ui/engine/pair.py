@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from PySide6.QtCore import QObject, Signal, Slot
 
+from app.models.names import model_name
 from app.protocol.commands import MeasurePlain
 from app.protocol.events import GenerationFailed, LoadFailed, LoadProgressed, MemoryRead, PairLoaded, PlainMeasured
 from app.protocol.limits import HeadChoice
@@ -421,4 +422,4 @@ class PairLoader(QObject):
 
 
 def _name(files: PairFiles) -> str:
-    return GUIDE_NAME if is_guide(files.target) else Path(files.target).name
+    return GUIDE_NAME if is_guide(files.target) else model_name(files.target)

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from app.models.names import base_name, model_name
 from app.models.text import printable, visible
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.remote import SERVER_NAMES, RemoteModel, Server
@@ -13,7 +15,7 @@ from app.settings import Pair
 from app.ui.engine.pair_files import GUIDE_NAME, PairFiles, is_guide
 
 GUIDE_SUBTITLE = "a tiny model that knows this app"
-_HAS_SIZE = re.compile(r"\d ?[KMB]\b", re.IGNORECASE)
+_HAS_SIZE = re.compile(r"\d ?[MB]\b", re.IGNORECASE)  # 4k is a context
 
 
 def parameters_text(parameters: int) -> str:
@@ -103,18 +105,25 @@ def _draft_lines(pair: PairLoaded) -> list[str]:
     return lines
 
 
-def recent_title(pair: Pair) -> str:
-    """A pair that isn't loaded, by its file names, or a model on a server."""
+def recent_title(pair: Pair | PairFiles) -> str:
+    """A pair that isn't loaded, or a model on a server."""
     if pair.server:
         return visible(" · ".join(filter(None, (pair.target, host_of(pair.server)))))
-    target = GUIDE_NAME if is_guide(pair.target) else Path(pair.target).name
-    both = f"{target} + {Path(pair.draft).name}" if pair.draft and not is_guide(pair.target) else target
-    return visible(both)
+    if is_guide(pair.target):
+        return GUIDE_NAME
+    return visible("  +  ".join(map(model_name, filter(None, (pair.target, pair.draft)))))
+
+
+def recent_titles(pairs: Sequence[Pair]) -> list[str]:
+    """Of several pairs; the names of the files where the title doesn't tell them apart."""
+    titles = [recent_title(pair) for pair in pairs]
+    files = [" + ".join(Path(file).name for file in (pair.target, pair.draft) if file) for pair in pairs]
+    return [title if titles.count(title) < 2 else visible(name) for title, name in zip(titles, files, strict=True)]
 
 
 def files_title(files: PairFiles | None) -> str:
-    """The same for files that are being loaded; empty if there are none."""
-    return recent_title(Pair(files.target, files.draft, files.server)) if files else ""
+    """Of files that are being loaded; empty if there are none."""
+    return recent_title(files) if files else ""
 
 
 def speaker(pair: PairLoaded | None) -> str:
@@ -124,10 +133,17 @@ def speaker(pair: PairLoaded | None) -> str:
     return "Guide" if is_guide(pair.target.path) else _name(pair.target)
 
 
+def has_written(pair: PairLoaded | None, author: str | None) -> bool:
+    """Whether ``author`` of a stored answer is this target; earlier versions called it by its inner name."""
+    known = [printable(name, 120) for name in pair.target.names] if pair else []
+    return author in (speaker(pair), *known)
+
+
 def _name(model: ModelInfo) -> str:
     return printable(model.name or Path(model.path).stem, 120)
 
 
 def _model_line(model: ModelInfo) -> str:
-    parts = [model.name or Path(model.path).name, parameters_text(model.parameters), model.quantization]
+    inner = f"named “{model.inner_name}” inside" if base_name(model.inner_name) != base_name(model.name) else ""
+    parts = [_name(model), parameters_text(model.parameters), model.quantization, inner]
     return " · ".join(visible(part) for part in parts if part)

@@ -49,7 +49,7 @@ READING = PairCheck("Reading the files…", can_load=True)
 
 def describe(header: GgufHeader) -> str:
     """``Qwen3 8B · 8.2 B parameters · Q4_K_M · 5 GB · trained for 40,960 tokens``, as far as it is known."""
-    parts = [printable(header.name) if header.name else "", printable(header.architecture)]
+    parts = [printable(header.known_name), printable(header.architecture)]
     if header.parameters:
         parts.append(f"{count_text(header.parameters)} parameters")
     parts += [printable(header.quantization), size_text(header.file_size)]

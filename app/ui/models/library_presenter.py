@@ -211,10 +211,10 @@ class LibraryPresenter(QObject):
         if any(self._commands.is_loaded(str(part)) for part in entry.parts):
             self._page.show_status("This model is loaded. Open another model first, then delete this one.", "warning")
             return
-        freed = size_text(self._service.would_free(entry))
+        title, freed = printable(entry.file_title, 120), size_text(self._service.would_free(entry))
 
         def done(freed: int) -> None:
-            self._deleted = f"{printable(entry.title, 120)} was deleted. {size_text(freed)} of disk space was freed."
+            self._deleted = f"{title} was deleted. {size_text(freed)} of disk space was freed."
             self.scan()
 
         def failed(error: KnownError) -> None:
@@ -223,7 +223,7 @@ class LibraryPresenter(QObject):
         ask(
             self._tab,
             "Delete model",
-            f"Delete {printable(entry.title, 120)}? This frees {freed} and can't be undone.",
+            f"Delete {title}? This frees {freed} and can't be undone.",
             lossy={"Delete": lambda: self._service.delete(entry, done, failed)},
         )
 

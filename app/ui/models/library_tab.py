@@ -337,7 +337,7 @@ def _facts(entry: LibraryEntry, fit: FitBadge) -> list[tuple[str, str]]:
         heads = f", {found.heads} heads, {found.kv_heads} key/value heads" if found.heads else ""
         experts = f"{found.experts}, {found.experts_used} used per token" if found.experts else ""
         facts += [
-            ("Name", printable(found.name, 120)),
+            ("Inner name", printable(found.name, 120)),
             ("Parameters", f"{count_text(found.parameters)} ({printable(found.architecture)})"),
             ("Quantization", f"{printable(found.quantization)}, {size_text(entry.size)}"),
             ("Context", f"{found.training_context:,} tokens in training" if found.training_context else ""),

@@ -21,7 +21,7 @@ from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
 from app.settings import Pair
 from app.ui.engine.load_planner import MemoryWatch, plan_for_images, wishes_of
-from app.ui.engine.pair_names import recent_title
+from app.ui.engine.pair_names import recent_titles
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.fields import AcceptRuleFields, MemoryFields, SpecialFields
 from app.ui.models.fit import NO_TARGET, READING, PairCheck, PairChecker
@@ -179,8 +179,8 @@ class OpenModelsDialog(QDialog):
         button = QPushButton("Recent pairs ▾", autoDefault=False)
         button.setAccessibleName("Recent pairs")
         menu = QMenu(button, toolTipsVisible=True)
-        for pair in recent:
-            action = menu.addAction(recent_title(pair).replace("&", "&&"))
+        for pair, title in zip(recent, recent_titles(recent), strict=True):
+            action = menu.addAction(title.replace("&", "&&"))
             action.setToolTip(plain_tooltip("\n".join(path for path in (pair.target, pair.draft) if path)))
             action.triggered.connect(lambda _checked=False, pair=pair: self.show_files(pair.target, pair.draft or ""))
         button.setMenu(menu)

@@ -24,7 +24,7 @@ from app.ui.engine import thinking
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import PairFiles
-from app.ui.engine.pair_names import recent_title, speaker
+from app.ui.engine.pair_names import has_written, recent_titles
 
 _STEP = 0.3
 """Of the temperature, for an answer that is a little more or less varied."""
@@ -122,7 +122,7 @@ class MessageOperations(QObject):
 
     def _has_tokens(self, message: StoredMessage, pair: PairLoaded) -> bool:
         """Whether its tokens are known as those of this model."""
-        if can_continue(message) and message.pair == speaker(pair):
+        if can_continue(message) and has_written(pair, message.pair):
             return True
         return self._found is not None and self._found[:2] == (_texts(message), pair.target.path)
 
@@ -154,7 +154,7 @@ class MessageOperations(QObject):
             return
         message = self._message(self.continued)
         tokens = self._found[2] if self._found is not None else None
-        if message is not None and can_continue(message) and message.pair == speaker(self._pair_loader.pair()):
+        if message is not None and can_continue(message) and has_written(self._pair_loader.pair(), message.pair):
             tokens = None  # it has its own
         self._chats.current.continue_answer(self.continued, tokens)
 
@@ -261,8 +261,8 @@ class MessageOperations(QObject):
         recent = self._recent()
         if recent:
             ways.append(("", lambda: None))
-        for place, pair in enumerate(recent):
-            ways.append((recent_title(pair), partial(self._regenerate_with, message_id, place, pair)))
+        for place, (pair, title) in enumerate(zip(recent, recent_titles(recent), strict=True)):
+            ways.append((title, partial(self._regenerate_with, message_id, place, pair)))
         return ways
 
     def _vary(self, message_id: str, temperature: float) -> None:
@@ -307,7 +307,7 @@ def _has_room(message: StoredMessage, has_earlier: bool, pair: PairLoaded) -> bo
     asked, figures = asked_with(message), figures_of(message.figures)
     may_drop = has_earlier and (asked is None or asked.overflow != "stop")
     # Another model has other tokens, so how many there will be is not known.
-    is_known = figures.prompt_tokens > 0 and message.pair == speaker(pair)
+    is_known = figures.prompt_tokens > 0 and has_written(pair, message.pair)
     taken = figures.prompt_tokens + len(message.tokens)
     is_known = is_known and pair.context_length > 0
     return may_drop or not is_known or taken <= pair.context_length - LEAST_ANSWER

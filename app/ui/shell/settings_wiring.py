@@ -13,7 +13,7 @@ from app.ui.chat.open_chats import OpenChats
 from app.ui.compare.launcher import CompareLauncher
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import PairFiles
-from app.ui.engine.pair_names import recent_title
+from app.ui.engine.pair_names import recent_titles
 from app.ui.notices import NoticeList
 from app.ui.settings import in_use
 from app.ui.settings.saver import SettingsSaver
@@ -96,7 +96,7 @@ class SettingsWiring(QObject):
         self._refresh_recent()
 
     def _refresh_recent(self) -> None:
-        self._window.menus.set_recent([recent_title(pair) for pair in self._values.recent_pairs])
+        self._window.menus.set_recent(recent_titles(self._values.recent_pairs))
 
     @Slot()
     def apply_offline(self) -> None:

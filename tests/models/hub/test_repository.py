@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.models.hub.repository import RemoteFile, group, quantization, vision_files
+from app.models.hub.repository import RemoteFile, group, vision_files
+from app.models.names import quantization
 
 
 def file(path: str, size: int = 1000) -> RemoteFile:

@@ -105,7 +105,7 @@ def hugging_face_cache(hub: Path) -> str:
 def test_the_hugging_face_cache_is_links_to_blobs(tmp_path: Path) -> None:
     digest = hugging_face_cache(tmp_path / "hub")
     (entry,) = library(tmp_path, tmp_path / "hub").scan()
-    assert (entry.title, entry.folder.kind, entry.read_only) == ("small", FolderKind.HUGGING_FACE, True)
+    assert (entry.title, entry.folder.kind, entry.read_only) == ("Small", FolderKind.HUGGING_FACE, True)
     assert (entry.sha256, library(tmp_path).verify(entry)) == ((digest,), True)
     assert entry.usable and entry.path.name == "small.gguf"
 
@@ -142,18 +142,20 @@ def test_ollama_names_its_blobs_in_manifests(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("manifest", "title"),
+    ("manifest", "title", "where"),
     [
-        ("registry.ollama.ai/someone/llama/8b", "someone/llama:8b"),
-        ("hf.co/owner/Llama-GGUF/Q4_K_M", "hf.co/owner/Llama-GGUF:Q4_K_M"),
-        ("registry.ollama.ai/library/llama/latest", "llama:latest"),
-        ("odd", ":odd"),
+        ("registry.ollama.ai/someone/llama/8b", "someone/llama:8b", "someone/llama:8b"),
+        ("hf.co/owner/Llama-GGUF/Q4_K_M", "Llama", "hf.co/owner/Llama-GGUF:Q4_K_M"),
+        ("registry.ollama.ai/library/llama/latest", "llama:latest", "llama:latest"),
+        ("odd", ":odd", ":odd"),
     ],
 )
-def test_ollama_names(tmp_path: Path, manifest: str, title: str) -> None:
-    _, digest = ollama(tmp_path / "ollama")
+def test_ollama_names(tmp_path: Path, manifest: str, title: str, where: str) -> None:
+    blob, digest = ollama(tmp_path / "ollama")
     ollama_manifest(tmp_path / "ollama", manifest, digest)
-    assert titles(library(tmp_path, tmp_path / "ollama").scan()) == [title]
+    (entry,) = library(tmp_path, tmp_path / "ollama").scan()
+    assert (entry.title, entry.where) == (title, where)
+    assert library(tmp_path).entry_at(blob).title == title
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ from tests.support.library_parts import library, small_model, titles
 def test_an_entry_says_what_the_header_says(tmp_path: Path) -> None:
     path = small_model(tmp_path / "models/owner/repository/Small-F16.gguf", chat_template=CHATML_TEMPLATE)
     (entry,) = library(tmp_path).scan()
-    assert (entry.path, entry.parts, entry.title) == (path, (path,), "Small-F16")
+    assert (entry.path, entry.parts, entry.title, entry.file_title) == (path, (path,), "Small", "Small-F16")
     assert entry.where == "owner/repository/Small-F16"
     assert (entry.size, entry.modified) == (path.stat().st_size, path.stat().st_mtime_ns / 1e9)
     assert (entry.usable, entry.available, entry.read_only, entry.problem) == (True, True, False, "")

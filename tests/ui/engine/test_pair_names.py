@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.remote import RemoteModel, Server
 from app.settings import Pair
 from app.ui.engine.pair_files import guide_files
-from app.ui.engine.pair_names import pair_details, pair_title, parameters_text, recent_title, server_name, speaker
+from app.ui.engine.pair_names import (
+    has_written,
+    model_title,
+    pair_details,
+    pair_title,
+    parameters_text,
+    recent_title,
+    recent_titles,
+    server_name,
+    speaker,
+)
 
 GUIDE = ModelInfo(path=guide_files().target, name="guide", parameters=16_300_000)
 GUIDE_DRAFT = ModelInfo(path=str(guide_files().draft), name="guide draft", parameters=1_200_000)
@@ -46,10 +57,47 @@ def test_other_pairs_by_their_names() -> None:
     assert pair_title(None) == ""
 
 
-def test_recent_pairs_by_their_files() -> None:
-    assert recent_title(Pair("/models/large.gguf", "/models/small.gguf")) == "large.gguf + small.gguf"
-    assert recent_title(Pair("/models/large.gguf")) == "large.gguf"
+@pytest.mark.parametrize(
+    "name", ["gpt-oss-20b", "Qwen3-30B-A3B", "SmolLM2-135M-Instruct", "llama3.2:3b", "gemma-3-270m"]
+)
+def test_a_size_in_the_name_is_said_once(name: str) -> None:
+    assert model_title(ModelInfo(path="/m.gguf", name=name, parameters=4_000_000_000)) == name
+
+
+@pytest.mark.parametrize("name", ["Phi-4", "Phi-3-mini-4k-instruct", "llama3.2:latest", "GLM-4.5-Air", "K2"])
+def test_a_name_without_a_size_gets_it(name: str) -> None:
+    assert model_title(ModelInfo(path="/m.gguf", name=name, parameters=4_000_000_000)) == f"{name} 4.0B"
+
+
+def test_an_odd_inner_name_is_in_the_details() -> None:
+    odd, alike = "Smollm2 135M 8k Lc100K Mix1 Ep2", "Smollm2 135M Instruct"
+    target = ModelInfo(path="/m.gguf", name="SmolLM2-135M-Instruct", inner_name=odd, parameters=135_000_000)
+    pair = PairLoaded(request=1, target=target)
+    assert pair_title(pair) == "SmolLM2-135M-Instruct"
+    assert f"Target: SmolLM2-135M-Instruct · 135M · named “{odd}” inside" in pair_details(pair)
+    pair = PairLoaded(request=1, target=replace(target, inner_name=alike))
+    assert "inside" not in pair_details(pair)
+
+
+def test_who_wrote_an_answer() -> None:
+    target = ModelInfo(path="/m.gguf", name="SmolLM2-135M-Instruct", inner_name="Smollm2 135M 8k Lc100K Mix1 Ep2")
+    pair = PairLoaded(request=1, target=target)
+    assert has_written(pair, speaker(pair))
+    assert has_written(pair, "Smollm2 135M 8k Lc100K Mix1 Ep2")  # earlier versions
+    assert not any(has_written(pair, other) for other in ("", None, "Guide", "SmolLM2-360M-Instruct"))
+    assert has_written(PairLoaded(request=1, target=GUIDE), "Guide")
+    assert not has_written(None, "SmolLM2-135M-Instruct")
+
+
+def test_recent_pairs_by_their_names() -> None:
+    assert recent_title(Pair("/models/large-Q4_K_M.gguf", "/models/small.gguf")) == "large  +  small"
+    assert recent_title(Pair("/models/large.gguf")) == "large"
     assert recent_title(Pair(guide_files().target, guide_files().draft)) == "Slipstream Guide"
+
+
+def test_two_quantizations_are_told_apart_by_their_files() -> None:
+    pairs = [Pair("/a/Large-Q4_K_M.gguf"), Pair("/a/Large-Q8_0.gguf"), Pair("/a/Small-Q8_0.gguf")]
+    assert recent_titles(pairs) == ["Large-Q4_K_M.gguf", "Large-Q8_0.gguf", "Small"]
 
 
 def test_a_model_on_a_server_is_called_by_both() -> None:
