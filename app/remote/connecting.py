@@ -17,9 +17,9 @@ from app.models.text import printable
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.options import Sampling
 from app.protocol.remote import Connect, RemoteModel, ServedModel, Server
-from app.remote import address
+from app.remote import address, counters
 from app.remote.detection import Found, detect
-from app.remote.dialects import DIALECTS, Dialect
+from app.remote.dialects import DIALECTS, VLLM_WITHOUT_DRAFTING, Dialect
 from app.remote.failures import RemoteError, refusal
 from app.remote.http import Http
 from app.remote.limits import Limits
@@ -59,6 +59,8 @@ class _Abilities:
     sees: bool = False
     sampling: dict[str, Any] = field(default_factory=dict)
     variables: list[str] = field(default_factory=list)
+    is_drafting: bool | None = None
+    """``None``: it isn't known."""
 
 
 async def connect(command: Connect, limits: Limits, on_loading: Callable[[], None]) -> Session:
@@ -147,7 +149,8 @@ async def _abilities(http: Http, found: Found, model: ServedModel, on_loading: C
     if found.server.kind == "ollama":
         return _of_show(mapping((await http.post("/api/show", {"model": model.id})).json))
     levels = list(DIALECTS[found.server.kind].levels)
-    return _Abilities(levels=levels, may_think=bool(levels))
+    known = await counters.read(http, "vllm") if found.server.kind == "vllm" else None
+    return _Abilities(levels=levels, may_think=bool(levels), is_drafting=known.is_drafting if known else None)
 
 
 async def _props(http: Http, model: str, on_loading: Callable[[], None]) -> dict[str, Any]:
@@ -204,6 +207,8 @@ def _pair(request: int, found: Found, model: ServedModel, can: _Abilities, secon
         refused["images"] = f"{dialect.name} doesn't say that this model can see images."
     if not can.levels:
         refused["thinking"] = f"{dialect.name} doesn't say how this model's thinking could be controlled."
+    if can.is_drafting:
+        refused["min_p"] = f"{dialect.name} can't use min-p while it drafts."
     server = found.server
     if can.version:
         server = msgspec.structs.replace(server, version=printable(can.version))
@@ -211,7 +216,7 @@ def _pair(request: int, found: Found, model: ServedModel, can: _Abilities, secon
         server=server,
         model=model.id,
         figures="reply" if found.has_stats else "none" if dialect.kind == "lm_studio" else dialect.figures,
-        figures_note=dialect.note,
+        figures_note=dialect.note if can.is_drafting is not False else VLLM_WITHOUT_DRAFTING,
         refused=refused,
         formats=list(dialect.formats),
         can_continue=dialect.can_continue,

@@ -7,7 +7,9 @@ marked as the server's.
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
+from itertools import zip_longest
 
 from app.protocol.remote import ServerKind
 from app.remote.failures import RemoteError
@@ -15,10 +17,13 @@ from app.remote.figures import ServerFigures
 from app.remote.http import Http
 
 _MOST_LINES = 100_000
+_POSITION = re.compile(r'\bposition="(\d{1,3})"')
 _VLLM = {
     "vllm:spec_decode_num_draft_tokens_total": "drafted",
     "vllm:spec_decode_num_accepted_tokens_total": "accepted",
     "vllm:spec_decode_num_drafts_total": "passes",
+    "vllm:spec_decode_num_accepted_tokens_per_pos_total": "by_position",
+    "vllm:num_requests_running": "",  # there without drafting, too
 }
 _TGI = {"tgi_request_skipped_tokens_sum": "accepted", "tgi_request_skipped_tokens_count": "passes"}
 _NAMES: dict[ServerKind, dict[str, str]] = {"vllm": _VLLM, "tgi": _TGI}
@@ -31,6 +36,10 @@ class Counters:
     drafted: float = 0.0
     accepted: float = 0.0
     passes: float = 0.0
+    by_position: tuple[float, ...] = ()
+    """Accepted tokens at position 1, 2, …"""
+    is_drafting: bool = False
+    """Whether the server has counters of drafting at all."""
 
 
 async def read(http: Http, kind: ServerKind) -> Counters | None:
@@ -46,8 +55,9 @@ async def read(http: Http, kind: ServerKind) -> Counters | None:
 
 
 def parse(content: str, names: dict[str, str]) -> Counters | None:
-    """Prometheus' text format; counters with several labels are added up."""
+    """Prometheus' text format; counters of several engines are added up."""
     sums: dict[str, float] = {}
+    positions: dict[int, float] = {}
     for line in content.splitlines()[:_MOST_LINES]:
         name, _, rest = line.partition("{") if "{" in line else line.partition(" ")
         if (ours := names.get(name.strip())) is None:
@@ -56,9 +66,15 @@ def parse(content: str, names: dict[str, str]) -> Counters | None:
             value = float(rest.rpartition("}")[2].split()[0])
         except (ValueError, IndexError):
             continue
-        if math.isfinite(value):
+        if math.isfinite(value) and ours != "by_position":
             sums[ours] = sums.get(ours, 0.0) + value
-    return Counters(**sums) if sums else None
+        elif math.isfinite(value) and (found := _POSITION.search(rest)):
+            positions[int(found[1])] = positions.get(int(found[1]), 0.0) + value
+    if not sums:
+        return None
+    by_position = tuple(positions.get(place, 0.0) for place in range(max(positions, default=-1) + 1))
+    sums.pop("", None)
+    return Counters(**sums, by_position=by_position, is_drafting=bool(sums))
 
 
 def between(before: Counters | None, after: Counters | None) -> ServerFigures | None:
@@ -67,8 +83,14 @@ def between(before: Counters | None, after: Counters | None) -> ServerFigures | 
         return None
     drafted, accepted = after.drafted - before.drafted, after.accepted - before.accepted
     passes = after.passes - before.passes
-    if min(drafted, accepted, passes) < 0:
+    positions = [new - old for new, old in zip_longest(after.by_position, before.by_position, fillvalue=0.0)]
+    if min(drafted, accepted, passes, *positions) < 0:
         return None
     return ServerFigures(
-        drafted=round(drafted), accepted=round(accepted), tested=round(drafted), passes=round(passes), source="counters"
+        drafted=round(drafted),
+        accepted=round(accepted),
+        tested=round(drafted),
+        passes=round(passes),
+        by_position=tuple(map(round, positions)),
+        source="counters",
     )

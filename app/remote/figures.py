@@ -34,6 +34,8 @@ class ServerFigures:
     mean_length: float | None = None
     histogram: tuple[int, ...] = ()
     """Passes that accepted 0, 1, 2, … tokens."""
+    by_position: tuple[int, ...] = ()
+    """Tokens accepted at position 1, 2, …, where that is sent instead."""
     source: FiguresFrom = "reply"
 
     def draft_figures(self, tokens: int, least_passes: int = 0) -> DraftFigures:
@@ -56,7 +58,8 @@ class ServerFigures:
             acceptance_rate=acceptance_rate(self.accepted, self.tested),
             verify_passes=passes,
             mean_acceptance_length=length,
-            accepted_per_position=[sum(self.histogram[place:]) for place in range(1, len(self.histogram))],
+            accepted_per_position=list(self.by_position)
+            or [sum(self.histogram[place:]) for place in range(1, len(self.histogram))],
             passes_per_accepted=list(self.histogram),
             source=self.source,
             estimated_passes=self.passes is None,

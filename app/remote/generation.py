@@ -47,6 +47,8 @@ class Answering:
 
     def __init__(self, command: Generate, session: Session, send: Send, received: Callable[[], None]) -> None:
         """``received`` is called whenever something has come from the server."""
+        if 0 < session.pair.context_length <= (command.max_tokens or 0):
+            command = msgspec.structs.replace(command, max_tokens=None)  # no answer gets there, and vLLM refuses it
         self._command = command
         self._session = session
         self._send = send
@@ -182,7 +184,9 @@ class Answering:
         if self._stop and self._stop in self._command.stop:
             return "stop_string"
         reason = _REASONS.get(self._finish, "end")
-        return "context" if reason == "length" and self._command.max_tokens is None else reason
+        most, tokens = self._command.max_tokens, self._usage.completion
+        is_full = most is None or (tokens is not None and tokens < most)  # the context was
+        return "context" if reason == "length" and is_full else reason
 
     def _finished(self, reason: FinishReason, after: counters.Counters | None) -> None:
         figures = self._all_figures(after)

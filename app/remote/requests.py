@@ -41,7 +41,7 @@ def request_for(command: Generate, session: Session, seed: int) -> Request:
     else:
         path = "/api/v0/chat/completions" if session.has_stats else "/v1/chat/completions"
         body["messages"] = [_message(message, session) for message in command.messages]
-        body |= _thinking(command, session) | _continuing(command)
+        body |= _thinking(command, session) | _continuing(command, session)
     body |= _sampling(command, session) | dialect.extras | _format(command.format)
     body["seed"] = seed
     if command.max_tokens is not None:
@@ -77,7 +77,7 @@ def _check(command: Generate, session: Session) -> None:
 
 
 def _sampling(command: Generate, session: Session) -> dict[str, Any]:
-    names = session.dialect.sampling
+    names = {name: theirs for name, theirs in session.dialect.sampling.items() if name not in session.remote.refused}
     chosen = names if command.chosen is None else command.chosen
     found = {names[name]: getattr(command.sampling, name) for name in chosen if name in names}
     if found.get("top_k") == 0:
@@ -101,13 +101,17 @@ def _thinking(command: Generate, session: Session) -> dict[str, Any]:
     return found
 
 
-def _continuing(command: Generate) -> dict[str, Any]:
+def _continuing(command: Generate, session: Session) -> dict[str, Any]:
     if not command.continue_last:
         return {}
     last = command.messages[-1] if command.messages else None
     if last is None or last.role != "assistant":
         raise RemoteError("refused", "Only an answer can be continued.")
     thinks = bool(last.thinking) and not last.content
+    if thinks and session.dialect.kind not in ("llama.cpp", "slipstream"):
+        raise RemoteError(
+            "refused", f"{session.dialect.name} can't continue an answer's thinking. Ask for a new one instead."
+        )
     return {"continue_final_message": "reasoning_content" if thinks else True, "add_generation_prompt": False}
 
 

@@ -181,7 +181,7 @@ def test_what_waits_is_canceled_as_well(engine: RemoteEngine) -> None:
 
 def test_canceled_while_the_counters_are_read(engine: RemoteEngine) -> None:
     wait = Wait()
-    replies = iter([remote_streams.vllm_counters(100, 40, 30), Reply.stream(wait)])
+    replies = iter([*[remote_streams.vllm_counters(100, 40, 30)] * 2, Reply.stream(wait)])  # one is for connecting
     with ModelServer({**remote_streams.vllm(), "/metrics": lambda asked: next(replies)}) as server:
         engine.connect(server.url)
         engine.ask()
