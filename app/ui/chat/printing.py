@@ -10,6 +10,7 @@ from PySide6.QtPrintSupport import QPrintDialog, QPrinter
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QWidget
 
+from app.chats.exporting import file_name
 from app.ui.widgets.tasks import Lane
 
 _STYLE = """
@@ -74,7 +75,7 @@ class Printing(QObject):
     def ask(self, html: str, title: str, parent: QWidget) -> None:
         """Show the system's dialog, and print ``html`` when it is accepted."""
         printer = QPrinter(QPrinter.PrinterMode.HighResolution)
-        printer.setDocName(title)
+        printer.setDocName(file_name(title, ""))  # Qt names the file of a PDF after it
         dialog = QPrintDialog(printer, parent)
         dialog.setWindowModality(Qt.WindowModality.WindowModal)
         dialog.setOption(QPrintDialog.PrintDialogOption.PrintSelection, False)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QObject
-from PySide6.QtPrintSupport import QPrinter
-from PySide6.QtWidgets import QFileDialog
+from PySide6.QtPrintSupport import QPrintDialog, QPrinter
+from PySide6.QtWidgets import QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
 from shiboken6 import delete
 
@@ -189,4 +189,14 @@ def test_printing(rig: Rig, tmp_path: Path) -> None:
     printing.print_html(html[0], printer)
     rig.qtbot.waitUntil(printing._lane.is_idle, timeout=WAIT_MS)
     assert (tmp_path / "chat.pdf").read_bytes().startswith(b"%PDF")
+    printing.close()
+
+
+def test_a_printed_file_is_named_after_the_chat_without_what_no_name_may_have(rig: Rig, qtbot: QtBot) -> None:
+    printing, window = Printing(rig.owner), QWidget()
+    qtbot.addWidget(window)
+    printing.ask("<p>Rain</p>", "A story about rain. And/or snow", window)
+    dialog = window.findChild(QPrintDialog)
+    assert dialog is not None and dialog.printer().docName() == "A story about rain And or snow"
+    dialog.reject()
     printing.close()
