@@ -99,6 +99,19 @@ def test_hidden_until_it_is_chosen_in_the_menu(open_window: OpenWindow, starter_
     again.qtbot.waitUntil(lambda: USE in shown(again), timeout=WAIT_MS)
 
 
+def test_hidden_while_it_is_in_use_it_stays_in_use(open_window: OpenWindow, starter_model: Path) -> None:
+    running = open_window()
+    use_it(running, starter_model)
+    running.controller.commands.hide_starter()
+    has_loaded(running, starter_model)
+    running.ask("Hello")
+    running.choose("new_chat")
+    running.window.close()
+    again = open_window()
+    has_loaded(again, starter_model)
+    assert again.settings.values.starter_hidden
+
+
 def test_the_menu_knows_whether_it_is_installed(starter_model: Path, running: Running) -> None:
     menu, action = running.window.menus.menu("File"), running.window.menus.action("load_starter")
     menu.aboutToShow.emit()
