@@ -35,8 +35,6 @@ _SHARED_CACHE = ("key_length", "value_length", "key_length_swa", "value_length_s
 """Metadata of a head and its target that has to be the same if both use one cache."""
 _LEAST_PARAMETERS = 3_000_000_000
 """A smaller model answers so quickly that its head was measured to cost more than it brings (`docs/mtp.md`)."""
-_SCALES = (".scale", ".input_scale")
-"""How tensors end that go with a matrix in NVFP4."""
 TURNED_OFF = "It is turned off for this model."
 DRAFT_INSTEAD = "A draft model was chosen instead."
 _SMALL = "Models with fewer than 3 billion parameters usually answer faster without it."
@@ -65,12 +63,9 @@ def _heads(header: GgufHeader) -> list[list[str]]:
 
 
 def must_be_loaded(header: GgufHeader) -> bool:
-    """Whether llama.cpp loads the model only with the head inside it, used or not.
-
-    It leaves a head's matrices out, but not their scales, which it then misses ("wrong number of tensors").
-    """
+    """Whether llama.cpp refuses the model without the head inside: it leaves out matrices, but misses their scales."""
     # WORKAROUND for https://github.com/ggml-org/llama.cpp/pull/27736
-    return header.mtp_head == "inside" and any(name.endswith(_SCALES) for names in _heads(header) for name in names)
+    return header.mtp_head == "inside" and any(name.endswith("scale") for names in _heads(header) for name in names)
 
 
 def is_head_only(header: ModelFacts) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+from collections.abc import Iterable
+from itertools import islice
 from pathlib import Path, PurePath
-
-from app.models.ollama import name_of_blob
+from typing import Any
 
 _QUANTIZATION = re.compile(
     r"""(?<![A-Za-z0-9])(
@@ -18,79 +21,72 @@ _QUANTIZATION = re.compile(
     )(?![A-Za-z0-9])""",
     re.VERBOSE | re.IGNORECASE,
 )
-_PART_ENDING = re.compile(r"-\d{5}-of-\d{5}$")
 _ENDING = re.compile(r"(?:[-._ ](?:gguf|i1|imat(?:rix)?|q[2-8]|kquant(?:-\d+gb|-dynamic)?)| ?\(\d+\))$", re.IGNORECASE)
 """What else follows a name: the kind of file, how it was quantized, the number a browser gave it."""
 _DOWNLOADED = re.compile(r".*[-_]gguf_", re.IGNORECASE)
-"""What llama.cpp's downloads had before the file's name: ``owner_repository-GGUF_``."""
+"""What llama.cpp puts before the names of downloads: ``owner_repository-GGUF_``."""
 _SAYS_NOTHING = re.compile(
     r"(?:sha256[-:])?[0-9a-f]{32,}|(?:[\W\d_]|ggml|gguf|hf|model|mmproj|pytorch|safetensors|snapshots|consolidated|"
     r"weights|main|unsloth|guide|target|draft|llama v2)*",
     re.IGNORECASE,
 )
-_CACHED = re.compile(r"models--.+?--(?P<name>.+)")
-"""A repository's folder in Hugging Face's cache."""
-_LONGEST = 200
+_PAGE = re.compile(r"(?:models--.+?--)?(.*(?<=gguf))|models--.+?--(.+)", re.IGNORECASE)
+"""A folder that is named after a repository, as in Hugging Face's cache or with the usual ending."""
 _DEEPEST = 4
-"""How far above a file the folder of its repository is at most: folders of a quantization, a commit and all commits."""
+"""How far above a file that is at most: folders of a quantization, a commit and all commits may be between."""
+_LONGEST = 200
+_DIGEST = re.compile(r"sha256[:-]([0-9a-f]{64})")
+_MAX_MANIFEST_BYTES, _MOST_MANIFESTS = 1_000_000, 2000
 
 
 def model_name(path: str | PurePath, inner: str = "", repository: str = "") -> str:
     """The name that people know a model by; ``inner`` is the one in its file, ``repository`` where it is from.
 
-    For Ollama's files it is Ollama's name. Otherwise the file's, in the spelling of its repository or folder; if that
-    says nothing (``model.gguf``, a checksum), that of its repository, of a folder that goes with the inner name, or the
+    For Ollama's blobs it is Ollama's. Otherwise the file's, in the spelling of its repository or folder; if that says
+    nothing (``model.gguf``, a checksum), that of its repository, of a folder that goes with the inner name, or the
     inner name.
     """
     path = PurePath(path)
-    if found := name_of_blob(Path(path)):
+    if found := _name_of_blob(Path(path)):
         return shown_ollama(found)
-    own, within = _without_owner(_plain(_stem(path.name)), inner), _plain(inner[:_LONGEST])
     folders = [folder.name for folder in path.parents[:_DEEPEST]]
-    pages = [
-        cached["name"] if cached else folder
-        for folder in folders
-        if (cached := _CACHED.match(folder)) or _is_page(folder)
-    ]
-    pages = [_without_owner(_plain(page.rpartition("/")[2]), inner) for page in (repository, *pages) if page]
-    near = next(filter(None, map(_plain, folders)), "")
-    if not _says_nothing(own):
+    repositories = (page[1] or page[2] for page in map(_PAGE.fullmatch, folders) if page)
+    known = stem_of(path.name), repository.rpartition("/")[2], *repositories
+    own, *pages = (_without_owner(plain_name(name), inner) for name in known)
+    near = next(filter(None, map(plain_name, folders)), "")
+    if not _SAYS_NOTHING.fullmatch(own):
         around = [name for one in (own, *pages, near) for name in (one, one.partition("_")[2])]
         same = [name for name in around if _squeezed(name) == _squeezed(own)]
         return max(same, key=lambda name: sum(map(str.isupper, name)))
-    if _goes_with(near, within):
+    within, begins = plain_name(inner[:_LONGEST]), re.sub(r"[^a-z].*", "", _squeezed(near))
+    is_model = any(map(str.isdigit, near)) and len(begins) > 1
+    if is_model and (_SAYS_NOTHING.fullmatch(within) or begins in _squeezed(within)):
         pages.append(near)
-    return next((name for name in (*pages, within) if not _says_nothing(name)), _stem(path.name) or path.name)
-
-
-def shown_ollama(name: str) -> str:
-    """``llama3.2:3b`` as it is; of ``hf.co/unsloth/Qwen3-4B-GGUF:Q4_K_M`` the model's name."""
-    is_from_hub = name.startswith(("hf.co/", "huggingface.co/"))
-    return _plain(name.rpartition("/")[2].partition(":")[0]) if is_from_hub else name
+    return next((name for name in (*pages, within) if not _SAYS_NOTHING.fullmatch(name)), path.stem)
 
 
 def base_name(name: str) -> str:
     """The part of a model's name, file or repository that identifies it: without owner, quantization, part number, case
     and separators.
     """
-    return _squeezed(_plain(_stem(name.rpartition("/")[2])))
+    return _squeezed(plain_name(stem_of(name.rpartition("/")[2])))
 
 
 def quantization(path: str) -> str:
     """The quantization in a path, as model pages write it: ``Q4_K_M``; empty if there is none."""
     for name in reversed(path.split("/")):  # some repositories have a folder for each
-        found = _QUANTIZATION.findall(_PART_ENDING.sub("", name.removesuffix(".gguf")))
-        if found:
+        if found := _QUANTIZATION.findall(name.removesuffix(".gguf")):
             return str(found[-1]).upper().replace("FP16", "F16").replace("FP32", "F32")
     return ""
 
 
-def _stem(file: str) -> str:
-    return _PART_ENDING.sub("", file[:-5] if file.lower().endswith(".gguf") else file)
+def stem_of(file: str) -> str:
+    """A file's name without extension and number of the part."""
+    return re.sub(r"(?:-\d{5}-of-\d{5})?(?:\.gguf)?$", "", file, count=1, flags=re.IGNORECASE)
 
 
-def _plain(name: str) -> str:
-    """Without what says how it was quantized and stored."""
+def plain_name(name: str) -> str:
+    """A name without what says how it was quantized and stored."""
     before, name = "", _QUANTIZATION.sub("", _DOWNLOADED.sub("", name))
     while name != before:
         before, name = name, _ENDING.sub("", name.strip("-._ "))
@@ -99,27 +95,57 @@ def _plain(name: str) -> str:
 
 def _without_owner(name: str, inner: str) -> str:
     """Some put the owner before the name: ``google_gemma-3-4b-it``; the inner name then begins later."""
-    owner, line, rest = name.partition("_")
-    rest_ends, inner_ends = _squeezed(rest), _squeezed(_plain(inner))
-    is_owner = line and not any(map(str.isdigit, owner)) and len(inner_ends) > 2
-    return rest if is_owner and (rest_ends.startswith(inner_ends) or inner_ends.startswith(rest_ends)) else name
+    owner, _, rest = name.partition("_")
+    end, known = _squeezed(rest), _squeezed(plain_name(inner[:_LONGEST]))
+    is_owner = end and len(known) > 2 and not any(map(str.isdigit, owner))
+    return rest if is_owner and (end.startswith(known) or known.startswith(end)) else name
 
 
 def _squeezed(name: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "", name.lower()).strip(".")
 
 
-def _says_nothing(name: str) -> bool:
-    return _SAYS_NOTHING.fullmatch(name) is not None
+# ---------------------------------------------------------------- Ollama: blobs, and manifests that name them
 
 
-def _is_page(folder: str) -> bool:
-    """Whether a folder is named like a repository of such files."""
-    return folder.lower().endswith("gguf") and not _says_nothing(_plain(folder))
+def models_of(manifests: Iterable[Path]) -> dict[str, Path]:
+    """By the SHA-256 of each model, its manifest; of several names of one file the most informative one counts."""
+    found: dict[str, Path] = {}
+    for manifest in sorted(manifests, key=lambda path: (path.name == "latest", str(path))):
+        for digest in _digests(manifest):
+            found.setdefault(digest, manifest)
+    return found
 
 
-def _goes_with(folder: str, inner: str) -> bool:
-    """Whether a folder's name is that of a model: it begins as the inner name does, or there is none."""
-    begins = re.sub(r"[^a-z].*", "", _squeezed(folder))
-    is_model = any(map(str.isdigit, folder)) and len(begins) > 1
-    return is_model and (_says_nothing(inner) or begins in _squeezed(inner))
+def manifest_name(manifest: Path) -> str:
+    """``llama3.1:8b`` for ``registry.ollama.ai/library/llama3.1/8b``: defaults are left out, as in Ollama."""
+    model = manifest.parent.as_posix().removeprefix("registry.ollama.ai/").removeprefix("library/")
+    return f"{model.removeprefix('.')}:{manifest.name}"
+
+
+def shown_ollama(name: str) -> str:
+    """``llama3.2:3b`` as it is; of ``hf.co/unsloth/Qwen3-4B-GGUF:Q4_K_M`` the model's name."""
+    is_from_hub = name.startswith(("hf.co/", "huggingface.co/"))
+    return plain_name(name.rpartition("/")[2].partition(":")[0]) if is_from_hub else name
+
+
+def _name_of_blob(blob: Path) -> str:
+    """Ollama's name for one of its blobs; empty for all other files."""
+    digest, top = _DIGEST.fullmatch(blob.name), blob.parent.parent / "manifests"
+    if digest is None or blob.parent.name != "blobs":
+        return ""
+    files = (Path(folder, name) for folder, _, names in os.walk(top) for name in names)
+    manifest = models_of(islice(files, _MOST_MANIFESTS)).get(digest[1])
+    return manifest_name(manifest.relative_to(top)) if manifest else ""
+
+
+def _digests(manifest: Path) -> list[str]:
+    """Of the models in a manifest; empty if it isn't one."""
+    try:
+        with manifest.open("rb") as file:
+            content: Any = json.loads(file.read(_MAX_MANIFEST_BYTES))
+        layers = [one for one in content["layers"] if one["mediaType"] == "application/vnd.ollama.image.model"]
+        matches = [_DIGEST.fullmatch(layer["digest"]) for layer in layers]
+    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+        return []
+    return [match[1] for match in matches if match]

@@ -8,7 +8,6 @@ from pathlib import Path, PureWindowsPath
 import pytest
 
 from app.models.names import base_name, model_name
-from app.models.ollama import name_of_blob
 
 HASH = "dde5aa3fc5ffc17176b5e8bdc82f587b24b2678c6c66101bf7da77af9f7ccdff"
 COMMIT = "8f01788085a3ac57ddb617392855d6188514b974"
@@ -132,7 +131,7 @@ def test_a_blob_has_the_name_of_its_manifest(tmp_path: Path, manifest: str, name
     layer = {"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{HASH}"}
     file.write_text(json.dumps({"layers": [layer]}))
     assert model_name(blob, "Llama 3.2 3B Instruct") == name
-    assert name_of_blob(blob.with_name("sha256-" + "0" * 64)) == ""
+    assert model_name(blob.with_name("sha256-" + "0" * 64), "Llama 3.2") == "Llama 3.2"
     file.write_text("[]")
     assert model_name(blob, "Llama 3.2 3B Instruct") == "Llama 3.2 3B Instruct"
 

@@ -16,7 +16,7 @@ from app.models.hub.api import Hub
 from app.models.hub.errors import GatedError, NotFoundError
 from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteModel, Repository, SearchResult
-from app.models.names import quantization
+from app.models.names import plain_name
 from app.models.pairing import LARGE_DRAFT_SHARE, Verdict, compare
 
 BEST_SHARE = 1 / 10
@@ -107,14 +107,9 @@ def search_words(names: Iterable[str]) -> list[str]:
         size = _SIZE.search(plain)
         if family is not None:
             known += family
-        elif len(stem := _without_quantization(plain[: size.start()] if size else plain)) >= 3:
+        elif len(stem := plain_name(plain[: size.start()] if size else plain)) >= 3:
             others += [f"{stem} draft", stem]
     return list(dict.fromkeys(known + others))
-
-
-def _without_quantization(name: str) -> str:
-    named = quantization(f"{name}.gguf").lower()
-    return name.removesuffix(named).strip("-") if named else name.strip("-")
 
 
 def named_parameters(name: str) -> float | None:

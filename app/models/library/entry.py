@@ -82,6 +82,13 @@ class LibraryEntry:
             return self.file_title
         return (self.path.relative_to(self.folder.path).parent / self.file_title).as_posix()
 
+    @property
+    def words(self) -> str:
+        """What it is found by, without case."""
+        found = self.summary
+        facts = (found.name, found.architecture, found.quantization) if found else ()
+        return "\n".join((self.title, self.where, self.folder.kind.label, *facts)).casefold()
+
 
 def entry_of(
     record: Record, origin: Origin | None = None, *, available: bool = True, last_used: float | None = None
@@ -123,16 +130,10 @@ _KEYS: dict[SortKey, Callable[[LibraryEntry], Any]] = {
 def matching(entries: Iterable[LibraryEntry], words: str) -> list[LibraryEntry]:
     """Those that have all ``words`` in their names, folders, architecture, quantization or location."""
     wanted = words.casefold().split()
-    return [entry for entry in entries if all(word in _searched(entry) for word in wanted)]
+    return [entry for entry in entries if all(word in entry.words for word in wanted)]
 
 
 def in_order(entries: Iterable[LibraryEntry], key: SortKey) -> list[LibraryEntry]:
     """Sorted A to Z for name and quantization, otherwise largest or latest first; unusable entries come last."""
     by_name = sorted(entries, key=_KEYS["name"])
     return sorted(sorted(by_name, key=_KEYS[key]), key=lambda entry: not entry.usable)
-
-
-def _searched(entry: LibraryEntry) -> str:
-    summary = entry.summary
-    facts = (summary.name, summary.architecture, summary.quantization) if summary else ()
-    return "\n".join((entry.title, entry.where, entry.folder.kind.label, *facts)).casefold()

@@ -24,6 +24,7 @@ from app.models.library.index import READER, LibraryIndex, Record, Stamp, summar
 from app.models.library.usage import FILE_NAME as USAGE_NAME
 from app.models.library.usage import Usage
 from app.models.library.walk import FoundFile, split_name, walk
+from app.models.names import stem_of
 from app.models.origins import FILE_NAME as ORIGINS_NAME
 from app.models.origins import Origin, Origins
 from app.models.pairing import Difference
@@ -320,10 +321,8 @@ def _models(files: Iterable[FoundFile]) -> list[list[FoundFile]]:
 
 
 def _title(file: FoundFile) -> str:
-    if piece := piece_of(file.path.name):
-        return Path(piece.whole).stem
-    name = split_name(file.path)
-    return file.title or (name[0] if name else file.path.stem)
+    piece = piece_of(file.path.name)
+    return file.title or stem_of(piece.whole if piece else file.path.name)
 
 
 def _stamps_of(group: Iterable[FoundFile]) -> tuple[Stamp, ...]:

@@ -10,7 +10,7 @@ from pathlib import Path
 from app.errors import Canceled
 from app.models.gguf import PART_NAME
 from app.models.library.folders import FolderKind, ModelFolder
-from app.models.ollama import manifest_name, models_of
+from app.models.names import manifest_name, models_of
 from app.models.pieces import piece_of
 from app.models.text import is_sha256
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from app.models.names import base_name, model_name
-from app.models.text import printable, visible
+from app.models.text import count_text, printable, visible
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.remote import SERVER_NAMES, RemoteModel, Server
 from app.settings import Pair
@@ -19,14 +19,8 @@ _HAS_SIZE = re.compile(r"\d ?[MB]\b", re.IGNORECASE)  # 4k is a context
 
 
 def parameters_text(parameters: int) -> str:
-    """``16M``, ``1.2B``; empty if unknown."""
-    if parameters <= 0:
-        return ""
-    for unit, factor in (("B", 1e9), ("M", 1e6)):
-        if parameters >= factor * 0.95:
-            value = parameters / factor
-            return f"{value:.1f}{unit}" if value < 9.95 and unit == "B" else f"{value:.0f}{unit}"
-    return f"{parameters / 1e3:.0f}K"
+    """``16.3M``, ``8B``; empty if unknown."""
+    return count_text(parameters).replace(" ", "") if parameters > 0 else ""
 
 
 def model_title(model: ModelInfo) -> str:
@@ -105,8 +99,10 @@ def _draft_lines(pair: PairLoaded) -> list[str]:
     return lines
 
 
-def recent_title(pair: Pair | PairFiles) -> str:
-    """A pair that isn't loaded, or a model on a server."""
+def recent_title(pair: Pair | PairFiles | None) -> str:
+    """A pair that isn't loaded, or a model on a server; empty if there is none."""
+    if pair is None:
+        return ""
     if pair.server:
         return visible(" · ".join(filter(None, (pair.target, host_of(pair.server)))))
     if is_guide(pair.target):
@@ -119,11 +115,6 @@ def recent_titles(pairs: Sequence[Pair]) -> list[str]:
     titles = [recent_title(pair) for pair in pairs]
     files = [" + ".join(Path(file).name for file in (pair.target, pair.draft) if file) for pair in pairs]
     return [title if titles.count(title) < 2 else visible(name) for title, name in zip(titles, files, strict=True)]
-
-
-def files_title(files: PairFiles | None) -> str:
-    """Of files that are being loaded; empty if there are none."""
-    return recent_title(files) if files else ""
 
 
 def speaker(pair: PairLoaded | None) -> str:

@@ -52,7 +52,6 @@ def row_of(entry: LibraryEntry, fit: FitBadge, now: float) -> LibraryRow:
     summary, used = entry.summary, entry.last_used or 0.0
     quantization = summary.quantization if summary else ""
     context = summary.training_context if summary else 0
-    name = f"{entry.title} {summary.name} {summary.architecture}" if summary else entry.title
     if not entry.available:
         fit = _GONE
     elif entry.is_head:
@@ -73,7 +72,7 @@ def row_of(entry: LibraryEntry, fit: FitBadge, now: float) -> LibraryRow:
         fit=fit,
         tooltip=f"{entry.path}\n{entry.problem}".strip(),
         is_gray=not entry.usable,
-        words=" ".join((entry.where, entry.folder.kind.label, quantization, name)).casefold(),
+        words=entry.words,
     )
 
 

@@ -15,7 +15,7 @@ from app.ui.chat.live_answer import LiveAnswer
 from app.ui.engine.baseline import Baseline
 from app.ui.engine.interface import Engine, EngineExit, EngineState
 from app.ui.engine.pair import PairLoader
-from app.ui.engine.pair_names import files_title, pair_details, pair_title
+from app.ui.engine.pair_names import pair_details, pair_title, recent_title
 from app.ui.models.coordinator import ModelsCoordinator
 from app.ui.notices import NoticeList
 from app.ui.shell.main_window import MainWindow
@@ -69,7 +69,7 @@ class SpeedWiring(QObject):
     def show_pair(self, pair: PairLoaded | None) -> None:
         """Another pair is loaded, or none any more."""
         files = self._pair_loader.files()
-        self._window.top_bar.set_pair(pair_title(pair) or files_title(files), pair_details(pair))
+        self._window.top_bar.set_pair(pair_title(pair) or recent_title(files), pair_details(pair))
         self._window.speed_panel.set_pair(pair, is_remote=self._pair_loader.is_remote())
         self._show_head()
 

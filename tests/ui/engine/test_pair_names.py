@@ -32,8 +32,8 @@ SMALL = ModelInfo(path="/models/small.gguf", name="Small 0.6B", parameters=600_0
     [
         (0, ""),
         (900_000, "900K"),
-        (1_200_000, "1M"),
-        (16_300_000, "16M"),
+        (1_200_000, "1.2M"),
+        (16_300_000, "16.3M"),
         (1_240_000_000, "1.2B"),
         (70_000_000_000, "70B"),
     ],
@@ -44,15 +44,15 @@ def test_sizes(parameters: int, text: str) -> None:
 
 def test_the_guide_is_called_what_it_is() -> None:
     pair = PairLoaded(request=1, target=GUIDE, draft=GUIDE_DRAFT)
-    assert pair_title(pair) == "Slipstream Guide 16M  +  draft 1M"
+    assert pair_title(pair) == "Slipstream Guide 16.3M  +  draft 1.2M"
     assert speaker(pair) == "Guide"
     assert "a tiny model that knows this app" in pair_details(pair)
 
 
 def test_other_pairs_by_their_names() -> None:
     pair = PairLoaded(request=1, target=LARGE, draft=SMALL, context_length=8192)
-    assert pair_title(pair) == "Large Instruct 8.0B  +  draft Small 0.6B"
-    assert pair_title(PairLoaded(request=1, target=LARGE)) == "Large Instruct 8.0B"
+    assert pair_title(pair) == "Large Instruct 8B  +  draft Small 0.6B"
+    assert pair_title(PairLoaded(request=1, target=LARGE)) == "Large Instruct 8B"
     assert pair_details(pair).splitlines()[-1] == "Context: 8,192 tokens"
     assert pair_title(None) == ""
 
@@ -66,7 +66,7 @@ def test_a_size_in_the_name_is_said_once(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["Phi-4", "Phi-3-mini-4k-instruct", "llama3.2:latest", "GLM-4.5-Air", "K2"])
 def test_a_name_without_a_size_gets_it(name: str) -> None:
-    assert model_title(ModelInfo(path="/m.gguf", name=name, parameters=4_000_000_000)) == f"{name} 4.0B"
+    assert model_title(ModelInfo(path="/m.gguf", name=name, parameters=4_000_000_000)) == f"{name} 4B"
 
 
 def test_an_odd_inner_name_is_in_the_details() -> None:
