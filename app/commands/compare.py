@@ -15,7 +15,7 @@ from app.commands.options import add_model_options, add_sampling_options, whole
 from app.commands.output import show_progress, wrong_usage
 from app.commands.remote import add_plain_server_option, add_server_options, comparing
 from app.commands.session import check_drafts, generate_command, load_settings, loaded
-from app.compare import prompts, report, running, setup
+from app.compare import prompts, report, running, setup, wording
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Report, Setup, Skipped
 from app.compare.running import Engine
@@ -88,6 +88,8 @@ def run(options: argparse.Namespace) -> int:
             found, is_complete = _measure(options, compared, asked, command, made_with)
     show_progress("")
     _tell(options, found, pair)
+    if (text := wording.up_to_rounding(pair, found.setup, found.comparisons)) and not options.json:
+        print(text)
     return 0 if is_complete else 130
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 
 import msgspec
 
-from app.compare.results import Difference, Machine, ModelFile, Row, Setup
+from app.compare.results import Comparison, Difference, Machine, ModelFile, Row, Setup
 from app.compare.setup import BUNDLED
+from app.models import measurements
 from app.models.text import printable, size_text
+from app.protocol.events import PairLoaded
 from app.protocol.options import SEED_DECIDES, Sampling
 
 UNKNOWN = "–"
@@ -88,6 +91,13 @@ def verdict(difference: Difference, setup: Setup) -> str:
     if setup.accept not in SEED_DECIDES and setup.sampling.temperature:
         return f"{logits}; not a near-tie, but the accept rule {setup.accept} may choose other tokens"
     return f"{logits}; {rounding}, so this is not a near-tie and rounding doesn't explain it"
+
+
+def up_to_rounding(pair: PairLoaded, setup: Setup, new: Sequence[Comparison]) -> str:
+    """See `measurements.up_to_rounding`; ``new`` texts count where both should be the same but for rounding."""
+    if setup.accept == "exact" or (setup.accept not in SEED_DECIDES and setup.sampling.temperature):
+        return ""
+    return measurements.up_to_rounding(pair, [one.same for one in new if one.drafted.figures.draft.tested])
 
 
 # ---------------------------------------------------------------- the setup

@@ -1,4 +1,4 @@
-"""Measurements made on this machine, in one small JSON file: so far the plain decode speed of targets.
+"""Measurements made on this machine: the plain decode speed of targets, and how often a draft left a text as it was.
 
 A speed belongs to everything it depends on (`PlainKey`): another context length or sampler is another measurement.
 """
@@ -6,13 +6,17 @@ A speed belongs to everything it depends on (`PlainKey`): another context length
 from __future__ import annotations
 
 import math
+import platform
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
 from app.models.trials import FileKey
+from app.protocol.events import PairLoaded
 from app.storage.json_file import PATIENCE_SECONDS, JsonFile, Versioned
+from app.storage.keyed_file import KeyedFile, cache_file, key_of
 
 FILE_NAME = "measurements.json"
 MAX_ENTRIES = 200
@@ -88,6 +92,22 @@ class Measurements:
             return _File(plain=[*others, entry][-MAX_ENTRIES:])
 
         self._file.update(recorded)
+
+
+def up_to_rounding(pair: PairLoaded, new: Sequence[bool] = ()) -> str:
+    """A sentence about the target's texts with a draft; empty if its logits don't depend on how many tokens are in a
+    pass, or that is unknown. ``new``: whether texts that were compared now are identical.
+    """
+    if pair.exact_unit < 2:
+        return ""
+    store, target = KeyedFile(cache_file("texts.json"), tuple[int, int]), pair.target
+    facts = {"file": Path(target.path).name, "size": target.size_bytes, "layers": target.gpu_layers}
+    known = store.get(key := key_of({**facts, "unit": pair.exact_unit, "machine": platform.node()})) or (0, 0)
+    same, compared = known[0] + sum(new), known[1] + len(new)
+    if new:
+        store.put(key, (same, compared))
+    share = f": {same:,} of {compared:,} were identical so far" if compared else "; not measured yet"
+    return f"Texts with a draft are the same up to rounding{share}."
 
 
 def _is_sound(tokens_per_second: float) -> bool:

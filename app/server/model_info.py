@@ -12,6 +12,7 @@ import msgspec
 from app import __version__
 from app.models.gguf import GgufHeader
 from app.models.hub.recommended import recommended
+from app.models.measurements import up_to_rounding
 from app.models.tokenizer import Tokenizer
 from app.protocol.events import PairLoaded
 
@@ -77,6 +78,7 @@ class ModelInfo:
 def _limits(pair: PairLoaded) -> list[str]:
     """What this model, its chat template or this server can't do, as sentences."""
     found = ["One answer to a request, no echo or suffix of a prompt, and no files but text and images."]
+    found += filter(None, [up_to_rounding(pair)])
     if pair.projector is None:
         found.append("It sees no images: no projector (mmproj) is loaded.")
     if pair.tool_format == "general":

@@ -7,9 +7,11 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from app import paths
 from app.errors import KnownError
 from app.models.gguf import ModelFileError
-from app.models.measurements import FILE_NAME, MAX_ENTRIES, Measurements, PlainKey
+from app.models.measurements import FILE_NAME, MAX_ENTRIES, Measurements, PlainKey, up_to_rounding
+from app.protocol.events import ModelInfo, PairLoaded
 
 
 @pytest.fixture
@@ -98,3 +100,34 @@ def test_a_file_that_is_not_understood_is_moved_aside(tmp_path: Path, target: Pa
     measurements.record_plain_speed(key(target), 41.5)
     assert Measurements(tmp_path / FILE_NAME).plain_speed(key(target)) == 41.5
     assert sorted(file.read_bytes() == content for file in tmp_path.glob("*.json")) == [False, True]
+
+
+# ------------------------------------------------------------ texts with a draft
+
+
+def inexact(name: str = "t.gguf", gpu_layers: int = 0, exact_unit: int = 8) -> PairLoaded:
+    return PairLoaded(
+        request=1, target=ModelInfo(path=name, name="t", size_bytes=5, gpu_layers=gpu_layers), exact_unit=exact_unit
+    )
+
+
+def test_texts_are_counted_by_file_and_by_what_computes_it() -> None:
+    start = "Texts with a draft are the same up to rounding"
+    assert up_to_rounding(inexact()) == f"{start}; not measured yet."
+    assert up_to_rounding(inexact(), [True] * 96 + [False] * 3) == f"{start}: 96 of 99 were identical so far."
+    assert up_to_rounding(inexact(), [True]) == f"{start}: 97 of 100 were identical so far."
+    assert up_to_rounding(inexact(name="elsewhere/t.gguf")) == f"{start}: 97 of 100 were identical so far."
+    for other in (inexact("u.gguf"), inexact(gpu_layers=9), inexact(exact_unit=4)):
+        assert up_to_rounding(other) == f"{start}; not measured yet."
+
+
+@pytest.mark.parametrize("unit", [0, 1])
+def test_nothing_is_said_where_all_passes_agree_or_none_was_tried(unit: int) -> None:
+    assert up_to_rounding(inexact(exact_unit=unit), [False]) == ""
+
+
+@pytest.mark.parametrize("content", [b"{", b'{"version": 1, "entries": {}}', b""])
+def test_a_damaged_file_of_counts_is_begun_anew(content: bytes) -> None:
+    up_to_rounding(inexact(), [True])
+    (paths.cache_dir() / "texts.json").write_bytes(content)
+    assert up_to_rounding(inexact(), [True, False]).endswith(": 1 of 2 were identical so far.")

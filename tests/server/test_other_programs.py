@@ -10,6 +10,10 @@ from typing import Any
 
 import pytest
 
+from app.models.gguf import read_header
+from app.protocol.events import ModelInfo as Target
+from app.protocol.events import PairLoaded
+from app.server.model_info import ModelInfo
 from app.server.own_engine import Drafting
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 from tests.support.served import Json, Served, events
@@ -232,6 +236,15 @@ def test_props_say_what_there_is_not(server: Served, calling: Served) -> None:
     limits = calling.get("/props").json()["slipstream"]["limits"]
     assert any("projector" in one for one in limits) and not any("general form" in one for one in limits)
     assert any("general form" in one for one in server.get("/props").json()["slipstream"]["limits"])
+
+
+def test_props_say_where_a_text_is_the_same_up_to_rounding(tmp_path: Path) -> None:
+    path = make_model(tmp_path / "model.gguf")
+    info, target = ModelInfo(read_header(path)), Target(path=str(path), name="model")
+    for unit, is_said in ((0, False), (1, False), (8, True)):
+        limits = info.props(PairLoaded(request=1, target=target, exact_unit=unit))["slipstream"]["limits"]
+        sentence = "Texts with a draft are the same up to rounding; not measured yet."
+        assert (sentence in limits) is is_said
 
 
 # ------------------------------------------------------------ drafting

@@ -208,7 +208,12 @@ class ScriptedEngine:
         slower = SpeedChange(before="engine 1", now="engine 2", times=1.3) if is_slower else None
         send(
             PairLoaded(
-                request=command.request, target=target, draft=draft, context_length=CONTEXT_LENGTH, slower=slower
+                request=command.request,
+                target=target,
+                draft=draft,
+                context_length=CONTEXT_LENGTH,
+                exact_unit=8 if "differ" in self.behavior else 1,
+                slower=slower,
             )
         )
 

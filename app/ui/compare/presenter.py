@@ -15,6 +15,7 @@ from app.chats.model import StoredMessage
 from app.compare import two_servers
 from app.compare.results import Report
 from app.compare.steps import Compared, Task, task_of
+from app.compare.wording import up_to_rounding
 from app.errors import KnownError
 from app.protocol.commands import Generate
 from app.protocol.events import PairLoaded
@@ -34,6 +35,7 @@ from app.ui.compare.wording import Verdict
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_names import host_of
+from app.ui.widgets.tasks import Lane
 
 _IDLE = {
     EngineState.EMPTY: "No model is loaded.",
@@ -88,6 +90,7 @@ class ComparePresenter(QObject):
         self.runner = Runner(engine, chats.queue.is_wanted, self, second=second.engine)
         self.runner.may_ask = self._may_ask
         self.exporter = Exporter(self)
+        self._counting = Lane(self, "compared texts")
         self.window = CompareWindow()
         self._tabs: tuple[CompareTab, CompareTab] = self.window.one, self.window.many
         self._connect()
@@ -286,13 +289,18 @@ class ComparePresenter(QObject):
     @Slot(object)
     def _on_compared(self, compared: Compared) -> None:
         assert self._snapshot is not None
-        window = self.window
+        window, pair, setup = self.window, self._snapshot.pair, self._snapshot.setup
+        self._counting.submit(partial(up_to_rounding, pair, setup, [compared.comparison]), self._on_counted)
         if window.many.is_running():
             self._set_snapshot = self._snapshot
             window.many.add_compared(compared)
         else:
             self._result = compared, self._snapshot
             window.one.show_result(compared)
+
+    def _on_counted(self, sentence: str) -> None:
+        if sentence:
+            self._show_status(sentence)
 
     # ------------------------------------------------------------ what may run
 

@@ -222,6 +222,29 @@ def test_a_set_from_start_to_a_row_in_full(qtbot: QtBot, make: MakeComparing, tm
     assert one.verdict.text().startswith("Different starting at token 5")
 
 
+def test_how_many_texts_were_the_same_is_counted_over_restarts(make: MakeComparing, tmp_path: Path) -> None:
+    for compared in (2, 4):
+        at = make("compare differ")
+        at.presenter.compare_prompts()
+        path = tmp_path / "mine.txt"
+        path.write_text("One\nTwo\n", encoding="utf-8")
+        at.window.many.choice.open_file(path)
+        QTest.mouseClick(at.window.many.footer.run_button, Qt.MouseButton.LeftButton)
+        at.idle()
+        said = f"Texts with a draft are the same up to rounding: 0 of {compared} were identical so far."
+        at.qtbot.waitUntil(lambda said=said, at=at: at.window.many.footer._said[0] == said, timeout=WAIT_MS)  # type: ignore[misc]
+        at.presenter.close()
+
+
+def test_of_an_exact_file_nothing_is_counted(make: MakeComparing) -> None:
+    at = make("compare")
+    at.chat.ask("First")
+    at.presenter.compare_last()
+    at.idle()
+    at.qtbot.waitUntil(at.presenter._counting.is_idle, timeout=WAIT_MS)
+    assert at.verdict().startswith("✓ Same text") and not at.window.one.footer._said[0]
+
+
 def test_while_a_set_runs_an_answer_waits_for_its_end(qtbot: QtBot, make: MakeComparing) -> None:
     at = make("compare endless")
     stopped_answer(at)
