@@ -32,6 +32,7 @@ _ENDS = {
     "repeats": "stopped because it kept repeating itself",
 }
 _CUT = ("length", "context", "cancelled")
+WHILE_WRITTEN = " while this answer was being written. Everything up to here was saved."
 
 
 def figures_of(stored: Mapping[str, object]) -> Figures:
@@ -179,19 +180,17 @@ def thought_for(seconds: float) -> str:
     return f"Thought for {units.duration(seconds)}" if seconds else "Thinking"
 
 
-WHILE_WRITTEN = " while this answer was being written. Everything up to here was saved."
-
-
 def note_of(message: StoredMessage) -> str | None:
     """A sentence under an answer that did not end by itself."""
     failure = message.figures.get("failure")
-    if message.status == "interrupted":
-        note = failure if isinstance(failure, str) else f"Slipstream closed{WHILE_WRITTEN}"
-        return note if message.text or message.thinking else note.replace(WHILE_WRITTEN, " before this answer began.")
+    if message.status == "interrupted" and not isinstance(failure, str):
+        failure = f"Slipstream closed{WHILE_WRITTEN}"
     if isinstance(failure, str):
-        return failure
+        is_empty = not (message.text or message.thinking)
+        return failure.replace(WHILE_WRITTEN, " before this answer began.") if is_empty else failure
     if message.status == "failed":
         return "Something went wrong, and there is no answer."
-    if message.finish_reason == "end" and message.thinking.strip() and not message.text.strip():
-        return "The model stopped after thinking, without writing an answer."
+    if message.finish_reason in ("end", "stop_string") and not message.text.strip():
+        after = "The model stopped after thinking, without writing an answer."
+        return after if message.thinking.strip() else "The model ended its answer before the first word."
     return None

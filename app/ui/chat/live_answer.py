@@ -31,8 +31,7 @@ from app.ui.engine import thinking
 from app.ui.engine.pair_names import has_written, speaker
 
 _CUT = ("length", "context", "cancelled")
-_TAIL, _UNIT = 4000, 250
-"""Characters: an answer that ended in so many repeats itself, if what it repeats is at most so long."""
+_TAIL, _UNIT = 4000, 250  # an answer whose last so many characters repeat a text of at most so many repeats itself
 
 
 def was_cut(message: StoredMessage) -> bool:

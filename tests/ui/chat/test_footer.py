@@ -131,6 +131,8 @@ def test_notes_say_what_went_wrong() -> None:
         "The engine stopped before this answer began.",
     ]
     assert note_of(answer(None, "failed", {}))
+    for reason in ("end", "stop_string"):
+        assert note_of(replace(answer(reason), text=" \n")) == "The model ended its answer before the first word."
 
 
 def test_the_stop_string_and_chatml_are_named() -> None:
