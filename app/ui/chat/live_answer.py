@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import zlib
 from array import array
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -31,7 +32,7 @@ from app.ui.engine import thinking
 from app.ui.engine.pair_names import has_written, speaker
 
 _CUT = ("length", "context", "cancelled")
-_TAIL, _UNIT = 4000, 250  # an answer whose last so many characters repeat a text of at most so many repeats itself
+_TAIL, _SHARE = 6000, 0.04  # so many characters compress to so little where an answer goes in circles (lists: 0.06)
 
 
 def was_cut(message: StoredMessage) -> bool:
@@ -264,8 +265,7 @@ class LiveAnswer(QObject):
     def repeats(self) -> bool:
         """Whether what came last is the same words again and again; what a continued answer had does not count."""
         tail = "".join([piece.text for piece in self.pieces[max(self._known, len(self.pieces) - _TAIL) :]])[-_TAIL:]
-        period = len(tail) - _UNIT - tail.rfind(tail[-_UNIT:], 0, -1)
-        return len(tail) == _TAIL and period <= _UNIT and tail[period:] == tail[:-period]
+        return len(tail) == _TAIL and len(zlib.compress(tail.encode("utf-8", "replace"))) < _SHARE * _TAIL
 
     def on_finished(self, finished: GenerationFinished) -> None:
         status: Status = "stopped" if finished.finish_reason == "cancelled" else "complete"

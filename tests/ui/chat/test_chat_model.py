@@ -344,7 +344,7 @@ def test_an_answer_that_only_repeats_itself_is_stopped(make_rig: MakeRig) -> Non
     rig = make_rig("endless")
     rig.begin_answer("Go on")
     assert rig.model.live is not None
-    words = [round_of("and again ", at) for at in range(400)]
+    words = [round_of("and again ", at) for at in range(700)]
     rig.engine.rounds_received.emit(RoundsReceived(request=rig.model.live.request, rounds=words))
     rig.settle()
     last = rig.model.messages[-1]
@@ -435,6 +435,23 @@ def test_an_answer_of_another_model_that_goes_on_has_no_tokens_to_go_on_from(mak
     assert not rig.model.can_continue(whole.id)
 
 
+def test_an_answer_under_the_inner_name_is_the_same_models(make_rig: MakeRig) -> None:
+    """As versions before 0.2.0 stored it."""
+    rig = make_rig("endless")
+    rig.begin_answer("Go on")
+    rig.model.stop()
+    rig.settle()
+    assert rig.model.messages[-1].pair == "scripted"
+    cut = rig.model.messages[-1] = replace(rig.model.messages[-1], pair="Scripted 8k Ep2")
+    assert rig.model.continue_answer(cut.id)
+    rig.qtbot.waitUntil(lambda: rig.model.live is not None and len(rig.model.live.pieces) == 2, timeout=WAIT_MS)
+    rig.model.stop()
+    rig.settle()
+    whole = rig.model.messages[-1]
+    assert (whole.pair, list(whole.tokens)) == ("Scripted 8k Ep2", [5, 5])
+    assert rig.model.can_continue(whole.id)
+
+
 def test_a_temporary_chat_leaves_nothing(qtbot: QtBot, make_rig: MakeRig, tmp_path: Path) -> None:
     rig = make_rig("endless")
     rig.chats.new_temporary()
@@ -476,7 +493,7 @@ def test_a_pair_that_failed_to_load_is_no_wish_for_an_answer_later(make_rig: Mak
     )
     operations.show(rig.model)
     question = rig.model.messages[0]
-    dict(operations.ways_to_regenerate(question.id))["target.gguf + draft.gguf"]()
+    dict(operations.ways_to_regenerate(question.id))["target  +  draft"]()
     rig.qtbot.waitUntil(lambda: "load" in rig.notice_list.notices(), timeout=WAIT_MS)
     rig.pair_loader.pair_opened.emit(rig.files())
     assert rig.model.state is ChatState.IDLE

@@ -113,9 +113,10 @@ def test_an_answer_repeats_itself_only_after_a_long_while_and_anew_when_continue
     live.begin(AnswerSettings(), None)
     live.on_rounds_received(rounds(*(Piece(text=f"{number}, ", id=1) for number in range(2000))))
     assert not live.repeats()
-    live.on_rounds_received(rounds(*[Piece(text="again ", id=2), Piece(text="and ", id=3)] * 390))
+    moods = [f"A rainbow is a symbol of {mood} in many cultures.\n\n" for mood in ("joy", "luck", "joy", "joy", "hope")]
+    live.on_rounds_received(rounds(*(Piece(text=mood, id=2) for mood in moods * 21)))
     assert not live.repeats()
-    live.on_rounds_received(rounds(*[Piece(text="again ", id=2), Piece(text="and ", id=3)] * 20))
+    live.on_rounds_received(rounds(*(Piece(text=mood, id=2) for mood in moods * 7)))
     assert live.repeats()
     live.on_finished(GenerationFinished(request=1, finish_reason="cancelled", figures=Figures()))
     assert live.message is not None and live.message.finish_reason == "repeats" and can_continue(live.message)
