@@ -77,9 +77,9 @@ def test_the_window_shows_what_was_accepted_by_position(running: Greedy, draftin
     running.ask(PROMPT)
     answer = running.model.messages[-1]
     assert answer.status == "complete" and answer.text.strip()
+    running.qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting on the server · "), timeout=WAIT_MS)
     section = panel.findChild(ServerSection)
     assert isinstance(section, ServerSection) and section.isVisible()
     bars = section.findChild(PositionBars)
     assert isinstance(bars, PositionBars) and bars.isVisible() and bars.accessibleDescription().startswith("1: ")
     assert len(bars.places) == DRAFT_LENGTH
-    running.qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting on the server · "), timeout=WAIT_MS)

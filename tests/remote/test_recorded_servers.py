@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from app.protocol.commands import Message
 from app.protocol.events import DraftFigures
 from app.protocol.options import AnswerFormat, Sampling
-from tests.support import remote_streams
+from tests.support import recordings, remote_streams
 from tests.support.matrix import in_proof
 from tests.support.model_server import Answer, ModelServer, Reply
 from tests.support.remote_engine import RemoteEngine
@@ -100,13 +101,103 @@ def test_vllm_with_figures_of_each_answer(engine: RemoteEngine) -> None:
     checked(figures.draft, passes_per_accepted=HISTOGRAM, acceptance_rate=63 / 215)
 
 
-def test_vllm_with_counters_only(engine: RemoteEngine) -> None:
-    replies = iter([remote_streams.vllm_counters(100, 40, 30), remote_streams.vllm_counters(315, 103, 73)])
-    routes = {**remote_streams.vllm(), "/metrics": lambda asked: next(replies)}
-    with ModelServer(routes) as server:
+@pytest.mark.parametrize("state", ["drafting", "plain", "keyed"])
+def test_vllm_as_it_was_recorded(engine: RemoteEngine, state: str) -> None:
+    """Version 0.32.0, with n-grams or without a draft: what our process makes of its words is what they say."""
+    kept = json.loads(recordings.place("vllm", state).read_bytes())
+    with ModelServer(recordings.routes(kept)) as server:
+        pair = engine.connect(server.url)
+        answered = engine.answer()
+    assert pair.remote is not None and pair.context_length == 4096
+    assert (pair.remote.server.version, pair.target.name) == ("0.32.0", "SmolLM2-135M-Instruct")
+    assert ("min_p" in pair.remote.refused) is ("min-p" in kept) is (state != "plain")
+    chunks = [json.loads(line) for line in kept["stream"] if line.startswith("{")]
+    deltas = [choice["delta"] for one in chunks for choice in one["choices"]]
+    assert answered.text() == "".join(one.get("content") or "" for one in deltas)
+    assert answered.text(thinking=True) == "".join(one.get("reasoning") or "" for one in deltas)
+    figures, usage = answered.finished.figures, chunks[-1]["usage"]
+    assert (figures.prompt_tokens, figures.completion_tokens) == (usage["prompt_tokens"], usage["completion_tokens"])
+    gained = [counted(kept["after"]).get(name, 0) - count for name, count in counted(kept["before"]).items()]
+    drafts, drafted, accepted, *by_position = gained or [0, 0, 0]
+    checked(figures.draft, source="reply" if state == "keyed" else "counters", drafted=drafted, tested=drafted)
+    checked(figures.draft, accepted=accepted, verify_passes=drafts, accepted_per_position=by_position)
+    assert bool(accepted) is (state != "plain")
+    if state == "keyed":
+        assert (
+            figures.draft.mean_acceptance_length
+            == chunks[-1]["metrics"]["speculative_decoding"]["mean_acceptance_length"]
+        )
+
+
+def counted(lines: list[str]) -> dict[str, int]:
+    """vLLM's counters of drafting: drafts, draft tokens, accepted tokens, and these by position."""
+    found = [line.rpartition(" ") for line in lines if line.startswith("vllm:spec_decode") and "_created" not in line]
+    return {name: round(float(value)) for name, _, value in found}
+
+
+@pytest.mark.parametrize(
+    ("asked", "cause", "told"),
+    [
+        ("too long", "context", "maximum context length is 4096 tokens. However, your prompt contains at least 4097"),
+        (
+            "min-p",
+            "refused",
+            "min_p and logit_bias sampling parameters are not yet supported with speculative decoding",
+        ),
+        ("temperature", "refused", "(status 400). It says: temperature must be in [0, 2], got 2.5."),
+        ("length", "refused", "max_tokens=10000 cannot be greater than max_model_len=4096."),
+    ],
+)
+def test_what_vllm_refuses(engine: RemoteEngine, asked: str, cause: str, told: str) -> None:
+    kept = json.loads(recordings.place("vllm", "drafting").read_bytes())
+    status, body = kept[asked]
+    with ModelServer({**recordings.routes(kept), CHAT: Reply.of(body, status)}) as server:
         engine.connect(server.url)
-        draft = engine.answer().finished.figures.draft
-    checked(draft, source="counters", drafted=215, accepted=63, verify_passes=43, mean_acceptance_length=1 + 63 / 43)
+        failed = engine.answer().failed
+    assert failed.cause == cause and told in failed.message
+
+
+@pytest.mark.parametrize("state", ["drafting", "plain"])
+def test_what_vllm_would_refuse_is_not_sent(engine: RemoteEngine, state: str) -> None:
+    kept = json.loads(recordings.place("vllm", state).read_bytes())
+    begun = [Message(role="user", content="?"), Message(role="assistant", content="", thinking="Hm")]
+    with ModelServer(recordings.routes(kept)) as server:
+        pair = engine.connect(server.url)
+        engine.answer(sampling=Sampling(min_p=0.1), chosen=["min_p"], max_tokens=4096)
+        engine.answer(sampling=Sampling(min_p=0.1), chosen=["min_p"], max_tokens=4095)
+        failed = engine.answer(begun, continue_last=True).failed
+        whole, less = server.bodies(CHAT)
+    assert [body.get("min_p") for body in (whole, less)] == ([None] * 2 if state == "drafting" else [0.1] * 2)
+    assert (whole.get("max_tokens"), less["max_tokens"]) == (None, 4095)
+    assert failed.cause == "refused" and failed.message.startswith("vLLM can't continue an answer's thinking.")
+    assert pair.remote is not None and ("drafts nothing" in pair.remote.figures_note) is (state == "plain")
+
+
+@pytest.mark.parametrize(("most", "reason"), [(6, "length"), (7, "context"), (None, "context")])
+def test_what_ended_an_answer(engine: RemoteEngine, most: int | None, reason: str) -> None:
+    """Before its limit it was the context, which only the server counts."""
+    usage = {"prompt_tokens": 4090, "completion_tokens": 6}
+    ended = Reply.stream(*remote_streams.words(), chunk({}, finish_reason="length"), chunk(usage=usage), DONE)
+    with ModelServer({**remote_streams.vllm(), CHAT: ended}) as server:
+        engine.connect(server.url)
+        assert engine.answer(max_tokens=most).finished.finish_reason == reason
+
+
+@pytest.mark.parametrize("state", ["drafting", "plain", "keyed"])
+def test_the_newest_llama_server_as_it_was_recorded(engine: RemoteEngine, state: str) -> None:
+    """b11549."""
+    kept = json.loads(recordings.place("llama.cpp", state).read_bytes())
+    with ModelServer(recordings.routes(kept)) as server:
+        pair = engine.connect(server.url)
+        answered = engine.answer()
+    assert pair.context_length == 4096 and pair.sampling.top_k == 40
+    timings = json.loads(kept["stream"][-2])["timings"]
+    figures = answered.finished.figures
+    assert figures.completion_tokens == timings["predicted_n"]
+    checked(
+        figures.draft, source="live", drafted=timings.get("draft_n", 0), accepted=timings.get("draft_n_accepted", 0)
+    )
+    assert sum(figures.draft.accepted_per_position) == figures.draft.accepted
 
 
 def test_sglang(engine: RemoteEngine) -> None:

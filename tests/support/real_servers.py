@@ -163,7 +163,7 @@ def _write_safetensors(path: Path, tensors: dict[str, npt.NDArray[np.float16]]) 
 
 def run_tests(product: Product, arguments: Sequence[str]) -> int:
     """``tests/live`` with one server; nothing it started is left, however it ends."""
-    command = [sys.executable, "-m", "pytest", "-p", "no:randomly", "--timeout", "600"]
+    command = [sys.executable, "-m", "pytest", "-v", "-p", "no:randomly", "--timeout", "600"]
     environment = {**os.environ, "QT_QPA_PLATFORM": "offscreen", FOLDER: str(product.folder.parent)}
     command += ["-o", "faulthandler_timeout=900", "tests/live", "--server", product.kind, *arguments]
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)  # what outlives its parent becomes ours

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -19,9 +21,10 @@ from app.ui.engine.interface import EngineState
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.engine.pair_files import PairFiles
 from app.ui.notices import Action
+from app.ui.speed.drawings import PositionBars
 from app.ui.speed.parts import ServerSection
 from app.ui.widgets.forms import Decimal
-from tests.support import remote_streams
+from tests.support import recordings, remote_streams
 from tests.support.model_server import Cut, ModelServer, Reply
 from tests.ui.shell.running import WAIT_MS
 from tests.ui.shell.test_messages import Chatting
@@ -263,3 +266,23 @@ def test_ollama_is_compared_and_measured(open_window: OpenWindow) -> None:
         asked = [body for one in server.asked if (body := one.body).get("stream")]
         drafted = [body.get("options", {}).get("draft_num_predict") for body in asked]
         assert drafted[-2:] == [0, None] and drafted[0] is None
+
+
+def test_counters_of_a_server_show_what_was_accepted_by_position(open_window: OpenWindow) -> None:
+    """vLLM 0.32.0 as it was recorded, first with n-grams, then without a draft."""
+    running = open_window()
+    for state, heading in (("drafting", "Drafting on the server · "), ("plain", "Nothing was drafted")):
+        kept = json.loads(recordings.place("vllm", state).read_bytes())
+        with ModelServer(recordings.routes(kept)) as server:
+            connect(running, server.url)
+            running.ask("What happened?")
+        shown = partial(lambda begun: status_of(running.window.speed_panel).startswith(begun), heading)
+        running.qtbot.waitUntil(shown, timeout=WAIT_MS)
+        bars = section(running).findChild(PositionBars)
+        assert isinstance(bars, PositionBars) and bars.isVisible() is (state == "drafting")
+        if state == "drafting":
+            assert bars.accessibleDescription() == "1: 100%, 2: 100%, 3: 100%, 4: 100%"
+            assert "include other requests" in section(running).note()
+            assert "while it drafts" in running.window.settings_tab.parameters["min_p"].field.toolTip()
+        else:
+            assert "drafts nothing" in section(running).note()
