@@ -201,7 +201,7 @@ class ScriptedEngine:
         if self.behavior == "no load":
             send(LoadFailed(request=command.request, message="The file is not a GGUF model."))
             return
-        target = ModelInfo(path=command.target, name="scripted")
+        target = ModelInfo(path=command.target, name="scripted", inner_name="Scripted 8k Ep2")
         draft = ModelInfo(path=command.draft, name="scripted draft") if command.draft else None
         self.loads += 1
         is_slower = self.behavior == "slower" and self.loads == 1

@@ -57,6 +57,15 @@ def test_an_answer_of_a_temporary_chat_stays_private() -> None:
     assert found is not None and found.task.command.private
 
 
+def test_inner_names_are_of_the_same_pair() -> None:
+    target = ModelInfo(path="/m/t.gguf", name="t-7B", inner_name="Target")
+    draft = ModelInfo(path="/m/d.gguf", name="d-1B", inner_name="Draft")
+    found = repeated_answer(
+        [message("user", "One"), answer()], 1, AnswerSettings(), PairLoaded(request=1, target=target, draft=draft)
+    )
+    assert found is not None and found.notes == ()
+
+
 def test_a_question_and_an_answer_without_one_cannot_be_compared() -> None:
     assert repeated_answer([message("user", "One")], 0, AnswerSettings(), PAIR) is None
     assert repeated_answer([answer()], 0, AnswerSettings(), PAIR) is None

@@ -212,7 +212,7 @@ def test_each_target_is_shown_as_it_was_loaded_the_last_time(
     row(dialog, 1).set_path("")
     assert dialog.choice().load == choice.load  # another draft changes nothing
     recent = button(dialog, "Recent pairs ▾").menu().actions()
-    assert [action.text() for action in recent] == ["other.gguf", "target.gguf + draft.gguf"]
+    assert [action.text() for action in recent] == ["other", "target  +  draft"]
     recent[0].trigger()
     assert (dialog.choice().target, dialog.choice().draft, dialog.choice().load) == (other, None, loads[other])
     assert not button(opened(choice), "Recent pairs ▾").isEnabled()
