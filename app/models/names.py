@@ -59,8 +59,8 @@ def model_name(path: str | PurePath, inner: str = "", repository: str = "") -> s
         same = [name for name in around if _squeezed(name) == _squeezed(own)]
         return max(same, key=lambda name: sum(map(str.isupper, name)))
     within, begins = plain_name(inner[:_LONGEST]), re.sub(r"[^a-z].*", "", _squeezed(near))
-    is_model = any(map(str.isdigit, near)) and len(begins) > 1
-    if is_model and (_SAYS_NOTHING.fullmatch(within) or begins in _squeezed(within)):
+    is_alike = "-" in near if _SAYS_NOTHING.fullmatch(within) else len(begins) > 1 and begins in _squeezed(within)
+    if is_alike and any(map(str.isdigit, near)):
         pages.append(near)
     return next((name for name in (*pages, within) if not _SAYS_NOTHING.fullmatch(name)), path.stem)
 

@@ -95,7 +95,7 @@ def test_how_many_are() -> None:
     ("path", "inner", "name"),
     [
         ("home/anna1/model.gguf", "Qwen3 4B", "Qwen3 4B"),  # a folder that isn't the model's
-        ("Downloads/model.gguf", "", "model"),
+        ("models0/target.gguf", "", "target"),
         ("Qwen3-4B/Q8_0/model.gguf", "snapshots", "Qwen3-4B"),
         ("Qwen3-4B-GGUF/Q4_K_M.gguf", "", "Qwen3-4B"),
         ("Qwen3-4B-Q4_K_M (1).gguf", "", "Qwen3-4B"),

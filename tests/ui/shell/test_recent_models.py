@@ -49,7 +49,7 @@ def test_another_model_writes_an_answer_again(running: WithAnother) -> None:
     running.ask("What is a draft model?")
     running.ask("And then?")
     first = running.model.messages[1]
-    running.entries(1)[WithAnother.NAME].trigger()
+    running.entries(1)["other"].trigger()
     running.qtbot.waitUntil(lambda: running.model.state.is_busy, timeout=WAIT_MS)
     running.settle()
     question, again = running.model.messages
@@ -57,7 +57,7 @@ def test_another_model_writes_an_answer_again(running: WithAnother) -> None:
     assert again.pair != first.pair and again.status == "complete"
     assert running.answer(1).isVisible()
     # The model is loaded now; so the next time nothing is loaded.
-    running.entries(1)[WithAnother.NAME].trigger()
+    running.entries(1)["other"].trigger()
     assert running.model.state.is_busy
     running.settle()
     assert (running.model.messages[1].pair, running.model.messages[1].version) == (again.pair, 3)
@@ -65,7 +65,7 @@ def test_another_model_writes_an_answer_again(running: WithAnother) -> None:
     with running.qtbot.waitSignal(running.controller.pair_loader.pair_opened, timeout=WAIT_MS):
         running.choose("load_guide")
     asked = running.model
-    running.entries(1)[WithAnother.NAME].trigger()  # who goes to another chat meanwhile gets no answer there
+    running.entries(1)["other"].trigger()  # who goes to another chat meanwhile gets no answer there
     running.choose("new_chat")
     with running.qtbot.waitSignal(running.controller.pair_loader.pair_opened, timeout=WAIT_MS):
         pass
@@ -79,7 +79,7 @@ def test_a_model_that_is_gone_leaves_the_answer_as_it_was(running: WithAnother, 
     running.ask("What is a draft model?")
     before = running.model.messages[-1]
     running.other.unlink()
-    running.entries(1)[WithAnother.NAME].trigger()
+    running.entries(1)["other"].trigger()
     notices = running.controller.notice_list.notices
     running.qtbot.waitUntil(lambda: "load" in notices(), timeout=WAIT_MS)
     assert "other.gguf has been moved or deleted" in notices()["load"].text
