@@ -23,8 +23,6 @@ _QUANTIZATION = re.compile(
 )
 _ENDING = re.compile(r"(?:[-._ ](?:gguf|i1|imat(?:rix)?|q[2-8]|kquant(?:-\d+gb|-dynamic)?)| ?\(\d+\))$", re.IGNORECASE)
 """What else follows a name: the kind of file, how it was quantized, the number a browser gave it."""
-_DOWNLOADED = re.compile(r".*[-_]gguf_", re.IGNORECASE)
-"""What llama.cpp puts before the names of downloads: ``owner_repository-GGUF_``."""
 _SAYS_NOTHING = re.compile(
     r"(?:sha256[-:])?[0-9a-f]{32,}|(?:[\W\d_]|ggml|gguf|hf|model|mmproj|pytorch|safetensors|snapshots|consolidated|"
     r"weights|main|unsloth|guide|target|draft|llama v2)*",
@@ -32,9 +30,6 @@ _SAYS_NOTHING = re.compile(
 )
 _PAGE = re.compile(r"(?:models--.+?--)?(.*(?<=gguf))|models--.+?--(.+)", re.IGNORECASE)
 """A folder that is named after a repository, as in Hugging Face's cache or with the usual ending."""
-_DEEPEST = 4
-"""How far above a file that is at most: folders of a quantization, a commit and all commits may be between."""
-_LONGEST = 200
 _DIGEST = re.compile(r"sha256[:-]([0-9a-f]{64})")
 _MAX_MANIFEST_BYTES, _MOST_MANIFESTS = 1_000_000, 2000
 
@@ -46,10 +41,10 @@ def model_name(path: str | PurePath, inner: str = "", repository: str = "") -> s
     nothing (``model.gguf``, a checksum), that of its repository, of a folder that goes with the inner name, or the
     inner name.
     """
-    path = PurePath(path)
+    path, inner = PurePath(path), plain_name(inner[:200])
     if found := _name_of_blob(Path(path)):
         return shown_ollama(found)
-    folders = [folder.name for folder in path.parents[:_DEEPEST]]
+    folders = [folder.name for folder in path.parents[:4]]  # of a quantization, a commit, all commits, a repository
     repositories = (page[1] or page[2] for page in map(_PAGE.fullmatch, folders) if page)
     known = stem_of(path.name), repository.rpartition("/")[2], *repositories
     own, *pages = (_without_owner(plain_name(name), inner) for name in known)
@@ -58,11 +53,11 @@ def model_name(path: str | PurePath, inner: str = "", repository: str = "") -> s
         around = [name for one in (own, *pages, near) for name in (one, one.partition("_")[2])]
         same = [name for name in around if _squeezed(name) == _squeezed(own)]
         return max(same, key=lambda name: sum(map(str.isupper, name)))
-    within, begins = plain_name(inner[:_LONGEST]), re.sub(r"[^a-z].*", "", _squeezed(near))
-    is_alike = "-" in near if _SAYS_NOTHING.fullmatch(within) else len(begins) > 1 and begins in _squeezed(within)
+    begins = re.sub(r"[^a-z].*", "", _squeezed(near))
+    is_alike = "-" in near if _SAYS_NOTHING.fullmatch(inner) else len(begins) > 1 and begins in _squeezed(inner)
     if is_alike and any(map(str.isdigit, near)):
         pages.append(near)
-    return next((name for name in (*pages, within) if not _SAYS_NOTHING.fullmatch(name)), path.stem)
+    return next((name for name in (*pages, inner) if not _SAYS_NOTHING.fullmatch(name)), path.stem)
 
 
 def base_name(name: str) -> str:
@@ -87,7 +82,8 @@ def stem_of(file: str) -> str:
 
 def plain_name(name: str) -> str:
     """A name without what says how it was quantized and stored."""
-    before, name = "", _QUANTIZATION.sub("", _DOWNLOADED.sub("", name))
+    name = re.sub(r".*[-_]gguf_", "", name, flags=re.IGNORECASE)  # llama.cpp's downloads: owner_repository-GGUF_file
+    before, name = "", _QUANTIZATION.sub("", name)
     while name != before:
         before, name = name, _ENDING.sub("", name.strip("-._ "))
     return re.sub(r"([-._ ])[-._ ]+", r"\1", name)
@@ -96,7 +92,7 @@ def plain_name(name: str) -> str:
 def _without_owner(name: str, inner: str) -> str:
     """Some put the owner before the name: ``google_gemma-3-4b-it``; the inner name then begins later."""
     owner, _, rest = name.partition("_")
-    end, known = _squeezed(rest), _squeezed(plain_name(inner[:_LONGEST]))
+    end, known = _squeezed(rest), _squeezed(inner)
     is_owner = end and len(known) > 2 and not any(map(str.isdigit, owner))
     return rest if is_owner and (end.startswith(known) or known.startswith(end)) else name
 
