@@ -16,14 +16,14 @@ from pathlib import Path
 from app import paths
 from app.errors import Canceled, KnownError
 from app.models.architectures import is_part_of_model
-from app.models.gguf import ModelFileError, check_loadable, read_header
+from app.models.gguf import PART_NAME, ModelFileError, check_loadable, read_header
 from app.models.library.entry import LibraryEntry, entry_of
 from app.models.library.folders import FolderKind, ModelFolder, extra_folder
 from app.models.library.index import FILE_NAME as INDEX_NAME
 from app.models.library.index import READER, LibraryIndex, Record, Stamp, summary_of
 from app.models.library.usage import FILE_NAME as USAGE_NAME
 from app.models.library.usage import Usage
-from app.models.library.walk import FoundFile, split_name, walk
+from app.models.library.walk import FoundFile, walk
 from app.models.names import stem_of
 from app.models.origins import FILE_NAME as ORIGINS_NAME
 from app.models.origins import Origin, Origins
@@ -80,11 +80,11 @@ class Library:
         """A model anywhere on the disk, as an entry. Raises `ModelFileError` if it doesn't exist."""
         path = path.absolute()
         group = [FoundFile(path)]
-        name = split_name(path)
-        if name is not None:
-            others = (path.with_name(f"{name[0]}-{part:05d}-of-{name[2]:05d}.gguf") for part in range(2, name[2] + 1))
+        if (name := PART_NAME.match(path.name)) and int(name["number"]) == 1:
+            numbers = range(2, int(name["count"]) + 1)
+            others = (path.with_name(f"{name['stem']}-{part:05d}-of-{name['count']}.gguf") for part in numbers)
             # Path.is_file raises an error for a link to a place without permission.
-            group += [FoundFile(other) for other in others if name[1] == 1 and os.path.isfile(other)]  # noqa: PTH113
+            group += [FoundFile(other) for other in others if os.path.isfile(other)]  # noqa: PTH113
         try:
             stamps = _stamps_of(group)
         except (OSError, ValueError):
@@ -312,8 +312,8 @@ def _models(files: Iterable[FoundFile]) -> list[list[FoundFile]]:
     """The files of each model, its first part first. ``files`` are sorted, so that parts are in order."""
     models: dict[object, list[FoundFile]] = {}
     for file in files:
-        name = split_name(file.path)
-        key: object = (file.path.parent, name[0], name[2]) if name and not file.title else file.path
+        name = PART_NAME.match(file.path.name)
+        key: object = (file.path.parent, name["stem"], name["count"]) if name and not file.title else file.path
         if piece := piece_of(file.path.name):
             key = file.path.parent, piece.whole
         models.setdefault(key, []).append(file)

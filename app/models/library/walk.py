@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.errors import Canceled
-from app.models.gguf import PART_NAME
 from app.models.library.folders import FolderKind, ModelFolder
 from app.models.names import manifest_name, models_of
 from app.models.pieces import piece_of
@@ -125,12 +124,6 @@ class _Walker:
             self.found.files.append(file)
         else:
             self.found.is_complete = False
-
-
-def split_name(path: Path) -> tuple[str, int, int] | None:
-    """Stem, number and count from the name of a part of a split model; ``None`` for other files."""
-    match = PART_NAME.match(path.name)
-    return (match["stem"], int(match["number"]), int(match["count"])) if match else None
 
 
 def _hugging_face_file(entry: os.DirEntry[str]) -> FoundFile:
