@@ -294,7 +294,6 @@ def download_stopped(title: str, reason: str) -> Notice:
 
 
 def better_model(proposal: str) -> Notice:
-    """An answer of the starter model is written again."""
     text = f"The starter model is small and often wrong. A better model that runs well on this computer: {proposal}."
     return Notice("info", text, (Action.GET_PROPOSED, Action.DISMISS))
 

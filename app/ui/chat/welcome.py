@@ -28,8 +28,7 @@ STARTER_EXAMPLES = {
         "cave.\n\nContinue the story with one sentence."
     ),
 }
-"""What stands on the buttons while the starter model is loaded, and what is sent. A model this small needs short tasks,
-and an example where the answer has a form; these were tried 20 times each."""
+"""What the buttons say while the starter model is loaded, and what is sent; tried 20 times each (docs/models.md)."""
 _TEXTS = {
     "guide": (
         "This is the Slipstream Guide, a tiny built-in model that only answers questions about the app. "
@@ -47,7 +46,6 @@ class Introduction:
     has_card: bool = False
     offers_starter: bool = False
     proposal: str = ""
-    """A better model to get, in a few words; empty for none."""
 
 
 class Welcome(QWidget):

@@ -239,15 +239,13 @@ class ModelsCoordinator(QObject):
         return self._uses(is_starter) and not self._values.starter_introduced
 
     def _best_offer(self) -> Offer | None:
-        """The best model for this machine, unless it was downloaded before; to users of the starter model, unless a
-        larger one is here or on its way, too."""
+        """The best model for this machine, unless it, or one larger than the starter in use, is here."""
         from app.models.hub.catalog import load_catalog
         from app.models.library.library import open_library
         from app.models.origins import FILE_NAME as ORIGINS_NAME
         from app.models.origins import Origins
 
-        starter = starter_file() if self._uses(is_starter) else None
-        if starter is not None:
+        if self._uses(is_starter) and (starter := starter_file()) is not None:
             library = open_library(self._values.models_folder, self._values.extra_folders)
             sizes = [entry.size for entry in library.scan(self.lane.is_closed) if entry.usable]
             has_more = max(sizes, default=0) > starter.stat().st_size
