@@ -19,8 +19,9 @@ _HAS_SIZE = re.compile(r"\d ?[MB]\b", re.IGNORECASE)  # 4k is a context
 
 
 def parameters_text(parameters: int) -> str:
-    """``16.3M``, ``8B``; empty if unknown."""
-    return count_text(parameters).replace(" ", "") if parameters > 0 else ""
+    """``16M``, ``1.2B``; empty if unknown."""
+    whole = round(parameters, -6) if parameters >= 10_000_000 else parameters
+    return count_text(whole).replace(" ", "") if parameters > 0 else ""
 
 
 def model_title(model: ModelInfo) -> str:

@@ -33,7 +33,7 @@ SMALL = ModelInfo(path="/models/small.gguf", name="Small 0.6B", parameters=600_0
         (0, ""),
         (900_000, "900K"),
         (1_200_000, "1.2M"),
-        (16_300_000, "16.3M"),
+        (16_300_000, "16M"),
         (1_240_000_000, "1.2B"),
         (70_000_000_000, "70B"),
     ],
@@ -44,7 +44,7 @@ def test_sizes(parameters: int, text: str) -> None:
 
 def test_the_guide_is_called_what_it_is() -> None:
     pair = PairLoaded(request=1, target=GUIDE, draft=GUIDE_DRAFT)
-    assert pair_title(pair) == "Slipstream Guide 16.3M  +  draft 1.2M"
+    assert pair_title(pair) == "Slipstream Guide 16M  +  draft 1.2M"
     assert speaker(pair) == "Guide"
     assert "a tiny model that knows this app" in pair_details(pair)
 
