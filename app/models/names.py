@@ -42,7 +42,7 @@ def model_name(path: str | PurePath, inner: str = "", repository: str = "") -> s
     inner name.
     """
     path, inner = PurePath(path), plain_name(inner[:200])
-    if found := _name_of_blob(Path(path)):
+    if found := name_of_blob(Path(path)):
         return shown_ollama(found)
     folders = [folder.name for folder in path.parents[:4]]  # of a quantization, a commit, all commits, a repository
     repositories = (page[1] or page[2] for page in map(_PAGE.fullmatch, folders) if page)
@@ -125,7 +125,7 @@ def shown_ollama(name: str) -> str:
     return plain_name(name.rpartition("/")[2].partition(":")[0]) if is_from_hub else name
 
 
-def _name_of_blob(blob: Path) -> str:
+def name_of_blob(blob: Path) -> str:
     """Ollama's name for one of its blobs; empty for all other files."""
     digest, top = _DIGEST.fullmatch(blob.name), blob.parent.parent / "manifests"
     if digest is None or blob.parent.name != "blobs":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from pathlib import PurePath
 from typing import Any
@@ -13,17 +12,16 @@ from app import __version__
 from app.models.gguf import GgufHeader
 from app.models.hub.recommended import recommended
 from app.models.measurements import up_to_rounding
+from app.models.names import name_of_blob, stem_of
 from app.models.tokenizer import Tokenizer
 from app.protocol.events import PairLoaded
-
-_PART = re.compile(r"-00001-of-\d{5}$")
 
 
 class ModelInfo:
     """The answers about one target. The paths of files stay here."""
 
     def __init__(self, target: GgufHeader) -> None:
-        self.id = _PART.sub("", target.path.stem)
+        self.id = name_of_blob(target.path) or stem_of(target.path.name)
         self._file = target.path.name
         self._template = target.chat_template or ""
         tokenizer = target.tokenizer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -245,6 +246,18 @@ def test_props_say_where_a_text_is_the_same_up_to_rounding(tmp_path: Path) -> No
         limits = info.props(PairLoaded(request=1, target=target, exact_unit=unit))["slipstream"]["limits"]
         sentence = "Texts with a draft are the same up to rounding; not measured yet."
         assert (sentence in limits) is is_said
+
+
+def test_the_id_is_the_name_of_the_file_or_ollamas(tmp_path: Path) -> None:
+    part = make_model(tmp_path / "Qwen3-4B-Q4_K_M-00001-of-00002.gguf")
+    blob = tmp_path / "blobs" / f"sha256-{'0' * 64}"
+    manifest = tmp_path / "manifests" / "registry.ollama.ai" / "library" / "llama3.2" / "3b"
+    for file in (blob, manifest):
+        file.parent.mkdir(parents=True)
+    layer = {"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{'0' * 64}"}
+    manifest.write_text(json.dumps({"layers": [layer]}))
+    shutil.copy(part, blob)
+    assert [ModelInfo(read_header(file)).id for file in (part, blob)] == ["Qwen3-4B-Q4_K_M", "llama3.2:3b"]
 
 
 # ------------------------------------------------------------ drafting
