@@ -329,8 +329,7 @@ class PromptBuilder:
             sizes = sizes or self.sizes.of(texts, tokenizer.size)
             half = min(self.fitting.context_length // 2, room)
             shorter = self.fitting.shorter(turns, sizes, cut, half / tokens, room / tokens)
-            only_question = shorter.end == len(turns) - 1
-            if shorter == cut or only_question and tokens <= min(self.fitting.context_length * 7 // 8, room):
+            if shorter == cut or (shorter.end == len(turns) - 1 and tokens <= room * 7 // 8):
                 break
             cut, limit = shorter, room
         return cut

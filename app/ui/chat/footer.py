@@ -33,6 +33,7 @@ _ENDS = {
 }
 _CUT = ("length", "context", "cancelled")
 WHILE_WRITTEN = " while this answer was being written. Everything up to here was saved."
+_BEFORE = " before this answer began."
 
 
 def figures_of(stored: Mapping[str, object]) -> Figures:
@@ -186,8 +187,7 @@ def note_of(message: StoredMessage) -> str | None:
     if message.status == "interrupted" and not isinstance(failure, str):
         failure = f"Slipstream closed{WHILE_WRITTEN}"
     if isinstance(failure, str):
-        is_empty = not (message.text or message.thinking)
-        return failure.replace(WHILE_WRITTEN, " before this answer began.") if is_empty else failure
+        return failure if message.text or message.thinking else failure.replace(WHILE_WRITTEN, _BEFORE)
     if message.status == "failed":
         return "Something went wrong, and there is no answer."
     if message.finish_reason in ("end", "stop_string") and not message.text.strip():

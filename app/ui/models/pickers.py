@@ -84,8 +84,7 @@ class FileRow(QWidget):
     def path(self) -> str:
         """The path as typed or pasted: in quotes, as a file's address or below ``~``, too. Empty for none."""
         typed = self._edit.text().strip().strip("'\"")
-        if (url := QUrl(typed)).isLocalFile():
-            return url.toLocalFile()
+        typed = url.toLocalFile() if (url := QUrl(typed)).isLocalFile() else typed
         return str(Path(typed).expanduser()) if typed.startswith("~/") else typed
 
     def set_path(self, path: str) -> None:
