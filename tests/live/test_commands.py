@@ -81,5 +81,7 @@ def test_the_window_shows_what_was_accepted_by_position(running: Greedy, draftin
     section = panel.findChild(ServerSection)
     assert isinstance(section, ServerSection) and section.isVisible()
     bars = section.findChild(PositionBars)
-    assert isinstance(bars, PositionBars) and bars.isVisible() and bars.accessibleDescription().startswith("1: ")
+    assert isinstance(bars, PositionBars)
+    running.qtbot.waitUntil(bars.isVisible, timeout=WAIT_MS)  # once the answer is complete
+    assert bars.accessibleDescription().startswith("1: ")
     assert len(bars.places) == DRAFT_LENGTH
