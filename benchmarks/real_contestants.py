@@ -269,7 +269,10 @@ def llama_server(
 ) -> Iterator[Loaded]:
     """A llama-server."""
     command = server_command(programs, target, context, threads)
-    with running([*command, *options]) as process, httpx2.Client(timeout=_PATIENCE, trust_env=False) as client:
+    # A connection each: it closes those that have waited for five seconds, as behind a long prompt.
+    limits = httpx2.Limits(max_keepalive_connections=0)
+    client = httpx2.Client(timeout=_PATIENCE, trust_env=False, limits=limits)
+    with running([*command, *options]) as process, client:
         yield Loaded(LlamaServer(client, process.address), process.process_id, process.load_seconds, threads)
 
 

@@ -16,16 +16,13 @@ from app.protocol.limits import TARGET_OUTPUTS
 
 
 class PairThreads:
-    """Applies what a `ThreadControl` chooses."""
+    """Applies what a `ThreadControl` chooses. A projector keeps its number: fewer don't help it (docs/real-models.md)."""
 
     def __init__(self, target: Target, draft: LoadedModel | None, costs: Costs) -> None:
         """``costs``: of the pair on a quiet computer, which passes are compared with."""
         self._usual = [(one, one.threads, one.batch_threads) for one in _contexts(target, draft)]
         self._costs = CostModel(costs, TARGET_OUTPUTS)
         self.control = ThreadControl(max(target.context.threads, target.context.batch_threads))
-        if (vision := target.model.vision) and vision.gpu is None:
-            usual = target.context.batch_threads
-            vision.wanted_threads = lambda: min(self.control.processed(time.monotonic()), usual)
 
     def after_chunk(self) -> None:
         """A chunk of a prompt was processed."""

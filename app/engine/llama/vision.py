@@ -92,29 +92,11 @@ class Vision:
         """By the first cells: the image and the number of its chunk."""
         self.should_stop: Callable[[], bool] = lambda: False
         """Asked while an image is encoded."""
-        self.wanted_threads: Callable[[], int] = lambda: threads
-        """Asked before an image is encoded."""
         self._failure: BaseException | None = None
         self._width: int = llama_cpp.llama_model_n_embd_inp(model)
         self._callback = llama_cpp.ggml_backend_sched_eval_callback(self._on_node)
         self._nodes = 0
         mtmd_cpp.mtmd_helper_log_set(backend.on_log, ctypes.c_void_p(0))
-        self.gpu, self._model = gpu, model
-        self._loaded: Any = None
-        try:
-            self._load(threads, on_progress)
-            if not mtmd_cpp.mtmd_support_vision(self._handle):
-                raise KnownError(f"{path.name} is not a projector for images.")
-            self.attends_to_all = bool(mtmd_cpp.mtmd_decode_use_non_causal(self._handle, None))
-            """Whether the cells of an image attend to each other, so that they have to be computed in one pass."""
-            self.longest_chunk = max(self._longest_chunk(*size) for size in _LARGE)
-            """The most cells that are computed at once."""
-        except BaseException:
-            self.close()
-            raise
-
-    def _load(self, threads: int, on_progress: Callable[[float], bool]) -> None:
-        """Read the file, for so many threads: libmtmd can't change their number later."""
         canceled = False
 
         @mtmd_cpp.mtmd_progress_callback  # type: ignore[untyped-decorator]
@@ -127,25 +109,27 @@ class Vision:
             return not canceled
 
         params = mtmd_cpp.mtmd_context_params_default()
-        params.use_gpu, params.device = self.gpu is not None, self.gpu
+        params.use_gpu, params.device = gpu is not None, gpu
         params.n_threads, params.print_timings = threads, False
         params.cb_eval = self._callback
         params.progress_callback = report
         backend.errors.clear()
-        self._threads = threads
-        self._loaded = mtmd_cpp.mtmd_init_from_file(os.fsencode(self.path), self._model, params)
-        self._raise_failure()
-        if canceled:
-            raise Canceled
-        if not self._loaded:
-            raise KnownError(f"llama.cpp can't use the projector {self.path.name}: {backend.reason()}")
-
-    @property
-    def _handle(self) -> Any:
-        """llama.cpp's. Raises `KnownError` if its file couldn't be read again."""
-        if not self._loaded:
-            raise KnownError(f"The projector {self.path.name} can't be read any more. Load the model again.")
-        return self._loaded
+        self._handle: Any = mtmd_cpp.mtmd_init_from_file(os.fsencode(path), model, params)
+        try:
+            self._raise_failure()
+            if canceled:
+                raise Canceled
+            if not self._handle:
+                raise KnownError(f"llama.cpp can't use the projector {path.name}: {backend.reason()}")
+            if not mtmd_cpp.mtmd_support_vision(self._handle):
+                raise KnownError(f"{path.name} is not a projector for images.")
+            self.attends_to_all = bool(mtmd_cpp.mtmd_decode_use_non_causal(self._handle, None))
+            """Whether the cells of an image attend to each other, so that they have to be computed in one pass."""
+            self.longest_chunk = max(self._longest_chunk(*size) for size in _LARGE)
+            """The most cells that are computed at once."""
+        except BaseException:
+            self.close()
+            raise
 
     # ------------------------------------------------------------ tokens
 
@@ -291,7 +275,6 @@ class Vision:
                 mtmd_cpp.mtmd_input_chunks_free(chunks)
 
     def _encoded_part(self, chunk: int, cells: int) -> Floats:
-        self._use_threads(self.wanted_threads())
         self._nodes = 0
         backend.errors.clear()
         code = mtmd_cpp.mtmd_encode_chunk(self._handle, chunk)
@@ -302,14 +285,6 @@ class Vision:
             raise KnownError(f"llama.cpp couldn't encode an image: {backend.reason()}")
         rows: Floats = np.ctypeslib.as_array(mtmd_cpp.mtmd_get_output_embd(self._handle), shape=(cells, self._width))
         return rows.copy()
-
-    def _use_threads(self, count: int) -> None:
-        """Takes a fraction of what an image does. Raises `KnownError` if the file is gone."""
-        if count != self._threads:
-            with self._lock:
-                mtmd_cpp.mtmd_free(self._handle)
-                self._loaded = None
-                self._load(count, lambda _: True)
 
     def _on_node(self, _node: object, is_question: bool, _data: object) -> bool:
         """Called before each step of encoding, whether to be called after it; False then stops it."""
@@ -352,10 +327,10 @@ class Vision:
 
     def close(self) -> None:
         """Free it."""
-        self.forget()
-        if self._loaded:
-            mtmd_cpp.mtmd_free(self._loaded)
-            self._loaded = None
+        if self._handle:
+            self.forget()
+            mtmd_cpp.mtmd_free(self._handle)
+            self._handle = None
 
 
 def _damaged(name: str) -> KnownError:
