@@ -16,7 +16,7 @@ from app.protocol.limits import TARGET_OUTPUTS
 
 
 class PairThreads:
-    """Applies what a `ThreadControl` chooses. A projector keeps its number: fewer don't help it (docs/real-models.md)."""
+    """Applies what a `ThreadControl` chooses. A projector keeps its own: fewer don't help (docs/real-models.md)."""
 
     def __init__(self, target: Target, draft: LoadedModel | None, costs: Costs) -> None:
         """``costs``: of the pair on a quiet computer, which passes are compared with."""
