@@ -128,7 +128,7 @@ class LiveAnswer(QObject):
         self.is_stored = False
         """Whether the store has what it answers, or refused it."""
         self.pieces: list[Piece] = []
-        self._known = 0
+        self._known = self._judged = 0
         self.context_start: str | None = None
         self.prompt_progress: tuple[int, int] | None = None
         self.is_thinking = False
@@ -262,8 +262,14 @@ class LiveAnswer(QObject):
             self.is_thinking = is_thinking
             self.thinking_changed.emit(is_thinking)
 
-    def repeats(self) -> bool:
-        """Whether what came last is the same words again and again; what a continued answer had does not count."""
+    def repeats(self, step: int = 0) -> bool:
+        """Whether what came last is the same words again and again; what a continued answer had does not count.
+
+        ``step``: look only after so many pieces more.
+        """
+        if len(self.pieces) < self._judged + step:
+            return False
+        self._judged = len(self.pieces)
         tail = "".join([piece.text for piece in self.pieces[max(self._known, len(self.pieces) - _TAIL) :]])[-_TAIL:]
         return len(tail) == _TAIL and len(zlib.compress(tail.encode("utf-8", "replace"))) < _SHARE * _TAIL
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, TypeAlias
 
 import msgspec
-from PySide6.QtCore import Slot
+from PySide6.QtCore import QSignalBlocker, Slot
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QMenu, QPushButton, QWidget
 
@@ -21,6 +21,7 @@ from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
 from app.settings import Pair
 from app.ui.engine.load_planner import MemoryWatch, plan_for_images, wishes_of
+from app.ui.engine.pair_files import guide_files, is_guide
 from app.ui.engine.pair_names import recent_titles
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.fields import AcceptRuleFields, MemoryFields, SpecialFields
@@ -300,6 +301,9 @@ class OpenModelsDialog(QDialog):
         target = self._target.path()
         self._proposes = "nothing" if target == self._shown_target else "head"
         if target != self._shown_target:
+            if is_guide(self._shown_target) and self._draft.path() == guide_files().draft:
+                with QSignalBlocker(self._draft):  # it fits nothing else
+                    self._draft.set_path("")
             self._shown_head = self._head_for(target)
             self._template_fields.show_template(self._template_for(target))
             if self._load_for is not None:

@@ -120,11 +120,11 @@ def _here(now: Situation, pair: PairLoaded) -> Status:
     if pair.drafting_off is not None:
         return Status("No drafting", _sentence(pair.drafting_off))
     if pair.draft_refused is not None and not _has_drafted(now):
-        other = "The MTP head is used instead." if drafters.has_head(pair) else "n-grams are used instead."
+        other = "The MTP head is used instead." if drafters.has_head(pair) else "N-grams are used instead."
         instead = other if now.drafters else "Answers are written without a draft."
         return Status("Draft model not used", f"{_sentence(pair.draft_refused)} {instead}", "warning")
     if pair.head_refused is not None and not _has_drafted(now):
-        other = "The draft model is used instead." if drafters.has_model(pair) else "n-grams are used instead."
+        other = "The draft model is used instead." if drafters.has_model(pair) else "N-grams are used instead."
         instead = f" {other}" if now.drafters else ""
         return Status("MTP head not used", f"{_sentence(pair.head_refused)}{instead}", "warning")
     if now.changes:
@@ -257,6 +257,8 @@ def _paused(now: Situation, pause: Pause) -> Status:
     accepted, needed = _told_apart(pause)
     needs = f", and this computer needs about{NO_BREAK}{needed} to break even" if needed else ""
     detail = f"It isn't saving time on this text: about{NO_BREAK}{accepted} of the draft tokens are accepted{needs}."
+    if pause.break_even_rate >= 1.0:
+        detail = "On this computer, even a draft that is fully accepted wouldn't save time now."
     return Status(_paused_heading(now), detail, why=_why(now, pause, accepted, needed))
 
 

@@ -28,6 +28,7 @@ from pytestqt.qtbot import QtBot
 from app.protocol.devices import Device
 from app.protocol.options import LoadSettings
 from app.settings import Pair
+from app.ui.engine.pair_files import guide_files
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.fields import LoadFields
 from app.ui.models.open_dialog import OpenModelsDialog
@@ -171,6 +172,13 @@ def test_verdict_follows_the_files(opened: Opened, folder: Path, choice: OpenMod
     QTest.keyClicks(named(dialog, QLineEdit, "Target model"), f"  {folder / 'target.gguf'}")
     waits_for(qtbot, dialog, "No draft model. Draft tokens are taken from the chat itself (n-grams).")
     assert dialog.choice().target == str(folder / "target.gguf")
+
+
+def test_the_guides_draft_goes_with_the_guide(opened: Opened, folder: Path) -> None:
+    guide = guide_files()
+    dialog = opened(OpenModelsChoice(target=guide.target, draft=guide.draft))
+    row(dialog, 0).set_path(str(folder / "other.gguf"))
+    assert row(dialog, 1).path() == ""
 
 
 def test_closing_while_a_file_is_read_is_no_error(choice: OpenModelsChoice, qtbot: QtBot, qapp: QApplication) -> None:
