@@ -119,9 +119,8 @@ def _debian_package(bundle: Path, stage: Path, dist: Path) -> Path:
         "RECOMMENDS": _RECOMMENDED.get(places.backend(), ""),
     }
     package = dist / f"slipstream{places.suffix()}_{places.version()}_{architecture}.deb"
-    return _built(
-        root, _FILES / "control.in", values, package, level=9
-    )  # which sees that llama.cpp's variants are alike
+    # Level 9 sees that llama.cpp's variants are alike.
+    return _built(root, _FILES / "control.in", values, package, level=9)
 
 
 def _starter_package(model: Path, stage: Path, dist: Path) -> Path:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from app.models.names import base_name, model_name
 from app.models.text import count_text, printable, visible
 from app.protocol.events import ModelInfo, PairLoaded
+from app.protocol.options import TEMPLATE_TITLES
 from app.protocol.remote import SERVER_NAMES, RemoteModel, Server
 from app.settings import Pair
 from app.ui.engine.pair_files import GUIDE_NAME, PairFiles, is_guide
@@ -59,6 +60,8 @@ def pair_details(pair: PairLoaded | None) -> str:
     lines.append(f"Target: {_model_line(pair.target)}")
     lines += _draft_lines(pair)
     lines.append(f"Context: {pair.context_length:,} tokens")
+    if pair.template != "model":
+        lines.append(f"Chat template: {'from a file' if pair.template == 'file' else TEMPLATE_TITLES[pair.template]}")
     return "\n".join(lines)
 
 

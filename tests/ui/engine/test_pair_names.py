@@ -54,6 +54,8 @@ def test_other_pairs_by_their_names() -> None:
     assert pair_title(pair) == "Large Instruct 8B  +  draft Small 0.6B"
     assert pair_title(PairLoaded(request=1, target=LARGE)) == "Large Instruct 8B"
     assert pair_details(pair).splitlines()[-1] == "Context: 8,192 tokens"
+    without = PairLoaded(request=1, target=LARGE, template="chatml")  # the file has none
+    assert pair_details(without).splitlines()[-1] == "Chat template: ChatML"
     assert pair_title(None) == ""
 
 
