@@ -126,6 +126,21 @@ def claim_stdout() -> BinaryIO:
     return os.fdopen(own, "wb")  # buffered, because a raw file may write less than it was given
 
 
+def claim_streams(*, discards: bool = False) -> tuple[BinaryIO, BinaryIO]:
+    """In a child process: the pipes to its parent. What a library prints goes to stderr, or is discarded."""
+    own_in, own_out = os.dup(0), os.dup(1)
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    os.dup2(nowhere, 0)
+    os.dup2(nowhere if discards else 2, 1)
+    os.close(nowhere)
+    if sys.platform == "win32":
+        import msvcrt
+
+        for descriptor in (own_in, own_out):
+            msvcrt.setmode(descriptor, os.O_BINARY)
+    return os.fdopen(own_in, "rb"), os.fdopen(own_out, "wb")
+
+
 def has_display(environment: Mapping[str, str], platform: str = sys.platform) -> bool:
     """Whether Qt will find a display; without one it ends the process."""
     if not platform.startswith(("linux", "freebsd", "openbsd", "netbsd")):

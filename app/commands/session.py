@@ -52,7 +52,9 @@ def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tu
 def load_command(options: argparse.Namespace) -> Load:
     """What to load, by default the bundled pair. Exits with a message for wrong usage. Raises `KnownError`."""
     if getattr(options, "starter", None):
-        options.target = _starter()
+        options.target = starter_file()
+        if options.target is None:
+            raise KnownError("There is no starter model here. Install the package slipstream-starter, or use --target.")
     for name in ("draft", "mmproj"):
         if options.target is None and getattr(options, name, None) is not None:
             wrong_usage(f"--{name} needs --target")
@@ -72,15 +74,6 @@ def load_command(options: argparse.Namespace) -> Load:
         chat_template=_chat_template(getattr(options, "chat_template", None)),
         settings=load_settings(options),
     )
-
-
-def _starter() -> Path:
-    if (file := starter_file()) is None:
-        raise KnownError(
-            "The starter model isn't installed. Install the package slipstream-starter (make run gets it for the "
-            "source), or name another model with --target."
-        )
-    return file
 
 
 def _chat_template(choice: str | None) -> str:

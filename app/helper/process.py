@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import signal
-import sys
 from collections.abc import Callable
 from typing import BinaryIO
 
+from app import program
 from app.helper import limits
 from app.helper.messages import (
     REQUESTS,
@@ -33,7 +33,7 @@ _SLOW = (ReadChats, ReadMoreChats, ReadFile, DrawPage)
 def run() -> int:
     """The entry point of the helper process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    requests, answers = _claim_streams()
+    requests, answers = program.claim_streams(discards=True)
     limits.confine()
     try:
         serve(requests, answers)
@@ -104,18 +104,3 @@ def _prepared(request: Request) -> Callable[[], Answer]:
     from app.helper import templates
 
     return lambda: templates.answer(request)
-
-
-def _claim_streams() -> tuple[BinaryIO, BinaryIO]:
-    """The pipes to the parent; whatever a library reads or prints is discarded."""
-    own_in, own_out = os.dup(0), os.dup(1)
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, 0)
-    os.dup2(nowhere, 1)
-    os.close(nowhere)
-    if sys.platform == "win32":
-        import msvcrt
-
-        for descriptor in (own_in, own_out):
-            msvcrt.setmode(descriptor, os.O_BINARY)
-    return os.fdopen(own_in, "rb"), os.fdopen(own_out, "wb")

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from app import program
 from app.errors import KnownError
 from app.models.gguf import read_header
 from app.protocol import serving as protocol
@@ -136,7 +137,7 @@ def run() -> int:
     for interrupt in (signal.SIGINT, getattr(signal, "SIGBREAK", None)):
         if interrupt is not None:
             signal.signal(interrupt, signal.SIG_IGN)  # Ctrl+C goes to the window, which ends this process
-    commands, events = _claim_streams()
+    commands, events = program.claim_streams()
     window = _Window(events)
     try:
         asyncio.run(_run(commands, window))
@@ -186,18 +187,3 @@ def _write(stream: BinaryIO, data: bytes) -> bool:
     except (OSError, ValueError):
         return False
     return True
-
-
-def _claim_streams() -> tuple[BinaryIO, BinaryIO]:
-    """The pipes to the window; what a library prints goes to the log."""
-    own_in, own_out = os.dup(0), os.dup(1)
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    os.dup2(nowhere, 0)
-    os.dup2(2, 1)
-    os.close(nowhere)
-    if sys.platform == "win32":
-        import msvcrt
-
-        for descriptor in (own_in, own_out):
-            msvcrt.setmode(descriptor, os.O_BINARY)
-    return os.fdopen(own_in, "rb"), os.fdopen(own_out, "wb")

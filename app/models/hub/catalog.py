@@ -206,11 +206,6 @@ class Offer(NamedTuple):
         return cls(model, file, accelerator)
 
     @property
-    def leaves_head(self) -> bool:
-        """Whether there is a head that isn't used."""
-        return self.accelerator != self.file.accelerator
-
-    @property
     def size(self) -> int:
         """The approximate number of bytes to download."""
         extra = self.accelerator.size if isinstance(self.accelerator, Sidecar | DraftModel) else 0

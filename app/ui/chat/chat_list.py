@@ -29,7 +29,7 @@ from app.ui.chat.list.rows import SEARCH_LIMIT, UNTITLED, count_text
 from app.ui.chat.list.view import ChatListView
 from app.ui.widgets import icons, theme
 from app.ui.widgets.announcing import announce
-from app.ui.widgets.controls import label
+from app.ui.widgets.controls import keeps_escape, label
 from app.ui.widgets.layouts import GAP, column, row
 from app.ui.widgets.theme import SPACING
 
@@ -52,15 +52,7 @@ class SearchField(QLineEdit):
         icons.set_icon(magnifier, "search")
 
     def event(self, event: QEvent) -> bool:
-        # Escape stops an answer elsewhere in the window.
-        if (
-            event.type() is QEvent.Type.ShortcutOverride
-            and isinstance(event, QKeyEvent)
-            and event.key() == _Key.Key_Escape
-        ):
-            event.accept()
-            return True
-        return super().event(event)
+        return keeps_escape(event) or super().event(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         key, results = event.key(), self._panel.results

@@ -8,7 +8,7 @@ from PySide6.QtWidgets import QFrame, QLineEdit, QToolButton
 
 from app.ui.widgets import icons, theme
 from app.ui.widgets.announcing import announce
-from app.ui.widgets.controls import label
+from app.ui.widgets.controls import keeps_escape, label
 from app.ui.widgets.entries import prose_margin
 from app.ui.widgets.layouts import row
 from app.ui.widgets.theme import SPACING
@@ -122,15 +122,7 @@ class FindBar(QFrame):
         self._align()
 
     def event(self, event: QEvent) -> bool:
-        # Escape stops an answer elsewhere in the window.
-        if (
-            event.type() is QEvent.Type.ShortcutOverride
-            and isinstance(event, QKeyEvent)
-            and event.key() == Qt.Key.Key_Escape
-        ):
-            event.accept()
-            return True
-        return super().event(event)
+        return keeps_escape(event) or super().event(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() == Qt.Key.Key_Escape:

@@ -159,6 +159,7 @@ class Card(QFrame):
         self.buttons = [named_button(name, action) for name, action in actions]
         self._grid = QGridLayout()
         self._grid.setSpacing(GAP)
+        self._grid.setColumnStretch(len(self.buttons), 1)
         self._column = column(self.text, self._grid, margins=CARD_MARGINS, on=self)
         self._place_buttons(1)
 
@@ -167,18 +168,16 @@ class Card(QFrame):
         margins = self.contentsMargins() + self._column.contentsMargins()
         available = widths.prose - margins.left() - margins.right()
         needed = [button.sizeHint().width() + GAP for button in self.buttons]
-        widths_of = {one: sum(max(needed[i::one]) for i in range(one)) for one in range(1, len(needed) + 1)}
-        count = max((one for one, width in widths_of.items() if width <= available), default=1)
+        count = len(needed)
+        while count > 1 and sum(max(needed[place::count]) for place in range(count)) > available:
+            count -= 1
         if count != self._beside:
-            self._grid.setColumnStretch(self._beside, 0)
             self._place_buttons(count)
         return height_of(self, widths.prose)
 
     def _place_buttons(self, count: int) -> None:
         self._beside = count
-        self._grid.setColumnStretch(count, int(count > 1 or len(self.buttons) == 1))
         for place, button in enumerate(self.buttons):
-            self._grid.removeWidget(button)
             self._grid.addWidget(button, place // count, place % count)
 
     def paintEvent(self, event: QPaintEvent) -> None:

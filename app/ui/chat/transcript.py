@@ -17,7 +17,8 @@ from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.folding import folded_length
 from app.ui.chat.messages import MessageWidget, UserMessage
 from app.ui.chat.parts import ChatCommands, ContextLine
-from app.ui.chat.welcome import Introduction, Welcome
+from app.ui.chat.welcome import Welcome
+from app.ui.engine.pair_names import Introduction
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Column
 from app.ui.widgets.controls import label
@@ -221,17 +222,14 @@ class Transcript(QWidget):
         self._is_welcoming = True
         self.column.add(Entry(_WELCOME, lambda _entry: Welcome(self.commands, self._introduction), 400), 0)
 
-    def introduce(self, introduction: Introduction, proposal: str | None = None) -> None:
-        """What an empty chat says of the model. ``proposal``: what it proposes to get; ``None``: as before."""
-        introduction = replace(introduction, proposal=self._introduction.proposal if proposal is None else proposal)
-        if introduction != self._introduction:
+    def introduce(self, introduction: Introduction | None = None, proposal: str | None = None) -> None:
+        """What an empty chat says of the model, and what it proposes to get, in a few words; ``None``: as before."""
+        before = self._introduction
+        introduction = replace(introduction or before, proposal=before.proposal if proposal is None else proposal)
+        if introduction != before:
             self._introduction = introduction
             if self._is_welcoming:
                 self.show_welcome()
-
-    def set_proposal(self, proposal: str) -> None:
-        """A pair the introduction proposes to get, in a few words; empty for none."""
-        self.introduce(self._introduction, proposal)
 
     def _remove_welcome(self) -> None:
         if self._is_welcoming:

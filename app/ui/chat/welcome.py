@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
-from typing import Literal
-
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
 from app.ui.chat.parts import Card, ChatCommands, height_of, named_button
+from app.ui.engine.pair_names import Introduction
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import label, plain_tooltip
 from app.ui.widgets.entries import Widths
@@ -38,16 +35,6 @@ _TEXTS = {
 }
 
 
-@dataclass(frozen=True)
-class Introduction:
-    """What an empty chat says of a model that came with the app, or nothing of another one."""
-
-    model: Literal["", "guide", "starter model"] = ""
-    has_card: bool = False
-    offers_starter: bool = False
-    proposal: str = ""
-
-
 class Welcome(QWidget):
     """The page of an empty chat: examples and, for a model that came with the app, an introduction."""
 
@@ -59,7 +46,7 @@ class Welcome(QWidget):
         for text in (title, hint):
             text.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         asked = STARTER_EXAMPLES if introduction.model == "starter model" else {text: text for text in EXAMPLES}
-        self.examples = [named_button(name, partial(self._ask, text)) for name, text in asked.items()]
+        self.examples = [named_button(name, lambda text=text: commands.ask(text)) for name, text in asked.items()]
         for button, sent in zip(self.examples, asked.values(), strict=True):
             button.setMinimumWidth(260)
             button.setToolTip(plain_tooltip(sent) if sent != button.text() else "")
@@ -71,20 +58,16 @@ class Welcome(QWidget):
 
     def _make_card(self, said: Introduction) -> Card:
         text, commands = _TEXTS[said.model], self._commands
-        actions = [("Open models…", lambda *_: commands.open_models()), (f"Keep the {said.model}", self._hide_card)]
         text += f" get a model that runs well on this computer: {said.proposal}." if said.proposal else " open a model."
+        actions = [("Get this model", lambda *_: commands.get_proposed())] if said.proposal else []
         if said.offers_starter:
             text += " Or start right away with the starter model, which is small and quick, but often wrong."
-            actions.insert(0, ("Use the starter model", lambda *_: commands.load_starter()))
-        if said.proposal:
-            actions.insert(0, ("Get this model", lambda *_: commands.get_proposed()))
+            actions.append(("Use the starter model", lambda *_: commands.load_starter()))
+        actions += [("Open models…", lambda *_: commands.open_models()), (f"Keep the {said.model}", self._hide_card)]
         card = Card(text, actions, role="info")
         if said.proposal:
             themes.set_role(card.buttons[0], "primary")
         return card
-
-    def _ask(self, example: str) -> None:
-        self._commands.ask(example)
 
     def _hide_card(self) -> None:
         if self.card is not None:

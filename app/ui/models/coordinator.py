@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.load_planner import NO_MEMORY_FOR_IMAGES, FittedPair, LoadPlanner, MemoryWatch
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import PairFiles, is_guide
+from app.ui.engine.pair_names import Introduction, introduction
 from app.ui.engine.server_keys import ServerKeys
 from app.ui.notices import Notice, NoticeList
 from app.ui.widgets.tasks import Lane
@@ -194,7 +194,7 @@ class ModelsCoordinator(QObject):
         if is_starter(pair.target.path):
             self.propose()
         else:
-            self._transcript.set_proposal("")
+            self._transcript.introduce(proposal="")
 
     def _trials(self) -> PairTrial:
         if self._trial is None:
@@ -220,49 +220,48 @@ class ModelsCoordinator(QObject):
 
     def propose(self) -> None:
         """Suggest a model to download, while the guide or the starter model introduces itself."""
-        if self._wants_proposal():
+        if self._introduction().has_card:
             self.lane.submit(self._best_offer, self._show_proposal)
 
     def offer_better(self) -> None:
         """An answer is written again: if it is the starter model's, suggest a better one, once."""
-        if self._uses(is_starter) and not self._has_offered:
+        if self._introduction().model == "starter model" and not self._has_offered:
             self._has_offered = True
-            self.lane.submit(self._best_offer, partial(self._show_proposal, again=True))
+            self.lane.submit(self._best_offer, self._show_better)
 
-    def _uses(self, is_it: Callable[[str], bool]) -> bool:
-        files = self._pair_loader.files()
-        return files is not None and not files.server and is_it(files.target)
-
-    def _wants_proposal(self) -> bool:
-        if self._uses(is_guide):
-            return not self._values.guide_introduced
-        return self._uses(is_starter) and not self._values.starter_introduced
+    def _introduction(self) -> Introduction:
+        return introduction(self._values, self._pair_loader.files())
 
     def _best_offer(self) -> Offer | None:
-        """The best model for this machine, unless it, or one larger than the starter in use, is here."""
+        """The best model for this machine, unless it is here, or one that is larger than the starter model in use."""
         from app.models.hub.catalog import load_catalog
         from app.models.library.library import open_library
         from app.models.origins import FILE_NAME as ORIGINS_NAME
         from app.models.origins import Origins
 
-        if self._uses(is_starter) and (starter := starter_file()) is not None:
+        if self._introduction().model == "starter model" and (starter := starter_file()) is not None:
             library = open_library(self._values.models_folder, self._values.extra_folders)
-            sizes = [entry.size for entry in library.scan(self.lane.is_closed) if entry.usable]
-            has_more = max(sizes, default=0) > starter.stat().st_size
-            if has_more or self._values.offline or has_work(paths.data_dir() / FILE_NAME):
+            found, size = library.scan(self.lane.is_closed), starter.stat().st_size
+            has_larger = any(entry.usable and entry.size > size for entry in found)
+            if has_larger or self._values.offline or has_work(paths.data_dir() / FILE_NAME):
                 return None
         offer = load_catalog().propose(self.memory.machine())
         known = {origin.repository for origin in Origins(paths.data_dir() / ORIGINS_NAME).all().values()}
         return offer if offer is not None and offer.file.repository not in known else None
 
-    def _show_proposal(self, offer: Offer | None, *, again: bool = False) -> None:
-        if offer is not None and (self._uses(is_starter) if again else self._wants_proposal()):
+    def _show_proposal(self, offer: Offer | None) -> None:
+        if offer is not None and self._introduction().has_card:
             self.proposal = offer
-            text = f"{offer.model.title} ({size_text(offer.size)} to download)"
-            if again:
-                self._notice_list.show("better", notices.better_model(text))
-            else:
-                self._transcript.set_proposal(text)
+            self._transcript.introduce(proposal=_words(offer))
+
+    def _show_better(self, offer: Offer | None) -> None:
+        if offer is not None and self._introduction().model == "starter model":
+            self.proposal = offer
+            self._notice_list.show("better", notices.better_model(_words(offer)))
+
+
+def _words(offer: Offer) -> str:
+    return f"{offer.model.title} ({size_text(offer.size)} to download)"
 
 
 def _models(pair: PairLoaded) -> list[ModelInfo]:

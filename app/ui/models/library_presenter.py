@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,6 +10,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject, Slot
 
 from app.errors import KnownError
+from app.models.downloads.disk import free_bytes
 from app.models.library.entry import LibraryEntry
 from app.models.library.folders import FolderKind, ModelFolder
 from app.models.ranking import Ranking
@@ -251,10 +252,6 @@ def offer(found: Sequence[ModelFolder]) -> str:
 
 
 def _free(folder: Path) -> int | None:
-    """Free bytes where the folder is or will be; ``None`` if unknown."""
-    for place in (folder, *folder.parents):
-        try:
-            return shutil.disk_usage(place).free
-        except OSError:
-            continue
+    with contextlib.suppress(KnownError):
+        return free_bytes(folder)
     return None

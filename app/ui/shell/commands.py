@@ -99,7 +99,8 @@ class AppCommands(QObject):
         self._buttons = self._notice_buttons()
         for name, act in self._actions().items():
             window.menus.connect_action(name, act)
-        window.menus.menu("File").aboutToShow.connect(self._show_starter_entry)
+        starter_entry = window.menus.action("load_starter")
+        window.menus.menu("File").aboutToShow.connect(lambda: starter_entry.setVisible(starter_file() is not None))
 
     def begin(self) -> None:
         """The window is open; less urgent work begins a little later."""
@@ -224,10 +225,6 @@ class AppCommands(QObject):
         if self._models is not None:
             self._models.apply_folders()
 
-    @Slot()
-    def _show_starter_entry(self) -> None:
-        self._window.menus.action("load_starter").setVisible(starter_file() is not None)
-
     @Slot(str, str)
     def open_pair(self, target: str, draft: str = "") -> None:
         """Let the user choose how these files are used; ``draft`` is empty for none."""
@@ -330,7 +327,7 @@ class AppCommands(QObject):
         """This download is complete."""
         self._downloaded = pair
         self.notifier.tell("Download complete", printable(title, 120), self.models().show_downloads)
-        self._window.transcript.set_proposal("")
+        self._window.transcript.introduce(proposal="")
         self._notice_list.remove("download")
         self._notice_list.show("downloaded", notices.downloaded(title))
 

@@ -35,6 +35,7 @@ from app.ui.compare.launcher import CompareLauncher
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker
+from app.ui.engine.pair_names import introduction
 from app.ui.models.coordinator import ModelsCoordinator
 from app.ui.notices import Action, Notice, NoticeList
 from app.ui.settings import in_use
@@ -44,7 +45,7 @@ from app.ui.shell.chat_requests import ChatRequests
 from app.ui.shell.commands import AppCommands
 from app.ui.shell.edit_menu import EditMenu
 from app.ui.shell.finished_answers import FinishedAnswers
-from app.ui.shell.main_window import MainWindow, introduction
+from app.ui.shell.main_window import MainWindow
 from app.ui.shell.message_operations import MessageOperations
 from app.ui.shell.message_wiring import MessageWiring
 from app.ui.shell.second_servers import SecondServers

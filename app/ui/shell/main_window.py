@@ -9,17 +9,15 @@ from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QCloseEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import QMainWindow, QSplitter, QWidget
 
-from app.models.starter import is_starter, starter_file
-from app.settings import Pair, Settings
+from app.settings import Settings
 from app.ui.chat.chat_list import ChatList
 from app.ui.chat.composer import Composer
 from app.ui.chat.drop_area import DropArea
 from app.ui.chat.find_bar import FindBar
 from app.ui.chat.transcript import Transcript
-from app.ui.chat.welcome import Introduction
 from app.ui.engine.interface import EngineState
-from app.ui.engine.pair_files import GUIDE_NAME, PairFiles, is_guide
-from app.ui.engine.pair_names import recent_title
+from app.ui.engine.pair_files import GUIDE_NAME
+from app.ui.engine.pair_names import introduction, recent_title
 from app.ui.server.bar import ServingBar
 from app.ui.shell.bars import NoticeBar, UndoBar
 from app.ui.shell.menus import Menus
@@ -263,16 +261,6 @@ class MainWindow(QMainWindow):
         super().closeEvent(event)
         self.hide()  # what is left to do takes a moment, and nobody should have to look at it
         self.closed.emit()
-
-
-def introduction(settings: Settings, files: Pair | PairFiles | None) -> Introduction:
-    """What an empty chat says of this pair, until the user wants to keep it; ``None``: the bundled one."""
-    if files is None or (not files.server and is_guide(files.target)):
-        offers_starter = not settings.starter_hidden and starter_file() is not None
-        return Introduction("guide", not settings.guide_introduced, offers_starter)
-    if not files.server and is_starter(files.target):
-        return Introduction("starter model", not settings.starter_introduced)
-    return Introduction()
 
 
 def _text(data: QByteArray) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from PySide6.QtCore import QEvent, QObject, Qt
-from PySide6.QtGui import QFont, QResizeEvent
+from PySide6.QtGui import QFont, QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QApplication,
     QFrame,
@@ -170,6 +170,14 @@ class _WheelGuard(QObject):
             event.ignore()
             return True
         return super().eventFilter(watched, event)
+
+
+def keeps_escape(event: QEvent) -> bool:
+    """Accept Escape for the widget with the keyboard: elsewhere in the window it stops an answer."""
+    is_escape = isinstance(event, QKeyEvent) and event.key() == Qt.Key.Key_Escape
+    if keeps := is_escape and event.type() is QEvent.Type.ShortcutOverride:
+        event.accept()
+    return keeps
 
 
 def clear_layout(layout: QLayout) -> None:

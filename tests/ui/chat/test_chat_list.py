@@ -18,7 +18,7 @@ from app.ui.chat.chat_list import ChatList
 from app.ui.chat.list.commands import ListCommands
 from app.ui.chat.list.drawing import is_right_to_left
 from app.ui.chat.list.results import results_of
-from app.ui.chat.list.rows import group_of
+from app.ui.chat.list.rows import Heading, rows_of
 from app.ui.widgets import theme
 
 pytestmark = pytest.mark.qt_log_ignore("^This plugin does not support", extend=True)
@@ -144,7 +144,7 @@ def show_folders(chat_list: ChatList, chats: Sequence[Chat] = ()) -> None:
     ],
 )
 def test_groups(moment: float, group: str) -> None:
-    assert group_of(moment, TODAY) == group
+    assert rows_of([chat("one", moment)], [], today=TODAY)[0] == Heading(group)
 
 
 def test_titles_under_their_days(chat_list: ChatList) -> None:

@@ -21,7 +21,8 @@ from app.ui.chat.markdown.folding import folded_length
 from app.ui.chat.messages import UserMessage
 from app.ui.chat.parts import CONTEXT_TEXT
 from app.ui.chat.transcript import Transcript
-from app.ui.chat.welcome import EXAMPLES, STARTER_EXAMPLES, Introduction
+from app.ui.chat.welcome import EXAMPLES, STARTER_EXAMPLES
+from app.ui.engine.pair_names import Introduction
 from app.ui.widgets import theme
 from app.ui.widgets.column import MAX_FREED
 from app.ui.widgets.entries import Entry
@@ -282,13 +283,13 @@ def test_the_card_of_the_first_start(qtbot: QtBot, transcript: Transcript) -> No
     click(keep)
     assert not keep.isVisible()
     assert opened == hidden == [()]
-    transcript.set_proposal("Qwen3 8B, 5.7 GB")
+    transcript.introduce(proposal="Qwen3 8B, 5.7 GB")
     settle(qtbot, transcript)
     assert any("Qwen3 8B, 5.7 GB" in one.text() for one in transcript.findChildren(QLabel))
     wanted = calls(transcript, "get_proposed")
     click(named(transcript, "Get this model"))
     assert wanted == [()]
-    transcript.set_proposal("")
+    transcript.introduce(proposal="")
     settle(qtbot, transcript)
     assert not has_button(transcript, "Get this model") and not has_button(transcript, "Use the starter model")
     transcript.introduce(Introduction("guide", has_card=True, offers_starter=True))
@@ -297,7 +298,7 @@ def test_the_card_of_the_first_start(qtbot: QtBot, transcript: Transcript) -> No
     click(named(transcript, "Use the starter model"))
     assert used == [()]
     transcript.add(stored.question("u", "Hello"))
-    transcript.set_proposal("Qwen3 8B, 5.7 GB")
+    transcript.introduce(proposal="Qwen3 8B, 5.7 GB")
     assert keys(transcript) == ["u"]
 
 
@@ -311,7 +312,7 @@ def test_the_starter_model_introduces_itself_and_has_examples_of_its_own(qtbot: 
     assert asked == [(text,) for text in STARTER_EXAMPLES.values()]
     assert not any(has_button(transcript, text) for text in EXAMPLES)
     assert any("small and quick, but often wrong" in one.text() for one in transcript.findChildren(QLabel))
-    transcript.set_proposal("Qwen3 8B, 5.7 GB")
+    transcript.introduce(proposal="Qwen3 8B, 5.7 GB")
     settle(qtbot, transcript)
     assert has_button(transcript, "Get this model") and not has_button(transcript, "Use the starter model")
     click(named(transcript, "Keep the starter model"))

@@ -9,7 +9,8 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.ui.chat.parts import ChatCommands
-from app.ui.chat.welcome import Introduction, Welcome
+from app.ui.chat.welcome import Welcome
+from app.ui.engine.pair_names import Introduction
 from app.ui.widgets.entries import Widths
 
 

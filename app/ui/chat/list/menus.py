@@ -15,19 +15,6 @@ from app.ui.chat.list.rows import SORTS, ChatSort, FolderRow, count_text
 
 PIN_KEYS = "Ctrl+Shift+P"
 MOVE_KEYS = "Ctrl+Shift+M"
-SHORTCUTS = (
-    ("Open the chat; expand or collapse the folder", "Return"),
-    ("Next or previous chat", "Down, Up"),
-    ("Select more chats", "Shift+Down, Shift+Up"),
-    ("Select all chats", "Ctrl+A"),
-    ("Collapse or expand the folder", "Left, Right"),
-    ("Rename", "F2"),
-    ("Pin or unpin", PIN_KEYS),
-    ("Move to a folder", MOVE_KEYS),
-    ("Delete", "Del"),
-    ("Undo deleting", "Ctrl+Z"),
-)
-"""What the keys do where the list has the focus; for the list of all shortcuts."""
 _LONGEST_NAME = 60
 
 

@@ -116,11 +116,6 @@ def _by_date(chats: Sequence[Chat], today: date) -> Iterator[list[Row]]:
         place = end
 
 
-def group_of(moment: float, today: date) -> str:
-    """``Today``, ``Yesterday``, ``Previous 7 days``, ``Previous 30 days`` or a month, for seconds since 1970."""
-    return _group_and_start(moment, today)[0]
-
-
 def _group_and_start(moment: float, today: date) -> tuple[str, float]:
     """The name of a span of days, and when it begins."""
     for name, days in (("Today", 0), ("Yesterday", 1), ("Previous 7 days", 7), ("Previous 30 days", 30)):
