@@ -22,7 +22,7 @@ import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 import psutil
@@ -36,8 +36,8 @@ from app.errors import KnownError
 from app.helper.messages import FileRead, FormulaDrawn, ReadFile, RenderFormula
 from app.models.starter import STARTER_NAME, STARTER_SHA256, starter_file
 from app.models.text import printable
-from app.protocol.commands import Generate, Image, Load, Message
-from app.protocol.events import Figures, GenerationFinished, Round
+from app.protocol.commands import Generate, Load, Message
+from app.protocol.events import Figures, GenerationFinished, PairLoaded, Piece, Round
 from app.protocol.options import AnswerFormat, LoadSettings, Sampling
 
 ENGINE_SECONDS = 60.0
@@ -203,16 +203,12 @@ def _engine(work: Workplace) -> str:
 
 def _guide(work: Workplace) -> str:
     """The same seed must give the same answer with and without a draft."""
-    guide = paths.resource("guide")
-    files = str(guide / "guide-target.gguf"), str(guide / "guide-draft.gguf")
-    with _engine_at(work) as engine:
-        if engine.hello().devices:
-            engine.limit(GPU_SECONDS)
-        pair = engine.load(Load(request=0, target=files[0], draft=files[1], settings=LoadSettings(chat_cache_mib=0)))
+    with _guide_loaded(work) as (engine, pair):
         if pair.draft_refused is not None:
             raise KnownError(f"The draft model is not used. {pair.draft_refused}")
-        plain, plain_figures = _answer(engine, 0)
-        drafted, figures = _answer(engine, _DRAFT_LENGTH)
+        plainly, plain_figures = _answer(engine, draft_length=0, drafter="none", accept="coupled")
+        with_draft, figures = _answer(engine, draft_length=_DRAFT_LENGTH, drafter="model", accept="coupled")
+    plain, drafted = ([piece.id for piece in answer] for answer in (plainly, with_draft))
     if plain != drafted:
         place = next((i for i, pair in enumerate(zip(plain, drafted, strict=False)) if pair[0] != pair[1]), len(plain))
         raise KnownError(
@@ -228,22 +224,9 @@ def _guide(work: Workplace) -> str:
 
 def _format(work: Workplace) -> str:
     """An answer must follow its format."""
-    files = (str(paths.resource("guide", f"guide-{name}.gguf")) for name in ("target", "draft"))
-    with _engine_at(work) as engine:
-        if engine.hello().devices:
-            engine.limit(GPU_SECONDS)
-        engine.load(Load(request=0, target=next(files), draft=next(files), settings=LoadSettings(chat_cache_mib=0)))
-        *events, _ = engine.generate(
-            Generate(
-                request=0,
-                messages=[Message(role="user", content=_QUESTION)],
-                sampling=_SAMPLING,
-                seed=_SEED,
-                max_tokens=_MAX_TOKENS,
-                format=AnswerFormat(kind="json_schema", source=_SCHEMA),
-            )
-        )
-    text = "".join(piece.text for one in events if isinstance(one, Round) for piece in one.pieces)
+    with _guide_loaded(work) as (engine, _):
+        pieces, _figures = _answer(engine, format=AnswerFormat(kind="json_schema", source=_SCHEMA))
+    text = "".join(piece.text for piece in pieces)
     try:
         answer = decoders.decode(text.encode(), dict[str, bool])
     except msgspec.DecodeError:
@@ -256,30 +239,15 @@ def _format(work: Workplace) -> str:
 def _images(work: Workplace) -> str:
     """An answer about an image; the projector's weights are random, so it makes no sense."""
     folder = paths.resource("selftest")
-    files = [str(paths.resource("guide", f"guide-{name}.gguf")) for name in ("target", "draft")]
-    with _engine_at(work) as engine:
-        if engine.hello().devices:
-            engine.limit(GPU_SECONDS)
-        settings = LoadSettings(chat_cache_mib=0)
-        command = Load(
-            request=0, target=files[0], draft=files[1], projector=str(folder / "projector.gguf"), settings=settings
-        )
-        if (refused := engine.load(command).projector_refused) is not None:
-            raise KnownError(f"The projector is not used. {refused}")
-        lengths = [_image_prompt(engine, images) for images in ((), (image_at(folder / "image.png"),))]
-    if lengths[1] <= lengths[0]:
+    asked = [Message(role="user", content=_QUESTION, images=(image_at(folder / "image.png"),))]
+    with _guide_loaded(work, str(folder / "projector.gguf")) as (engine, pair):
+        if pair.projector_refused is not None:
+            raise KnownError(f"The projector is not used. {pair.projector_refused}")
+        _, without = _answer(engine, max_tokens=4)
+        _, figures = _answer(engine, max_tokens=4, messages=asked)
+    if (added := figures.prompt_tokens - without.prompt_tokens) <= 0:
         raise KnownError("An image added nothing to a prompt.")
-    return f"an image was read as {lengths[1] - lengths[0]} tokens"
-
-
-def _image_prompt(engine: EngineProcess, images: tuple[Image, ...]) -> int:
-    """The length of the prompt of a short answer."""
-    message = Message(role="user", content=_QUESTION, images=images)
-    *_, finished = engine.generate(
-        Generate(request=0, messages=[message], sampling=_SAMPLING, seed=_SEED, max_tokens=4)
-    )
-    assert isinstance(finished, GenerationFinished)
-    return finished.figures.prompt_tokens
+    return f"an image was read as {added} tokens"
 
 
 @contextlib.contextmanager
@@ -294,23 +262,26 @@ def _engine_at(work: Workplace) -> Iterator[EngineProcess]:
         raise _told(str(error), "\n".join(error.ended.log_lines)) from None
 
 
-def _answer(engine: EngineProcess, draft_length: int) -> tuple[list[int], Figures]:
-    """Token ids and figures."""
-    command = Generate(
-        request=0,
-        messages=[Message(role="user", content=_QUESTION)],
-        sampling=_SAMPLING,
-        seed=_SEED,
-        max_tokens=_MAX_TOKENS,
-        draft_length=draft_length,
-        drafter="model" if draft_length else "none",
-        accept="coupled",
-    )
-    *events, finished = engine.generate(command)
+@contextlib.contextmanager
+def _guide_loaded(work: Workplace, projector: str | None = None) -> Iterator[tuple[EngineProcess, PairLoaded]]:
+    """An engine with the guide and its draft."""
+    target, draft = (str(paths.resource("guide", f"guide-{name}.gguf")) for name in ("target", "draft"))
+    settings = LoadSettings(chat_cache_mib=0)
+    with _engine_at(work) as engine:
+        if engine.hello().devices:
+            engine.limit(GPU_SECONDS)
+        yield engine, engine.load(Load(request=0, target=target, draft=draft, projector=projector, settings=settings))
+
+
+def _answer(engine: EngineProcess, **changes: Any) -> tuple[list[Piece], Figures]:
+    """To the same question each time, with ``changes`` to the `Generate`."""
+    asked = [Message(role="user", content=_QUESTION)]
+    command = Generate(request=0, messages=asked, sampling=_SAMPLING, seed=_SEED, max_tokens=_MAX_TOKENS)
+    *events, finished = engine.generate(msgspec.structs.replace(command, **changes))
     assert isinstance(finished, GenerationFinished)
     if finished.draft_failure is not None:
         raise KnownError(finished.draft_failure)
-    return [piece.id for one in events if isinstance(one, Round) for piece in one.pieces], finished.figures
+    return [piece for one in events if isinstance(one, Round) for piece in one.pieces], finished.figures
 
 
 def _speed(figures: Figures) -> str:

@@ -53,9 +53,8 @@ def model_name(path: str | PurePath, inner: str = "", repository: str = "") -> s
         around = [name for one in (own, *pages, near) for name in (one, one.partition("_")[2])]
         same = [name for name in around if _squeezed(name) == _squeezed(own)]
         return max(same, key=lambda name: sum(map(str.isupper, name)))
-    begins = re.sub(r"[^a-z].*", "", _squeezed(near))
-    is_alike = "-" in near if _SAYS_NOTHING.fullmatch(inner) else len(begins) > 1 and begins in _squeezed(inner)
-    if is_alike and any(map(str.isdigit, near)):
+    is_alike = _SAYS_NOTHING.fullmatch(inner) or _squeezed(near)[:3] in _squeezed(inner)
+    if is_alike and "-" in near and any(map(str.isdigit, near)):
         pages.append(near)
     return next((name for name in (*pages, inner) if not _SAYS_NOTHING.fullmatch(name)), path.stem)
 
