@@ -34,7 +34,7 @@ from app.errors import Canceled, KnownError
 from app.models.text import visible, visible_json
 from app.protocol.commands import Message
 from app.protocol.events import GenerationFinished, GenerationStarted, PairLoaded, Piece, Round
-from app.protocol.statistics import acceptance_rate, exported_acceptance_by_position, thinking_and_answer
+from app.protocol.statistics import acceptance_rate, exported, exported_acceptance_by_position, thinking_and_answer
 
 
 def run(arguments: Sequence[str]) -> int:
@@ -188,14 +188,9 @@ def _result(
         "draft_refused": pair.draft_refused,
         "draft_failure": finished.draft_failure,
         "draft": {
-            "drafted": draft.drafted,
-            "tested": draft.tested,
-            "accepted": draft.accepted,
-            "acceptance_rate": draft.acceptance_rate,
+            **exported(draft),
             "acceptance_rate_thinking": acceptance_rate(thinking.accepted, thinking.tested),
             "acceptance_rate_answer": acceptance_rate(answer.accepted, answer.tested),
-            "verify_passes": draft.verify_passes,
-            "mean_acceptance_length": draft.mean_acceptance_length,
             "accepted_per_position": draft.accepted_per_position,
             "acceptance_by_position": exported_acceptance_by_position(draft),
             "drafters": msgspec.to_builtins(draft.drafters),

@@ -15,6 +15,7 @@ from app.compare.results import Comparison, Curve, ModelFile, Report, Summary, s
 from app.compare.wording import UNKNOWN, number, percent, times
 from app.models.text import printable
 from app.protocol.frames import without_surrogates
+from app.protocol.statistics import exported
 
 FORMAT, VERSION = "slipstream-compare", 1
 """The name and version of the JSON format."""
@@ -299,12 +300,7 @@ def _figures(comparison: Comparison) -> dict[str, object]:
         "plain_finish_reason": plain.finish_reason,
         "drafted_finish_reason": drafted.finish_reason,
         "prompt_tokens": drafted.figures.prompt_tokens,
-        "drafted": draft.drafted,
-        "tested": draft.tested,
-        "accepted": draft.accepted,
-        "acceptance_rate": draft.acceptance_rate,
-        "verify_passes": draft.verify_passes,
-        "mean_acceptance_length": draft.mean_acceptance_length,
+        **exported(draft),
         "accepted_from_model": accepted.get("model", 0),
         "accepted_from_ngram": accepted.get("ngram", 0),
         "accepted_from_mtp": accepted.get("mtp", 0),

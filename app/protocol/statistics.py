@@ -46,6 +46,12 @@ def acceptance_by_position(accepted: Sequence[int], tested: Sequence[int]) -> li
     return [hits / drafts for hits, drafts in zip(accepted, tested, strict=False) if drafts > 0]
 
 
+def exported(figures: DraftFigures) -> dict[str, int | float | None]:
+    """The counters that every export has, by their names."""
+    names = ("drafted", "tested", "accepted", "acceptance_rate", "verify_passes", "mean_acceptance_length")
+    return {name: getattr(figures, name) for name in names}
+
+
 def exported_acceptance_by_position(figures: DraftFigures) -> list[float]:
     """The exported one; empty if there was no pass."""
     passes = figures.verify_passes

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from app.protocol.events import DraftFigures, Figures
-from app.protocol.statistics import exported_acceptance_by_position
+from app.protocol.statistics import exported, exported_acceptance_by_position
 
 
 def usage(figures: Figures) -> dict[str, Any]:
@@ -66,12 +66,7 @@ def own_figures(figures: Figures, seed: int, plain_pass_seconds: float) -> dict[
     draft, speed = figures.draft, figures.decode_tokens_per_second
     return {
         "seed": seed,
-        "verify_passes": draft.verify_passes,
-        "drafted": draft.drafted,
-        "tested": draft.tested,
-        "accepted": draft.accepted,
-        "acceptance_rate": draft.acceptance_rate,
-        "mean_acceptance_length": draft.mean_acceptance_length,
+        **exported(draft),
         "acceptance_by_position": exported_acceptance_by_position(draft),
         "drafters": msgspec.to_builtins(draft.drafters),
         "time_to_first_token_s": figures.time_to_first_token_seconds,

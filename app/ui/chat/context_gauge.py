@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QAbstractButton, QFrame, QGridLayout, QLabel, QSiz
 
 from app.ui.widgets import theme
 from app.ui.widgets.controls import explain, label
-from app.ui.widgets.layouts import column
+from app.ui.widgets.layouts import CARD_MARGINS, column
 from app.ui.widgets.theme import SPACING
 
 if TYPE_CHECKING:
@@ -118,14 +118,8 @@ class ContextDetails(QFrame):
         self._grid.setVerticalSpacing(SPACING)
         self._bar = _Bar()
         self._warning = label(wraps=True)
-        self._column = column(
-            label("Context", bold=True),
-            self._bar,
-            self._grid,
-            self._warning,
-            margins=(4 * SPACING, 3 * SPACING, 4 * SPACING, 3 * SPACING),
-            on=self,
-        )
+        title = label("Context", bold=True)
+        self._column = column(title, self._bar, self._grid, self._warning, margins=CARD_MARGINS, on=self)
         self.setFixedWidth(theme.px(_WIDTH))
 
     def show_use(self, use: ContextUse) -> None:
