@@ -1,26 +1,14 @@
-"""The fields of the chat settings: lines of text, numbers of the sampler, lists to choose from."""
+"""The fields of the chat settings: lines of text, numbers of the sampler."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from PySide6.QtCore import QSignalBlocker, QSize, Qt, Signal, Slot
-from PySide6.QtGui import QPaintEvent
-from PySide6.QtWidgets import (
-    QComboBox,
-    QPlainTextEdit,
-    QPushButton,
-    QSizePolicy,
-    QStyle,
-    QStyleOptionComboBox,
-    QStylePainter,
-    QWidget,
-)
+from PySide6.QtCore import QSignalBlocker, QSize, Signal, Slot
+from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QSizePolicy, QWidget
 
 from app.chats.settings import SamplingChoice
 from app.models.hub.recommended import SOURCE_TEXTS
 from app.ui.widgets import theme
-from app.ui.widgets.controls import ElidedLabel, explain, guard_wheel, label
+from app.ui.widgets.controls import ElidedLabel, explain, label
 from app.ui.widgets.forms import Decimal, Whole, words_of
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
@@ -87,43 +75,6 @@ class TextField(QPlainTextEdit):
         return QSize(120, self._lines * self.fontMetrics().lineSpacing() + 5 * SPACING)
 
     minimumSizeHint = sizeHint
-
-
-class Choice(QComboBox):
-    """A list to choose from that never widens the panel: what has no room ends in "…"."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(
-            minimumContentsLength=8,
-            sizeAdjustPolicy=QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon,
-        )
-        self.setAccessibleName(name)
-        self.view().setAccessibleName(f"{name} choices")
-        self.view().setTextElideMode(Qt.TextElideMode.ElideRight)
-        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        guard_wheel(self, even_focused=True)
-
-    def offer(self, choices: Sequence[tuple[str, str]]) -> None:
-        """Values to choose from, and what is shown for them."""
-        if [(self.itemData(place), self.itemText(place)) for place in range(self.count())] != list(choices):
-            self.clear()
-            for value, text in choices:
-                self.addItem(text, value)
-
-    def show_value(self, value: str) -> None:
-        """The first one where ``value`` cannot be chosen."""
-        self.setCurrentIndex(max(self.findData(value), 0))
-
-    def paintEvent(self, _event: QPaintEvent) -> None:
-        painter, option = QStylePainter(self), QStyleOptionComboBox()
-        self.initStyleOption(option)
-        painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
-        room = self.style().subControlRect(
-            QStyle.ComplexControl.CC_ComboBox, option, QStyle.SubControl.SC_ComboBoxEditField, self
-        )
-        elided = self.fontMetrics().elidedText(self.currentText(), Qt.TextElideMode.ElideRight, room.width())
-        option.currentText = elided
-        painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
 
 
 class Parameter(QWidget):

@@ -22,10 +22,10 @@ from app.chats.settings import (
 from app.models.hub.recommended import SOURCE_TEXTS
 from app.protocol.limits import MAX_COUNT, MAX_GRAMMAR_CHARACTERS
 from app.protocol.options import DrafterChoice, Sampling
-from app.ui.chat.settings_fields import Choice, Parameter, TextField, describe, small_link
+from app.ui.chat.settings_fields import Parameter, TextField, describe, small_link
 from app.ui.engine import drafters
 from app.ui.widgets import icons, theme
-from app.ui.widgets.controls import explain, label, scrolling
+from app.ui.widgets.controls import Choice, explain, label, scrolling
 from app.ui.widgets.forms import Digits, words_of
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.section import Section

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from app.models.hub.recommended import usable as usable
 from app.protocol.events import Figures, KindFigures, PairLoaded
 from app.protocol.statistics import acceptance_rate, thinking_and_answer
 from app.ui.widgets import units
@@ -24,11 +25,6 @@ def offered(pair: PairLoaded | None, recommended: str = "") -> list[tuple[str, s
         return []
     default = f"Recommended ({title(recommended).lower()})" if recommended else DEFAULT
     return [("", default), *((level, title(level)) for level in pair.thinking)]
-
-
-def usable(level: str, pair: PairLoaded | None) -> str:
-    """``level``, or the model's default where this model doesn't have it."""
-    return level if pair is not None and level in pair.thinking else ""
 
 
 def lines(figures: Figures) -> list[str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
-from PySide6.QtWidgets import QCheckBox, QComboBox, QSizePolicy, QSlider, QWidget
+from PySide6.QtWidgets import QCheckBox, QSlider, QWidget
 
 from app.protocol.events import PairLoaded
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH, MAX_DRAFT_LENGTH
@@ -13,7 +13,7 @@ from app.ui.speed.drawings import Swatch
 from app.ui.speed.help_text import HELP
 from app.ui.speed.parts import Heading
 from app.ui.widgets import units
-from app.ui.widgets.controls import explain, guard_wheel, label
+from app.ui.widgets.controls import Choice, explain, guard_wheel, label
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
@@ -118,14 +118,7 @@ class DrafterControl(QWidget):
         super().__init__()
         self._pair: PairLoaded | None = None
         self._chosen: DrafterChoice = "auto"
-        self._box = QComboBox(
-            minimumContentsLength=8,
-            sizeAdjustPolicy=QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon,
-        )
-        self._box.setAccessibleName("Drafter")
-        self._box.view().setAccessibleName("Drafter choices")
-        self._box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        guard_wheel(self._box, even_focused=True)
+        self._box = Choice("Drafter")
         row(label("Drafter", "heading"), (self._box, 1), gap=3 * SPACING, on=self)
         for widget in (self, self._box):
             explain(widget, HELP["drafter"])
@@ -151,10 +144,8 @@ class DrafterControl(QWidget):
 
     def _offer(self) -> None:
         choices = drafters.offered(self._chosen, self._pair)
-        self._box.clear()
-        for choice, text in choices:
-            self._box.addItem(text, choice)
-        self._box.setCurrentIndex(max(self._box.findData(self._chosen), 0))
+        self._box.offer(choices)
+        self._box.show_value(self._chosen)
         self.setVisible(len(choices) > 1)
 
     @Slot(int)

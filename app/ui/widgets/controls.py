@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from PySide6.QtCore import QEvent, QObject, Qt
-from PySide6.QtGui import QFont, QKeyEvent, QResizeEvent
+from PySide6.QtGui import QFont, QKeyEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QApplication,
+    QComboBox,
     QFrame,
     QLabel,
     QLayout,
@@ -19,6 +20,9 @@ from PySide6.QtWidgets import (
     QScrollArea,
     QSizePolicy,
     QSplitter,
+    QStyle,
+    QStyleOptionComboBox,
+    QStylePainter,
     QWidget,
 )
 
@@ -196,3 +200,40 @@ def clear_layout(layout: QLayout) -> None:
         elif (inner := item.layout()) is not None:
             clear_layout(inner)
             inner.deleteLater()
+
+
+class Choice(QComboBox):
+    """A list to choose from that never widens the panel: what has no room ends in "…"."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            minimumContentsLength=8,
+            sizeAdjustPolicy=QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon,
+        )
+        self.setAccessibleName(name)
+        self.view().setAccessibleName(f"{name} choices")
+        self.view().setTextElideMode(Qt.TextElideMode.ElideRight)
+        self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
+        guard_wheel(self, even_focused=True)
+
+    def offer(self, choices: Sequence[tuple[str, str]]) -> None:
+        """Values to choose from, and what is shown for them."""
+        if [(self.itemData(place), self.itemText(place)) for place in range(self.count())] != list(choices):
+            self.clear()
+            for value, text in choices:
+                self.addItem(text, value)
+
+    def show_value(self, value: str) -> None:
+        """The first one where ``value`` cannot be chosen."""
+        self.setCurrentIndex(max(self.findData(value), 0))
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter, option = QStylePainter(self), QStyleOptionComboBox()
+        self.initStyleOption(option)
+        painter.drawComplexControl(QStyle.ComplexControl.CC_ComboBox, option)
+        room = self.style().subControlRect(
+            QStyle.ComplexControl.CC_ComboBox, option, QStyle.SubControl.SC_ComboBoxEditField, self
+        )
+        elided = self.fontMetrics().elidedText(self.currentText(), Qt.TextElideMode.ElideRight, room.width())
+        option.currentText = elided
+        painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from PySide6.QtCore import Signal, Slot
-from PySide6.QtWidgets import QComboBox, QSizePolicy, QWidget
+from PySide6.QtWidgets import QWidget
 
-from app.ui.widgets.controls import explain, guard_wheel, label, show_text
+from app.ui.widgets.controls import Choice, explain, label, show_text
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
@@ -26,16 +26,8 @@ class HeadControl(QWidget):
 
     def __init__(self) -> None:
         super().__init__()
-        self._box = QComboBox(
-            minimumContentsLength=8,
-            sizeAdjustPolicy=QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon,
-        )
-        for choice, text in _CHOICES.items():
-            self._box.addItem(text, choice)
-        self._box.setAccessibleName("MTP head")
-        self._box.view().setAccessibleName("MTP head choices")
-        self._box.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
-        guard_wheel(self._box, even_focused=True)
+        self._box = Choice("MTP head")
+        self._box.offer(list(_CHOICES.items()))
         self._reason = label(role="quiet", wraps=True)
         line = row(label("MTP head", "heading"), (self._box, 1), gap=3 * SPACING)
         self._measured = label(role="quiet", wraps=True, figures=True)
