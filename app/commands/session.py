@@ -105,7 +105,7 @@ def load_settings(options: argparse.Namespace) -> LoadSettings:
 def generate_command(
     options: argparse.Namespace, pair: PairLoaded, messages: Sequence[Message] = (), raw: bool = False
 ) -> Generate:
-    """A request with the settings in ``options``, and otherwise those recommended. Raises `KnownError`."""
+    """A request with the settings in ``options``, otherwise the recommended ones. Raises `KnownError`."""
     if options.drafter == "model" and pair.draft is None:
         raise KnownError("There is no draft model. Name one with --draft.")
     if options.drafter == "mtp" and not pair.has_head:

@@ -308,7 +308,7 @@ def _layer(facts: _Facts, number: int, tensors: Sequence[Tensor]) -> Layer:
 
 def _head(facts: _Facts, tensors: Mapping[int | None, Sequence[Tensor]]) -> Layer:
     """Every layer of a head has attention, whatever the layers of its target have, and a KV cache of its own unless it
-    reads its target's. Weights that are loaded in any case count there.
+    reads its target's. Weights that are always loaded count with the layers.
     """
     numbers = range(facts.trunk, facts.layers)
     found = [tensor for number in range(facts.loaded, facts.layers) for tensor in tensors.get(number, [])]

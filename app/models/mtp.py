@@ -63,7 +63,7 @@ def _heads(header: GgufHeader) -> list[list[str]]:
 
 
 def must_be_loaded(header: GgufHeader) -> bool:
-    """Whether llama.cpp refuses the model without the head inside: it leaves out matrices, but misses their scales."""
+    """Whether llama.cpp refuses the model without the head inside: it leaves out its matrices, but not their scales."""
     # WORKAROUND for https://github.com/ggml-org/llama.cpp/pull/27736
     return header.mtp_head == "inside" and any(name.endswith("scale") for names in _heads(header) for name in names)
 

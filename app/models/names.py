@@ -1,4 +1,4 @@
-"""What a model is called: as on the page it comes from, without quantization and number of the part."""
+"""What a model is called: its name on the page it comes from, without quantization and part number."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def model_name(path: str | PurePath, inner: str = "", repository: str = "") -> s
     """The name that people know a model by; ``inner`` is the one in its file, ``repository`` where it is from.
 
     For Ollama's blobs it is Ollama's. Otherwise the file's, in the spelling of its repository or folder; if that says
-    nothing (``model.gguf``, a checksum), that of its repository, of a folder that goes with the inner name, or the
+    nothing (``model.gguf``, a checksum), that of its repository, of a folder that begins as the inner name, or the
     inner name.
     """
     path, inner = PurePath(path), plain_name(inner[:200])
@@ -89,7 +89,7 @@ def plain_name(name: str) -> str:
 
 
 def _without_owner(name: str, inner: str) -> str:
-    """Some put the owner before the name: ``google_gemma-3-4b-it``; the inner name then begins later."""
+    """Some put the owner before the name: ``google_gemma-3-4b-it``; the inner name has only the rest."""
     owner, _, rest = name.partition("_")
     end, known = _squeezed(rest), _squeezed(inner)
     is_owner = end and len(known) > 2 and not any(map(str.isdigit, owner))

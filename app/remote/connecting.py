@@ -60,7 +60,7 @@ class _Abilities:
     sampling: dict[str, Any] = field(default_factory=dict)
     variables: list[str] = field(default_factory=list)
     is_drafting: bool | None = None
-    """``None``: it isn't known."""
+    """``None``: unknown."""
 
 
 async def connect(command: Connect, limits: Limits, on_loading: Callable[[], None]) -> Session:

@@ -23,7 +23,7 @@ _VLLM = {
     "vllm:spec_decode_num_accepted_tokens_total": "accepted",
     "vllm:spec_decode_num_drafts_total": "passes",
     "vllm:spec_decode_num_accepted_tokens_per_pos_total": "by_position",
-    "vllm:num_requests_running": "",  # there without drafting, too
+    "vllm:num_requests_running": "",  # there even without drafting
 }
 _TGI = {"tgi_request_skipped_tokens_sum": "accepted", "tgi_request_skipped_tokens_count": "passes"}
 _NAMES: dict[ServerKind, dict[str, str]] = {"vllm": _VLLM, "tgi": _TGI}

@@ -67,7 +67,7 @@ _LLAMA_NOTE = (
     "llama-server sends its counts of drafted and accepted tokens with every token. If nothing is drafted, start it "
     "with --spec-type, for example draft-simple with --spec-draft-model FILE for a draft model, or ngram-simple."
 )
-VLLM_WITHOUT_DRAFTING = "This vLLM drafts nothing. It does if it is started with --speculative-config."
+VLLM_WITHOUT_DRAFTING = "This vLLM drafts nothing. To make it draft, start it with --speculative-config."
 _DIALECTS = (
     Dialect(
         "slipstream",

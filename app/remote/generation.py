@@ -185,7 +185,7 @@ class Answering:
             return "stop_string"
         reason = _REASONS.get(self._finish, "end")
         most, tokens = self._command.max_tokens, self._usage.completion
-        is_full = most is None or (tokens is not None and tokens < most)  # the context was
+        is_full = most is None or (tokens is not None and tokens < most)  # the context, not the limit
         return "context" if reason == "length" and is_full else reason
 
     def _finished(self, reason: FinishReason, after: counters.Counters | None) -> None:

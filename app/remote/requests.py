@@ -109,9 +109,7 @@ def _continuing(command: Generate, session: Session) -> dict[str, Any]:
         raise RemoteError("refused", "Only an answer can be continued.")
     thinks = bool(last.thinking) and not last.content
     if thinks and session.dialect.kind not in ("llama.cpp", "slipstream"):
-        raise RemoteError(
-            "refused", f"{session.dialect.name} can't continue an answer's thinking. Ask for a new one instead."
-        )
+        raise RemoteError("refused", f"{session.dialect.name} can't continue an answer's thinking. Ask for a new one.")
     return {"continue_final_message": "reasoning_content" if thinks else True, "add_generation_prompt": False}
 
 

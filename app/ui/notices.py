@@ -334,7 +334,7 @@ def told(text: str) -> Notice:
 
 
 def too_long(text: str, *, can_raise: bool = True) -> Notice:
-    """What is attached doesn't fit in the context; ``text`` says by how much. ``can_raise``: the model has a longer."""
+    """What is attached doesn't fit in the context; ``text`` says by how much. ``can_raise``: it can be longer."""
     return Notice("warning", text, (Action.USE_BEGINNING, *((Action.RAISE_CONTEXT,) if can_raise else ())))
 
 

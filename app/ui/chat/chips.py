@@ -110,7 +110,7 @@ class Chip(QFrame):
         room = metrics.horizontalAdvance(note) - too_wide
         if too_wide:
             note = metrics.elidedText(note, Qt.TextElideMode.ElideRight, room) if room > themes.px(_SMALLEST) else ""
-        whole = metrics.horizontalAdvance(self.name) + 1  # which is rounded, and would cut the name where it was down
+        whole = metrics.horizontalAdvance(self.name) + 1  # rounded down, it would cut the name
         widest = min(themes.px(_WIDEST) - metrics.horizontalAdvance(detail), whole)
         widest = max(widest + min(room, 0), themes.px(_SMALLEST))
         shown = metrics.elidedText(self.name, Qt.TextElideMode.ElideMiddle, widest)

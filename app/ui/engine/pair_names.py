@@ -162,6 +162,6 @@ def _name(model: ModelInfo) -> str:
 
 
 def _model_line(model: ModelInfo) -> str:
-    inner = f"named “{model.inner_name}” inside" if base_name(model.inner_name) != base_name(model.name) else ""
+    inner = f"inner name “{model.inner_name}”" if base_name(model.inner_name) != base_name(model.name) else ""
     parts = [_name(model), parameters_text(model.parameters), model.quantization, inner]
     return " · ".join(visible(part) for part in parts if part)

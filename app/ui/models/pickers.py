@@ -82,7 +82,7 @@ class FileRow(QWidget):
         clear.clicked.connect(lambda: self.set_path(""))
 
     def path(self) -> str:
-        """The path as typed or pasted: in quotes, as a file's address or below ``~``, too. Empty for none."""
+        """The path as typed or pasted, also in quotes, as a file's address or with ``~``; empty for none."""
         typed = self._edit.text().strip().strip("'\"")
         typed = url.toLocalFile() if (url := QUrl(typed)).isLocalFile() else typed
         return str(Path(typed).expanduser()) if typed.startswith("~/") else typed

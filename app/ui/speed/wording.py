@@ -258,7 +258,7 @@ def _paused(now: Situation, pause: Pause) -> Status:
     needs = f", and this computer needs about{NO_BREAK}{needed} to break even" if needed else ""
     detail = f"It isn't saving time on this text: about{NO_BREAK}{accepted} of the draft tokens are accepted{needs}."
     if pause.break_even_rate >= 1.0:
-        detail = "On this computer, even a draft that is fully accepted wouldn't save time now."
+        detail = "Right now, even a fully accepted draft wouldn't save time on this computer."
     return Status(_paused_heading(now), detail, why=_why(now, pause, accepted, needed))
 
 

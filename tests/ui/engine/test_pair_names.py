@@ -76,7 +76,7 @@ def test_an_odd_inner_name_is_in_the_details() -> None:
     target = ModelInfo(path="/m.gguf", name="SmolLM2-135M-Instruct", inner_name=odd, parameters=135_000_000)
     pair = PairLoaded(request=1, target=target)
     assert pair_title(pair) == "SmolLM2-135M-Instruct"
-    assert f"Target: SmolLM2-135M-Instruct · 135M · named “{odd}” inside" in pair_details(pair)
+    assert f"Target: SmolLM2-135M-Instruct · 135M · inner name “{odd}”" in pair_details(pair)
     pair = PairLoaded(request=1, target=replace(target, inner_name=alike))
     assert "inside" not in pair_details(pair)
 

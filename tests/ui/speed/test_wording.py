@@ -227,7 +227,7 @@ def test_a_pause_names_no_needed_rate_where_none_would_help(pause: Pause, reason
 
 def test_a_pause_where_no_draft_would_help_says_so() -> None:
     found = status(Situation(pair=PAIR, paused=Pause(acceptance_rate=0.6, break_even_rate=1.0)))
-    assert found.detail == "On this computer, even a draft that is fully accepted wouldn't save time now."
+    assert found.detail == "Right now, even a fully accepted draft wouldn't save time on this computer."
     assert "more than even a fully accepted draft would save" in found.why
 
 
