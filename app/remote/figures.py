@@ -14,13 +14,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from app.protocol.events import DraftFigures
 from app.protocol.remote import FiguresFrom
 from app.protocol.statistics import acceptance_rate, mean_acceptance_length
 from app.remote.values import counts, mapping, number, real
+
+_VLLM = (
+    "num_draft_tokens", "num_accepted_draft_tokens", "num_spec_steps", "mean_acceptance_length", "acceptance_histogram"
+)  # fmt: skip
+_SGLANG = (
+    "spec_num_proposed_drafts", "spec_num_correct_drafts", "spec_verify_ct", "spec_accept_length",
+    "spec_correct_drafts_histogram",
+)  # fmt: skip
+_TENSORRT = "total_draft_tokens", "total_accepted_draft_tokens", "num_spec_steps", "", "acceptance_histogram"
 
 
 @dataclass(frozen=True)
@@ -71,8 +81,8 @@ def in_reply(root: dict[str, Any], choice: dict[str, Any]) -> ServerFigures | No
     for read, place in (
         (_of_slipstream, root.get("slipstream")),
         (_of_timings, root.get("timings")),
-        (_of_vllm, mapping(root.get("metrics")).get("speculative_decoding")),
-        (_of_sglang, mapping(root.get("sglext")).get("spec_tokens_details")),
+        (partial(_by_keys, _VLLM), mapping(root.get("metrics")).get("speculative_decoding")),
+        (partial(_by_keys, _SGLANG), mapping(root.get("sglext")).get("spec_tokens_details")),
         (_of_tensorrt, choice),
         (_of_lm_studio, root.get("stats")),
     ):
@@ -108,48 +118,27 @@ def _of_timings(found: dict[str, Any]) -> ServerFigures | None:
     )
 
 
-def _of_vllm(found: dict[str, Any]) -> ServerFigures | None:
-    drafted = number(found.get("num_draft_tokens"))
-    if drafted is None:
+def _by_keys(keys: tuple[str, ...], found: dict[str, Any]) -> ServerFigures | None:
+    """What these five keys have: drafted and accepted tokens, passes, tokens per pass, and the histogram."""
+    drafted, accepted, passes, length, histogram = map(found.get, keys)
+    if (count := number(drafted)) is None:
         return None
     return ServerFigures(
-        drafted=drafted,
-        accepted=_or(number(found.get("num_accepted_draft_tokens")), 0),
-        tested=drafted,
-        passes=number(found.get("num_spec_steps")),
-        mean_length=real(found.get("mean_acceptance_length")),
-        histogram=tuple(counts(found.get("acceptance_histogram"))),
-    )
-
-
-def _of_sglang(found: dict[str, Any]) -> ServerFigures | None:
-    drafted = number(found.get("spec_num_proposed_drafts"))
-    if drafted is None:
-        return None
-    return ServerFigures(
-        drafted=drafted,
-        accepted=_or(number(found.get("spec_num_correct_drafts")), 0),
-        tested=drafted,
-        passes=number(found.get("spec_verify_ct")),
-        mean_length=real(found.get("spec_accept_length")),
-        histogram=tuple(counts(found.get("spec_correct_drafts_histogram"))),
+        drafted=count,
+        accepted=_or(number(accepted), 0),
+        tested=count,
+        passes=number(passes),
+        mean_length=real(length),
+        histogram=tuple(counts(histogram)),
     )
 
 
 def _of_tensorrt(choice: dict[str, Any]) -> ServerFigures | None:
     found, mean = mapping(choice.get("speculative_decoding")), real(choice.get("avg_decoded_tokens_per_iter"))
-    drafted = number(found.get("total_draft_tokens"))
-    if drafted is None:
-        # Only how many tokens a pass brought: how many were drafted isn't known.
-        return ServerFigures(drafted=0, accepted=0, tested=0, mean_length=mean) if mean else None
-    return ServerFigures(
-        drafted=drafted,
-        accepted=_or(number(found.get("total_accepted_draft_tokens")), 0),
-        tested=drafted,
-        passes=number(found.get("num_spec_steps")),
-        mean_length=mean,
-        histogram=tuple(counts(found.get("acceptance_histogram"))),
-    )
+    if (figures := _by_keys(_TENSORRT, found)) is not None:
+        return replace(figures, mean_length=mean)
+    # Only how many tokens a pass brought: how many were drafted isn't known.
+    return ServerFigures(drafted=0, accepted=0, tested=0, mean_length=mean) if mean else None
 
 
 def _of_lm_studio(found: dict[str, Any]) -> ServerFigures | None:
