@@ -95,6 +95,25 @@ def test_the_deb_is_for_every_processor_and_the_same_each_time(model: Path, tmp_
     assert "slipstream-starter" in (ROOT / "packaging" / "linux" / "control.in").read_text("utf-8")
 
 
+@ON_LINUX
+def test_a_start_from_the_source_goes_on_where_nothing_can_be_written(tmp_path: Path) -> None:
+    """Somebody else's checkout: the model can't be got there, which must not end ``make run``."""
+    (tmp_path / "scripts").mkdir()
+    (venv := tmp_path / ".venv").mkdir()
+    for name in ("scripts/setup", "pyproject.toml", "constraints.txt"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    files = b"".join((tmp_path / name).read_bytes() for name in ("pyproject.toml", "constraints.txt", "scripts/setup"))
+    checksum = subprocess.run(["cksum"], input=files, capture_output=True, check=True).stdout.decode().strip()
+    python = subprocess.run([sys.executable, "--version"], capture_output=True, check=True).stdout.decode().strip()
+    (venv / ".slipstream-run").write_text(f"cpu {python} {checksum}")
+    (tried := venv / ".slipstream-starter").symlink_to(tmp_path / "none" / "file")  # refuses even root
+    os.utime(tried, (0, 0), follow_symlinks=False)
+    surroundings = {**os.environ, "PYTHON": sys.executable, "SLIPSTREAM_BACKEND": "cpu", "SLIPSTREAM_STARTER": ""}
+    command = [tmp_path / "scripts" / "setup"]
+    done = subprocess.run(command, env=surroundings, check=False, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
 def test_without_a_registry_packages_are_made_without_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
