@@ -119,6 +119,12 @@ def test_inspect_knows_names_and_files(models: Path, capsys: Shown) -> None:
     assert capsys.readouterr().out.splitlines()[-1].startswith("The vocabularies are of different kinds")
 
 
+def test_a_files_own_name_counts_before_what_several_are_called(models: Path, capsys: Shown) -> None:
+    file = small_model(models / "Small.gguf")
+    assert {one["title"] for one in as_json(capsys, "list", "small")["models"]} == {"Small"}
+    assert as_json(capsys, "inspect", "small") == as_json(capsys, "inspect", file)
+
+
 @pytest.mark.parametrize(
     ("word", "message"),
     [

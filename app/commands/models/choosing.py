@@ -44,7 +44,8 @@ def model(of: Library, word: str, entries: Sequence[LibraryEntry] | None = None)
         return of.entry_at(Path(word))
     entries = of.scan() if entries is None else entries
     wanted = word.casefold()
-    found = [entry for entry in entries if wanted in map(str.casefold, (entry.title, entry.file_title, entry.where))]
+    found = [entry for entry in entries if wanted in (entry.file_title.casefold(), entry.where.casefold())]
+    found = found or [entry for entry in entries if wanted == entry.title.casefold()]
     found = found or [entry for entry in entries if wanted in entry.where.casefold()]
     if not found:
         if word.lower().endswith(".gguf"):

@@ -322,7 +322,7 @@ def _models(files: Iterable[FoundFile]) -> list[list[FoundFile]]:
 
 def _title(file: FoundFile) -> str:
     piece = piece_of(file.path.name)
-    return file.title or stem_of(piece.whole if piece else file.path.name)
+    return file.title or stem_of(piece.whole if piece else file.path.name) or file.path.stem
 
 
 def _stamps_of(group: Iterable[FoundFile]) -> tuple[Stamp, ...]:

@@ -99,6 +99,14 @@ def test_a_name_that_is_no_text_is_listed_with_advice(tmp_path: Path) -> None:
         assert entry.problem == "The name or folder of caf\\udce9.gguf is not valid text. Rename it."
 
 
+def test_a_name_that_is_only_a_number_of_a_part_or_an_ending_harms_nothing(tmp_path: Path) -> None:
+    path = small_model(tmp_path / "models/one.gguf")
+    part = path.rename(path.with_name("-00001-of-00002.gguf"))
+    hidden = small_model(tmp_path / "models/.gguf")
+    assert [entry.path for entry in library(tmp_path).scan()] == [part]
+    assert library(tmp_path).entry_at(hidden).file_title == ".gguf"
+
+
 def test_folders_too_deep_or_too_full_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small_model(tmp_path / "models/1/2/3/4/5/6/7/8/deep.gguf")
     small_model(tmp_path / "models/1/2/3/4/5/6/7/8/9/too-deep.gguf")
