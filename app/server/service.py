@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from urllib.parse import unquote
 
 from app.errors import KnownError
 from app.protocol.commands import Tokenize
@@ -111,7 +112,7 @@ class ModelService:
         return route
 
     def _route(self, path: str) -> _Route | None:
-        if path == f"{_MODEL}{self._model.id}":
+        if unquote(path) == f"{_MODEL}{self._model.id}":
             return self._one_model
         return self._routes.get(path)
 

@@ -16,6 +16,7 @@ def test_health_and_models(server: Served) -> None:
     assert (model["id"], model["object"], model["owned_by"]) == ("endless", "model", "slipstream")
     assert model["meta"]["n_ctx"] == 8192 and model["meta"]["n_ctx_train"] == 32_768
     assert server.get("/v1/models/endless").json() == model
+    assert server.get("/v1/models/%65ndless").json() == model  # as clients write other characters
     assert server.get("/v1/models/other").status_code == 404
 
 
