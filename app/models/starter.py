@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -20,8 +21,8 @@ def starter_file() -> Path | None:
 
 
 def is_starter(path: str | Path) -> bool:
-    """Whether this is the file that `starter_file` finds."""
-    return Path(path) == starter_file()
+    """Whether this is the file that `starter_file` finds, through links or not."""
+    return (file := starter_file()) is not None and os.path.realpath(path) == os.path.realpath(file)
 
 
 def _places() -> list[Path]:

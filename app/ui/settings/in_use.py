@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from pathlib import Path
 
 from app.chats.presets import Presets
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.models.hub.recommended import recommended
+from app.models.starter import starter_file
 from app.protocol.events import PairLoaded
 from app.protocol.remote import RemoteModel
 from app.settings import FormerSettings, Pair, Settings, SettingsFile
@@ -21,6 +24,15 @@ def files_at_start(values: Settings) -> PairFiles:
     if values.last_pair is None:
         return guide_to_load(values)
     return pair_to_load(values, values.last_pair)
+
+
+def follow_starter(values: Settings) -> None:
+    """An AppImage is in another folder at each start, and its starter model, which may have been in use, with it."""
+    if (file := starter_file()) is None:
+        return
+    for was in [Path(pair.target) for pair in (*values.recent_pairs, values.last_pair) if pair is not None]:
+        if was.name == file.name and was.parent.name.endswith("starter") and not os.path.isfile(was):  # noqa: PTH113
+            values.models_moved(was.parent, file.parent)
 
 
 def guide_to_load(values: Settings) -> PairFiles:

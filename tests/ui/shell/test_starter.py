@@ -9,6 +9,7 @@ import pytest
 from PySide6.QtWidgets import QPushButton
 
 from app import paths
+from app.models import starter
 from app.models.hub.catalog import Catalog
 from app.settings import Pair, SettingsFile
 from app.ui.chat.welcome import EXAMPLES, STARTER_EXAMPLES
@@ -140,6 +141,26 @@ def test_removed_since_the_last_start(open_window: OpenWindow, starter_model: Pa
     again.qtbot.waitUntil(lambda: "load" in again.controller.notice_list.notices(), timeout=WAIT_MS)
     notice = again.controller.notice_list.notices()["load"]
     assert f"{starter_model.name} has been moved or deleted" in notice.text and Action.LOAD_GUIDE in notice.actions
+
+
+def test_it_is_still_in_use_where_an_appimage_has_it_somewhere_else(
+    open_window: OpenWindow, starter_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = open_window()
+    use_it(running, starter_model)
+    running.window.close()
+    now = tmp_path / "mounted" / "starter" / starter_model.name
+    now.parent.parent.mkdir()
+    starter_model.parent.rename(now.parent)
+    monkeypatch.setattr(starter, "_places", lambda: [now])
+    again = open_window()
+    has_loaded(again, now)
+    assert again.settings.values.recent_pairs == [Pair(str(now))] and again.settings.values.last_pair == Pair(str(now))
+
+
+def test_it_is_known_through_a_link(starter_model: Path, tmp_path: Path) -> None:
+    (link := tmp_path / "linked").symlink_to(starter_model.parent)
+    assert starter.is_starter(link / starter_model.name) and not starter.is_starter(tmp_path)
 
 
 def test_a_better_model_is_offered_once_when_an_answer_is_written_again(
