@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 import zlib
 from array import array
@@ -227,7 +228,8 @@ class LiveAnswer(QObject):
         else:
             self.message = replace(before, status="streaming")
             self.pieces = _known_pieces(before)
-            self._known = len(self.pieces)
+            is_wanted = before.finish_reason == "repeats"  # all the same
+            self._known = sys.maxsize if is_wanted else len(self.pieces)
             self._clock = ThinkingClock(figures_of(before.figures).thinking_seconds)
             self._is_mixed = not has_written(pair, before.pair)
         self.begun.emit()
@@ -263,7 +265,8 @@ class LiveAnswer(QObject):
             self.thinking_changed.emit(is_thinking)
 
     def repeats(self, step: int = 0) -> bool:
-        """Whether what came last is the same words again and again; what a continued answer had does not count.
+        """Whether what came last is the same words again and again; what a continued answer had does not count,
+        nor what comes where it was stopped for that: somebody may want a table of zeros.
 
         ``step``: look only after so many pieces more.
         """

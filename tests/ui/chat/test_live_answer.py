@@ -108,7 +108,7 @@ def test_what_a_model_thought_that_said_nothing_else_is_its_answer() -> None:
         ]
 
 
-def test_an_answer_repeats_itself_only_after_a_long_while_and_anew_when_continued() -> None:
+def test_an_answer_repeats_itself_only_after_a_long_while_and_not_where_that_is_wanted() -> None:
     live = LiveAnswer([QUESTION], ChatSettings())
     live.begin(AnswerSettings(), None)
     live.on_rounds_received(rounds(*(Piece(text=f"{number}, ", id=1) for number in range(2000))))
@@ -122,5 +122,10 @@ def test_an_answer_repeats_itself_only_after_a_long_while_and_anew_when_continue
     assert live.message is not None and live.message.finish_reason == "repeats" and can_continue(live.message)
     assert footer_of(live.message).endswith("stopped because it kept repeating itself")
     more, _ = resumed(live.message)
-    more.on_rounds_received(rounds(Piece(text="again ", id=2)))
-    assert not more.repeats()
+    more.on_rounds_received(rounds(*(Piece(text=mood, id=2) for mood in moods * 40)))
+    assert not more.repeats()  # who continues it wants it
+    cut, _ = resumed(replace(live.message, finish_reason="length"))
+    cut.on_rounds_received(rounds(Piece(text="again ", id=2)))
+    assert not cut.repeats()
+    cut.on_rounds_received(rounds(*(Piece(text=mood, id=2) for mood in moods * 40)))
+    assert cut.repeats()
