@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
@@ -46,7 +48,7 @@ class Welcome(QWidget):
         for text in (title, hint):
             text.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         asked = STARTER_EXAMPLES if introduction.model == "starter model" else {text: text for text in EXAMPLES}
-        self.examples = [named_button(name, lambda text=text: commands.ask(text)) for name, text in asked.items()]
+        self.examples = [named_button(name, partial(self._ask, text)) for name, text in asked.items()]
         for button, sent in zip(self.examples, asked.values(), strict=True):
             button.setMinimumWidth(260)
             button.setToolTip(plain_tooltip(sent) if sent != button.text() else "")
@@ -68,6 +70,9 @@ class Welcome(QWidget):
         if said.proposal:
             themes.set_role(card.buttons[0], "primary")
         return card
+
+    def _ask(self, example: str) -> None:
+        self._commands.ask(example)
 
     def _hide_card(self) -> None:
         if self.card is not None:
