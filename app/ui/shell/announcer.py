@@ -25,6 +25,7 @@ _CUTS = {
     "length": "The answer was cut at the length limit",
     "context": "The answer was cut because the context is full",
     "cancelled": "Stopped",
+    "repeats": "Stopped because it kept repeating itself",
 }
 _ENDS = {
     "stopped": "Stopped",
@@ -116,8 +117,8 @@ class Announcer(QObject):
 
 def end_of_answer(message: StoredMessage) -> str:
     """How an answer ended, in a few words."""
-    if message.status != "complete":
-        return _ENDS.get(message.status, "")
     if cut := _CUTS.get(message.finish_reason or ""):
         return cut
+    if message.status != "complete":
+        return _ENDS.get(message.status, "")
     return f"Answer finished, {units.tokens(figures_of(message.figures).completion_tokens)}"

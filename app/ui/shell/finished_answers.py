@@ -36,7 +36,8 @@ class FinishedAnswers(QObject):
 
     def tell(self, message: StoredMessage | None) -> None:
         """This answer ended; ``None`` for one that came to nothing."""
-        if message is None or message.status == "stopped" or not self._values.notify_finished:
+        is_stopped = message is not None and message.status == "stopped" and message.finish_reason != "repeats"
+        if message is None or is_stopped or not self._values.notify_finished:
             return
         chat_id = message.chat_id
         title = shortened(visible(self._title_of(chat_id)) or UNTITLED, _TITLE)

@@ -115,6 +115,7 @@ def test_each_notice_that_stays_is_said_once_and_bad_ones_at_once(running: Runni
         ("complete", "length", "The answer was cut at the length limit"),
         ("complete", "context", "The answer was cut because the context is full"),
         ("stopped", "cancelled", "Stopped"),
+        ("stopped", "repeats", "Stopped because it kept repeating itself"),
         ("interrupted", None, "The answer was interrupted"),
         ("failed", None, "The answer couldn't be finished"),
     ],

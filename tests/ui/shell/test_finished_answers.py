@@ -48,7 +48,8 @@ def test_not_where_the_settings_say_so_and_not_what_the_user_stopped(rig: Rig) -
 def test_what_went_wrong_is_told_too(rig: Rig) -> None:
     rig.answers.tell(replace(ANSWER, status="failed"))
     rig.answers.tell(replace(ANSWER, status="interrupted"))
-    assert rig.desktop.told == 2 * [("Poem about rain", "The answer couldn't be finished.")]
+    rig.answers.tell(replace(ANSWER, status="stopped", finish_reason="repeats"))
+    assert rig.desktop.told == 3 * [("Poem about rain", "The answer couldn't be finished.")]
 
 
 def test_it_is_short_and_plain(rig: Rig) -> None:
