@@ -54,7 +54,10 @@ def load_command(options: argparse.Namespace) -> Load:
     if getattr(options, "starter", None):
         options.target = starter_file()
         if options.target is None:
-            raise KnownError("There is no starter model here. Install the package slipstream-starter, or use --target.")
+            raise KnownError(
+                "The starter model isn't installed. Install the package slipstream-starter (from source: make run), "
+                "or name another model with --target."
+            )
     for name in ("draft", "mmproj"):
         if options.target is None and getattr(options, name, None) is not None:
             wrong_usage(f"--{name} needs --target")

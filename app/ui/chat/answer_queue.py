@@ -33,9 +33,6 @@ SERVER = "server"
 """Subject of the notice about an answer that a server didn't finish."""
 ENGINE_LOST = f"The engine stopped{WHILE_WRITTEN}"
 
-_LOOK_AGAIN_PIECES = 200
-"""Whether an answer repeats itself is looked at after so many pieces: it takes a fraction of a millisecond."""
-
 
 class AnswerQueue(QObject):
     """One for an engine.
@@ -219,7 +216,7 @@ class AnswerQueue(QObject):
     def _on_rounds_received(self, event: RoundsReceived) -> None:
         if (live := self._answer_to(event.request)) is not None:
             live.on_rounds_received(event)
-            if live.repeats(_LOOK_AGAIN_PIECES):
+            if live.repeats:
                 self._engine.cancel()
 
     @Slot(object)

@@ -34,6 +34,7 @@ from app.ui.engine.pair_names import has_written, speaker
 
 _CUT = ("length", "context", "cancelled")
 _TAIL, _SHARE = 6000, 0.04  # so many characters compress to so little where an answer goes in circles (lists: 0.06)
+_LOOK_AGAIN = 200  # pieces: a look takes a fraction of a millisecond
 
 
 def was_cut(message: StoredMessage) -> bool:
@@ -129,6 +130,8 @@ class LiveAnswer(QObject):
         self.is_stored = False
         """Whether the store has what it answers, or refused it."""
         self.pieces: list[Piece] = []
+        self.repeats = False
+        """Whether the same words come again and again."""
         self._known = self._judged = 0
         self.context_start: str | None = None
         self.prompt_progress: tuple[int, int] | None = None
@@ -228,8 +231,9 @@ class LiveAnswer(QObject):
         else:
             self.message = replace(before, status="streaming")
             self.pieces = _known_pieces(before)
-            is_wanted = before.finish_reason == "repeats"  # all the same
-            self._known = sys.maxsize if is_wanted else len(self.pieces)
+            self._known = self._judged = len(self.pieces)
+            if before.finish_reason == "repeats":
+                self._judged = sys.maxsize  # whoever continues it may want a table of zeros
             self._clock = ThinkingClock(figures_of(before.figures).thinking_seconds)
             self._is_mixed = not has_written(pair, before.pair)
         self.begun.emit()
@@ -257,6 +261,8 @@ class LiveAnswer(QObject):
             self._first_token_seconds = time.monotonic() - self._asked_at
         for one in event.rounds:
             self.pieces += one.pieces
+        if len(self.pieces) >= self._judged + _LOOK_AGAIN:
+            self._look_for_repetition()
         self._clock.add(event.rounds)
         self.rounds_received.emit(event.rounds)
         is_thinking = bool(self.pieces) and self.pieces[-1].thinking
@@ -264,17 +270,11 @@ class LiveAnswer(QObject):
             self.is_thinking = is_thinking
             self.thinking_changed.emit(is_thinking)
 
-    def repeats(self, step: int = 0) -> bool:
-        """Whether what came last is the same words again and again; what a continued answer had does not count,
-        nor what comes where it was stopped for that: somebody may want a table of zeros.
-
-        ``step``: look only after so many pieces more.
-        """
-        if len(self.pieces) < self._judged + step:
-            return False
+    def _look_for_repetition(self) -> None:
+        """In what came last, without what a continued answer had before."""
         self._judged = len(self.pieces)
-        tail = "".join([piece.text for piece in self.pieces[max(self._known, len(self.pieces) - _TAIL) :]])[-_TAIL:]
-        return len(tail) == _TAIL and len(zlib.compress(tail.encode("utf-8", "replace"))) < _SHARE * _TAIL
+        tail = "".join([piece.text for piece in self.pieces[max(self._known, self._judged - _TAIL) :]])[-_TAIL:]
+        self.repeats = len(tail) == _TAIL and len(zlib.compress(tail.encode("utf-8", "replace"))) < _SHARE * _TAIL
 
     def on_finished(self, finished: GenerationFinished) -> None:
         status: Status = "stopped" if finished.finish_reason == "cancelled" else "complete"
@@ -284,7 +284,7 @@ class LiveAnswer(QObject):
         if finished.has_only_thought(self.thinking(), self.text()):
             self.pieces = [msgspec.structs.replace(piece, thinking=False) for piece in self.pieces]
             self._packed = []
-        reason = "repeats" if status == "stopped" and self.repeats() else finished.finish_reason
+        reason = "repeats" if status == "stopped" and self.repeats else finished.finish_reason
         self.end(status, reason, finished.figures, extra)
 
     def end(
