@@ -22,7 +22,9 @@ def starter_file() -> Path | None:
 
 def is_starter(path: str | Path) -> bool:
     """Whether this is the file that `starter_file` finds, through links or not."""
-    return (file := starter_file()) is not None and os.path.realpath(path) == os.path.realpath(file)
+    if (file := starter_file()) is None or Path(path).name != file.name:
+        return False  # what has another name may be on a drive that sleeps
+    return os.path.realpath(path) == os.path.realpath(file)
 
 
 def _places() -> list[Path]:

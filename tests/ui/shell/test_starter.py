@@ -160,7 +160,7 @@ def test_it_is_still_in_use_where_an_appimage_has_it_somewhere_else(
 
 def test_it_is_known_through_a_link(starter_model: Path, tmp_path: Path) -> None:
     (link := tmp_path / "linked").symlink_to(starter_model.parent)
-    assert starter.is_starter(link / starter_model.name) and not starter.is_starter(tmp_path)
+    assert starter.is_starter(link / starter_model.name) and not starter.is_starter("no\0name")
 
 
 def test_a_better_model_is_offered_once_when_an_answer_is_written_again(
