@@ -271,8 +271,10 @@ class LiveAnswer(QObject):
             self.thinking_changed.emit(is_thinking)
 
     def _look_for_repetition(self) -> None:
-        """In what came last, without what a continued answer had before."""
+        """In what came last, without what a continued answer had before; data and code may well be all alike."""
         self._judged = len(self.pieces)
+        if self.settings.format() is not None or self.text().count("```") % 2:
+            return
         tail = "".join([piece.text for piece in self.pieces[max(self._known, self._judged - _TAIL) :]])[-_TAIL:]
         self.repeats = len(tail) == _TAIL and len(zlib.compress(tail.encode("utf-8", "replace"))) < _SHARE * _TAIL
 

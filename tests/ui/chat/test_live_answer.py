@@ -112,6 +112,15 @@ def repeats(live: LiveAnswer) -> bool:
     return live.repeats
 
 
+def test_code_and_data_may_be_all_alike() -> None:
+    live = LiveAnswer([QUESTION], ChatSettings())
+    live.begin(AnswerSettings(), None)
+    live.on_rounds_received(rounds(Piece(text="```\n", id=1), *(Piece(text="0, ", id=2) for _ in range(3000))))
+    assert not repeats(live)
+    live.on_rounds_received(rounds(Piece(text="\n```\n", id=1), *(Piece(text="0, ", id=2) for _ in range(3000))))
+    assert repeats(live)
+
+
 def test_an_answer_repeats_itself_only_after_a_long_while_and_not_where_that_is_wanted() -> None:
     live = LiveAnswer([QUESTION], ChatSettings())
     live.begin(AnswerSettings(), None)
