@@ -151,7 +151,7 @@ def test_drafts_for_a_model_of_the_library(hub: Windows, files: dict[str, Path])
     hub.choose(path)
     button(hub.model_page, "Find a draft on Hugging Face…").click()
     assert hub.window.tabs.currentWidget() is hub.window.search
-    assert "Drafts for Mistral-Small-24B-Q4_K_M, which is in your library." in texts(hub.page)
+    assert "Drafts for Mistral-Small-24B, which is in your library." in texts(hub.page)
     hub.until(lambda: any("checked" in text for text in texts(hub.page)))
     button(hub.page, "Get this draft (50 KB)").click()
     hub.says("Complete · checksum verified")
