@@ -47,8 +47,8 @@ class Answering:
 
     def __init__(self, command: Generate, session: Session, send: Send, received: Callable[[], None]) -> None:
         """``received`` is called whenever something has come from the server."""
-        if 0 < session.pair.context_length <= (command.max_tokens or 0):
-            command = msgspec.structs.replace(command, max_tokens=None)  # no answer gets there, and vLLM refuses it
+        if session.dialect.kind == "vllm" and 0 < session.pair.context_length <= (command.max_tokens or 0):
+            command = msgspec.structs.replace(command, max_tokens=None)  # no answer gets there, and it would be refused
         self._command = command
         self._session = session
         self._send = send
