@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
-import os
 import subprocess
 import sys
 import tempfile
@@ -17,7 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from installer.places import ROOT
+from installer.places import ROOT, user_cache
 
 _CHUNK = 1024 * 1024
 
@@ -60,13 +59,7 @@ SMOLLM2 = RealModel(
 
 def cache() -> Path:
     """Kept between clones."""
-    if sys.platform == "win32":
-        base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    elif sys.platform == "darwin":
-        base = Path.home() / "Library" / "Caches"
-    else:
-        base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "slipstream-real-models"
+    return user_cache("slipstream-real-models")
 
 
 def found(model: RealModel, folder: Path | None = None) -> Path | None:

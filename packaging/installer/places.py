@@ -78,13 +78,18 @@ def site_packages() -> Path:
 
 def cache() -> Path:
     """Kept between clones: llama.cpp's source and what was built of it."""
+    return user_cache("slipstream-package")
+
+
+def user_cache(name: str) -> Path:
+    """A folder with this name among the user's caches."""
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
         base = Path.home() / "Library" / "Caches"
     else:
         base = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return base / "slipstream-package"
+    return base / name
 
 
 def commit_time() -> int:
