@@ -1,10 +1,13 @@
-"""Stored messages, and a transcript that shows them."""
+"""Stored messages, a transcript that shows them, and what is done to it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import msgspec
+from PySide6.QtCore import Qt
+from PySide6.QtTest import QTest
+from PySide6.QtWidgets import QAbstractButton, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage, pack, to_json
@@ -74,3 +77,27 @@ def show(qtbot: QtBot, transcript: Transcript, *messages: StoredMessage) -> None
     for message in messages:
         transcript.add(message)
     settle(qtbot, transcript)
+
+
+def click(button: QAbstractButton) -> None:
+    assert button.isVisible()
+    QTest.mouseClick(button, Qt.MouseButton.LeftButton)
+
+
+def calls(transcript: Transcript, command: str) -> list[tuple[object, ...]]:
+    """What this command of the transcript is called with from now on."""
+    found: list[tuple[object, ...]] = []
+    setattr(transcript.commands, command, lambda *arguments: found.append(arguments))
+    return found
+
+
+def named(parent: QWidget, name: str) -> QAbstractButton:
+    return next(button for button in parent.findChildren(QAbstractButton) if button.accessibleName() == name)
+
+
+def keys(transcript: Transcript) -> list[str]:
+    return [entry.key for entry in transcript.column.entries]
+
+
+def has_button(transcript: Transcript, text: str) -> bool:
+    return any(button.text() == text for button in transcript.findChildren(QPushButton))

@@ -8,7 +8,7 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication, QImage
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QPushButton, QWidget
+from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
@@ -21,15 +21,13 @@ from app.ui.chat.markdown.folding import folded_length
 from app.ui.chat.messages import UserMessage
 from app.ui.chat.parts import CONTEXT_TEXT
 from app.ui.chat.transcript import Transcript
-from app.ui.chat.welcome import EXAMPLES, STARTER_EXAMPLES
-from app.ui.engine.pair_names import Introduction
 from app.ui.widgets import theme
 from app.ui.widgets.column import MAX_FREED
 from app.ui.widgets.entries import Entry
 from app.ui.widgets.focus_order import next_in_focus_order
 from app.ui.widgets.turns import turns
 from tests.ui.chat import stored
-from tests.ui.chat.stored import FOOTER, settle, show
+from tests.ui.chat.stored import FOOTER, calls, click, keys, named, settle, show
 
 
 def entry_of(transcript: Transcript, key: str) -> Entry:
@@ -57,11 +55,6 @@ def question(transcript: Transcript, key: str) -> UserMessage:
 def said(part: QLabel | None) -> str:
     assert part is not None and part.isVisible()
     return part.text()
-
-
-def click(button: QAbstractButton) -> None:
-    assert button.isVisible()
-    QTest.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
 def fill(transcript: Transcript, turns: int) -> None:
@@ -121,17 +114,6 @@ def test_a_stored_answer_shows_its_footer_and_version(qtbot: QtBot, transcript: 
 
 
 # ---------------------------------------------------------------- what the user can do
-
-
-def calls(transcript: Transcript, command: str) -> list[tuple[object, ...]]:
-    """What this command of the transcript is called with from now on."""
-    found: list[tuple[object, ...]] = []
-    setattr(transcript.commands, command, lambda *arguments: found.append(arguments))
-    return found
-
-
-def named(parent: QWidget, name: str) -> QAbstractButton:
-    return next(button for button in parent.findChildren(QAbstractButton) if button.accessibleName() == name)
 
 
 def test_regenerate_copy_and_versions(qtbot: QtBot, transcript: Transcript) -> None:
@@ -218,10 +200,6 @@ def test_every_control_has_a_name_and_takes_the_focus(qtbot: QtBot, transcript: 
 # ---------------------------------------------------------------- order of the column
 
 
-def keys(transcript: Transcript) -> list[str]:
-    return [entry.key for entry in transcript.column.entries]
-
-
 def test_remove_from(qtbot: QtBot, transcript: Transcript) -> None:
     fill(transcript, 3)
     settle(qtbot, transcript)
@@ -259,67 +237,6 @@ def test_the_line_where_the_context_begins(qtbot: QtBot, transcript: Transcript)
 
 
 # ---------------------------------------------------------------- the empty chat
-
-
-def test_the_examples_can_be_chosen(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.show_welcome()
-    settle(qtbot, transcript)
-    asked = calls(transcript, "ask")
-    for text in EXAMPLES:
-        click(named(transcript, text))
-    assert asked == [(text,) for text in EXAMPLES]
-    assert not has_button(transcript, "Keep the guide")
-    transcript.add(stored.question("u", "Hello"))
-    assert keys(transcript) == ["u"]
-
-
-def test_the_card_of_the_first_start(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.introduce(Introduction("guide", has_card=True))
-    transcript.show_welcome()
-    settle(qtbot, transcript)
-    opened, hidden = calls(transcript, "open_models"), calls(transcript, "hide_introduction")
-    click(named(transcript, "Open models…"))
-    keep = named(transcript, "Keep the guide")
-    click(keep)
-    assert not keep.isVisible()
-    assert opened == hidden == [()]
-    transcript.introduce(proposal="Qwen3 8B, 5.7 GB")
-    settle(qtbot, transcript)
-    assert any("Qwen3 8B, 5.7 GB" in one.text() for one in transcript.findChildren(QLabel))
-    wanted = calls(transcript, "get_proposed")
-    click(named(transcript, "Get this model"))
-    assert wanted == [()]
-    transcript.introduce(proposal="")
-    settle(qtbot, transcript)
-    assert not has_button(transcript, "Get this model") and not has_button(transcript, "Use the starter model")
-    transcript.introduce(Introduction("guide", has_card=True, offers_starter=True))
-    settle(qtbot, transcript)
-    used = calls(transcript, "load_starter")
-    click(named(transcript, "Use the starter model"))
-    assert used == [()]
-    transcript.add(stored.question("u", "Hello"))
-    transcript.introduce(proposal="Qwen3 8B, 5.7 GB")
-    assert keys(transcript) == ["u"]
-
-
-def test_the_starter_model_introduces_itself_and_has_examples_of_its_own(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.introduce(Introduction("starter model", has_card=True))
-    transcript.show_welcome()
-    settle(qtbot, transcript)
-    asked, hidden = calls(transcript, "ask"), calls(transcript, "hide_introduction")
-    for text in STARTER_EXAMPLES:
-        click(named(transcript, text))
-    assert asked == [(text,) for text in STARTER_EXAMPLES.values()]
-    assert not any(has_button(transcript, text) for text in EXAMPLES)
-    assert any("small and quick, but often wrong" in one.text() for one in transcript.findChildren(QLabel))
-    transcript.introduce(proposal="Qwen3 8B, 5.7 GB")
-    settle(qtbot, transcript)
-    assert has_button(transcript, "Get this model") and not has_button(transcript, "Use the starter model")
-    click(named(transcript, "Keep the starter model"))
-    assert hidden == [()]
-    transcript.introduce(Introduction("starter model"))
-    settle(qtbot, transcript)
-    assert not has_button(transcript, "Get this model")
 
 
 # ---------------------------------------------------------------- scrolling
@@ -732,7 +649,3 @@ def test_the_context_may_begin_in_what_is_still_to_come(qtbot: QtBot, sliced: Tr
     shown = keys(sliced)
     assert not shown[shown.index("12") - 1].isdigit()  # the line
     assert len(shown) == 41
-
-
-def has_button(transcript: Transcript, text: str) -> bool:
-    return any(button.text() == text for button in transcript.findChildren(QPushButton))

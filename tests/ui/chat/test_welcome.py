@@ -6,12 +6,16 @@ from itertools import combinations
 from typing import Literal
 
 import pytest
+from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from app.ui.chat.parts import ChatCommands
-from app.ui.chat.welcome import Welcome
+from app.ui.chat.transcript import Transcript
+from app.ui.chat.welcome import EXAMPLES, STARTER_EXAMPLES, Welcome
 from app.ui.engine.pair_names import Introduction
 from app.ui.widgets.entries import Widths
+from tests.ui.chat import stored
+from tests.ui.chat.stored import calls, click, has_button, keys, named, settle
 
 
 @pytest.mark.parametrize("model", ["guide", "starter model"])
@@ -29,3 +33,64 @@ def test_the_buttons_of_the_first_start_show_their_words_at_every_width(
     shapes = [button.geometry() for button in welcome.card.buttons]
     assert not any(one.intersects(other) for one, other in combinations(shapes, 2))
     assert (len({shape.y() for shape in shapes}) == 1) is (width == 700)
+
+
+def test_the_examples_can_be_chosen(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.show_welcome()
+    settle(qtbot, transcript)
+    asked = calls(transcript, "ask")
+    for text in EXAMPLES:
+        click(named(transcript, text))
+    assert asked == [(text,) for text in EXAMPLES]
+    assert not has_button(transcript, "Keep the guide")
+    transcript.add(stored.question("u", "Hello"))
+    assert keys(transcript) == ["u"]
+
+
+def test_the_card_of_the_first_start(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.introduce(Introduction("guide", has_card=True))
+    transcript.show_welcome()
+    settle(qtbot, transcript)
+    opened, hidden = calls(transcript, "open_models"), calls(transcript, "hide_introduction")
+    click(named(transcript, "Open models…"))
+    keep = named(transcript, "Keep the guide")
+    click(keep)
+    assert not keep.isVisible()
+    assert opened == hidden == [()]
+    transcript.introduce(proposal="Qwen3 8B, 5.7 GB")
+    settle(qtbot, transcript)
+    assert any("Qwen3 8B, 5.7 GB" in one.text() for one in transcript.findChildren(QLabel))
+    wanted = calls(transcript, "get_proposed")
+    click(named(transcript, "Get this model"))
+    assert wanted == [()]
+    transcript.introduce(proposal="")
+    settle(qtbot, transcript)
+    assert not has_button(transcript, "Get this model") and not has_button(transcript, "Use the starter model")
+    transcript.introduce(Introduction("guide", has_card=True, offers_starter=True))
+    settle(qtbot, transcript)
+    used = calls(transcript, "load_starter")
+    click(named(transcript, "Use the starter model"))
+    assert used == [()]
+    transcript.add(stored.question("u", "Hello"))
+    transcript.introduce(proposal="Qwen3 8B, 5.7 GB")
+    assert keys(transcript) == ["u"]
+
+
+def test_the_starter_model_introduces_itself_and_has_examples_of_its_own(qtbot: QtBot, transcript: Transcript) -> None:
+    transcript.introduce(Introduction("starter model", has_card=True))
+    transcript.show_welcome()
+    settle(qtbot, transcript)
+    asked, hidden = calls(transcript, "ask"), calls(transcript, "hide_introduction")
+    for text in STARTER_EXAMPLES:
+        click(named(transcript, text))
+    assert asked == [(text,) for text in STARTER_EXAMPLES.values()]
+    assert not any(has_button(transcript, text) for text in EXAMPLES)
+    assert any("small and quick, but often wrong" in one.text() for one in transcript.findChildren(QLabel))
+    transcript.introduce(proposal="Qwen3 8B, 5.7 GB")
+    settle(qtbot, transcript)
+    assert has_button(transcript, "Get this model") and not has_button(transcript, "Use the starter model")
+    click(named(transcript, "Keep the starter model"))
+    assert hidden == [()]
+    transcript.introduce(Introduction("starter model"))
+    settle(qtbot, transcript)
+    assert not has_button(transcript, "Get this model")
