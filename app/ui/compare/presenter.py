@@ -91,6 +91,7 @@ class ComparePresenter(QObject):
         self.runner.may_ask = self._may_ask
         self.exporter = Exporter(self)
         self._counting = Lane(self, "compared texts")
+        self._status = self._sentence = ""
         self.window = CompareWindow()
         self._tabs: tuple[CompareTab, CompareTab] = self.window.one, self.window.many
         self._connect()
@@ -299,7 +300,8 @@ class ComparePresenter(QObject):
             window.one.show_result(compared)
 
     def _on_counted(self, sentence: str) -> None:
-        if sentence:
+        if sentence and self._status in ("", self._sentence):  # nothing newer is said
+            self._sentence = sentence
             self._show_status(sentence)
 
     # ------------------------------------------------------------ what may run
@@ -455,5 +457,6 @@ class ComparePresenter(QObject):
         self._show_status(failure or f"Exported to {path.name}.", "bad" if failure else "quiet")
 
     def _show_status(self, text: str, role: str = "quiet") -> None:
+        self._status = text
         for tab in self._tabs:
             tab.footer.set_status(text, role)
