@@ -146,6 +146,10 @@ class PairLoaded(msgspec.Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     """Set for a model on a server. Its name is `ModelInfo.name`; `ModelInfo.path` is empty, and so is all that only
     a local engine knows. ``context_length`` 0: not known."""
 
+    def usable_thinking(self, level: str) -> str:
+        """``level``, or the model's default where this model doesn't have it."""
+        return level if level in self.thinking else ""
+
 
 class LoadFailed(msgspec.Struct, frozen=True, kw_only=True, tag="load_failed"):
     request: int

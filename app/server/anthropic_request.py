@@ -39,7 +39,7 @@ def asked_by_messages(
     thinking = request.thinking
     level = "on" if thinking and thinking.type != "disabled" else "off"
     command = msgspec.structs.replace(
-        command_for(request, pair, history.whole(), warnings, level if level in pair.thinking else ""),
+        command_for(request, pair, history.whole(), warnings, pair.usable_thinking(level)),
         stop=list(filter(None, request.stop_sequences or [])),
         thinking_budget=budget(thinking.budget_tokens or None) if thinking else None,
         tools=use,

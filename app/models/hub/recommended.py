@@ -47,24 +47,19 @@ def recommended(pair: PairLoaded | None, chosen: str = "", catalog: Catalog | No
     if pair.remote is not None:
         sources = dict.fromkeys(sources, "unknown")
         sources.update(dict.fromkeys(sources.keys() & set(pair.recommended), "server"))
-        return Recommended(sampling, sources, usable(chosen, pair))
+        return Recommended(sampling, sources, pair.usable_thinking(chosen))
     sources.update(dict.fromkeys(sources.keys() & set(pair.recommended), "model file"))
     if catalog is None:
         from app.models.hub.catalog import load_catalog  # not needed before the first picture
 
         catalog = load_catalog()
     advice = catalog.advice_for(*pair.target.names)
-    level = _level(usable(chosen, pair), usable(advice.level, pair))
+    level = _level(pair.usable_thinking(chosen), pair.usable_thinking(advice.level))
     thinks = level not in ("", "off") or (pair.may_think and not pair.thinking)
     published = msgspec.structs.asdict(advice.sampling(thinks=thinks))
     added = {key: value for key, value in published.items() if value is not None and sources[key] == "default"}
     sources.update(dict.fromkeys(added, "catalog"))
     return Recommended(msgspec.structs.replace(sampling, **added), sources, level)
-
-
-def usable(level: str, pair: PairLoaded | None) -> str:
-    """``level``, or the model's default where this model doesn't have it."""
-    return level if pair is not None and level in pair.thinking else ""
 
 
 def _level(chosen: str, advised: str) -> str:

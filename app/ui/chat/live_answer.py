@@ -29,7 +29,6 @@ from app.protocol.events import (
 from app.ui.chat.conversation import AnswerSettings, Conversation, conversation
 from app.ui.chat.footer import combined, figures_of
 from app.ui.chat.thinking_clock import ThinkingClock
-from app.ui.engine import thinking
 from app.ui.engine.pair_names import has_written, speaker
 
 _CUT = ("length", "context", "cancelled")
@@ -211,7 +210,7 @@ class LiveAnswer(QObject):
         before = self._continued
         if before is not None:
             settings = asked_with(before) or settings
-            settings = replace(settings, thinking=thinking.usable(settings.thinking, pair))
+            settings = replace(settings, thinking=pair.usable_thinking(settings.thinking) if pair else "")
         self._asked = self._prepare().under(settings.system_prompt)
         if before is None:
             question = self.branch[-1]

@@ -14,7 +14,7 @@ from app.compare.steps import Task
 from app.protocol.events import PairLoaded
 from app.ui.chat.conversation import AnswerSettings, conversation
 from app.ui.chat.footer import figures_of
-from app.ui.engine import drafters, thinking
+from app.ui.engine import drafters
 from app.ui.engine.pair_names import has_written
 
 KIND = "chat"
@@ -58,7 +58,7 @@ def repeated_answer(
     settings = replace(
         settings,
         drafter=drafters.usable(settings.drafter, pair),
-        thinking=thinking.usable(settings.thinking, pair),
+        thinking=pair.usable_thinking(settings.thinking) if pair else "",
         max_tokens=_limit(answer, settings),
     )
     messages = conversation(branch[:place], settings.system_prompt).messages

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from app.models.hub.recommended import usable as usable
 from app.protocol.events import Figures, KindFigures, PairLoaded
 from app.protocol.statistics import acceptance_rate, thinking_and_answer
 from app.ui.widgets import units

@@ -20,7 +20,6 @@ from app.ui.chat.live_answer import asked_with, can_continue, was_cut
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.operations import ChatOperations
-from app.ui.engine import thinking
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import PairFiles
@@ -117,7 +116,7 @@ class MessageOperations(QObject):
             texts = _texts(last)
             if self._engine.state() is EngineState.READY and (self._asked is None or self._asked[1] != texts):
                 asked = asked_with(last) or self._chats.queue.settings(model.settings)
-                request = self._engine.check_text(*texts, thinking.usable(asked.thinking, pair))
+                request = self._engine.check_text(*texts, pair.usable_thinking(asked.thinking))
                 self._asked = (request, texts) if request else None
 
     def _has_tokens(self, message: StoredMessage, pair: PairLoaded) -> bool:
