@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
+from collections import deque
 from collections.abc import Sequence
 
 from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signal, Slot
@@ -64,6 +65,8 @@ class LocalEngine(Engine):
         self._dying: QProcess | None = None
         """A process that must be gone before the next one starts, which needs its memory."""
         self._told_state: EngineState | None = self._connection.state
+        self._untold_states: deque[EngineState] = deque()
+        self._is_telling_state = False
         self._memory_kills = 0
         self._timer = QTimer(self, interval=round(self._connection.timings.tick * 1000))
         self._timer.timeout.connect(self._on_tick)
@@ -242,7 +245,17 @@ class LocalEngine(Engine):
             self._timer.start()
         if state is not self._told_state:
             self._told_state = state
-            self.state_changed.emit(state)
+            self._untold_states.append(state)
+            self._tell_states()
+
+    def _tell_states(self) -> None:
+        """Every receiver gets the states in their order, even if one of them makes the engine do something at once."""
+        if self._is_telling_state:
+            return
+        self._is_telling_state = True
+        while self._untold_states:
+            self.state_changed.emit(self._untold_states.popleft())
+        self._is_telling_state = False
 
     def _tell(self, event: Event | Stalled) -> None:
         """Report the event, then the resulting state, so that receivers of the state know what happened."""

@@ -344,6 +344,27 @@ def test_what_begins_because_of_an_event_is_not_followed_by_the_state_before(
     assert told == [EngineState.STARTING, EngineState.LOADING, EngineState.ANSWERING, EngineState.READY]
 
 
+def test_every_receiver_gets_the_states_in_order(qtbot: QtBot, make_engine: MakeEngine) -> None:
+    engine = make_engine("well")
+    told: list[EngineState] = []
+    asked: list[int] = []
+
+    def ask_once(state: EngineState) -> None:
+        if state is EngineState.READY and not asked:
+            asked.append(generate(engine))
+        elif state is EngineState.READY and len(asked) == 1:
+            asked.append(0)
+            engine.restart()  # two states at once
+
+    engine.state_changed.connect(ask_once)
+    engine.state_changed.connect(told.append)
+    engine.load("target.gguf", None, LoadSettings())
+    qtbot.waitUntil(lambda: told[-1] is EngineState.EMPTY, timeout=WAIT_MS)
+    loaded = [EngineState.STARTING, EngineState.LOADING, EngineState.READY]
+    ended = [EngineState.STOPPED, EngineState.STARTING, EngineState.EMPTY]
+    assert told == [*loaded, EngineState.ANSWERING, EngineState.READY, *ended]
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="processes")
 def test_a_restart_because_of_the_last_words_of_an_engine(qtbot: QtBot, make_engine: MakeEngine) -> None:
     engine = make_engine("finishes and exits")
