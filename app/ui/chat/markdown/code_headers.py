@@ -117,7 +117,6 @@ class CodeHeaders:
         self._code = code
         self._set_wrapped = set_wrapped
         self._headers: list[CodeHeader] = []
-        self._followers: dict[int, QWidget] = {}
 
     @property
     def made(self) -> int:
@@ -139,12 +138,6 @@ class CodeHeaders:
         """There are only so many code blocks."""
         for header in self._headers[number:]:
             header.hide()
-
-    def follow(self, number: int, widget: QWidget) -> None:
-        """Have the keyboard go from a header that was made to this widget."""
-        if self._followers.get(number) is not widget:
-            self._followers[number] = widget
-            QWidget.setTabOrder(self._headers[number].copy_button, widget)
 
     def _new(self, number: int) -> CodeHeader:
         header = CodeHeader(self._viewport)

@@ -24,7 +24,6 @@ from app.ui.chat.markdown.fold_button import Fold
 from app.ui.chat.markdown.formula_objects import FormulaObjects, sources_in
 from app.ui.chat.markdown.formula_places import FormulaPlaces
 from app.ui.chat.markdown.frames import Frames
-from app.ui.chat.markdown.json_folds import JsonFolds
 from app.ui.chat.markdown.plain_text import code_of, text_between
 from app.ui.chat.markdown.rendering import Rendering
 from app.ui.chat.markdown.underlay import blocks_between
@@ -69,7 +68,6 @@ class DrawnText(SafeBrowser):
         self._fold = Fold(self.viewport(), self._redraw)
         self._headers = CodeHeaders(self.viewport(), self._code, self._set_code_wrapped)
         self._wrap_choices: dict[int, bool] = {}
-        self._json_folds = JsonFolds(self.document(), self.viewport(), self._on_json_folded)
         self._objects = FormulaObjects(self.document(), themes.current())
         self._timer = QTimer(self, singleShot=True, timerType=Qt.TimerType.PreciseTimer)
         self._timer.timeout.connect(self._on_frame_due)
@@ -130,7 +128,6 @@ class DrawnText(SafeBrowser):
         self._source, self._text = text, []
         self._is_finished = True
         self._wrap_choices.clear()
-        self._json_folds.forget()
         self.wide.clear()
         self._fold.set_text(text, folds=folds)
         self._described = self._objects.made
@@ -214,10 +211,6 @@ class DrawnText(SafeBrowser):
         below = formats.CODE_PADDING if runs and runs[-1].end >= self._rendering.writer.position else 0
         height = int(self.document().size().height() + below + 0.99)
         self._frames.place()
-        self._json_folds.place(self._frames.frame)
-        for run, gutter in self._json_folds.gutters():
-            if (number := runs.index(run)) < self._headers.made:
-                self._headers.follow(number, gutter)
         height = self._fold.place(height, self._prose_width)
         if height != self._height or is_news:
             self._height = height
@@ -243,8 +236,6 @@ class DrawnText(SafeBrowser):
         if more:
             turns().want(self)  # before anybody hears of the height, which is not the real one yet
         was_partial, self._is_partial = self._is_partial, more
-        if self._is_finished and not more:
-            self._json_folds.find(self._rendering.code_runs)
         self._measure(is_news=was_partial and not more)
         self._colors.update()
         self._places.ask(partial(_is_showing, self, self._places), self._on_formula_answered)
@@ -293,7 +284,6 @@ class DrawnText(SafeBrowser):
     def _redraw(self) -> None:
         """Draw everything anew, as much as fits into one update at once and the rest when the window has time."""
         self._colors.close()
-        self._json_folds.clear()
         self.document().clear()
         self._begin()
         self.forget_places()
@@ -353,12 +343,6 @@ class DrawnText(SafeBrowser):
         self._frames.wrap(number, wraps)
         self._forget_shapes()
         self._measure()
-
-    def _on_json_folded(self) -> None:
-        self._frames.forget()
-        self._forget_shapes()
-        self._measure()
-        self.viewport().update()
 
     def _forget_shapes(self) -> None:
         for unit in self._rendering.units:

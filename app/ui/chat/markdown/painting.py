@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
 
 from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPainter, QTextBlock, QTextDocument
@@ -21,20 +20,11 @@ def block_rect(document: QTextDocument, block: QTextBlock) -> QRectF:
     return document.documentLayout().blockBoundingRect(block)
 
 
-def units_in(
-    document: QTextDocument,
-    units: list[Unit],
-    top: float,
-    bottom: float,
-    block_at: Callable[[int], QTextBlock],
-) -> list[Unit]:
-    """What is drawn between two heights. (Qt's own hit test takes longer the longer the text is.)
-
-    ``block_at``: a block that is shown, for a document position.
-    """
+def units_in(document: QTextDocument, units: list[Unit], top: float, bottom: float) -> list[Unit]:
+    """What is drawn between two heights. (Qt's own hit test takes longer the longer the text is.)"""
 
     def top_of(unit: Unit) -> float:
-        return block_rect(document, block_at(unit.start)).top()
+        return block_rect(document, document.findBlock(unit.start)).top()
 
     first = max(0, bisect_right(units, top, key=top_of) - 1)
     return units[first : bisect_left(units, bottom, lo=first, key=top_of)]

@@ -103,10 +103,7 @@ class MarkdownView(DrawnText):
         if self._fold.length is not None and self._find.source_start(index) >= self._fold.length:
             self._fold.unfold()
         self.viewport().update()
-        box = self.find_box()
-        if box is None and self.is_drawn and self._json_folds.unfold_all():
-            box = self.find_box()
-        return box
+        return self.find_box()
 
     def find_box(self) -> QRectF | None:
         """Where the match that stands out is in this widget; ``None`` until it is drawn (see `drawn`), or where there
@@ -159,13 +156,12 @@ class MarkdownView(DrawnText):
                 QTimer.singleShot(0, self.viewport(), self.viewport().update)
         if self._mark is not None and self._is_finished and self.is_drawn:
             self._mark.paint(painter, self._rendering.units, self._formats.theme)
-        self._json_folds.paint(painter)
         if self._find.query:
             self._find.search(self._find.query, self.content, plain=self._plain)  # it may have grown
             self._find.paint(painter, units, self._formats.theme)
 
     def _units_in(self, top: float, bottom: float) -> list[Unit]:
-        return units_in(self.document(), self._rendering.units, top, bottom, self._json_folds.block_at)
+        return units_in(self.document(), self._rendering.units, top, bottom)
 
     # -- tool tips
 
