@@ -120,10 +120,6 @@ class Settings(msgspec.Struct, kw_only=True):
     last_pair: Annotated[Pair | None, Meta(description="The pair that was loaded last")] = None
     """``None``: the bundled pair."""
     recent_pairs: Annotated[list[Pair], Meta(description="What was loaded, newest first, at most 10")] = []
-    plain_servers: Annotated[
-        dict[str, Pair], Meta(description="Where to compare without a draft, by the address of the server that drafts")
-    ] = msgspec.field(default_factory=dict)
-    """For servers that can't switch drafting off for a request; at most `MAX_RECENT_PAIRS`."""
     last_chat_id: Annotated[str, Meta(description="The chat that was open")] | None = None
 
     def load_for(self, target: str) -> LoadSettings:
@@ -171,15 +167,9 @@ class Settings(msgspec.Struct, kw_only=True):
         self.recent_pairs = list(dict.fromkeys(map(both, self.recent_pairs)))
         self.last_pair = both(self.last_pair) if self.last_pair is not None else None
 
-    def remember_plain_server(self, drafting: str, plain: Pair) -> None:
-        """Compare the server at the address ``drafting`` with this model on another one from now on."""
-        others = [(address, one) for address, one in self.plain_servers.items() if address != drafting]
-        self.plain_servers = dict([*others, (drafting, plain)][-MAX_RECENT_PAIRS:])
-
     def known_servers(self) -> list[str]:
         """The addresses of servers that were used, each once."""
-        pairs = [*self.recent_pairs, *self.plain_servers.values()]
-        return list(dict.fromkeys(pair.server for pair in pairs if pair.server))
+        return list(dict.fromkeys(pair.server for pair in self.recent_pairs if pair.server))
 
     def remember_pair(self, pair: Pair) -> None:
         """Make ``pair`` the last one and the first of the recent ones."""

@@ -85,7 +85,6 @@ def test_every_setting_survives_being_saved(path: Path) -> None:
         "server": ServerSettings(on=True, port=1234, for_others=True, address="192.168.1.5", hosts=["tower"]),
         "last_pair": Pair("/m/ü.gguf", "/m/d.gguf"),
         "recent_pairs": [Pair("/m/ü.gguf", "/m/d.gguf"), Pair("C:\\m.gguf")],
-        "plain_servers": {"http://10.0.0.7:8000": Pair("qwen", server="http://10.0.0.8:8000")},
         "last_chat_id": "abc",
         "models_folder": "/m",
         "extra_folders": ["/ü", "D:\\models"],
@@ -310,24 +309,16 @@ def test_up_to_version_4_all_pairs_were_on_this_computer(path: Path) -> None:
     assert again.recent_pairs[0] == Pair("qwen", None, "http://10.0.0.7:8000")
 
 
-def test_second_servers_are_remembered_and_older_files_have_none(path: Path) -> None:
-    write(path, (DATA / "settings-version-5-without-second-servers.json").read_text(encoding="utf-8"))
+def test_servers_in_use_are_known_and_a_second_one_to_compare_with_is_left_alone(path: Path) -> None:
+    content = json.loads((DATA / "settings-version-5-without-second-servers.json").read_text(encoding="utf-8"))
+    second = {"http://gpu-box:8000": {"target": "qwen", "draft": None, "server": "http://plain:8000"}}
+    write(path, {**content, "plain_servers": second})
     file = SettingsFile(path)
-    values = file.values
-    assert (file.notice, values.plain_servers, values.zoom) == (None, {}, 110)
-    assert values.known_servers() == ["http://gpu-box:8000"]
-    for number in range(MAX_RECENT_PAIRS + 2):
-        values.remember_plain_server(f"http://drafting:{number}", Pair("qwen", server="http://plain:8000"))
-    values.remember_plain_server("http://drafting:5", Pair("other", server="http://gpu-box:8001"))
+    assert (file.notice, file.values.zoom) == (None, 110)
+    assert file.values.known_servers() == ["http://gpu-box:8000"]
     file.save()
-    again = SettingsFile(path).values
-    assert again.recent_pairs == [
-        Pair("qwen3.5", server="http://gpu-box:8000"),
-        Pair("/models/t.gguf", "/models/d.gguf"),
-    ]
-    assert list(again.plain_servers)[-1] == "http://drafting:5" and len(again.plain_servers) == MAX_RECENT_PAIRS
-    assert again.plain_servers["http://drafting:5"] == Pair("other", server="http://gpu-box:8001")
-    assert again.known_servers() == ["http://gpu-box:8000", "http://plain:8000", "http://gpu-box:8001"]
+    assert SettingsFile(path).values == file.values
+    assert json.loads(path.read_text(encoding="utf-8"))["plain_servers"] == second
 
 
 def test_a_head_choice_of_a_newer_version_costs_only_the_choices_about_heads(path: Path) -> None:

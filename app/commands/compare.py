@@ -73,7 +73,7 @@ def run(options: argparse.Namespace) -> int:
         if pair.drafting_off:
             raise KnownError(pair.drafting_off)
         command = generate_command(options, pair)
-        with comparing(options, engine, pair) as (compared, servers):
+        with comparing(options, engine, pair) as (compared, without):
             made_with = setup.setup_of(
                 engine=engine.hello().engine,
                 devices=[device.description for device in engine.hello().devices],
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
                 repeat=options.repeat,
                 prompt_file=file,
                 kinds=options.kinds,
-                servers=servers,
+                without=without,
             )
             found, is_complete = _measure(options, compared, asked, command, made_with)
     show_progress("")

@@ -16,9 +16,17 @@ from app.client.process import EngineProcess, remote_command
 from app.commands.models.choosing import settings
 from app.commands.output import wrong_usage
 from app.compare.running import Engine
-from app.compare.two_servers import TwoServers, differences, names
 from app.errors import KnownError
-from app.protocol.events import PairLoaded
+from app.models.text import printable
+from app.protocol.commands import Generate, ScoreTokens
+from app.protocol.events import (
+    GenerationFinished,
+    GenerationStarted,
+    PairLoaded,
+    PromptProgressed,
+    Round,
+    TokensScored,
+)
 from app.protocol.remote import MAX_KEY_CHARACTERS, SERVER_NAMES, Connect
 
 _LOCAL = ("target", "starter", "draft", "mmproj", "chat_template")
@@ -89,26 +97,58 @@ def add_plain_server_option(parser: argparse.ArgumentParser) -> None:
 @contextlib.contextmanager
 def comparing(
     options: argparse.Namespace, engine: EngineProcess, pair: PairLoaded
-) -> Iterator[tuple[Engine, list[str]]]:
+) -> Iterator[tuple[Engine, PairLoaded | None]]:
     """``engine``, or, for a server that can't answer without drafting, together with one that doesn't draft; and the
-    kinds and versions of the servers. Raises `KnownError`.
+    model on that one. Raises `KnownError`.
     """
     command = connect_command(options)
     if pair.remote is None or command is None:
-        yield engine, []
+        yield engine, None
     elif options.plain_server is not None:
         with _canceled_with(EngineProcess(command=remote_command())) as plain:
             other = plain.load(msgspec.structs.replace(command, address=options.plain_server, model=""))
             for sentence in differences(pair, other):
                 print(f"slipstream: {sentence}", file=sys.stderr)
-            yield TwoServers(engine, plain), names(pair, other)
+            yield TwoServers(engine, plain), other
     elif pair.remote.can_switch_drafting:
-        yield engine, names(pair)
+        yield engine, None
     else:
         raise KnownError(
             f"{SERVER_NAMES[pair.remote.server.kind]} can't switch drafting off for a single answer. Start the same "
             "model on a second server without a draft, and name that one with --plain-server."
         )
+
+
+class TwoServers:
+    """Asks ``without`` what is to be answered without a draft, and ``drafting`` all else."""
+
+    def __init__(self, drafting: EngineProcess, without: EngineProcess) -> None:
+        self._drafting = drafting
+        self._without = without
+
+    def generate(
+        self, command: Generate
+    ) -> Iterator[GenerationStarted | PromptProgressed | Round | GenerationFinished]:
+        """As `EngineProcess.generate`."""
+        if command.draft_length == 0:
+            return self._without.generate(command)
+        return self._drafting.generate(command)
+
+    def score_tokens(self, command: ScoreTokens) -> TokensScored:
+        """Raises `KnownError`: servers have no tokens to score."""
+        return self._drafting.score_tokens(command)
+
+
+def differences(pair: PairLoaded, without: PairLoaded) -> list[str]:
+    """Why the two may not have the same model, in sentences for the user."""
+    found = []
+    theirs = [f"“{printable(one.target.name, 120)}”" for one in (without, pair)]
+    if theirs[0] != theirs[1]:
+        found.append(f"The models have different names: {theirs[0]} without a draft, {theirs[1]} with a draft.")
+    lengths = without.context_length, pair.context_length
+    if all(lengths) and lengths[0] != lengths[1]:
+        found.append(f"The context lengths differ: {lengths[0]:,} tokens without a draft, {lengths[1]:,} with a draft.")
+    return found
 
 
 @contextlib.contextmanager

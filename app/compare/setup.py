@@ -22,9 +22,11 @@ from app.compare import prompts
 from app.compare.results import Machine, ModelFile, Setup
 from app.errors import Canceled
 from app.models.gguf import ModelFileError, read_header
+from app.models.text import printable
 from app.protocol.commands import Generate
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.options import LoadSettings, chosen_options
+from app.protocol.remote import SERVER_NAMES
 
 BUNDLED = "bundled"
 """The name of the bundled prompt set in reports."""
@@ -41,12 +43,13 @@ def setup_of(
     repeat: int = 1,
     prompt_file: Path | None = None,
     kinds: Sequence[str] = (),
-    servers: Sequence[str] = (),
+    without: PairLoaded | None = None,
 ) -> Setup:
     """Everything but the hashes of the models, which `hashed` adds.
 
     ``engine`` and ``devices`` are those of `app.protocol.events.Hello`; ``command`` is any of the drafted runs with
-    the first seed; ``prompt_file`` is ``None`` for prompts out of a chat. Raises `KnownError` when it is gone.
+    the first seed; ``prompt_file`` is ``None`` for prompts out of a chat; ``without`` is on a second server, which
+    answered without a draft. Raises `KnownError` when the file is gone.
     """
     bundled = prompt_file == prompts.bundled_file()
     return Setup(
@@ -55,7 +58,7 @@ def setup_of(
         engine=engine,
         python=platform.python_version(),
         machine=_this_machine(list(devices)),
-        servers=list(servers),
+        servers=_servers(pair, without),
         target=_model(pair.target),
         draft=_model(pair.draft) if pair.draft else None,
         head=_model(pair.head_file or pair.target) if pair.has_head else None,
@@ -96,6 +99,18 @@ def hashed(setup: Setup, pair: PairLoaded, should_stop: Callable[[], bool] = lam
         file = Path((pair.head_file or pair.target).path)
         head = msgspec.structs.replace(head, sha256=model_hash(file, should_stop))
     return msgspec.structs.replace(setup, target=target, draft=draft, head=head)
+
+
+def _servers(pair: PairLoaded, without: PairLoaded | None) -> list[str]:
+    """Kinds and versions, without addresses."""
+    found = []
+    for one in (pair, without):
+        if one is not None and one.remote is not None:
+            server = one.remote.server
+            found.append(f"{SERVER_NAMES[server.kind]} {server.version}".strip())
+    if without is not None and without.target.name != pair.target.name:
+        found[1] += f", model {printable(without.target.name)}"
+    return found
 
 
 _hashes: dict[tuple[str, int, int], str] = {}

@@ -87,12 +87,9 @@ class Steps:
         """A comparison that still needs the scores of its two tokens."""
 
     @classmethod
-    def of_one(cls, task: Task, *, on_two: bool = False) -> Steps:
-        """Without a draft, then with one. The prompt is processed first, so that both runs start the same; twice if
-        they are ``on_two`` servers.
-        """
-        first = [Step(0, drafted, counts=False, limit=1) for drafted in ((False, True) if on_two else (True,))]
-        return cls([task], [*first, Step(0, False), Step(0, True)])
+    def of_one(cls, task: Task) -> Steps:
+        """Without a draft, then with one. The prompt is processed first, so that both runs start the same."""
+        return cls([task], [Step(0, True, counts=False, limit=1), Step(0, False), Step(0, True)])
 
     @classmethod
     def of_set(cls, tasks: Sequence[Task], warm_up_tokens: int | None = None) -> Steps:
@@ -147,12 +144,6 @@ class Steps:
         if len(self._runs) == 2:
             self._compare(self._tasks[step.number])
         return run
-
-    def put_back(self) -> None:
-        """The answer was interrupted, or couldn't begin yet: it is the next step again."""
-        step, self.step = self.step, None
-        assert step is not None
-        self._steps.appendleft(step)
 
     def score(self, scored: TokensScored) -> None:
         """How the target scores the two tokens at which the answers start to differ."""

@@ -17,6 +17,7 @@ from app.errors import Canceled, KnownError
 from app.protocol.commands import Generate
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.options import LoadSettings, Sampling
+from app.protocol.remote import RemoteModel, Server
 from tests.support.gguf_files import make_model
 
 
@@ -103,3 +104,22 @@ def test_this_machine_is_described_without_naming_it() -> None:
 def test_processors_of_linux() -> None:
     assert setup._proc_processor("processor\t: 0\nmodel name\t: Some  CPU @ 3\n\nmodel name: x") == "Some CPU @ 3"
     assert setup._proc_processor("processor : 0\nBogoMIPS : 50\n") == ""
+
+
+def test_servers_are_named_without_their_addresses() -> None:
+    def served(name: str) -> PairLoaded:
+        server = Server(kind="vllm", version="0.29.0", address=f"http://127.0.0.1/{name}")
+        return PairLoaded(
+            request=0, target=ModelInfo(path="", name=name), remote=RemoteModel(server=server, model=name)
+        )
+
+    def servers(pair: PairLoaded, without: PairLoaded | None = None) -> list[str]:
+        command = Generate(request=1, messages=[])
+        return setup.setup_of(
+            engine="e", devices=[], pair=pair, settings=LoadSettings(), command=command, without=without
+        ).servers
+
+    assert servers(served("m"), served("m\u202e2")) == ["vLLM 0.29.0", "vLLM 0.29.0, model m\\u202e2"]
+    assert servers(served("m"), served("m")) == ["vLLM 0.29.0", "vLLM 0.29.0"]
+    assert servers(served("m")) == ["vLLM 0.29.0"]
+    assert servers(pair(Path("/m.gguf"))) == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 import msgspec
-import pytest
 
 from app.compare.prompts import Prompt
 from app.compare.results import Skipped
@@ -86,27 +85,12 @@ def test_a_refused_prompt_is_left_out_and_the_next_one_warms_up() -> None:
     ]
 
 
-@pytest.mark.parametrize(("on_two", "before"), [(False, [4]), (True, [0, 4])])
-def test_one_answer_has_its_prompt_processed_before_on_each_server(on_two: bool, before: list[int]) -> None:
-    steps = Steps.of_one(task("a"), on_two=on_two)
-    for length in before:
-        first = steps.next()
-        assert isinstance(first, Generate) and (first.max_tokens, first.draft_length) == (1, length)
-        answer(steps, 1)
-    assert told(steps) == ["a 0 seed 0", "a 4 seed 0", "a compared"]
-
-
-def test_an_interrupted_answer_begins_again() -> None:
+def test_one_answer_has_its_prompt_processed_before() -> None:
     steps = Steps.of_one(task("a"))
-    for _ in range(2):
-        assert steps.next() is not None
-        steps.add(Round(index=0, verify_passes=0, pieces=[Piece(text=" 9", id=9)]))
-        steps.put_back()
-        assert steps.step is None and not steps.is_done()
-    answered = steps.next()
-    assert isinstance(answered, Generate) and answered.max_tokens == 1
+    first = steps.next()
+    assert isinstance(first, Generate) and (first.max_tokens, first.draft_length) == (1, 4)
     answer(steps, 1)
-    assert told(steps) == ["a 0 seed 0", "a 4 seed 0", "a compared"]  # nothing of it is left
+    assert told(steps) == ["a 0 seed 0", "a 4 seed 0", "a compared"]
 
 
 def differing(asked: Task) -> Steps:

@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from app.settings import Settings
 from app.ui.chat.open_chats import OpenChats
 from app.ui.engine.interface import Engine
 from app.ui.engine.pair import PairLoader
-from app.ui.engine.server_keys import ServerKeys
 
 if TYPE_CHECKING:
-    from app.ui.compare.presenter import ChooseServer, ComparePresenter
+    from app.ui.compare.presenter import ComparePresenter
 
 
 class CompareLauncher(QObject):
     """One for a main window.
-
-    Attributes:
-        choose_server: Lets the user choose a second server to compare with; set by whoever has the dialog.
 
     Signals:
         engine_wanted: A comparison waits for the engine.
@@ -34,15 +28,9 @@ class CompareLauncher(QObject):
         engine: Engine,
         pair_loader: PairLoader,
         chats: OpenChats,
-        values: Settings,
-        keys: ServerKeys,
-        save: Callable[[], object],
         parent: QObject | None = None,
     ) -> None:
-        """``keys`` are those of servers; ``save`` is called when ``values`` has changed."""
         super().__init__(parent)
-        self.choose_server: ChooseServer = lambda _window, _pair, _chosen: None
-        self._values, self._keys, self._save = values, keys, save
         self._engine = engine
         self._pair_loader = pair_loader
         self._chats = chats
@@ -52,14 +40,9 @@ class CompareLauncher(QObject):
     def presenter(self) -> ComparePresenter:
         """The presenter of the Compare window, created if there is none yet."""
         if self._presenter is None:
-            from app.ui.compare.plain_server import PlainServer
             from app.ui.compare.presenter import ComparePresenter
-            from app.ui.engine.local_engine import LocalEngine
 
-            second = PlainServer(LocalEngine(), self._pair_loader, self._values, self._keys, self._save)
-            self._presenter = ComparePresenter(
-                self._engine, self._pair_loader, self._chats, second, self.choose_server, self
-            )
+            self._presenter = ComparePresenter(self._engine, self._pair_loader, self._chats, self)
             self._presenter.window.one.set_show_drafted(self._shows_drafted)
             self._presenter.runner.waiting_changed.connect(self._on_waiting_changed)
         return self._presenter
@@ -72,11 +55,6 @@ class CompareLauncher(QObject):
         """The chat was deleted."""
         if self._presenter is not None:
             self._presenter.forget_chat(chat_id)
-
-    def go_offline(self) -> None:
-        """Offline, a second server on another computer isn't used any more."""
-        if self._presenter is not None:
-            self._presenter.second.go_offline()
 
     def set_show_drafted(self, shown: bool) -> None:
         """Tint drafted tokens or not."""

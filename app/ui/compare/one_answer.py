@@ -18,7 +18,7 @@ from app.ui.compare.pane import AnswerPane
 from app.ui.compare.repeated_answer import RepeatedAnswer
 from app.ui.compare.runner import End
 from app.ui.compare.tab import CompareTab, line
-from app.ui.compare.wording import TwoServers, Verdict
+from app.ui.compare.wording import Verdict
 from app.ui.engine.thinking import title
 from app.ui.widgets import theme, units
 from app.ui.widgets.controls import label
@@ -51,8 +51,6 @@ class OneAnswer(CompareTab):
         super().__init__(RUN_AGAIN)
         self._stage = Stage.EMPTY
         self._live: AnswerPane | None = None
-        self._has_plain = False
-        """Whether the first run is finished."""
         self.plain = AnswerPane("Without a draft")
         self.drafted = AnswerPane("With a draft")
         self._title = label(role="heading", wraps=True)
@@ -92,20 +90,9 @@ class OneAnswer(CompareTab):
         self.footer.run_button.setText(RUN_AGAIN)
         self._clear(Stage.READING, f"{wording.READING}…", wording.WAITS_FOR_OTHER_RUN)
 
-    def set_servers(self, servers: TwoServers | None) -> None:
-        super().set_servers(servers)
-        plain, drafted = servers or ("", "")
-        self.plain.set_server(plain)
-        self.drafted.set_server(drafted)
-
     def set_waiting(self, waits: str) -> None:
         if self._stage is Stage.READING:
             self.plain.set_note(waits or f"{wording.READING}…")
-        elif self._stage is Stage.WRITING and self._live is not None and waits:
-            self._live.clear(waits)  # interrupted: it begins again
-            self._live = None
-        elif self._stage is Stage.WRITING and self._live is None and self._has_plain:
-            self.drafted.set_note(waits or wording.WAITS_FOR_OTHER_RUN)
 
     @Slot(int, int)
     def set_prompt_progress(self, done: int, total: int) -> None:
@@ -131,15 +118,13 @@ class OneAnswer(CompareTab):
         if self._live is not None:
             self._live.finish(run.figures)
             self._live = None
-            self._has_plain = True
 
     def show_result(self, compared: Compared) -> None:
         """Both runs of the task are finished. Both sides scroll to the first token in which they differ."""
         self._stage = Stage.COMPARED
         self._timer.stop()
         comparison = compared.comparison
-        on_two = self._servers is not None
-        self._say_result(wording.verdict(comparison, compared.task.command, on_two=on_two))
+        self._say_result(wording.verdict(comparison, compared.task.command))
         if comparison.difference is not None:
             for pane, run in ((self.plain, comparison.plain), (self.drafted, comparison.drafted)):
                 in_thinking = is_in_thinking(run, comparison.difference)
@@ -160,10 +145,9 @@ class OneAnswer(CompareTab):
         self.drafted.set_note("")
         self._say_result(Verdict(end.message or wording.STOPPED, mood="bad" if end.kind == "failed" else "plain"))
 
-    def show_compared(self, compared: Compared, servers: TwoServers | None = None) -> None:
+    def show_compared(self, compared: Compared, *, on_server: bool = False) -> None:
         """Show a comparison that was made before."""
-        self.prepare(RepeatedAnswer(compared.task, on_server=servers is not None))
-        self.set_servers(servers)
+        self.prepare(RepeatedAnswer(compared.task, on_server=on_server))
         self.footer.run_button.setText(RUN_AGAIN)
         self._draft_failure = ""
         comparison = compared.comparison
@@ -205,8 +189,6 @@ class OneAnswer(CompareTab):
     def _clear(self, stage: Stage, plain_note: str = "", drafted_note: str = "") -> None:
         self._stage = stage
         self._live = None
-        self._has_plain = False
-        self.set_servers(None)
         self.plain.clear(plain_note)
         self.drafted.clear(drafted_note)
         self.say(Verdict(""))

@@ -17,7 +17,7 @@ from app.ui.chat.thinking import ThinkingPart
 from app.ui.chat.thinking_clock import ThinkingClock
 from app.ui.widgets import theme, units
 from app.ui.widgets.column import Column
-from app.ui.widgets.controls import ElidedLabel, explain, label, plain_tooltip
+from app.ui.widgets.controls import explain, label
 from app.ui.widgets.entries import Entry, Widths, prose_margin
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
@@ -100,17 +100,8 @@ class AnswerPane(QFrame):
         self._row = row(label(title, "heading"), None, *self._figures.values(), gap=4 * SPACING)
         self.column = Column()
         self.column.setAccessibleName(f"{title}: answer")
-        self._server = ElidedLabel("quiet")
-        self._server.hide()
-        self._server_row = row(self._server)
-        column(self._row, self._server_row, (self.column, 1), gap=0, on=self)
+        column(self._row, (self.column, 1), gap=0, on=self)
         self.clear()
-
-    def set_server(self, title: str) -> None:
-        """Where the run is answered; empty if there is only one place."""
-        self._server.setText(title)
-        self._server.setToolTip(plain_tooltip(title))
-        self._server.setVisible(bool(title))
 
     # ------------------------------------------------------------ a run as it is written
 
@@ -228,7 +219,6 @@ class AnswerPane(QFrame):
         # Aligned with the text below.
         side = prose_margin(self.column.font(), event.size().width())
         self._row.setContentsMargins(side, 3 * SPACING, side, 0)
-        self._server_row.setContentsMargins(side, SPACING // 2, side, 0)
 
     @Slot()
     def _go_to_mark(self) -> None:

@@ -2,39 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import msgspec
 from PySide6.QtCore import QObject, Slot
 from PySide6.QtGui import QAction
 
 from app.chats.model import StoredMessage
-from app.compare import two_servers
 from app.compare.results import Report
 from app.compare.steps import Compared, Task, task_of
 from app.compare.wording import up_to_rounding
 from app.errors import KnownError
 from app.protocol.commands import Generate
-from app.protocol.events import PairLoaded
 from app.protocol.remote import RemoteModel
 from app.ui.chat.open_chats import OpenChats
 from app.ui.compare import wording
 from app.ui.compare.exports import Exporter, ask_for_path
-from app.ui.compare.plain_server import PlainServer
 from app.ui.compare.prompt_set import SetChoice
 from app.ui.compare.repeated_answer import RepeatedAnswer, repeated_answer
-from app.ui.compare.runner import PAIR_GIVEN_UP, End, Runner
+from app.ui.compare.runner import End, Runner
 from app.ui.compare.snapshot import Snapshot, snapshot
-from app.ui.compare.subject import Subject, ask_permission
+from app.ui.compare.subject import Subject
 from app.ui.compare.tab import CompareTab
 from app.ui.compare.window import CompareWindow
 from app.ui.compare.wording import Verdict
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
-from app.ui.engine.pair_names import host_of
+from app.ui.engine.pair_names import host_of, server_name
 from app.ui.widgets.tasks import Lane
 
 _IDLE = {
@@ -51,16 +46,12 @@ _WAITS = {
 }
 
 
-ChooseServer = Callable[[CompareWindow, PairLoaded, Callable[[str, str], object]], object]
-"""Lets the user choose a second server for the pair in use; then the function gets its model and its address."""
-
-
 class ComparePresenter(QObject):
     """One for a main window.
 
     Attributes:
         window: The Compare window.
-        runner, exporter, second: Do the work. ``second`` is the server that answers without a draft, if one is needed.
+        runner, exporter: Do the work.
     """
 
     def __init__(
@@ -68,14 +59,9 @@ class ComparePresenter(QObject):
         engine: Engine,
         pair_loader: PairLoader,
         chats: OpenChats,
-        second: PlainServer,
-        choose_server: ChooseServer,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self.second = second
-        second.setParent(self)
-        self._choose_server = choose_server
         self._engine = engine
         self._pair_loader = pair_loader
         self._chats = chats
@@ -87,7 +73,7 @@ class ComparePresenter(QObject):
         self._snapshot: Snapshot | None = None
         """The setup of that comparison; ``None`` before its first run."""
         self._set_snapshot: Snapshot | None = None
-        self.runner = Runner(engine, chats.queue.is_wanted, self, second=second.engine)
+        self.runner = Runner(engine, chats.queue.is_wanted, self)
         self.runner.may_ask = self._may_ask
         self.exporter = Exporter(self)
         self._counting = Lane(self, "compared texts")
@@ -147,7 +133,6 @@ class ComparePresenter(QObject):
         """The main window is closed."""
         self.runner.stop()
         self.exporter.shut_down()
-        self.second.shut_down()
         self.window.close()
         self.window.deleteLater()
         self.deleteLater()
@@ -164,16 +149,11 @@ class ComparePresenter(QObject):
         runner.waiting_changed.connect(self._show_waiting)
         runner.run_begun.connect(self._on_run_begun)
         runner.compared.connect(self._on_compared)
-        runner.ended.connect(self.second.end)
-        self.second.changed.connect(self._on_second_changed)
-        self.second.connected.connect(self._on_second_connected)
-        self.second.failed.connect(self._on_second_failed)
         self.exporter.ended.connect(self._on_export_ended)
 
     def _connect_window(self) -> None:
         one, many, runner = self.window.one, self.window.many, self.runner
         self.window.closed.connect(runner.stop)
-        self.window.closed.connect(self.second.end)
         one.last_button.clicked.connect(self.compare_last)
         one.footer.run_button.clicked.connect(self._start_one)
         one.footer.export_menu.triggered.connect(self._export_one)
@@ -188,7 +168,6 @@ class ComparePresenter(QObject):
         runner.left_out.connect(many.add_skipped)
         for tab in self._tabs:
             tab.footer.stop_button.clicked.connect(runner.stop)
-            tab.server.button.clicked.connect(self._on_choose_server)
             runner.draft_failed.connect(tab.note_draft_failure)
             runner.ended.connect(tab.end)
         runner.ended.connect(self._refresh)
@@ -225,8 +204,7 @@ class ComparePresenter(QObject):
         self._result = None
         self._begin(found.task)
         self.window.one.begin(found)
-        self._connect_second()
-        self.runner.start_one(self._for_both(found.task), on_two=self.second.is_needed())
+        self.runner.start_one(found.task)
         self._refresh()
 
     # ------------------------------------------------------------ a set
@@ -241,8 +219,7 @@ class ComparePresenter(QObject):
         tasks = [task_of(prompt, command, first + turn) for turn in range(choice.repeats) for prompt in choice.prompts]
         self._begin(tasks[0], choice)
         self.window.many.begin(len(tasks))
-        self._connect_second()
-        self.runner.start_set(list(map(self._for_both, tasks)), on_two=self.second.is_needed())
+        self.runner.start_set(tasks)
         self._refresh()
 
     def _set_command(self, longest: int) -> Generate:
@@ -263,7 +240,7 @@ class ComparePresenter(QObject):
         compared = window.many.results[number]
         self._subject = Subject(None, lambda: RepeatedAnswer(compared.task))
         self._result = compared, snapshot
-        window.one.show_compared(compared, snapshot.servers)
+        window.one.show_compared(compared, on_server=bool(snapshot.setup.servers))
         window.show_tab(window.one)
 
     # ------------------------------------------------------------ what the runner says
@@ -277,15 +254,11 @@ class ComparePresenter(QObject):
         if self._snapshot is not None:
             return
         assert self._begun is not None
-        other = self.second.pair() if self.runner.is_on_two() else None
         try:
-            self._snapshot = snapshot(self._engine, self._pair_loader, *self._begun, other)
+            self._snapshot = snapshot(self._engine, self._pair_loader, *self._begun)
             self._begun = None
         except KnownError as error:
             self.runner.give_up(str(error))
-            return
-        running = self.window.many if self.window.many.is_running() else self.window.one
-        running.set_servers(self._snapshot.servers)
 
     @Slot(object)
     def _on_compared(self, compared: Compared) -> None:
@@ -308,11 +281,6 @@ class ComparePresenter(QObject):
 
     @Slot()
     def _refresh(self) -> None:
-        is_needed, title, doubts = self.second.is_needed(), self.second.title(), self.second.doubts()
-        for tab in self._tabs:
-            tab.server.setVisible(is_needed)
-            tab.server.button.setEnabled(not self.runner.is_running())
-            tab.server.show_server(title, doubts, is_connecting=self.second.is_connecting())
         self.window.one.set_blocked(self._why_not(of_set=False))
         self.window.many.set_blocked(self._why_not(of_set=True))
 
@@ -335,8 +303,8 @@ class ComparePresenter(QObject):
 
     def _why_not_remote(self, remote: RemoteModel, *, of_set: bool) -> str:
         """The same for a model on a server."""
-        if why := self.second.why_not():
-            return why
+        if not remote.can_switch_drafting:
+            return wording.NO_SWITCH.format(server=server_name(remote.server))
         subject, consent = self._subject, self._chats.queue.consent
         if not of_set and subject is not None and consent.is_needed(subject.chat_id or "", subject.branch):
             return wording.NOT_SENT.format(host=host_of(remote.server.address))
@@ -345,82 +313,15 @@ class ComparePresenter(QObject):
     def _may_ask(self) -> End | None:
         """Checked before anything is sent: another model may have been loaded while this waited."""
         remote, of_set = self._pair_loader.remote(), self.window.many.is_running()
-        if self.runner.is_on_two() is not self.second.is_needed():
-            return End("failed", PAIR_GIVEN_UP)
         if remote is not None and (why := self._why_not_remote(remote, of_set=of_set)):
             return End("failed", why)
-        return None if of_set else self._why_not_second()
-
-    # ------------------------------------------------------------ a second server
-
-    def _connect_second(self) -> None:
-        if self.second.is_needed():
-            self.second.connect_now()
-
-    def _for_both(self, task: Task) -> Task:
-        """Two servers sample alike, as far as the first one says how it does."""
-        pair = self._pair_loader.pair()
-        if pair is None or not self.second.is_needed():
-            return task
-        chosen = two_servers.chosen_for_both(task.command.chosen, pair)
-        return replace(task, command=msgspec.structs.replace(task.command, chosen=chosen))
-
-    def _why_not_second(self) -> End | None:
-        """Ask before an answer of a chat goes to the second server for the first time."""
-        subject, pair = self._subject, self.second.pair()
-        if not self.runner.is_on_two() or subject is None or pair is None or pair.remote is None:
-            return None
-
-        def start() -> None:
-            if self._subject is subject:
-                self._start_one()
-
-        return ask_permission(self.window, self._chats.queue.consent, subject, pair.remote, start)
-
-    @Slot()
-    def _on_choose_server(self) -> None:
-        pair = self._pair_loader.pair()
-        if pair is not None and self.second.is_needed():
-            self._choose_server(self.window, pair, self._use_second)
-
-    def _use_second(self, model: str, address: str) -> None:
-        if not self.runner.is_running():  # what was said was about another one
-            self._show_status("")
-            for tab in self._tabs_without_result():
-                tab.say(Verdict(""))
-            self.second.choose(model, address)
-
-    def _tabs_without_result(self) -> list[CompareTab]:
-        results = self._result, self.window.many.results
-        return [tab for tab, result in zip(self._tabs, results, strict=True) if not result]
-
-    @Slot()
-    def _on_second_changed(self) -> None:
-        self._refresh()
-        self._show_waiting()
-
-    @Slot()
-    def _on_second_connected(self) -> None:
-        if not self.runner.is_running():
-            self.second.end()  # it was only to be seen what it is
-
-    @Slot(str)
-    def _on_second_failed(self, message: str) -> None:
-        if self.runner.is_on_two():
-            self.runner.give_up(message)
-        else:
-            self.second.end()
-            for tab in self._tabs_without_result():
-                tab.say(Verdict(message, mood="bad"))
-            self._show_status(message, "bad")
+        return None
 
     @Slot()
     def _show_waiting(self) -> None:
         waits = ""
         if self.runner.is_waiting():
             waits = _WAITS.get(self._engine.state(), "Starts when the answer in the chat has finished.")
-            if self.second.is_connecting():
-                waits = wording.CONNECTING
         for tab in self._tabs:
             tab.set_waiting(waits)
 

@@ -256,7 +256,6 @@ class PromptSet(CompareTab):
     def begin(self, planned: int) -> None:
         """A set of this many comparisons starts."""
         self.results, self.skipped, self._draft_failure = [], [], ""
-        self.set_servers(None)
         self.planned, self._began = planned, self._clock()
         self._timer.start()
         self.table.clear_results()
@@ -286,8 +285,7 @@ class PromptSet(CompareTab):
             return
         self._timer.stop()
         summary = summarize(self.comparisons())
-        drafts = self._servers is not None and any(one.plain.figures.draft.drafted for one in self.comparisons())
-        verdict = wording.set_verdict(summary.total, self.skipped, self._servers, both_draft=drafts)
+        verdict = wording.set_verdict(summary.total, self.skipped)
         if end.kind != "done":
             rest = verdict.text if self.results else ""
             verdict = Verdict(end.message or wording.STOPPED, rest, "bad" if end.kind == "failed" else "plain")

@@ -1,8 +1,7 @@
 """Has prompts answered with and without a draft by the engine that the chat uses, one run after another. No widgets.
 
-The chat never interrupts a run on its engine: a message sent in the meantime is answered before the next prompt, and
-the comparison continues after that answer. Where a second engine answers without a draft, the chat's own one is free
-meanwhile and answers at once; the interrupted run is done again, because both may share a machine.
+The chat never interrupts a run: a message sent in the meantime is answered before the next prompt, and the comparison
+continues after that answer.
 """
 
 from __future__ import annotations
@@ -24,7 +23,6 @@ ENGINE_LOST = "The engine stopped, so the comparison was canceled. The main wind
 PAIR_GIVEN_UP = "Another pair was loaded, so the comparison was canceled."
 NO_PAIR = "No model is loaded."
 DIED = "The engine isn't running."
-SECOND_LOST = "The connection to the server without a draft ended unexpectedly, so the comparison was canceled."
 
 _GONE = ("unreachable", "key", "offline")
 """Failures that every other prompt would meet as well."""
@@ -67,25 +65,12 @@ class Runner(QObject):
     left_out = Signal(object)
     ended = Signal(object)
 
-    def __init__(
-        self,
-        engine: Engine,
-        is_wanted: Callable[[], bool],
-        parent: QObject | None = None,
-        *,
-        second: Engine | None = None,
-    ) -> None:
-        """``is_wanted``: whether the chat needs the engine; `go_on` reports that it no longer does. ``second`` answers
-        without a draft if a comparison is started ``on_two``.
-        """
+    def __init__(self, engine: Engine, is_wanted: Callable[[], bool], parent: QObject | None = None) -> None:
+        """``is_wanted``: whether the chat needs the engine; `go_on` reports that it no longer does."""
         super().__init__(parent)
         self._engine = engine
-        self._second = second
         self._is_wanted = is_wanted
         self.may_ask: Callable[[], End | None] = lambda: None
-        self._on_two = False
-        self._asked = engine
-        """Which of them `_request` is a request of."""
         self._steps: Steps | None = None
         """Only while it is running."""
         self._request = 0
@@ -94,14 +79,11 @@ class Runner(QObject):
         self._refusal = ""
         """Why the last prompt was skipped."""
         engine.state_changed.connect(self._on_state_changed)
-        if second is not None:
-            second.state_changed.connect(self._on_second_changed)
-        for one in (engine, second) if second is not None else (engine,):
-            one.prompt_progressed.connect(self._on_prompt_progressed)
-            one.rounds_received.connect(self._on_rounds_received)
-            one.generation_finished.connect(self._on_generation_finished)
-            one.generation_failed.connect(self._on_generation_failed)
-            one.tokens_scored.connect(self._on_tokens_scored)
+        engine.prompt_progressed.connect(self._on_prompt_progressed)
+        engine.rounds_received.connect(self._on_rounds_received)
+        engine.generation_finished.connect(self._on_generation_finished)
+        engine.generation_failed.connect(self._on_generation_failed)
+        engine.tokens_scored.connect(self._on_tokens_scored)
 
     # ------------------------------------------------------------ for callers
 
@@ -112,31 +94,27 @@ class Runner(QObject):
         """Whether it is waiting because the engine isn't free."""
         return self._is_waiting
 
-    def is_on_two(self) -> bool:
-        """Whether what is running needs the second engine."""
-        return self.is_running() and self._on_two
-
-    def start_one(self, task: Task, *, on_two: bool = False) -> None:
+    def start_one(self, task: Task) -> None:
         """Compare one answer: without a draft, then with one."""
-        self._start(Steps.of_one(task, on_two=on_two), on_two)
+        self._start(Steps.of_one(task))
 
-    def start_set(self, tasks: Sequence[Task], *, on_two: bool = False) -> None:
+    def start_set(self, tasks: Sequence[Task]) -> None:
         """Compare prompts, all with the first seed, then all with the next, after two short runs that don't count."""
-        self._start(Steps.of_set(tasks, WARM_UP_TOKENS), on_two)
+        self._start(Steps.of_set(tasks, WARM_UP_TOKENS))
 
     @Slot()
     def stop(self) -> None:
         """Stop at once; the engine stops within one verify pass."""
         if self.is_running():
             if self._request:
-                self._asked.cancel()
+                self._engine.cancel()
             self._end(End("stopped"))
 
     def give_up(self, message: str) -> None:
-        """An engine is gone or gets another pair; ``message`` tells the user."""
+        """The engine is gone or gets another pair; ``message`` tells the user."""
         if self.is_running():
-            if self._request and self._asked.state() is EngineState.COMPARING:
-                self._asked.cancel()
+            if self._request and self._engine.state() is EngineState.COMPARING:
+                self._engine.cancel()
             self._end(End("failed", message))
 
     @Slot()
@@ -147,10 +125,10 @@ class Runner(QObject):
 
     # ------------------------------------------------------------ steps
 
-    def _start(self, plan: Steps, on_two: bool) -> None:
+    def _start(self, plan: Steps) -> None:
         if self.is_running():
             raise RuntimeError("a comparison is running")
-        self._steps, self._on_two = plan, on_two
+        self._steps = plan
         self._has_result, self._refusal = False, ""
         if (reason := _CANNOT_START.get(self._engine.state())) is not None:
             self._end(End("failed", reason))
@@ -162,14 +140,10 @@ class Runner(QObject):
         """Start the next prompt, if the engine is free and the chat doesn't need it."""
         if not self.is_running() or self._request:
             return
-        is_free = self._is_free()
+        is_free = self._engine.state() is EngineState.READY and not self._is_wanted()
         self._set_waiting(not is_free)
         if is_free:
             self._next_step()
-
-    def _is_free(self) -> bool:
-        needed = [self._engine, *([self._second] if self._on_two and self._second is not None else [])]
-        return all(one.state() is EngineState.READY for one in needed) and not self._is_wanted()
 
     def _next_step(self) -> None:
         if self._steps is None:
@@ -178,7 +152,6 @@ class Runner(QObject):
             case Generate():
                 self._ask_for_answer(found)
             case ScoreTokens():
-                self._asked = self._engine
                 self._request = self._engine.ask(found)
                 if not self._request:
                     self._steps.fail("this engine doesn't report scores")
@@ -195,10 +168,6 @@ class Runner(QObject):
     def _ask_for_answer(self, command: Generate) -> None:
         assert self._steps is not None and self._steps.step is not None
         step = self._steps.step
-        if self._on_two and not self._is_free():  # between its runs the chat may have come
-            self._steps.put_back()
-            self._set_waiting(True)
-            return
         if (end := self.may_ask()) is not None:
             self._end(end)
             return
@@ -206,9 +175,7 @@ class Runner(QObject):
             self.run_begun.emit(step.number, step.drafted)
             if not self.is_running():
                 return  # given up by its receiver
-        second = self._second if self._on_two and not step.drafted else None
-        self._asked = second or self._engine
-        self._request = self._asked.ask(command, compared=True)
+        self._request = self._engine.ask(command, compared=True)
 
     def _task_over(self) -> None:
         if self._steps is None:
@@ -241,25 +208,6 @@ class Runner(QObject):
             self.give_up(ENGINE_LOST if self._request else _CANNOT_START[state])
         elif self._request and state is EngineState.LOADING:
             self.give_up(PAIR_GIVEN_UP)
-        elif state is EngineState.READY:
-            self.go_on()
-        elif self._request and self._asked is not self._engine:
-            self._interrupt()
-
-    def _interrupt(self) -> None:
-        """The chat is being answered: the second engine begins again after that."""
-        assert self._steps is not None
-        self._request = 0
-        self._asked.cancel()
-        self._steps.put_back()
-        self._set_waiting(True)
-
-    @Slot(EngineState)
-    def _on_second_changed(self, state: EngineState) -> None:
-        if not self.is_running() or not self._on_two:
-            return
-        if state.has_ended:
-            self.give_up(SECOND_LOST)
         elif state is EngineState.READY:
             self.go_on()
 
@@ -298,19 +246,11 @@ class Runner(QObject):
     def _on_generation_failed(self, failed: GenerationFailed) -> None:
         if self._steps is not None and self._is_own(failed.request):
             self._request = 0
-            message = self._of_server(failed.message)
             if failed.cause in _GONE:
-                self._end(End("failed", message))
+                self._end(End("failed", failed.message))
                 return
-            self._steps.fail(message)
+            self._steps.fail(failed.message)
             self._next_step()
-
-    def _of_server(self, message: str) -> str:
-        """Of two servers, the one that failed is named."""
-        if not self._on_two:
-            return message
-        which = "with" if self._asked is self._engine else "without"
-        return f"The server {which} a draft failed. {message}"
 
     @Slot(object)
     def _on_tokens_scored(self, scored: TokensScored) -> None:
@@ -320,5 +260,4 @@ class Runner(QObject):
             self._next_step()
 
     def _is_own(self, request: int) -> bool:
-        """Whether the current signal is about the current request; the numbers of two engines may be equal."""
-        return self._request != 0 and request == self._request and self.sender() is self._asked
+        return self._request != 0 and request == self._request

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from app.compare import two_servers
 from app.compare.results import Setup
 from app.compare.setup import setup_of
 from app.compare.steps import Task
 from app.protocol.events import PairLoaded
 from app.protocol.options import LoadSettings
-from app.ui.compare import wording
 from app.ui.compare.prompt_set import SetChoice
-from app.ui.compare.wording import TwoServers
 from app.ui.engine.interface import Engine
 from app.ui.engine.pair import PairLoader
 
@@ -23,15 +20,11 @@ class Snapshot(NamedTuple):
     setup: Setup
     """Without the models' hashes, which take time."""
     pair: PairLoaded
-    servers: TwoServers | None = None
-    """Where it ran, if on two servers."""
 
 
-def snapshot(
-    engine: Engine, pair_loader: PairLoader, first: Task, choice: SetChoice | None, other: PairLoaded | None
-) -> Snapshot:
-    """The current setup. ``first``: the first task; ``choice``: the prompt set, if it is one; ``other``: what answers
-    without a draft on a second server. Raises `KnownError` if the file of prompts is gone.
+def snapshot(engine: Engine, pair_loader: PairLoader, first: Task, choice: SetChoice | None) -> Snapshot:
+    """The current setup. ``first``: the first task; ``choice``: the prompt set, if it is one. Raises `KnownError` if
+    the file of prompts is gone.
     """
     pair, files = pair_loader.pair(), pair_loader.files()
     assert pair is not None
@@ -44,7 +37,5 @@ def snapshot(
         repeat=choice.repeats if choice else 1,
         prompt_file=choice.path if choice else None,
         kinds=choice.kinds if choice else (),
-        servers=two_servers.names(pair, other),
     )
-    servers = TwoServers(wording.server_title(other), wording.server_title(pair)) if other is not None else None
-    return Snapshot(setup, pair, servers)
+    return Snapshot(setup, pair)

@@ -8,8 +8,7 @@ from PySide6.QtCore import QPoint, Qt, Slot
 from PySide6.QtWidgets import QFrame, QMenu, QPushButton, QVBoxLayout, QWidget
 
 from app.ui.compare.runner import End
-from app.ui.compare.server_row import ServerRow
-from app.ui.compare.wording import TwoServers, Verdict
+from app.ui.compare.wording import Verdict
 from app.ui.widgets import theme
 from app.ui.widgets.controls import ElidedLabel, label, plain_tooltip
 from app.ui.widgets.layouts import column, row
@@ -117,17 +116,14 @@ class CompareTab(QWidget):
     """Shows what a runner does; decides nothing. While it does not run it passes over what the runner says.
 
     Attributes:
-        server: Which server answers without a draft, where that is another one.
         verdict: What came of the comparison.
         footer: The buttons; whoever owns the tab connects them.
     """
 
     def __init__(self, run_text: str) -> None:
         super().__init__()
-        self.server = ServerRow()
         self.verdict = VerdictLine()
         self.footer = Footer(run_text)
-        self._servers: TwoServers | None = None
         self._blocked = ""
         self._draft_failure = ""
 
@@ -149,10 +145,6 @@ class CompareTab(QWidget):
         """The runner is done."""
         raise NotImplementedError
 
-    def set_servers(self, servers: TwoServers | None) -> None:
-        """The servers that what is shown comes from, if there are two."""
-        self._servers = servers
-
     def set_blocked(self, why: str) -> None:
         """Nothing can be started now, and why; empty if it can."""
         self._blocked = why
@@ -171,7 +163,7 @@ class CompareTab(QWidget):
     def _make_below(self) -> QVBoxLayout:
         """Create the lower part of the tab."""
         margins = (6 * SPACING, 3 * SPACING, 6 * SPACING, 4 * SPACING)
-        return column(self.server, self.verdict, self.footer, gap=3 * SPACING, margins=margins)
+        return column(self.verdict, self.footer, gap=3 * SPACING, margins=margins)
 
     def _show_state(self) -> None:
         """Update which buttons can be used."""

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from app.compare.results import Comparison, Difference, Row, Skipped
 from app.models.text import shortened, visible
 from app.protocol.commands import Generate
-from app.protocol.events import PairLoaded
 from app.protocol.options import SEED_DECIDES
-from app.ui.engine.pair_names import host_of, server_name
 from app.ui.widgets import units
 from app.ui.widgets.units import NO_BREAK
 
@@ -26,33 +24,10 @@ NO_ANSWER = "This chat has no answer to compare."
 STOPPED = "Stopped."
 CHAT_DELETED = "The chat with this answer was deleted, and this comparison with it."
 WAITS_FOR_OTHER_RUN = "Runs when the other one has finished, so that they don't slow each other down."
-NO_SECOND = (
-    "{server} can't switch drafting off for a single answer. To compare, choose a second server with the same model "
-    "that doesn't draft."
+NO_SWITCH = (
+    "{server} can't switch drafting off for a single answer, so nothing can be compared here. To compare two servers, "
+    "run “slipstream compare” with --server and --plain-server."
 )
-SAME_SERVER = "This is the server you chat with. Choose another one, where the same model runs without a draft."
-SECOND_HELP = (
-    "The same model, run without a draft. What is compared is sent to both servers, one after the other, with the same "
-    "seed and settings."
-)
-NOT_CONNECTED = "The server without a draft can't be used. {reason}"
-OFFLINE = "Slipstream works offline, so the server without a draft isn't used any more."
-PERMISSION = "The chat hasn't been sent to {host} yet."
-ASK_PERMISSION = (
-    "To compare, Slipstream will send the chat “{title}”, up to this answer, to {host} for the first time. Whoever "
-    "runs that server can read it."
-)
-CONNECTING = "Connecting to the server without a draft…"
-TWO_SERVERS = (
-    "The speeds are those of two servers. They show what drafting brings only if both servers have equal hardware and "
-    "settings."
-)
-_TWO_MAY_DIFFER = (
-    "Two servers can round differently, and their versions or settings can differ, so this doesn't mean that drafting "
-    "changed the text."
-)
-_TWO_DRAW_DIFFERENTLY = "Two servers may draw different tokens with the same seed, so this isn't unusual."
-SECOND_DRAFTS = "The server without a draft does draft, so this isn't a comparison without a draft."
 NOT_SENT = (
     "This chat hasn't been sent to {host} yet, so it can't be compared there. Send a message first; Slipstream will "
     "ask you before the chat is sent."
@@ -74,30 +49,8 @@ class Verdict:
         return " ".join(part for part in (self.heading, self.detail) if part).replace(NO_BREAK, " ")
 
 
-class TwoServers(NamedTuple):
-    """The servers of a comparison, for display."""
-
-    plain: str
-    drafted: str
-
-
-def server_title(pair: PairLoaded) -> str:
-    """``llama-server b9000 at 127.0.0.1:8080``."""
-    assert pair.remote is not None
-    return f"{server_name(pair.remote.server)} at {host_of(pair.remote.server.address)}"
-
-
-def verdict(comparison: Comparison, command: Generate, *, on_two: bool = False) -> Verdict:
-    """The result of one finished comparison; ``on_two`` servers, or by one engine."""
-    found = _verdict(comparison, command, on_two)
-    if not on_two:
-        return found
-    drafts = SECOND_DRAFTS if comparison.plain.figures.draft.drafted else ""
-    detail = " ".join(filter(None, (found.detail, drafts, TWO_SERVERS)))
-    return Verdict(found.heading, detail, "warning" if drafts else found.mood)
-
-
-def _verdict(comparison: Comparison, command: Generate, on_two: bool) -> Verdict:
+def verdict(comparison: Comparison, command: Generate) -> Verdict:
+    """The result of one finished comparison."""
     tokens = comparison.drafted.figures.completion_tokens
     rate = comparison.drafted.figures.draft.acceptance_rate
     parts = [faster(comparison.speed_up), *([units.accepted(rate)] if rate is not None else [])]
@@ -110,9 +63,6 @@ def _verdict(comparison: Comparison, command: Generate, on_two: bool) -> Verdict
     place = f"character {difference.character + 1:,}" if token is None else f"token {token + 1:,}"
     where = f"{place} (while thinking)" if difference.in_thinking else place
     heading = " · ".join([f"Different starting at {where}", *parts])
-    if on_two:
-        why = _TWO_DRAW_DIFFERENTLY if command.sampling.temperature > 0 else _TWO_MAY_DIFFER
-        return Verdict(heading, f"{_choices(difference)} {why}", "plain")
     is_expected = _only_alike(command) or difference.near_tie
     return Verdict(heading, _why(difference, command), "plain" if is_expected else "warning")
 
@@ -209,10 +159,8 @@ def a_pass(mean_acceptance_length: float | None) -> str:
     return units.UNKNOWN if mean_acceptance_length is None else f"{mean_acceptance_length:.1f}"
 
 
-def set_verdict(
-    total: Row, skipped: Sequence[Skipped], servers: TwoServers | None = None, *, both_draft: bool = False
-) -> Verdict:
-    """The result of a whole set, or of the finished part of it. ``both_draft``: so does the second server."""
+def set_verdict(total: Row, skipped: Sequence[Skipped]) -> Verdict:
+    """The result of a whole set, or of the finished part of it."""
     if not total.runs:
         return Verdict("Nothing was compared.", _skipped(skipped), "plain")
     same = (
@@ -228,13 +176,7 @@ def set_verdict(
         f"Differences at a near-tie, which rounding decides: {total.near_ties:,} of {differing:,}." if differing else ""
     )
     detail = " ".join(part for part in (ties, _skipped(skipped)) if part)
-    if servers is not None:
-        of_two = f"Without a draft: {servers.plain}. With a draft: {servers.drafted}. {TWO_SERVERS}"
-        differ = _TWO_MAY_DIFFER if differing else ""
-        parts_below = (_skipped(skipped), SECOND_DRAFTS if both_draft else "", differ, of_two)
-        detail = " ".join(filter(None, parts_below))
-    mood: Mood = "warning" if both_draft else "plain" if differing else "good"
-    return Verdict(" · ".join(parts), detail, mood)
+    return Verdict(" · ".join(parts), detail, "plain" if differing else "good")
 
 
 def _skipped(skipped: Sequence[Skipped]) -> str:

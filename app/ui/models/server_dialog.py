@@ -19,7 +19,7 @@ from PySide6.QtWidgets import (
 
 from app.protocol.remote import MAX_ADDRESS_CHARACTERS, MAX_KEY_CHARACTERS, ServedModel, Server
 from app.ui.models import server_text
-from app.ui.models.server_text import TO_CHAT, Purpose, Verdict
+from app.ui.models.server_text import INTRODUCTION, TITLE, Verdict
 from app.ui.widgets import theme
 from app.ui.widgets.controls import explain, guard_wheel, label, show_text
 from app.ui.widgets.layouts import DIALOG_MARGINS, column, row
@@ -37,11 +37,10 @@ class ServerDialog(QDialog):
         test, find_button, remove_key, open_button, local: Its buttons. ``local`` leads to the models on this computer.
     """
 
-    def __init__(self, known: Sequence[str] = (), parent: QWidget | None = None, *, purpose: Purpose = TO_CHAT) -> None:
+    def __init__(self, known: Sequence[str] = (), parent: QWidget | None = None) -> None:
         """``known``: addresses that were used before."""
         super().__init__(parent)
-        self._purpose = purpose
-        self.setWindowTitle(purpose.title)
+        self.setWindowTitle(TITLE)
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.setMinimumWidth(400)
         self._make_fields(known)
@@ -78,7 +77,7 @@ class ServerDialog(QDialog):
         explain(self.test, "Connects to the server and says what it is. Nothing of a chat is sent.")
         self.find_button = QPushButton("Find servers on this computer", autoDefault=False)
         explain(self.find_button, "Asks the ports that such programs usually listen on. Nothing leaves this computer.")
-        self.open_button = QPushButton(self._purpose.button, default=True)
+        self.open_button = QPushButton("Open", default=True)
         theme.set_role(self.open_button, "primary")
         self.local = QPushButton("Models on this computer…", autoDefault=False)
 
@@ -98,7 +97,7 @@ class ServerDialog(QDialog):
         box.addButton(self.open_button, QDialogButtonBox.ButtonRole.AcceptRole)
         box.rejected.connect(self.reject)
         column(
-            label(self._purpose.introduction, "quiet", wraps=True),
+            label(INTRODUCTION, "quiet", wraps=True),
             2 * SPACING,
             *self._named("Address", self.address),
             self._warning,

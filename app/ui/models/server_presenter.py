@@ -18,7 +18,7 @@ from app.ui.engine.pair_files import PairFiles
 from app.ui.engine.server_keys import ServerKeys
 from app.ui.models import server_text
 from app.ui.models.server_dialog import ServerDialog
-from app.ui.models.server_text import TO_CHAT, Purpose, Verdict
+from app.ui.models.server_text import Verdict
 
 _TESTING = "Testing…"
 _LOOKING = "Looking for servers…"
@@ -29,7 +29,6 @@ class ServerPresenter(QObject):
 
     Attributes:
         dialog: While it is open.
-        prefers: The model that is proposed if a server has it and no other was asked for.
     """
 
     def __init__(
@@ -37,21 +36,15 @@ class ServerPresenter(QObject):
         values: Settings,
         keys: ServerKeys,
         load: Callable[[PairFiles], object],
-        open_local: Callable[[], object] | None,
+        open_local: Callable[[], object],
         parent: QObject | None = None,
-        *,
-        purpose: Purpose = TO_CHAT,
     ) -> None:
-        """``load`` uses a model on a server; ``open_local`` shows the models on this computer instead, where there is
-        such a choice.
-        """
+        """``load`` uses a model on a server; ``open_local`` shows the models on this computer instead."""
         super().__init__(parent)
         self._values = values
         self._keys = keys
         self._load = load
         self._open_local = open_local
-        self._purpose = purpose
-        self.prefers = ""
         self.dialog: ServerDialog | None = None
         self._engine: LocalEngine | None = None
         self._number = 0
@@ -90,8 +83,7 @@ class ServerPresenter(QObject):
             self._engine.shutdown()
 
     def _make(self, window: QWidget) -> None:
-        self.dialog = dialog = ServerDialog(self._values.known_servers(), window, purpose=self._purpose)
-        dialog.local.setVisible(self._open_local is not None)
+        self.dialog = dialog = ServerDialog(self._values.known_servers(), window)
         self._server, self._tested, self._opens, self._wanted, self._stored = None, ("", ""), False, "", ""
         dialog.address.textChanged.connect(self._on_address_changed)
         dialog.key.textChanged.connect(self._forget_test)
@@ -247,9 +239,8 @@ class ServerPresenter(QObject):
     def _choice(self, server: Server) -> str:
         """The model that was asked for; else the one that is loaded, if there is only one of them."""
         ids = [one.id for one in server.models]
-        for wanted in (self._wanted, self.prefers):
-            if wanted in ids:
-                return wanted
+        if self._wanted in ids:
+            return self._wanted
         loaded = [one.id for one in server.models if one.state == "loaded"]
         return ids[0] if len(ids) == 1 else loaded[0] if len(loaded) == 1 else ""
 
@@ -273,7 +264,7 @@ class ServerPresenter(QObject):
     def _on_pair_loaded(self, pair: PairLoaded) -> None:
         if self.dialog is not None and pair.request == self._load_number:
             self.dialog.set_busy("")
-            self.dialog.show_verdict(server_text.tested(pair, self._purpose))
+            self.dialog.show_verdict(server_text.tested(pair))
 
     @Slot(object)
     def _on_load_failed(self, failed: LoadFailed) -> None:
@@ -344,8 +335,7 @@ class ServerPresenter(QObject):
     def _on_local(self) -> None:
         if self.dialog is not None:
             self.dialog.reject()
-        if self._open_local is not None:
-            self._open_local()
+        self._open_local()
 
     @Slot()
     def _on_finished(self) -> None:

@@ -31,29 +31,10 @@ _STATES: dict[ModelState, str] = {
 Mood = Literal["plain", "good", "warning", "bad"]
 
 
-@dataclass(frozen=True)
-class Purpose:
-    """What a server is chosen for: the texts of the dialog."""
-
-    title: str
-    introduction: str
-    button: str
-    is_drafting: bool = True
-    """Whether it matters what the server says of its drafting."""
-
-
-TO_CHAT = Purpose(
-    "Open a model on a server",
+TITLE = "Open a model on a server"
+INTRODUCTION = (
     "Chat with a model that another program runs: llama-server, vLLM, SGLang, TensorRT-LLM, TGI, Ollama, LM Studio or "
-    "anything else with an API like OpenAI's.",
-    "Open",
-)
-TO_COMPARE = Purpose(
-    "Server without a draft",
-    "The server you chat with can't switch its drafting off for a single answer. Choose a second server that runs the "
-    "same model without a draft.",
-    "Use",
-    is_drafting=False,
+    "anything else with an API like OpenAI's."
 )
 
 
@@ -122,7 +103,7 @@ def found(server: Server, *, is_chosen: bool) -> Verdict:
     return Verdict(text, "good", ("The model isn't loaded there yet. The server loads it when you open it.",))
 
 
-def tested(pair: PairLoaded, purpose: Purpose = TO_CHAT) -> Verdict:
+def tested(pair: PairLoaded) -> Verdict:
     """The model answers; what it is, and what is known of its drafting."""
     remote = pair.remote
     assert remote is not None
@@ -133,6 +114,6 @@ def tested(pair: PairLoaded, purpose: Purpose = TO_CHAT) -> Verdict:
         "good",
         (
             visible(f"Model: {pair.target.name} · {context}"),
-            visible(figures) if purpose.is_drafting else "",
+            visible(figures),
         ),
     )

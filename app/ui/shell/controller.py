@@ -48,7 +48,6 @@ from app.ui.shell.finished_answers import FinishedAnswers
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.message_operations import MessageOperations
 from app.ui.shell.message_wiring import MessageWiring
-from app.ui.shell.second_servers import SecondServers
 from app.ui.shell.server_wiring import ServerWiring
 from app.ui.shell.settings_wiring import SettingsWiring
 from app.ui.shell.speed_wiring import SpeedWiring
@@ -108,13 +107,8 @@ class Controller(QObject):
             engine,
             self.pair_loader,
             self.chats,
-            settings.values,
-            self.models.server_keys,
-            self._save_soon,
             self,
         )
-        self.second_servers = SecondServers(settings.values, self.models.server_keys, self)
-        self.compare.choose_server = self.second_servers.choose
         self.settings = SettingsWiring(
             window, settings, self.chats, self.pair_loader, self.compare, self.notice_list, self
         )
@@ -212,7 +206,6 @@ class Controller(QObject):
         self._is_shut_down = True
         self.server.control.close()
         self.compare.close()
-        self.second_servers.close()
         self.commands.close()
         self.chat_commands.close()
         self.attachments.close()

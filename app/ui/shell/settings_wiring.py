@@ -103,7 +103,6 @@ class SettingsWiring(QObject):
         """Offline, a server on another computer isn't used any more: connecting again says so."""
         if not self._values.offline:
             return
-        self._compare.go_offline()
         remote = self._pair_loader.remote()
         if remote is not None and not remote.server.is_loopback:
             self._pair_loader.load_again()

@@ -2,47 +2,19 @@
 
 from __future__ import annotations
 
-import subprocess
-from collections.abc import Callable
-
-from PySide6.QtCore import QObject, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from app.protocol.events import PairLoaded
-from app.settings import Settings
-from app.ui.compare.plain_server import PlainServer
 from app.ui.compare.presenter import ComparePresenter
 from app.ui.compare.window import CompareWindow
-from app.ui.engine.local_engine import LocalEngine
-from app.ui.engine.server_keys import ServerKeys
 from tests.ui.parts import WAIT_MS, Rig
 
 
 class Comparing:
-    """Attributes:
-    saves: How often the settings were to be saved.
-    plain_process: The second server, where it is a real one.
-    choose: What the Compare window asked for a second server, if it did; to be called with model and address.
-    """
-
-    def __init__(self, rig: Rig, values: Settings | None = None, second: LocalEngine | None = None) -> None:
-        """``second``: the engine for the second server, by default the real one."""
+    def __init__(self, rig: Rig) -> None:
         self.chat = rig
         self.qtbot = rig.qtbot
-        self.values = values or Settings()
-        self.saves = 0
-        self.plain_process: subprocess.Popen[bytes] | None = None
-        self.choose: Callable[[str, str], object] | None = None
-        self.owner = QObject()
-        self.keys = ServerKeys(self.owner)
-        plain = PlainServer(second or LocalEngine(), rig.pair_loader, self.values, self.keys, self._save)
-        self.presenter = ComparePresenter(rig.engine, rig.pair_loader, rig.chats, plain, self._on_choose)
-
-    def _save(self) -> None:
-        self.saves += 1
-
-    def _on_choose(self, _window: CompareWindow, _pair: PairLoaded, chosen: Callable[[str, str], object]) -> None:
-        self.choose = chosen
+        self.presenter = ComparePresenter(rig.engine, rig.pair_loader, rig.chats)
 
     @property
     def window(self) -> CompareWindow:
@@ -61,7 +33,3 @@ class Comparing:
         with self.qtbot.waitActive(self.window, timeout=WAIT_MS):
             pass
         QTest.keyClick(self.window.windowHandle(), Qt.Key.Key_Escape)
-
-    def close(self) -> None:
-        self.keys.close()
-        self.owner.deleteLater()

@@ -43,7 +43,6 @@ def make(make_rig: MakeRig) -> Iterator[MakeComparing]:
     for one in made:
         if isValid(one.presenter):
             one.presenter.close()
-        one.close()
 
 
 def endless_answer(at: Comparing, text: str = "Hello") -> None:

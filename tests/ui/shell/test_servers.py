@@ -202,49 +202,13 @@ def test_a_local_chat_asks_before_it_goes_anywhere_and_offline_the_server_is_lef
     servers = running.controller.commands.opening.servers()
     assert servers.dialog is not None and servers.dialog.address.text() == "http://far.example:8000"
     servers.dialog.reject()
-    left: list[bool] = []
-    running.controller.compare.presenter().second.go_offline = lambda: left.append(True)  # type: ignore[method-assign]
     running.controller.commands.save_due.emit()
-    assert left == [] and running.controller.pair_loader.remote() is not None
+    assert running.controller.pair_loader.remote() is not None
     running.settings.values.offline = True
     running.controller.commands.save_due.emit()
     running.qtbot.waitUntil(lambda: "load" in notices_of(running), timeout=WAIT_MS)
     assert running.controller.pair_loader.remote() is None
     assert running.controller.notice_list.notices()["load"].text == "far.example:8000 is another computer."
-    assert left == [True]
-
-
-def test_compare_with_a_second_server(open_window: OpenWindow) -> None:
-    with (
-        ModelServer(remote_streams.llama_server()) as drafting,
-        ModelServer(remote_streams.llama_server(is_drafting=False)) as plain,
-    ):
-        running = open_window(Pair("/models/q.gguf", server=drafting.url))
-        connected(running)
-        running.ask("What happened?")
-        running.choose("compare_last")
-        one = running.controller.compare.presenter().window.one
-        one.server.button.click()
-        presenter = running.controller.second_servers.presenter
-        assert presenter is not None and presenter.dialog is not None
-        dialog = presenter.dialog
-        assert (dialog.windowTitle(), dialog.local.isVisible()) == ("Server without a draft", False)
-        dialog.address.setText(plain.url)
-        dialog.test.click()
-        running.qtbot.waitUntil(lambda: "Model: q" in dialog.verdict(), timeout=WAIT_MS)
-        assert "--spec" not in dialog.verdict()  # what it says of its drafting doesn't matter
-        running.qtbot.waitUntil(dialog.open_button.isEnabled, timeout=WAIT_MS)
-        dialog.open_button.click()
-        running.qtbot.waitUntil(one.footer.run_button.isEnabled, timeout=WAIT_MS)
-        assert (one.footer.run_button.text(), one.verdict.text()) == ("Compare", "")
-        assert plain.bodies(CHAT) == []
-        one.footer.run_button.click()
-        running.qtbot.waitUntil(lambda: "Same text" in one.verdict.text(), timeout=WAIT_MS)
-        assert one.footer.run_button.text() == "Run again"
-        running.close()
-        assert SettingsFile(paths.settings_file()).values.plain_servers == {
-            drafting.url: Pair("/models/q.gguf", server=plain.url)
-        }
 
 
 def test_ollama_is_compared_and_measured(open_window: OpenWindow) -> None:
