@@ -20,6 +20,7 @@ from app.settings import Pair, Settings
 from app.ui import notices
 from app.ui.chat.answer_queue import SERVER
 from app.ui.chat.conversation import question_to_measure
+from app.ui.chat.markdown.code_headers import code_wrap
 from app.ui.chat.open_chats import OpenChats
 from app.ui.compare.launcher import CompareLauncher
 from app.ui.engine.interface import Engine, EngineState
@@ -128,6 +129,7 @@ class AppCommands(QObject):
             "show_settings": self.show_settings,
             "quit": window.close,
             "show_drafted": lambda: self.show_drafted(window.menus.action("show_drafted").isChecked()),
+            "wrap_code": lambda: code_wrap().set_on(window.menus.action("wrap_code").isChecked()),
             "stop": self._stop,
             "regenerate": self._regenerate,
             "compare_last": lambda: self._compare.presenter().compare_last(),

@@ -84,6 +84,7 @@ _MENUS: dict[str, tuple[_Entry | str | None, ...]] = {
         _Entry("zoom_reset", "Actual si&ze", "Ctrl+0", everywhere=True),
         _SEPARATOR,
         _Entry("show_drafted", "Show &drafted tokens", "Ctrl+Shift+D", checkable=True),
+        _Entry("wrap_code", "&Wrap long lines of code", checkable=True),
         _SEPARATOR,
         _Entry("show_trash", "&Trash"),
         _SEPARATOR,

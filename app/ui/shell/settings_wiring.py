@@ -8,7 +8,7 @@ from PySide6.QtCore import QObject, QTimer, Slot
 from app.protocol.options import DrafterChoice, DraftLength
 from app.settings import SettingsFile
 from app.ui import notices
-from app.ui.chat.markdown.code_headers import code_wrap, set_code_wrap
+from app.ui.chat.markdown.code_headers import code_wrap
 from app.ui.chat.open_chats import OpenChats
 from app.ui.compare.launcher import CompareLauncher
 from app.ui.engine.pair import PairLoader
@@ -57,7 +57,7 @@ class SettingsWiring(QObject):
         panel.drafter.choice_changed.connect(self._on_drafter_changed)
         window.panels_changed.connect(self.save_soon)
         pair_loader.pair_opened.connect(self._on_pair_opened)
-        set_code_wrap(self._values.code_wrap)
+        code_wrap().set_on(self._values.code_wrap)
         code_wrap().changed.connect(self._on_code_wrap_changed)
 
     @Slot()
@@ -93,6 +93,7 @@ class SettingsWiring(QObject):
         window.transcript.set_show_drafted(values.drafted_visible)
         self._compare.set_show_drafted(values.drafted_visible)
         window.menus.action("show_drafted").setChecked(values.drafted_visible)
+        window.menus.action("wrap_code").setChecked(values.code_wrap)
         self._refresh_recent()
 
     def _refresh_recent(self) -> None:

@@ -26,6 +26,7 @@ from app.chats.settings import ChatSettings, SamplingChoice
 from app.chats.store import ChatStore
 from app.settings import Settings, SettingsFile
 from app.ui import notices
+from app.ui.chat.markdown.code_headers import code_wrap
 from app.ui.engine.interface import EngineState
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.notices import Action
@@ -415,6 +416,19 @@ def test_panels_give_way_in_a_narrow_window_and_are_remembered(open_window: Call
     assert (again.width(), again.height()) == (700, 560)
     assert not again.chat_list.isVisible()
     assert not again.menus.action("toggle_chats").isChecked()
+
+
+def test_one_switch_wraps_all_code_and_is_kept(open_window: Callable[[], Running]) -> None:
+    running = open_window()
+    assert not code_wrap().is_on and not running.window.menus.action("wrap_code").isChecked()
+    running.choose("wrap_code")
+    assert code_wrap().is_on
+    running.window.close()
+    code_wrap().set_on(False)
+    again = open_window()
+    assert code_wrap().is_on and again.window.menus.action("wrap_code").isChecked()
+    again.choose("wrap_code")
+    assert not code_wrap().is_on and not again.settings.values.code_wrap
 
 
 def test_chats_of_a_newer_version_are_left_alone_and_the_window_goes_on(qtbot: QtBot) -> None:

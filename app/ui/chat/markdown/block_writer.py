@@ -72,8 +72,7 @@ class BlockWriter:
         environment: What the parser must know of the whole text, see `app.markdown.dialect.environment`.
         margin: How much narrower prose is than code, in pixels.
         width: What a table may take without having to be scrolled, in pixels; 0: whatever it needs.
-        wraps_code: Whether long lines of code are wrapped.
-        wrap_choices: The same of single code blocks, by their numbers, where the user has chosen.
+        wraps_code: Whether long lines of code are wrapped; else they can be scrolled.
     """
 
     def __init__(
@@ -85,7 +84,6 @@ class BlockWriter:
         self.environment: dict[str, Any] = {}
         self.width = 0.0
         self.wraps_code = False
-        self.wrap_choices: dict[int, bool] = {}
         self.formats = formats
         self.margin = margin
         self._cursor = cursor
@@ -384,15 +382,14 @@ class BlockWriter:
         if self.position > 0:
             # Qt drops the space above a block that follows a table, and the header stands there.
             self._end.is_free = False
-        wraps = self.wrap_choices.get(len(self.code_runs), self.wraps_code)
-        run = CodeRun(self.next_position, self.next_position, language, left, is_wrapped=wraps)
+        run = CodeRun(self.next_position, self.next_position, language, left)
         self.code_runs.append(run)
         return run
 
     def code_line(self, run: CodeRun, text: str, source: int, *, joined: bool = False, partial: bool = False) -> None:
         """Write one line of code, from this place of the source. ``joined``: it goes on with the line before it;
         ``partial``: it is still growing."""
-        form = self.formats.code_line(first=not run.lines, last=False, left=run.left, wraps=run.is_wrapped)
+        form = self.formats.code_line(first=not run.lines, last=False, left=run.left, wraps=self.wraps_code)
         form.setProperty(DEPTH, min(self._quotes, _MAX_QUOTES))
         if joined:
             form.setProperty(CONTINUED, True)
@@ -412,7 +409,7 @@ class BlockWriter:
         run.is_closed = True
         if not run.lines:
             self.code_line(run, "", -1)
-        form = self.formats.code_line(first=run.lines == 1, last=True, left=run.left, wraps=run.is_wrapped)
+        form = self.formats.code_line(first=run.lines == 1, last=True, left=run.left, wraps=self.wraps_code)
         form.setProperty(DEPTH, min(self._quotes, _MAX_QUOTES))
         self._cursor.setBlockFormat(form)
 

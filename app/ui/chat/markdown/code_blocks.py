@@ -40,8 +40,6 @@ class CodeRun:
     end: int
     language: str
     left: float = 0.0
-    is_wrapped: bool = False
-    """Whether its long lines are wrapped; else they can be scrolled."""
     width: float = 0.0
     """Of its longest line, in pixels."""
     size: int = 0

@@ -66,8 +66,7 @@ class DrawnText(SafeBrowser):
         self._described = 0
         """How many formulas had been made when they were last told to screen readers."""
         self._fold = Fold(self.viewport(), self._redraw)
-        self._headers = CodeHeaders(self.viewport(), self._code, self._set_code_wrapped)
-        self._wrap_choices: dict[int, bool] = {}
+        self._headers = CodeHeaders(self.viewport(), self._code)
         self._objects = FormulaObjects(self.document(), themes.current())
         self._timer = QTimer(self, singleShot=True, timerType=Qt.TimerType.PreciseTimer)
         self._timer.timeout.connect(self._on_frame_due)
@@ -76,7 +75,8 @@ class DrawnText(SafeBrowser):
         self._set_up()
         self._begin()
         self._is_set_up = True
-        themes.notifier().theme_changed.connect(self._on_theme_changed)
+        themes.notifier().theme_changed.connect(self._on_look_changed)
+        code_wrap().changed.connect(self._on_look_changed)
 
     def _set_up(self) -> None:
         self.setCursorWidth(0)
@@ -88,7 +88,7 @@ class DrawnText(SafeBrowser):
 
     def _begin(self) -> None:
         """Make what draws into the empty document, in the present theme and font."""
-        self._has_old_theme = False
+        self._has_old_look = False
         self._drawn_font = self.font()
         font = themes.monospace_for(self._drawn_font) if self._is_raw else self._drawn_font
         theme = themes.current()
@@ -106,7 +106,7 @@ class DrawnText(SafeBrowser):
             self.document(), self._formats, plain=plain, language=language, margin=margin, places=self._places
         )
         writer = self._rendering.writer
-        writer.width, writer.wraps_code, writer.wrap_choices = self._width, code_wrap().is_on, self._wrap_choices
+        writer.width, writer.wraps_code = self._width, code_wrap().is_on
         runs = self._rendering.lasting_code_runs
         self._frames = Frames(self.document(), self._headers, self.wide, self._rendering, self._places)
         self._frames.set_widths(self._prose_width, self._width)
@@ -127,7 +127,6 @@ class DrawnText(SafeBrowser):
         is_first = not self.content and not self._is_finished
         self._source, self._text = text, []
         self._is_finished = True
-        self._wrap_choices.clear()
         self.wide.clear()
         self._fold.set_text(text, folds=folds)
         self._described = self._objects.made
@@ -303,13 +302,13 @@ class DrawnText(SafeBrowser):
             turns().want(self)
 
     @Slot()
-    def _on_theme_changed(self) -> None:
-        self._has_old_theme = True
+    def _on_look_changed(self) -> None:
+        self._has_old_look = True
         turns().want(self)
 
     def take_turn(self) -> None:
         """See `TakesTurns`."""
-        if self._has_old_theme:
+        if self._has_old_look:
             self._redraw()
         elif self._is_header_missing():
             self._headers.make()
@@ -330,19 +329,12 @@ class DrawnText(SafeBrowser):
     def _is_header_missing(self) -> bool:
         return self._headers.made < len(self._rendering.code_runs)
 
-    def _code(self, number: int) -> tuple[str, str]:
-        """The language and the whole text of a code block."""
+    def _code(self, number: int) -> str:
+        """The whole text of a code block."""
         run = self._rendering.code_runs[number]
         if self._fold.length is not None and number == len(self._rendering.code_runs) - 1:
-            return run.language, code_of(self.content, number)  # it may go on in what is folded
-        return run.language, text_between(self.document(), run.start, run.end)
-
-    def _set_code_wrapped(self, number: int, wraps: bool) -> None:
-        """Wrap the long lines of a code block, and those of all that are drawn from now on."""
-        code_wrap().set_on(wraps)
-        self._frames.wrap(number, wraps)
-        self._forget_shapes()
-        self._measure()
+            return code_of(self.content, number)  # it may go on in what is folded
+        return text_between(self.document(), run.start, run.end)
 
     def _forget_shapes(self) -> None:
         for unit in self._rendering.units:

@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 
 from PySide6.QtCore import QRect, QRectF, Qt
-from PySide6.QtGui import QPainter, QTextBlockFormat, QTextCursor, QTextDocument
+from PySide6.QtGui import QPainter, QTextDocument
 
 from app.ui.chat.markdown.code_blocks import CodeRun
 from app.ui.chat.markdown.code_headers import CodeHeaders
@@ -60,7 +60,6 @@ class Frames:
         for number, run in enumerate(runs[first : self._placed], start=first):
             header = self._headers.place(number, self.frame(run), self._formats.code_header)
             header.set_language(run.language)
-            header.show_wrap(is_useful=self._needed(run) > self.width, is_on=run.is_wrapped)
         self._headers.hide_from(len(runs))
         self._place_wide()
 
@@ -75,7 +74,7 @@ class Frames:
                 run.start,
             )
             for run in self._rendering.code_runs
-            if self._needed(run) > self.width and not run.is_wrapped
+            if not self._rendering.writer.wraps_code and self._needed(run) > self.width
         ]
         for table in self._rendering.writer.table_runs:
             frame = self._document.frameAt(table.start) if table.is_wide(self.width) else None
@@ -110,20 +109,6 @@ class Frames:
 
     def _block_rect(self, position: int) -> QRectF:
         return block_rect(self._document, self._document.findBlock(position))
-
-    def wrap(self, number: int, wraps: bool) -> None:
-        """Wrap the long lines of a code block, or let them be scrolled."""
-        writer = self._rendering.writer
-        writer.wraps_code = writer.wrap_choices[number] = wraps
-        run = self._rendering.code_runs[number]
-        run.is_wrapped = wraps
-        form = QTextBlockFormat()
-        form.setNonBreakableLines(not wraps)
-        cursor = QTextCursor(self._document)
-        cursor.setPosition(run.start)
-        cursor.setPosition(run.end, QTextCursor.MoveMode.KeepAnchor)
-        cursor.mergeBlockFormat(form)
-        self._placed = 0
 
     def paint(self, painter: QPainter, start: int, end: int) -> None:
         """Paint the frames between two document positions."""

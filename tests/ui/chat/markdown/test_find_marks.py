@@ -8,7 +8,6 @@ from pytestqt.qtbot import QtBot
 
 from app.markdown.find import count_matches
 from app.protocol.events import Piece
-from app.ui.chat.markdown.code_headers import set_code_wrap
 from app.ui.chat.markdown.find_marks import mark_colors
 from app.ui.chat.markdown.formats import code_color
 from app.ui.chat.markdown.view import MarkdownView
@@ -88,7 +87,6 @@ def test_a_match_in_the_folded_part_is_counted_and_unfolds_it(qtbot: QtBot, view
 
 
 def test_a_match_in_code_scrolls_it_sideways(qtbot: QtBot, view: MarkdownView) -> None:
-    set_code_wrap(False)
     show(qtbot, view, "```\n" + "x" * 300 + " needle\n```")
     view.set_find("needle")
     box = view.show_find(0)

@@ -278,7 +278,7 @@ def test_what_is_selected_stays_selected_when_formulas_come(qtbot: QtBot, view: 
     assert view.document().toPlainText().count(OBJECT) == 2
     assert view.textCursor().selectedText() == "Selected words"
     (run,) = view._rendering.code_runs
-    assert view._code(0) == ("", "code")
+    assert view._code(0) == "code"
     assert run.start == view.document().toPlainText().index("code")
     for unit in view._rendering.units:
         assert view.document().findBlock(unit.start).position() == unit.start

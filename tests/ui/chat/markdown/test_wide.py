@@ -1,19 +1,17 @@
-"""What is wider than its place: scrolled sideways, wrapped, saved, copied."""
+"""What is wider than its place: scrolled sideways, wrapped, copied."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QGuiApplication, QTextTable, QWheelEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QFileDialog, QMenu, QMessageBox, QScrollBar
+from PySide6.QtWidgets import QApplication, QMenu, QScrollBar
 from pytestqt.qtbot import QtBot
 
-from app.ui.chat.markdown.code_headers import CodeHeader, code_wrap, set_code_wrap
-from app.ui.chat.markdown.code_saving import file_name
+from app.ui.chat.markdown.code_headers import CodeHeader, code_wrap
 from app.ui.chat.markdown.view import MarkdownView
 from tests.ui.chat.markdown.test_view import settle, show, write
 
@@ -25,9 +23,8 @@ CODE = "```python\nx = '" + "long " * 60 + "end'\n```"
 
 @pytest.fixture(autouse=True)
 def no_wrap() -> Iterator[None]:
-    set_code_wrap(False)
     yield
-    set_code_wrap(False)
+    code_wrap().set_on(False)
 
 
 def bars(view: MarkdownView) -> list[QScrollBar]:
@@ -186,68 +183,27 @@ def test_code_behind_a_table_does_not_cover_it(qtbot: QtBot, view: MarkdownView)
 
 def test_long_lines_of_code_are_scrolled_or_wrapped(qtbot: QtBot, view: MarkdownView) -> None:
     show(qtbot, view, "```\nshort\n```")
-    assert not header(view).wrap_button.isVisible()
     assert bars(view) == []
-    show(qtbot, view, CODE)
+    show(qtbot, view, f"> words\n\n{CODE}")
     one_line = view.content_height()
     (bar,) = bars(view)
     assert bar.accessibleName() == "Scroll this code sideways"
-    button = header(view).wrap_button
-    assert button.isVisible() and not button.isChecked()
-    button.click()
-    assert bars(view) == []
-    assert view.content_height() > one_line
-    button.click()
-    assert len(bars(view)) == 1
-    assert view.content_height() == one_line
-    with qtbot.waitSignal(code_wrap().changed):
-        button.click()
-    show(qtbot, view, CODE)  # what is drawn later follows
-    assert header(view).wrap_button.isChecked() and bars(view) == []
-    header(view).wrap_button.click()
-    header(view).wrap_button.click()
-    set_code_wrap(False)
-    view._redraw()  # what was chosen here stays so
+    code_wrap().set_on(True)
     settle(qtbot, view)
-    view.set_widths(300, 300)
-    assert bars(view) == [] and header(view).wrap_button.isChecked()
+    assert bars(view) == [] and view.content_height() > one_line
+    show(qtbot, view, CODE)  # what is drawn later follows
+    assert bars(view) == []
+    code_wrap().set_on(False)
+    settle(qtbot, view)
+    assert len(bars(view)) == 1 and view.content_height() < one_line
 
 
-@pytest.mark.parametrize(
-    ("language", "name"),
-    [
-        ("python", "code.py"),
-        ("C++", "code.cpp"),
-        ("rust", "code.rs"),
-        ("", "code.txt"),
-        ("../../etc/passwd", "code.txt"),
-        ("Dockerfile", "Dockerfile"),
-        ("a\0b", "code.txt"),
-    ],
-)
-def test_the_name_of_a_file_comes_from_a_table(language: str, name: str) -> None:
-    assert file_name(language) == name
-
-
-def test_a_code_block_is_saved_and_it_is_told_when_it_cannot_be(
-    qtbot: QtBot, view: MarkdownView, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    proposed: list[str] = []
-    chosen = [str(tmp_path / "mine"), str(tmp_path / "none" / "x.py")]
-
-    def answer(_parent: object, _title: str, proposal: str, _filter: str) -> tuple[str, str]:
-        proposed.append(proposal)
-        return chosen.pop(), ""
-
-    monkeypatch.setattr(QFileDialog, "getSaveFileName", answer)
-    show(qtbot, view, "```python\ndef f():\n    return '😀'\n```")
-    header(view).save_button.click()
-    qtbot.waitUntil(lambda: view.window().findChild(QMessageBox) is not None)
-    box = view.window().findChild(QMessageBox)
-    assert box is not None and box.text().startswith("The code couldn't be saved")
-    box.close()
-    assert header(view).save_button.text() == "Save…"
-    header(view).save_button.click()
-    qtbot.waitUntil(lambda: header(view).save_button.text() == "Saved")
-    assert Path(proposed[0]).name == "code.py"
-    assert (tmp_path / "mine.py").read_text("utf-8") == "def f():\n    return '😀'\n"
+def test_code_that_is_being_written_is_wrapped_when_that_is_chosen(qtbot: QtBot, view: MarkdownView) -> None:
+    write(qtbot, view, CODE[:120])
+    one_line = view.content_height()
+    code_wrap().set_on(True)
+    write(qtbot, view, CODE[120:])
+    assert bars(view) == [] and view.content_height() > one_line
+    assert header(view).copy_button.accessibleName() == "Copy this python code"
+    header(view).copy_button.click()
+    assert QGuiApplication.clipboard().text() == CODE.split("\n")[1]
