@@ -132,9 +132,7 @@ class Rig:
             ChatSettings,
             self._temporary_store,
         )
-        self.chat_page = ChatPage(self.page)
-        self.chats.current_changed.connect(self.chat_page.show)
-        self.chat_page.show(self.chats.current)
+        self.chat_page = ChatPage(self.page, self.chats)
 
     @property
     def model(self) -> ChatModel:

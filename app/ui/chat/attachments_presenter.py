@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QMetaObject, QObject, Slot
+from PySide6.QtCore import QObject, Slot
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QFileDialog
 from shiboken6 import isValid
@@ -28,6 +28,7 @@ from app.ui.chat.context_meter import ContextMeter
 from app.ui.chat.drop_area import DropArea
 from app.ui.chat.images import PASTED_IMAGE
 from app.ui.chat.model import ChatModel
+from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.thumbnails import Thumbnails
 from app.ui.notices import Notice, NoticeList
 from app.ui.widgets import theme as themes
@@ -67,6 +68,7 @@ class AttachmentsPresenter(QObject):
         self,
         composer: Composer,
         area: DropArea,
+        chats: OpenChats,
         meter: ContextMeter,
         notice_list: NoticeList,
         parent: QObject | None = None,
@@ -81,8 +83,7 @@ class AttachmentsPresenter(QObject):
         self._notice_list = notice_list
         self._reader = FileReader(self)
         self.thumbnails = Thumbnails(self)
-        self._model: ChatModel | None = None
-        self._connections: list[QMetaObject.Connection] = []
+        self._model = chats.current
         self._failures: list[str] = []
         """Of what was attached last."""
         self._read: dict[str, tuple[str, Content]] = {}
@@ -100,14 +101,11 @@ class AttachmentsPresenter(QObject):
         composer.editor.image_pasted.connect(self.attach_image)
         composer.attachments.as_text.clicked.connect(self._on_as_text)
         meter.changed.connect(self._on_counted)
+        chats.follow(self._show, unsent__attachments_changed=self.refresh)
 
-    def show(self, model: ChatModel) -> None:
-        """Attach to the message of another chat from now on."""
-        for connection in self._connections:
-            QObject.disconnect(connection)
+    def _show(self, model: ChatModel) -> None:
         self._model = model
         self._cuts = 0
-        self._connections = [model.unsent.attachments_changed.connect(self.refresh)]
         self.refresh()
 
     def close(self) -> None:
@@ -130,8 +128,6 @@ class AttachmentsPresenter(QObject):
     def attach_files(self, paths: Sequence[str]) -> None:
         """Attach these; a model is opened instead, and chats of another app may be imported."""
         model = self._model
-        if model is None:
-            return
         self._failures = []
         self._scans = []
         self._notice_list.remove(SUBJECT, IMAGES_SUBJECT, SCANS_SUBJECT)
@@ -186,7 +182,7 @@ class AttachmentsPresenter(QObject):
 
     def _choices_of(self, attachment: Attachment) -> Choices:
         """The other ways to attach a file: a PDF file as pictures; a web page as its source; in another encoding."""
-        if attachment.sha256 not in self._read or self._model is None:
+        if attachment.sha256 not in self._read:
             return ()
         path, content = self._read[attachment.sha256]
         if content.media_type == _PDF:
@@ -253,9 +249,8 @@ class AttachmentsPresenter(QObject):
     @Slot(QImage)
     def attach_image(self, image: QImage) -> None:
         """Attach an image that was pasted."""
-        if self._model is not None:
-            self._failures = []
-            self._attach(self._model, PASTED_IMAGE, partial(self._reader.read_image, image))
+        self._failures = []
+        self._attach(self._model, PASTED_IMAGE, partial(self._reader.read_image, image))
 
     @Slot(object)
     def _on_picture(self, picture: QImage | None) -> None:
@@ -300,18 +295,16 @@ class AttachmentsPresenter(QObject):
     @Slot(str)
     def attach_text(self, text: str) -> None:
         """Attach a text that was pasted."""
-        if self._model is not None:
-            unsent = self._model.unsent
-            names = [*(one.name for one in unsent.attachments), *unsent.reading.values()]
-            number = sum(name.startswith(PASTED) for name in names) + 1
-            name = PASTED if number == 1 else f"{PASTED} {number}"
-            content = Content("text", name, text.encode("utf-8", "replace"), "text/plain")
-            self._model.attach(content, reading=unsent.begin_reading(name))
+        unsent = self._model.unsent
+        names = [*(one.name for one in unsent.attachments), *unsent.reading.values()]
+        number = sum(name.startswith(PASTED) for name in names) + 1
+        name = PASTED if number == 1 else f"{PASTED} {number}"
+        content = Content("text", name, text.encode("utf-8", "replace"), "text/plain")
+        self._model.attach(content, reading=unsent.begin_reading(name))
 
     @Slot()
     def _on_as_text(self) -> None:
         """The text that was pasted last goes into the message."""
-        assert self._model is not None
         attachments = list(self._model.unsent.attachments)
         place = next((place for place in reversed(range(len(attachments))) if _is_pasted(attachments[place])), None)
         if place is not None:
@@ -331,7 +324,7 @@ class AttachmentsPresenter(QObject):
     def _cut(self) -> None:
         """Of the longest text."""
         use, model = self._meter.use, self._model
-        if use is None or model is None or self._cuts == 0 or use.too_many <= 0:
+        if use is None or self._cuts == 0 or use.too_many <= 0:
             self._cuts = 0
             return
         counted = [(self._meter.tokens_of(one) or 0, one) for one in model.unsent.attachments if one.kind == "text"]
@@ -347,22 +340,18 @@ class AttachmentsPresenter(QObject):
 
     @Slot()
     def _on_counted(self) -> None:
-        if self._model is not None:
-            shown = [chip for chip in self._composer.attachments.chips.chips if chip.tag]
-            for chip, one in zip(shown, self._model.unsent.attachments, strict=False):
-                if chip.tag == one.sha256 and (tokens := self._meter.tokens_of(one)) is not None:
-                    chip.show_tokens(tokens)
-            self._composer.attachments.fit()
+        shown = [chip for chip in self._composer.attachments.chips.chips if chip.tag]
+        for chip, one in zip(shown, self._model.unsent.attachments, strict=False):
+            if chip.tag == one.sha256 and (tokens := self._meter.tokens_of(one)) is not None:
+                chip.show_tokens(tokens)
+        self._composer.attachments.fit()
         if self._cuts:
             self._cut()
 
     @Slot()
     def refresh(self) -> None:
         """Show what is attached; another model may see what the last one didn't."""
-        model, part = self._model, self._composer.attachments
-        if model is None:
-            return
-        unsent = model.unsent
+        part, unsent = self._composer.attachments, self._model.unsent
         load, height = self.thumbnails.load, themes.px(_PICTURE)
         chips = chips_of(
             *(unsent.attachments, part.chips, self.preview, self._remove, self._meter.tokens_of),
@@ -377,7 +366,6 @@ class AttachmentsPresenter(QObject):
         self._composer.set_attached(bool(unsent.attachments), is_reading=bool(unsent.reading))
 
     def _remove(self, place: int) -> None:
-        assert self._model is not None
         attachments = list(self._model.unsent.attachments)
         del attachments[place]
         self._model.unsent.attach(attachments)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QMetaObject, QObject, Qt, Slot
+from PySide6.QtCore import QObject, QTimer, Slot
 
 from app.ui import notices
+from app.ui.chat.answer_queue import SERVER
 from app.ui.chat.composer import Composer
 from app.ui.chat.model import ChatModel, ChatState
+from app.ui.chat.open_chats import OpenChats
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.notices import NoticeList
 
@@ -27,50 +29,50 @@ class ComposerPresenter(QObject):
     """One for a window."""
 
     def __init__(
-        self, composer: Composer, engine: Engine, notice_list: NoticeList, parent: QObject | None = None
+        self,
+        composer: Composer,
+        chats: OpenChats,
+        engine: Engine,
+        notice_list: NoticeList,
+        parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._composer = composer
         self._engine = engine
         self._notice_list = notice_list
-        self._model: ChatModel | None = None
-        self._connections: list[QMetaObject.Connection] = []
+        self._model = chats.current
         composer.message_sent.connect(self.send)
         composer.stop_requested.connect(self._on_stop_requested)
         composer.text_changed.connect(self._on_text_changed)
         engine.state_changed.connect(self._refresh)
+        chats.follow(
+            self._show, unsent__replaced=self._fill, state_changed=self._refresh, branch_changed=self._on_branch_changed
+        )
 
-    def show(self, model: ChatModel) -> None:
-        """Write in another chat from now on."""
-        for connection in self._connections:
-            QObject.disconnect(connection)
+    def _show(self, model: ChatModel) -> None:
         self._model = model
-        self._connections = [
-            model.unsent.replaced.connect(self._fill),
-            model.state_changed.connect(self._refresh),
-            # Later: the answer to a message that is sent is asked for behind it.
-            model.branch_changed.connect(self._refresh, Qt.ConnectionType.QueuedConnection),
-        ]
+        self._notice_list.remove(SERVER)  # it is about the chat that was shown
         self._fill(model.unsent.text)
         self._refresh()
 
     @Slot(str)
     def send(self, text: str) -> None:
         """Send this in the chat that is shown; what stands in the composer stays if that cannot be done now."""
-        assert self._model is not None
         self._notice_list.remove(*notices.PASSING)
         self._model.send(text)
         self._fill(self._model.unsent.text)
 
     @Slot()
     def _on_stop_requested(self) -> None:
-        if self._model is not None:
-            self._model.stop()
+        self._model.stop()
 
     @Slot()
     def _on_text_changed(self) -> None:
-        if self._model is not None:
-            self._model.unsent.type(self._composer.text())
+        self._model.unsent.type(self._composer.text())
+
+    @Slot()
+    def _on_branch_changed(self) -> None:
+        QTimer.singleShot(0, self, self._refresh)  # the answer to a message that is sent is asked for behind it
 
     @Slot(str)
     def _fill(self, text: str) -> None:
@@ -81,8 +83,6 @@ class ComposerPresenter(QObject):
     def _refresh(self) -> None:
         """Bring button, hint and the notice of a message without an answer to what is true now."""
         model = self._model
-        if model is None:
-            return
         self._composer.set_busy(model.state.is_busy)
         waits = model.state is ChatState.WAITING
         self._composer.set_hint(_HINTS.get(self._engine.state(), "") if waits else "")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import QMetaObject, QObject, QTimer, Signal, Slot
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.chats.model import Attachment
 from app.chats.prompt_parts import prompt_images, prompt_text
@@ -21,6 +21,7 @@ from app.protocol.remote import RemoteModel
 from app.ui.chat.conversation import Conversation, conversation
 from app.ui.chat.footer import figures_of
 from app.ui.chat.model import ChatModel, ChatState
+from app.ui.chat.open_chats import OpenChats
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.widgets import units
 
@@ -148,6 +149,7 @@ class ContextMeter(QObject):
 
     def __init__(
         self,
+        chats: OpenChats,
         engine: Engine,
         thinking: Callable[[ChatSettings], str] = lambda _settings: "",
         parent: QObject | None = None,
@@ -161,7 +163,7 @@ class ContextMeter(QObject):
         """Whether a server may count this chat."""
         self._pair = pair
         self.use: ContextUse | None = None
-        self.model: ChatModel | None = None
+        self.model = chats.current
         self._engine = engine
         self._thinking = thinking
         self._asked = 0
@@ -174,7 +176,6 @@ class ContextMeter(QObject):
         self._parts: dict[str, int] = {}
         """By hash, the tokens of attachments for the loaded model."""
         self._counted: TokensCounted | None = None
-        self._connections: list[QMetaObject.Connection] = []
         self._conversation: tuple[str, Conversation] | None = None
         """Of the branch as it is now, with its system prompt: made once, not each time something is typed."""
         self._delay = QTimer(self, singleShot=True, interval=DELAY_MS)
@@ -185,21 +186,19 @@ class ContextMeter(QObject):
         self._patience.timeout.connect(self._hide)
         engine.tokens_counted.connect(self._on_counted)
         engine.state_changed.connect(self._on_engine_state_changed)
+        chats.follow(
+            self._show,
+            branch_changed=self._on_branch_changed,
+            answer_begun=self._on_branch_changed,
+            answer_ended=self._on_branch_changed,
+            settings_changed=self._delay.start,
+            unsent__typed=self._delay.start,
+            unsent__attachments_changed=self._delay.start,
+            state_changed=self._on_chat_state_changed,
+        )
 
-    def show(self, model: ChatModel) -> None:
-        """Count for another chat from now on."""
-        for connection in self._connections:
-            QObject.disconnect(connection)
+    def _show(self, model: ChatModel) -> None:
         self.model = model
-        self._connections = [
-            model.branch_changed.connect(self._on_branch_changed),
-            model.answer_begun.connect(self._on_branch_changed),
-            model.answer_ended.connect(self._on_branch_changed),
-            model.settings_changed.connect(self._delay.start),
-            model.unsent.typed.connect(self._delay.start),
-            model.unsent.attachments_changed.connect(self._delay.start),
-            model.state_changed.connect(self._on_chat_state_changed),
-        ]
         self._forget()
         self._on_branch_changed()
         self._on_chat_state_changed(model.state)
@@ -246,12 +245,12 @@ class ContextMeter(QObject):
     # ------------------------------------------------------------ counting
 
     def _is_answering(self) -> bool:
-        return self.model is not None and self.model.live is not None and self.model.live.message is not None
+        return self.model.live is not None and self.model.live.message is not None
 
     @Slot()
     def _count(self) -> None:
         model = self.model
-        if model is None or model.state is ChatState.OPENING:
+        if model.state is ChatState.OPENING:
             return
         remote = self._remote()
         if remote is not None and not (remote.can_count and self._may_be_counted(model, remote)):
@@ -340,7 +339,7 @@ class ContextMeter(QObject):
     def _told_by_server(self) -> ContextUse | None:
         """What the server said with its last answer in this chat, for one that doesn't count."""
         pair, model = self._pair(), self.model
-        if pair is None or pair.remote is None or not pair.context_length or model is None:
+        if pair is None or pair.remote is None or not pair.context_length:
             return None
         live = model.live if self._is_answering() else None
         finished = model.messages[:-1] if live is not None else model.messages
@@ -358,7 +357,7 @@ class ContextMeter(QObject):
         if (remote := self._remote()) is not None and not remote.can_count:
             return self._told_by_server()
         counted, asked = self._counted, self._asked_for
-        if counted is None or asked is None or self.model is None:
+        if counted is None or asked is None:
             return None
         live = self.model.live if self._is_answering() else None
         return ContextUse(

@@ -42,7 +42,7 @@ class ContextPresenter(QObject):
         use, model = self._meter.use, self._meter.model
         self._show_gauge(use)
         self._composer.show_tokens(use.text if use is not None else 0)
-        if use is None or model is None or not self._is_news(use, model):
+        if use is None or not self._is_news(use, model):
             self._told = None
             self._notice_list.remove(SUBJECT)
             return

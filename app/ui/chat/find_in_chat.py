@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QMetaObject, QObject, QTimer, Slot
 from shiboken6 import isValid
@@ -13,6 +12,7 @@ from app.chats.model import StoredMessage
 from app.markdown.find import count_matches
 from app.ui.chat.find_bar import FindBar
 from app.ui.chat.model import ChatModel
+from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets.turns import turns
 
@@ -25,22 +25,14 @@ _GROWN_MS = 250
 """After which an answer that grows is counted again."""
 
 
-class Counted(Protocol):
-    """What is looked through: messages, and where an answer is being written its text so far."""
-
-    @property
-    def messages(self) -> Sequence[StoredMessage]: ...
-
-
 class FindInChat(QObject):
     """One for a window. A match is named by its message and its number there; all that show matches count alike."""
 
-    def __init__(self, bar: FindBar, transcript: Transcript, parent: QObject | None = None) -> None:
+    def __init__(self, bar: FindBar, transcript: Transcript, chats: OpenChats, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._bar = bar
         self._transcript = transcript
-        self._model: ChatModel | None = None
-        self._connections: list[QMetaObject.Connection] = []
+        self._model = chats.current
         self._answer: QMetaObject.Connection | None = None
         """To the answer that is being written."""
         self._query = ""
@@ -57,26 +49,24 @@ class FindInChat(QObject):
         bar.query_changed.connect(self._on_query)
         bar.stepped.connect(self.step)
         bar.closed.connect(self._on_closed)
+        chats.follow(
+            self._show,
+            branch_changed=self._on_branch_changed,
+            answer_begun=self._on_answer_begun,
+            answer_ended=self._on_grown,
+        )
 
     # ------------------------------------------------------------ the chat
 
-    def show(self, model: ChatModel) -> None:
-        """Another chat is shown."""
-        for connection in self._connections:
-            QObject.disconnect(connection)
+    def _show(self, model: ChatModel) -> None:
         self._model = model
-        self._connections = [
-            model.branch_changed.connect(self._on_branch_changed),
-            model.answer_begun.connect(self._on_answer_begun),
-            model.answer_ended.connect(self._on_grown),
-        ]
         self._watch_answer()
         self._forget()
         self._go_on()
 
     @Slot(int)
     def _on_branch_changed(self, _place: int) -> None:
-        if not self._query or self._model is None:
+        if not self._query:
             return
         there = {one.id for one in self._model.messages}
         self._counts = {key: count for key, count in self._counts.items() if key in there}
@@ -92,7 +82,7 @@ class FindInChat(QObject):
     def _watch_answer(self) -> None:
         if self._answer is not None:
             QObject.disconnect(self._answer)
-        live = self._model.live if self._model is not None else None
+        live = self._model.live
         self._answer = live.rounds_received.connect(self._on_rounds) if live is not None else None
 
     @Slot()
@@ -103,7 +93,7 @@ class FindInChat(QObject):
     @Slot()
     def _on_grown(self) -> None:
         """The last message has more text."""
-        if self._query and self._model is not None and self._model.messages:
+        if self._query and self._model.messages:
             self._counts.pop(self._model.messages[-1].id, None)
             self._go_on()
 
@@ -163,7 +153,7 @@ class FindInChat(QObject):
     # ------------------------------------------------------------ counting
 
     def _texts(self) -> list[StoredMessage]:
-        return [one for one in self._model.messages if one.role != "system"] if self._model is not None else []
+        return [one for one in self._model.messages if one.role != "system"]
 
     def _order(self) -> list[tuple[str, int]]:
         """The messages with matches, in their order, and how many each has."""
@@ -198,7 +188,7 @@ class FindInChat(QObject):
 
     def _count(self, message: StoredMessage) -> int:
         """The matches in a message; those in the thinking come first."""
-        live = self._model.live if self._model is not None else None
+        live = self._model.live
         is_live = live is not None and live.message is not None and live.message.id == message.id
         if live is not None and live.message is not None and is_live:
             thinking, text, message = live.thinking(), live.text(), live.message

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 
-from PySide6.QtCore import QObject, QTimer, Signal, Slot
+from PySide6.QtCore import QMetaObject, QObject, QTimer, Signal, Slot
 
 from app.chats.settings import ChatSettings
 from app.errors import KnownError
@@ -55,6 +56,24 @@ class OpenChats(QObject):
         self.current = self._new
 
     # ------------------------------------------------------------ which one is shown
+
+    def follow(self, shown: Callable[[ChatModel], object], **slots: Callable[..., object]) -> None:
+        """Call ``shown`` with the chat that is shown, now and whenever that is another one.
+
+        ``slots``: for signals of that chat, by name (``unsent__typed`` for ``unsent.typed``); what they are connected
+        to while it is shown.
+        """
+        connections: list[QMetaObject.Connection] = []
+
+        def show(model: ChatModel) -> None:
+            while connections:
+                QObject.disconnect(connections.pop())
+            for name, slot in slots.items():
+                connections.append(attrgetter(name.replace("__", "."))(model).connect(slot))
+            shown(model)
+
+        self.current_changed.connect(show)
+        show(self.current)
 
     def begin(self, chat_id: str | None) -> None:
         """The store is there: show this chat, unless something was written meanwhile, which is to be seen then."""

@@ -11,6 +11,7 @@ from app.chats.model import StoredMessage
 from app.protocol.events import Piece, Round
 from app.ui.chat.live_answer import LiveAnswer
 from app.ui.chat.model import ChatModel
+from app.ui.chat.open_chats import OpenChats
 
 
 class TranscriptView(Protocol):
@@ -33,30 +34,27 @@ class TranscriptView(Protocol):
 class ChatPage(QObject):
     """Shows one chat at a time."""
 
-    def __init__(self, view: TranscriptView, parent: QObject | None = None) -> None:
+    def __init__(self, view: TranscriptView, chats: OpenChats, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._view = view
-        self._model: ChatModel | None = None
+        self._model = chats.current
         self._live: LiveAnswer | None = None
         """Whose pieces the view is getting."""
         self._shown: list[str] = []
         """Ids of the messages in the view, system prompts left out."""
-        self._connections: list[QMetaObject.Connection] = []
         self._live_connections: list[QMetaObject.Connection] = []
+        chats.follow(
+            self._show,
+            end_read=self._on_end_read,
+            branch_changed=self._on_branch_changed,
+            answer_begun=self._on_answer_begun,
+            answer_ended=self._on_answer_ended,
+            state_changed=self._on_state_changed,
+        )
 
-    def show(self, model: ChatModel) -> None:
-        """Show another chat."""
-        for connection in self._connections:
-            QObject.disconnect(connection)
+    def _show(self, model: ChatModel) -> None:
         self._leave_answer()
         self._model = model
-        self._connections = [
-            model.end_read.connect(self._on_end_read),
-            model.branch_changed.connect(self._on_branch_changed),
-            model.answer_begun.connect(self._on_answer_begun),
-            model.answer_ended.connect(self._on_answer_ended),
-            model.state_changed.connect(self._on_state_changed),
-        ]
         self._view.clear()
         self._shown = []
         self._on_state_changed()
@@ -69,7 +67,6 @@ class ChatPage(QObject):
     @Slot(int)
     def _on_branch_changed(self, place: int) -> None:
         """The messages from this place on are other ones."""
-        assert self._model is not None
         messages = [one for one in self._model.messages[place:] if one.role != "system"]
         first = place - sum(one.role == "system" for one in self._model.messages[:place])
         if first < len(self._shown):
@@ -92,12 +89,11 @@ class ChatPage(QObject):
 
     def _live_answer(self) -> LiveAnswer | None:
         """The answer being written, if the last message is its."""
-        live = self._model.live if self._model is not None else None
+        live = self._model.live
         return live if live is not None and live.message is not None else None
 
     def _mark_context(self) -> None:
         """Where the context of the last answer begins, if older messages have left it."""
-        assert self._model is not None
         start: object = None
         if (live := self._live_answer()) is not None:
             start = live.context_start
@@ -141,11 +137,9 @@ class ChatPage(QObject):
 
     @Slot()
     def _on_answer_ended(self) -> None:
-        assert self._model is not None
         self._leave_answer()
         self._view.finish_answer(self._model.messages[-1])
 
     @Slot()
     def _on_state_changed(self) -> None:
-        assert self._model is not None
         self._view.set_busy(self._model.state.is_busy)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-from PySide6.QtCore import QMetaObject, QObject, QStandardPaths, Slot
+from PySide6.QtCore import QObject, QStandardPaths, Slot
 from PySide6.QtWidgets import QFileDialog, QInputDialog, QLineEdit
 from shiboken6 import isValid
 
@@ -19,6 +19,7 @@ from app.models.hub.recommended import SOURCE_TEXTS, recommended
 from app.protocol.options import AnswerFormat
 from app.ui import notices
 from app.ui.chat.model import ChatModel
+from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.settings_tab import ChatSettingsTab
 from app.ui.chat.stored_presets import StoredPresets
 from app.ui.engine import drafters, thinking
@@ -37,6 +38,7 @@ class ChatSettingsPresenter(QObject):
     def __init__(
         self,
         tab: ChatSettingsTab,
+        chats: OpenChats,
         presets: StoredPresets,
         pair_loader: PairLoader,
         notice_list: NoticeList,
@@ -48,10 +50,9 @@ class ChatSettingsPresenter(QObject):
         self._presets = presets.presets
         self._pair_loader = pair_loader
         self._notice_list = notice_list
-        self._model: ChatModel | None = None
+        self._model = chats.current
         self._replaced: tuple[ChatSettings, ChatSettings] | None = None
         """What a preset took the place of without being kept anywhere, and the settings it made."""
-        self._connections: list[QMetaObject.Connection] = []
         tab.changed.connect(self._on_changed)
         tab.preset_chosen.connect(self._on_preset_chosen)
         tab.recommended_button.clicked.connect(self._on_recommended)
@@ -64,20 +65,15 @@ class ChatSettingsPresenter(QObject):
         self._lane = Lane(self, "answer format")
         self._checked: AnswerFormat | None = None
         """What was last given to be checked."""
+        chats.follow(
+            self._show, settings_changed=self._refresh, state_changed=self._on_state_changed, asking=tab.commit
+        )
 
-    def show(self, model: ChatModel) -> None:
-        """Show and change the settings of another chat from now on."""
-        if self._model is not None:
+    def _show(self, model: ChatModel) -> None:
+        if model is not self._model:
             self._tab.commit()
-        for connection in self._connections:
-            QObject.disconnect(connection)
         self._model = model
         self._replaced = None
-        self._connections = [
-            model.settings_changed.connect(self._refresh),
-            model.state_changed.connect(self._on_state_changed),
-            model.asking.connect(self._tab.commit),
-        ]
         self._refresh(is_other_chat=True)
 
     def close(self) -> None:
@@ -89,13 +85,10 @@ class ChatSettingsPresenter(QObject):
 
     @Slot()
     def _on_state_changed(self) -> None:
-        if self._model is not None:
-            self._tab.setEnabled(self._model.knows_settings)
+        self._tab.setEnabled(self._model.knows_settings)
 
     @Slot()
     def _refresh(self, *_args: object, is_other_chat: bool = False) -> None:
-        if self._model is None:
-            return
         settings, pair = self._model.settings, self._pair_loader.pair()
         found = recommended(pair, settings.thinking)
         self._tab.setEnabled(self._model.knows_settings)
@@ -149,19 +142,16 @@ class ChatSettingsPresenter(QObject):
 
     @Slot(object)
     def _on_changed(self, settings: ChatSettings) -> None:
-        if self._model is not None:
-            self._model.set_settings(settings)
+        self._model.set_settings(settings)
 
     @Slot()
     def _on_recommended(self) -> None:
-        if self._model is not None:
-            self._tab.commit()
-            self._model.set_settings(msgspec.structs.replace(self._model.settings, sampling=SamplingChoice()))
+        self._tab.commit()
+        self._model.set_settings(msgspec.structs.replace(self._model.settings, sampling=SamplingChoice()))
 
     @Slot(str)
     def _on_preset_chosen(self, name: str) -> None:
-        if self._model is not None:
-            self._use(self._model, name)
+        self._use(self._model, name)
 
     def _use(self, model: ChatModel, name: str) -> None:
         """Put the values of a preset into a chat; what no preset has can be brought back."""
@@ -177,8 +167,6 @@ class ChatSettingsPresenter(QObject):
     @Slot()
     def _on_undo(self) -> None:
         """Back to what was there before a preset was chosen, or to what the preset says."""
-        if self._model is None:
-            return
         self._tab.commit()
         if self._replaced is not None:
             before, self._replaced = self._replaced[0], None
@@ -192,7 +180,7 @@ class ChatSettingsPresenter(QObject):
     def _fill_menu(self) -> None:
         menu = self._tab.preset_menu
         menu.clear()
-        name = self._model.settings.preset if self._model is not None else ""
+        name = self._model.settings.preset
         is_there = self._presets.get(name) is not None
         target = self._target()
         menu.addAction("Save changes", self._on_save).setEnabled(is_there)
@@ -230,16 +218,14 @@ class ChatSettingsPresenter(QObject):
 
     @Slot()
     def _on_save(self) -> None:
-        if self._model is not None:
-            self._tab.commit()
-            self._tab.preset.setFocus()
-            settings = self._model.settings
-            self._do(lambda presets: presets.save(settings.preset, settings, replace=True))
+        self._tab.commit()
+        self._tab.preset.setFocus()
+        settings = self._model.settings
+        self._do(lambda presets: presets.save(settings.preset, settings, replace=True))
 
     @Slot()
     def _on_save_as(self) -> None:
         self._tab.commit()
-        assert self._model is not None
         model, settings = self._model, self._model.settings
 
         def save(name: str) -> None:
@@ -251,7 +237,6 @@ class ChatSettingsPresenter(QObject):
         self._ask_for_name("Save as preset", self._presets.free_name(settings.preset or "My preset"), "Save", save)
 
     def _on_rename(self) -> None:
-        assert self._model is not None
         model, before = self._model, self._model.settings.preset
         self._ask_for_name(
             "Rename preset",
@@ -269,7 +254,6 @@ class ChatSettingsPresenter(QObject):
             model.set_settings(msgspec.structs.replace(model.settings, preset=name))
 
     def _on_delete(self) -> None:
-        assert self._model is not None
         name = self._model.settings.preset
         ask(
             self._tab.window(),
@@ -280,7 +264,6 @@ class ChatSettingsPresenter(QObject):
         )
 
     def _on_import(self) -> None:
-        assert self._model is not None
         model = self._model
         dialog = QFileDialog(self._tab.window(), "Import preset")
         dialog.setNameFilter("Presets (*.json)")

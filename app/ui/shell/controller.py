@@ -5,7 +5,7 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
-from PySide6.QtCore import QMetaObject, QObject, QTimer, Slot
+from PySide6.QtCore import QObject, QTimer, Slot
 
 from app import paths
 from app.chats.presets import FILE_NAME as PRESETS_FILE
@@ -17,7 +17,7 @@ from app.protocol.events import PairLoaded
 from app.protocol.options import Sampling
 from app.settings import SettingsFile
 from app.ui import notices
-from app.ui.chat.answer_queue import SERVER, AnswerQueue
+from app.ui.chat.answer_queue import AnswerQueue
 from app.ui.chat.attachments_presenter import AttachmentsPresenter
 from app.ui.chat.composer_presenter import ComposerPresenter
 from app.ui.chat.context_meter import ContextMeter
@@ -72,8 +72,6 @@ class Controller(QObject):
         self._opened = worker.opened
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._results = Results(self)
-        self._current: list[QMetaObject.Connection] = []
-        """To the chat that is shown."""
         self._is_shut_down = False
         self.notice_list = NoticeList(self)
         self.presets = StoredPresets(Presets(paths.data_dir() / PRESETS_FILE), self.notice_list, self)
@@ -83,21 +81,21 @@ class Controller(QObject):
         self.chats = OpenChats(
             self._chat_store, self.queue, self.notice_list, self._default_settings, self._temporary_chats, self
         )
-        self.page = ChatPage(window.transcript, self)
-        self.composer = ComposerPresenter(window.composer, engine, self.notice_list, self)
+        self.page = ChatPage(window.transcript, self.chats, self)
+        self.composer = ComposerPresenter(window.composer, self.chats, engine, self.notice_list, self)
         self.chat_settings = ChatSettingsPresenter(
-            window.settings_tab, self.presets, self.pair_loader, self.notice_list, self
+            window.settings_tab, self.chats, self.presets, self.pair_loader, self.notice_list, self
         )
         self.queue.is_shown = lambda chat_id: self.chats.current.id == chat_id
         self.context_meter = ContextMeter(
-            engine, lambda chat: self.queue.settings(chat).thinking, self, pair=self.pair_loader.pair
+            self.chats, engine, lambda chat: self.queue.settings(chat).thinking, self, pair=self.pair_loader.pair
         )
         self.context_meter.may_be_sent = lambda chat: not self.queue.consent.is_needed(chat.id, chat.messages)
         self.context = ContextPresenter(
             self.context_meter, window.top_bar.show_context, window.composer, self.notice_list, self
         )
         self.attachments = AttachmentsPresenter(
-            window.composer, window.drop_area, self.context_meter, self.notice_list, self
+            window.composer, window.drop_area, self.chats, self.context_meter, self.notice_list, self
         )
         self.operations = ChatOperations(self._chat_store, self)
         self.models = ModelsCoordinator(
@@ -181,7 +179,12 @@ class Controller(QObject):
         self._connect_chat_views()
         self.settings.apply()
         self._on_opened(self.chats.current)
-        self._show_chat(self.chats.current)
+        self.chats.follow(
+            self._show_chat,
+            state_changed=self._refresh_menus,
+            settings_changed=self.settings.apply,
+            branch_changed=self._refresh_menus,
+        )
 
     # ------------------------------------------------------------ beginning and end
 
@@ -235,7 +238,7 @@ class Controller(QObject):
     def _connect_chats(self) -> None:
         chats, operations = self.chats, self.operations
         chats.opened.connect(self._on_opened)
-        chats.current_changed.connect(self._on_current_changed)
+        chats.current_changed.connect(self._remember_chat)
         chats.created.connect(self._on_created)
         self.queue.begun.connect(self._on_answer_begun)
         operations.chats_deleted.connect(self._on_chats_deleted)
@@ -354,31 +357,12 @@ class Controller(QObject):
         if not model.is_temporary:
             model.stored.connect(self.operations.refresh)
 
-    @Slot(object)
-    def _on_current_changed(self, model: ChatModel) -> None:
-        self._show_chat(model)
-        self._remember_chat(model)
-
     def _show_chat(self, model: ChatModel) -> None:
-        self.notice_list.remove(SERVER)  # it is about the chat that was shown
-        self.page.show(model)
-        self.composer.show(model)
-        self.chat_settings.show(model)
-        self.context_meter.show(model)
-        self.attachments.show(model)
-        for connection in self._current:
-            QObject.disconnect(connection)
-        self._current = [
-            model.state_changed.connect(self._refresh_menus),
-            model.settings_changed.connect(self.settings.apply),
-            model.branch_changed.connect(self._refresh_menus),
-        ]
         chat_commands = self._window.transcript.commands
         chat_commands.regenerate = model.regenerate
         self._offer_to_stop_thinking()
         chat_commands.edit = model.edit
         chat_commands.choose_version = model.choose_version
-        self.messages.show(model)
         self._refresh_menus()
         self.settings.apply()
 
@@ -393,6 +377,7 @@ class Controller(QObject):
         if model is self.chats.current:
             self._remember_chat(model)
 
+    @Slot(object)
     def _remember_chat(self, model: ChatModel) -> None:
         chat_id = None if model.is_new or model.is_temporary else model.id
         self._window.chat_list.set_current(chat_id)

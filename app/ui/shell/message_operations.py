@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 import msgspec
-from PySide6.QtCore import QMetaObject, QObject, Signal, Slot
+from PySide6.QtCore import QObject, Signal, Slot
 
 from app.chats.model import Chat, StoredMessage
 from app.chats.settings import ChatSettings, SamplingChoice
@@ -63,8 +63,7 @@ class MessageOperations(QObject):
         self._pair_loader = pair_loader
         self._recent = recent
         self._load_recent = load_recent
-        self._model: ChatModel | None = None
-        self._connections: list[QMetaObject.Connection] = []
+        self._model = chats.current
         self._asked: tuple[int, _Texts] | None = None
         """The request about the texts of an answer, and these."""
         self._found: tuple[_Texts, str, list[int]] | None = None
@@ -76,20 +75,13 @@ class MessageOperations(QObject):
         pair_loader.pair_changed.connect(self._on_pair_changed)
         pair_loader.pair_opened.connect(self._on_pair_opened)
         pair_loader.pair_refused.connect(self._on_pair_refused)
+        chats.follow(self._show, state_changed=self._refresh, branch_changed=self._refresh, answer_ended=self._refresh)
 
-    def show(self, model: ChatModel) -> None:
-        """Another chat is shown."""
-        for connection in self._connections:
-            QObject.disconnect(connection)
-        if self._model is not None and self._model.is_temporary:
+    def _show(self, model: ChatModel) -> None:
+        if self._model is not model and self._model.is_temporary:
             self._operations.forget([self._model.id])
         self._model = model
         self._to_regenerate = None
-        self._connections = [
-            model.state_changed.connect(self._refresh),
-            model.branch_changed.connect(self._refresh),
-            model.answer_ended.connect(self._refresh),
-        ]
         self._refresh()
 
     def _message(self, message_id: str) -> StoredMessage | None:

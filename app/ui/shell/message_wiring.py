@@ -10,7 +10,6 @@ from app.chats.model import StoredMessage
 from app.markdown.find import count_matches
 from app.ui.chat.find_in_chat import FindInChat
 from app.ui.chat.live_answer import LiveAnswer
-from app.ui.chat.model import ChatModel
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.operations import ChatOperations
 from app.ui.shell.main_window import MainWindow
@@ -37,7 +36,7 @@ class MessageWiring(QObject):
         self._chats = chats
         self._operations = operations
         self._messages = messages
-        self.find = FindInChat(window.find_bar, window.transcript, self)
+        self.find = FindInChat(window.find_bar, window.transcript, chats, self)
         window.find_bar.closed.connect(self._on_find_closed)
         messages.continued_changed.connect(window.transcript.set_continued)
         messages.continued_changed.connect(self.refresh)
@@ -52,6 +51,7 @@ class MessageWiring(QObject):
         asked.branch = messages.branch
         asked.can_branch = messages.can_branch
         asked.leave_messages = window.composer.setFocus
+        chats.follow(lambda model: window.transcript.set_temporary(model.is_temporary))
 
     def _actions(self) -> dict[str, Callable[[], object]]:
         return {
@@ -64,12 +64,6 @@ class MessageWiring(QObject):
             "find_next": lambda: self.find.step(1),
             "find_previous": lambda: self.find.step(-1),
         }
-
-    def show(self, model: ChatModel) -> None:
-        """Another chat is shown."""
-        self._window.transcript.set_temporary(model.is_temporary)
-        self._messages.show(model)
-        self.find.show(model)
 
     @Slot(object)
     def _on_answer_begun(self, live: LiveAnswer) -> None:

@@ -31,9 +31,9 @@ class SettingsRig(Rig):
         self.presets = self.stored_presets.presets
         self.tab = ChatSettingsTab()
         qtbot.addWidget(self.tab)
-        self.presenter = ChatSettingsPresenter(self.tab, self.stored_presets, self.pair_loader, self.notice_list)
-        self.chats.current_changed.connect(self.presenter.show)
-        self.presenter.show(self.model)
+        self.presenter = ChatSettingsPresenter(
+            self.tab, self.chats, self.stored_presets, self.pair_loader, self.notice_list
+        )
         self.tab.show()
         qtbot.waitExposed(self.tab)
         self.tab.activateWindow()

@@ -46,23 +46,17 @@ class Desk(Rig):
         self.below = QWidget()
         column((self.below, 1), self.composer, on=self.area)
         self.area.resize(700, 500)
-        self.meter = ContextMeter(self.engine)
+        self.meter = ContextMeter(self.chats, self.engine)
         self.context = ContextPresenter(self.meter, lambda _use: None, self.composer, self.notice_list)
-        self.writing = ComposerPresenter(self.composer, self.engine, self.notice_list)
-        self.attachments = AttachmentsPresenter(self.composer, self.area, self.meter, self.notice_list)
+        self.writing = ComposerPresenter(self.composer, self.chats, self.engine, self.notice_list)
+        self.attachments = AttachmentsPresenter(self.composer, self.area, self.chats, self.meter, self.notice_list)
         self.opened: list[str] = []
         self.imported: list[list[Path]] = []
         self.attachments.open_model = self.opened.append
         self.attachments.import_chats = lambda paths: self.imported.append(list(paths))
         self.chats.begin(None)
-        self.show_current()
-        self.chats.current_changed.connect(self.show_current)
         self.area.show()
         qtbot.waitExposed(self.area)
-
-    def show_current(self) -> None:
-        for part in (self.meter, self.writing, self.attachments):
-            part.show(self.model)
 
     def file(self, name: str, content: str | bytes = "Green tea: 80 degrees.") -> str:
         path = self.folder / name

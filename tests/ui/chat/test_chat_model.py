@@ -491,7 +491,6 @@ def test_a_pair_that_failed_to_load_is_no_wish_for_an_answer_later(make_rig: Mak
         lambda _place: rig.pair_loader.load(rig.files()),
         rig.chats,
     )
-    operations.show(rig.model)
     question = rig.model.messages[0]
     dict(operations.ways_to_regenerate(question.id))["target  +  draft"]()
     rig.qtbot.waitUntil(lambda: "load" in rig.notice_list.notices(), timeout=WAIT_MS)

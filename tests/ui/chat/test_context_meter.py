@@ -34,7 +34,7 @@ class MeterRig(Rig):
 
     def __init__(self, qtbot: QtBot, folder: Path, behavior: str) -> None:
         super().__init__(qtbot, folder, behavior)
-        self.meter = ContextMeter(self.engine)
+        self.meter = ContextMeter(self.chats, self.engine)
         self.gauge = ContextGauge()
         self.composer = Composer()
         self.composer.resize(900, 100)
@@ -43,8 +43,6 @@ class MeterRig(Rig):
         self.presenter = ContextPresenter(self.meter, self._show, self.composer, self.notice_list)
         self.counts: list[TokensCounted] = []
         self.engine.tokens_counted.connect(self.counts.append)
-        self.chats.current_changed.connect(self.meter.show)
-        self.meter.show(self.model)
 
     def _show(self, use: ContextUse | None) -> None:
         self.gauge.show_use(use)
@@ -106,7 +104,7 @@ def test_a_longer_context_is_offered_where_the_model_has_one(rig: MeterRig, trai
     pair = rig.pair_loader.pair()
     assert pair is not None
     known = replace(pair, target=replace(pair.target, training_context=trained))
-    meter = ContextMeter(rig.engine, parent=rig.meter, pair=lambda: known)
+    meter = ContextMeter(rig.chats, rig.engine, parent=rig.meter, pair=lambda: known)
     assert meter.can_raise() is offered
     actions = notices.too_long("Too long.", can_raise=meter.can_raise()).actions
     assert (Action.RAISE_CONTEXT in actions) is offered

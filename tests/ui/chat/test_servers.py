@@ -183,9 +183,8 @@ def test_a_notice_is_about_the_chat_that_is_shown(rig: Rig) -> None:
 
 
 def meter_of(rig: Rig) -> ContextMeter:
-    meter = ContextMeter(rig.engine, parent=rig.queue, pair=rig.pair_loader.pair)
+    meter = ContextMeter(rig.chats, rig.engine, parent=rig.queue, pair=rig.pair_loader.pair)
     meter.may_be_sent = lambda chat: not rig.queue.consent.is_needed(chat.id, chat.messages)
-    meter.show(rig.model)
     return meter
 
 
@@ -231,13 +230,12 @@ def test_a_chat_that_has_not_been_sent_is_not_counted_either(moved: Rig, monkeyp
         return 0
 
     monkeypatch.setattr(moved.engine, "count_tokens", count_tokens)
-    meter = ContextMeter(moved.engine, parent=moved.queue, pair=moved.pair_loader.pair)
+    meter = ContextMeter(moved.chats, moved.engine, parent=moved.queue, pair=moved.pair_loader.pair)
 
     def may_be_sent(chat: ChatModel) -> bool:
         asked.append(chat)
         return not moved.queue.consent.is_needed(chat.id, chat.messages)
 
     meter.may_be_sent = may_be_sent
-    meter.show(moved.model)
     moved.qtbot.waitUntil(lambda: bool(asked), timeout=WAIT_MS)
     assert meter.use is None and not counts
