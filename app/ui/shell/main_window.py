@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QCloseEvent, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QMainWindow, QSplitter, QWidget
+from PySide6.QtWidgets import QMainWindow, QSplitter, QWhatsThis, QWidget
 
 from app.settings import Settings
 from app.ui.chat.chat_list import ChatList
@@ -26,7 +26,6 @@ from app.ui.shell.side_panel import Page, SidePanel
 from app.ui.shell.top_bar import TopBar
 from app.ui.speed.panel import SpeedPanel
 from app.ui.widgets import theme
-from app.ui.widgets.explanations import ExplanationKeys, explain_focused
 from app.ui.widgets.layouts import column
 
 if TYPE_CHECKING:
@@ -104,8 +103,7 @@ class MainWindow(QMainWindow):
         self._panes = self._make_panes()
         self.menus.connect_action("next_pane", lambda: self._panes.go(1))
         self.menus.connect_action("previous_pane", lambda: self._panes.go(-1))
-        self.menus.connect_action("explain", lambda: explain_focused(self._panes.pane_of))
-        ExplanationKeys(self)
+        self.menus.connect_action("explain", QWhatsThis.enterWhatsThisMode)
         theme.follow_zoom(self, self._set_widths)
         self.chat_list.view.arranged.connect(self.panels_changed)
         self.composer.setFocus()

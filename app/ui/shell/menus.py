@@ -115,7 +115,7 @@ _MENUS: dict[str, tuple[_Entry | str | None, ...]] = {
     ),
     "&Help": (
         _Entry("show_shortcuts", "&Keyboard shortcuts", ("F1", "Ctrl+/")),
-        _Entry("explain", "&What's this?", "Shift+F1"),
+        _Entry("explain", "&What's this?"),
         _Entry("show_figures", "What the &figures mean"),
         _Entry("open_logs", "Open &log folder"),
         _SEPARATOR,

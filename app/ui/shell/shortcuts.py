@@ -48,6 +48,7 @@ def keys_elsewhere() -> list[Group]:
                 ("Next or previous button, link or field", f"{native('Tab')} or {native('Shift+Tab')}"),
             ],
         ),
+        ("Everywhere", [("Explain what has the focus", native("Shift+F1"))]),
         ("In other windows", [("Close the window", native("Esc"))]),
     ]
 

@@ -10,18 +10,12 @@ import pytest
 from PySide6.QtCore import QCoreApplication, QPoint, Qt
 from PySide6.QtGui import QAccessible, QImage
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QWidget
+from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QWhatsThis, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.chats.settings import ChatSettings, SamplingChoice
 from app.ui import notices
-from app.ui.chat import footer
 from app.ui.chat.messages import MessageWidget
 from app.ui.engine.local_engine import LocalEngine
-from app.ui.speed.help_text import HELP
-from app.ui.widgets.explanations import Explanation
-from app.ui.widgets.forms import words_of
-from app.ui.widgets.section import Section
 from tests.ui.shell.running import WAIT_MS, Running, named
 
 pytestmark = pytest.mark.usefixtures("guide_pair", "dressed")
@@ -167,40 +161,24 @@ def test_f6_goes_from_pane_to_pane_and_finds_back_in_every_chat(running: Window)
     assert panes == sorted(panes, key=lambda pane: running.panes().index(pane) if pane else -1)
 
 
-def walked(running: Window, start: QWidget) -> list[str]:
-    """What Shift+F1 explains from here on, with the arrow key, until it begins again."""
-    running.window.activateWindow()
-    running.qtbot.waitUntil(running.window.isActiveWindow)
-    running.qtbot.waitUntil(lambda: start.isVisible() and start.isEnabled())  # the Speed panel lags a little behind
-    start.setFocus()
-    assert running.focused() is start
-    running.press(_Key.Key_F1, _Mod.ShiftModifier)
-    popup = QApplication.activePopupWidget()
-    assert isinstance(popup, Explanation)
-    texts: list[str] = []
-    while popup.text.text() not in texts:
-        texts.append(popup.text.text())
-        QTest.keyClick(popup, _Key.Key_Down)
-    QTest.keyClick(popup, _Key.Key_Escape)
-    assert running.focused() is start
-    return texts
-
-
-def test_every_explanation_of_the_window_is_reached_by_keyboard(running: Window) -> None:
+def test_shift_f1_explains_what_has_the_focus(running: Window) -> None:
     window = running.window
-    has_all = walked(running, window.speed_panel.draft_length._auto)
-    assert {HELP[name] for name in ("status", "speed", "acceptance", "positions", "round", "drafter")} <= set(has_all)
-    below = [text for text in walked(running, window.transcript.column) if text.startswith(footer.HELP)]
-    assert below
     running.qtbot.waitUntil(window.top_bar.context.isVisible)
-    context = walked(running, window.top_bar.context)
-    assert running.controller.context_meter.use is not None
-    assert running.controller.context_meter.use.details() in context
-    running.choose("chat_settings")
-    for section in window.settings_tab.findChildren(Section):
-        section.button.setChecked(True)
-    QCoreApplication.processEvents()
-    has_all = walked(running, window.settings_tab.system_prompt)
-    expected = {words_of(SamplingChoice, name)[1] for name in ("temperature", "top_p", "penalty_window")}
-    expected |= {words_of(ChatSettings, name)[1] for name in ("system_prompt", "seed", "stop", "overflow", "drafter")}
-    assert expected <= set(has_all)
+    use = running.controller.context_meter.use
+    assert use is not None and window.top_bar.context.whatsThis() == use.details()
+    draft_length = window.speed_panel.draft_length._auto
+    running.qtbot.waitUntil(draft_length.isEnabled)  # the panel lags a little behind
+    window.activateWindow()
+    for widget, is_explained in ((window.top_bar.context, True), (draft_length, True), (window.chat_list.view, False)):
+        widget.setFocus()
+        running.qtbot.waitUntil(widget.hasFocus)
+        QTest.keyClick(widget, _Key.Key_F1, _Mod.ShiftModifier)
+        popup = QApplication.activePopupWidget()
+        assert (popup is not None) is is_explained
+        if popup is not None:
+            assert popup.metaObject().className() == "QWhatsThat"
+            QTest.keyClick(popup, _Key.Key_Escape)
+        assert running.focused() is widget
+    running.choose("explain")
+    assert QWhatsThis.inWhatsThisMode()
+    QWhatsThis.leaveWhatsThisMode()
