@@ -21,7 +21,7 @@ from app.chats.worker import ChatWorker
 from app.commands.chats import access
 from app.errors import KnownError
 from app.protocol import frames
-from app.ui.chat.stored_chats import StoredChats
+from app.ui.chat.writer import StoredChats
 from app.ui.notices import NoticeList
 from app.ui.shell.chat_requests import ChatRequests
 from app.ui.shell.single_instance import SingleInstance

@@ -191,7 +191,7 @@ class User(QObject):
     def _is_settled(self) -> bool:
         """Whether nothing goes on in the chat that is shown, and its last change was saved or refused."""
         model = self.model
-        is_at_rest = model.state is ChatState.IDLE and model.saver.is_idle()
+        is_at_rest = model.state is ChatState.IDLE and model.writer.is_idle()
         return is_at_rest and not model.unsent.reading and not model.unsent._timer.isActive()
 
     def _on_stored(self, found: dict[str, list[str]]) -> None:
@@ -367,7 +367,7 @@ def _words(message: StoredMessage) -> list[str]:
 
 def _has_saved(model: ChatModel) -> bool:
     """Whether the chat says that everything is saved; one that was let go of had said so."""
-    return not isValid(model) or (model.saver.is_saved() and model.unsent.is_saved())
+    return not isValid(model) or (model.writer.is_saved() and model.unsent.is_saved())
 
 
 class _Driven(Controller):

@@ -22,7 +22,7 @@ from app.ui.chat.footer import details_of, footer_of, note_of
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.page import ChatPage
-from app.ui.chat.stored_chats import StoredChats
+from app.ui.chat.writer import StoredChats
 from app.ui.engine.local_engine import LocalEngine
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker, PairFiles
@@ -182,7 +182,7 @@ class Rig:
     def settle(self) -> None:
         """Wait until nothing of the shown chat is under way and the store has nothing left to do."""
         self.qtbot.waitUntil(lambda: self.model.state is ChatState.IDLE, timeout=WAIT_MS)
-        self.qtbot.waitUntil(self.model.saver.is_idle, timeout=WAIT_MS)
+        self.qtbot.waitUntil(self.model.writer.is_idle, timeout=WAIT_MS)
         self.stored(ChatStore.chats)
 
     def stored(self, function: Callable[[ChatStore], T]) -> T:

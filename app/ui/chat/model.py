@@ -1,7 +1,7 @@
 """One open chat: its messages, the answer being written, its settings, what stands in its composer.
 
-What the user does is done here at once and written to the store behind it, in order (`saver`); the engine is asked when
-the store has the question. While the messages are still being read, a message sent waits for them.
+What the user does is done here at once and written to the store behind it, in order (`writer`); the engine is asked
+when the store has the question. While the messages are still being read, a message sent waits for them.
 """
 
 from __future__ import annotations
@@ -21,12 +21,9 @@ from app.chats.store import ChatStore, new_id
 from app.chats.tree import Deletion
 from app.errors import KnownError
 from app.ui.chat.answer_queue import AnswerQueue
-from app.ui.chat.answer_saver import AnswerSaver
 from app.ui.chat.live_answer import LiveAnswer, can_continue, was_cut
-from app.ui.chat.new_messages import edited_answer, new_question, question_writer
-from app.ui.chat.saver import ChatSaver
-from app.ui.chat.stored_chats import StoredChats
-from app.ui.chat.unsent import UnsentMessage
+from app.ui.chat.unsent import UnsentMessage, edited_answer, new_question
+from app.ui.chat.writer import ChatWriter, StoredChats
 
 T = TypeVar("T")
 _Unsent = tuple[str, tuple[Attachment, ...]]
@@ -119,8 +116,8 @@ class ChatModel(QObject):
         self.messages: list[StoredMessage] = []
         self.settings = settings
         self.live: LiveAnswer | None = None
-        self.saver = ChatSaver(chat_store, self)
-        self.unsent = UnsentMessage(self.saver, chat_id or None, self, is_known=self.is_new)
+        self.writer = ChatWriter(chat_store, self)
+        self.unsent = UnsentMessage(self.writer, chat_id or None, self, is_known=self.is_new)
         self._has_chosen = False
         """Whether the settings are this chat's own."""
         self._queue = queue
@@ -132,7 +129,6 @@ class ChatModel(QObject):
         self._replaced: list[StoredMessage] = []
         """What stands on the page again if the answer that waits is withdrawn."""
         self._told_state = self.state
-        self._answer_saver = AnswerSaver(self.saver, self)
 
     # ------------------------------------------------------------ what it is doing
 
@@ -166,7 +162,7 @@ class ChatModel(QObject):
 
     def is_settled(self) -> bool:
         """Whether nothing goes on here and the store has everything."""
-        return self.state is ChatState.IDLE and self.saver.is_saved() and self.unsent.is_saved()
+        return self.state is ChatState.IDLE and self.writer.is_saved() and self.unsent.is_saved()
 
     def is_unanswered(self) -> bool:
         """Whether the last message is the user's, and no answer to it is coming."""
@@ -183,7 +179,7 @@ class ChatModel(QObject):
                 self.end_read.emit(end)
 
         # What fails here fails again at once, and is told then.
-        self.saver.read(lambda store: store.branch_end(chat_id, _END), end_done, lambda _error: None)
+        self.writer.read(lambda store: store.branch_end(chat_id, _END), end_done, lambda _error: None)
 
         def read(store: ChatStore) -> tuple[Chat, list[StoredMessage], _Unsent]:
             try:
@@ -231,7 +227,7 @@ class ChatModel(QObject):
             self.failed.emit(error)
             self._refresh()
 
-        self.saver.read(read, done, failed)
+        self.writer.read(read, done, failed)
 
     def _carry_on(self) -> None:
         """Do what was asked for meanwhile."""
@@ -304,7 +300,7 @@ class ChatModel(QObject):
             self.unsent.end_reading(reading)
             self.failed.emit(error)
 
-        self.saver.read(lambda store: store.keep(content), kept, failed)
+        self.writer.read(lambda store: store.keep(content), kept, failed)
 
     def edit(self, message_id: str, text: str, attachments: Sequence[Attachment] | None = None) -> bool:
         """Another wording; the old one stays as an earlier version. One of the user's is answered.
@@ -323,7 +319,7 @@ class ChatModel(QObject):
             return True
         message = edited_answer(old, text)
         self._replace(place, [message])
-        self.saver.write(lambda store: store.add_message(message), self.stored.emit)
+        self.writer.write(lambda store: store.add_message(message), self.stored.emit)
         return True
 
     def regenerate(
@@ -461,7 +457,7 @@ class ChatModel(QObject):
         self.settings = settings
         if not self.is_new:
             chat_id, text = self.id, settings.to_json()
-            self.saver.write(lambda store: store.set_settings(chat_id, text), replaces="settings")
+            self.writer.write(lambda store: store.set_settings(chat_id, text), replaces="settings")
         self.settings_changed.emit()
 
     def follow(self, defaults: ChatSettings) -> None:
@@ -494,8 +490,8 @@ class ChatModel(QObject):
                 self._queue.go_on()
 
         first_settings = self.settings.to_json() if self.is_new else None
-        write = question_writer(question, self.unsent, first_settings=first_settings, is_sent=place is None)
-        self.saver.write(write, written)
+        write = self.unsent.question_writer(question, first_settings=first_settings, is_sent=place is None)
+        self.writer.write(write, written)
         if self.is_new:
             self.is_new, self.title, self._has_chosen = False, title_for(question), True
             self.unsent.key, self.unsent.is_known = self.id, True
@@ -538,12 +534,12 @@ class ChatModel(QObject):
         message = live.message
         if self.messages[-1].id == message.id:  # it goes on
             self._replace(len(self.messages) - 1, [message])
-            self.saver.write(lambda store: store.resume_answer(message.id))
+            self.writer.write(lambda store: store.resume_answer(message.id))
         else:
             self._replace(len(self.messages), [message])
-            self.saver.write(lambda store: store.add_message(message))
+            self.writer.write(lambda store: store.add_message(message))
         self._replaced = []
-        self._answer_saver.begin(live)
+        self.writer.begin_answer(live)
         self._refresh()
         self.answer_begun.emit()
 
@@ -552,9 +548,9 @@ class ChatModel(QObject):
         live, self.live = self.live, None
         assert live is not None and live.message is not None
         message = live.message
-        self._answer_saver.end()
+        self.writer.end_answer()
         self.messages[-1] = message
-        self.saver.write(lambda store: store.finish_answer(message), self.stored.emit)
+        self.writer.write(lambda store: store.finish_answer(message), self.stored.emit)
         self._refresh()
         self.answer_ended.emit()
         live.deleteLater()
@@ -580,9 +576,9 @@ class ChatModel(QObject):
     def shut_down(self) -> None:
         """The window closes, and `AnswerQueue.clear` was called: everything goes to the store."""
         queued, self._queued = self._queued, None
-        self._answer_saver.end()
+        self.writer.end_answer()
         self.unsent.finish(*(("", ()) if queued is None else (queued.text, queued.attachments)))
-        self.saver.save_again()
+        self.writer.save_again()
 
 
 def _unsent(store: ChatStore, chat_id: str | None) -> _Unsent:

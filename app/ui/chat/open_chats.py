@@ -12,7 +12,7 @@ from app.errors import KnownError
 from app.ui import notices
 from app.ui.chat.answer_queue import AnswerQueue
 from app.ui.chat.model import ChatModel, ChatState
-from app.ui.chat.stored_chats import StoredChats
+from app.ui.chat.writer import StoredChats
 from app.ui.notices import NoticeList
 
 
@@ -121,7 +121,7 @@ class OpenChats(QObject):
         else:
             model.created.connect(self._on_created)
             model.state_changed.connect(self._tidy_soon)
-            model.saver.changed.connect(self._on_saver_changed)
+            model.writer.changed.connect(self._on_written)
         model.failed.connect(self._on_failed)
         self.opened.emit(model)
         return model
@@ -151,7 +151,7 @@ class OpenChats(QObject):
     def save_again(self) -> None:
         """Try to store what the store refused."""
         for model in self._models():
-            model.saver.save_again()
+            model.writer.save_again()
 
     def shut_down(self) -> None:
         """The window closes; call before the engine and the store are closed."""
@@ -189,8 +189,8 @@ class OpenChats(QObject):
         self.created.emit(model)
 
     @Slot()
-    def _on_saver_changed(self) -> None:
-        failure = next((model.saver.failure for model in self._models() if model.saver.failure is not None), None)
+    def _on_written(self) -> None:
+        failure = next((model.writer.failure for model in self._models() if model.writer.failure is not None), None)
         if failure is None:
             self._notice_list.remove("save")
         else:

@@ -15,7 +15,7 @@ from app.chats.store import ChatStore
 from app.errors import KnownError
 from app.models.text import shortened
 from app.ui.chat.list.rows import SEARCH_LIMIT, UNTITLED, count_text
-from app.ui.chat.stored_chats import StoredChats
+from app.ui.chat.writer import StoredChats
 
 _LONGEST_TITLE = 60
 T = TypeVar("T")

@@ -21,7 +21,7 @@ from app.ui import notices
 from app.ui.chat.model import ChatModel
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.settings_tab import ChatSettingsTab
-from app.ui.chat.stored_presets import StoredPresets
+from app.ui.chat.writer import StoredPresets
 from app.ui.engine import drafters, thinking
 from app.ui.engine.pair import PairLoader
 from app.ui.notices import NoticeList

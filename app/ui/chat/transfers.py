@@ -15,7 +15,7 @@ from app.chats.formats.records import ChatRecord
 from app.chats.importing import Import, Imported, Summary
 from app.errors import KnownError
 from app.helper import Helper
-from app.ui.chat.stored_chats import StoredChats
+from app.ui.chat.writer import StoredChats
 from app.ui.widgets.tasks import Lane
 
 _PATIENCE_SECONDS = 5.0

@@ -1,13 +1,18 @@
-"""What a chat's composer contains: kept in the store, so that nothing typed is ever lost."""
+"""What the user writes: what a chat's composer contains, kept in the store so that nothing typed is ever lost; the
+question it becomes; another wording of an answer."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app.chats.model import Attachment
-from app.ui.chat.saver import ChatSaver
+from app.chats.model import Attachment, StoredMessage, to_json
+from app.chats.store import ChatStore, new_id
+from app.ui.chat.footer import figures_of
+from app.ui.chat.writer import ChatWriter
 
 INTERVAL_MS = 500
 
@@ -39,7 +44,7 @@ class UnsentMessage(QObject):
     replaced = Signal(str)
     attachments_changed = Signal()
 
-    def __init__(self, saver: ChatSaver, key: str | None, parent: QObject, *, is_known: bool) -> None:
+    def __init__(self, writer: ChatWriter, key: str | None, parent: QObject, *, is_known: bool) -> None:
         super().__init__(parent)
         self.key = key
         self.text = ""
@@ -47,7 +52,7 @@ class UnsentMessage(QObject):
         self.reading: dict[int, str] = {}
         self._begun = 0
         self.is_known = is_known
-        self._saver = saver
+        self._writer = writer
         self._timer = QTimer(self, interval=INTERVAL_MS, singleShot=True)
         self._timer.timeout.connect(self.save)
 
@@ -117,12 +122,35 @@ class UnsentMessage(QObject):
         self._timer.stop()
         if self.is_known:
             key, text = self.key, self.text
-            self._saver.write(lambda store: store.set_unsent(key, text), replaces="unsent")
+            self._writer.write(lambda store: store.set_unsent(key, text), replaces="unsent")
 
     def _save_attachments(self) -> None:
         if self.is_known:
             key, attachments = self.key, self.attachments
-            self._saver.write(lambda store: store.set_unsent_attachments(key, attachments), replaces="unsent files")
+            self._writer.write(lambda store: store.set_unsent_attachments(key, attachments), replaces="unsent files")
+
+    def question_writer(
+        self, question: StoredMessage, *, first_settings: str | None, is_sent: bool
+    ) -> Callable[[ChatStore], None]:
+        """What stores a question, and what is left here if it came from here (``is_sent``).
+
+        ``first_settings``: the settings of the chat that begins with it; ``None``: the store has the chat.
+        """
+        chat_id, is_first = question.chat_id, first_settings is not None
+        text, attachments, knows_unsent = self.text, self.attachments, self.is_known
+
+        def write(store: ChatStore) -> None:
+            with store.together():  # a kill in between would leave the text in both places
+                if first_settings is not None:
+                    store.create_chat(chat_id=chat_id, settings=first_settings)
+                store.add_message(question)
+                if is_sent and knows_unsent:
+                    for one in (None, chat_id) if is_first else (chat_id,):
+                        store.set_unsent(one, text if one else "")
+                        if question.attachments:
+                            store.set_unsent_attachments(one, attachments if one else ())
+
+        return write
 
     def save_if_changed(self) -> None:
         """Save it now, unless that has been done."""
@@ -130,7 +158,7 @@ class UnsentMessage(QObject):
             self.save()
 
     def is_saved(self) -> bool:
-        """Whether `ChatSaver` was given the text as it is now."""
+        """Whether `ChatWriter` was given the text as it is now."""
         is_stored = self.is_known or not (self.text or self.attachments)
         return is_stored and not self.reading and not self._timer.isActive()
 
@@ -141,8 +169,45 @@ class UnsentMessage(QObject):
             self.save_if_changed()
         elif typed:
             key = self.key
-            self._saver.write(lambda store: store.set_unsent(key, joined(store.unsent(key), typed)))
+            self._writer.write(lambda store: store.set_unsent(key, joined(store.unsent(key), typed)))
         added = [*attachments, *(() if self.is_known else self.attachments)]
         if added:
             key = self.key
-            self._saver.write(lambda store: store.set_unsent_attachments(key, [*store.unsent_attachments(key), *added]))
+            self._writer.write(
+                lambda store: store.set_unsent_attachments(key, [*store.unsent_attachments(key), *added])
+            )
+
+
+def new_question(
+    chat_id: str,
+    text: str,
+    attachments: tuple[Attachment, ...],
+    before: Sequence[StoredMessage],
+    in_place_of: StoredMessage | None = None,
+) -> StoredMessage:
+    """A message of the user behind ``before``; ``in_place_of``: the one that it is another version of."""
+    versions = 1 if in_place_of is None else in_place_of.versions + 1
+    return StoredMessage(
+        *(new_id(), chat_id, before[-1].id if before else None, "user", text, "complete", time.time()),
+        version=versions,
+        versions=versions,
+        attachments=attachments,
+    )
+
+
+def edited_answer(old: StoredMessage, text: str) -> StoredMessage:
+    """The same answer in the user's wording, as its newest version."""
+    return replace(
+        old,
+        id=new_id(),
+        text=text,
+        status="complete",
+        created_at=time.time(),
+        seed=None,
+        finish_reason=None,
+        figures_json=to_json({"edited": True, "thinking_s": figures_of(old.figures).thinking_seconds}),
+        provenance_json="[]",
+        tokens=(),
+        version=old.versions + 1,
+        versions=old.versions + 1,
+    )

@@ -14,7 +14,7 @@ from app.ui import notices
 from app.ui.chat.list.rows import UNTITLED
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.operations import ChatOperations
-from app.ui.chat.stored_chats import StoredChats
+from app.ui.chat.writer import StoredChats
 from app.ui.notices import NoticeList
 from app.ui.shell.main_window import MainWindow
 

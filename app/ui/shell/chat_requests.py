@@ -13,7 +13,7 @@ from app.chats import requests
 from app.chats.requests import AddChats, Answer, Refused
 from app.errors import KnownError
 from app.protocol import frames
-from app.ui.chat.stored_chats import StoredChats
+from app.ui.chat.writer import StoredChats
 
 _log = logging.getLogger(__name__)
 

@@ -29,8 +29,7 @@ from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.operations import ChatOperations
 from app.ui.chat.page import ChatPage
 from app.ui.chat.settings_presenter import ChatSettingsPresenter
-from app.ui.chat.stored_chats import StoredChats
-from app.ui.chat.stored_presets import StoredPresets
+from app.ui.chat.writer import StoredChats, StoredPresets
 from app.ui.compare.launcher import CompareLauncher
 from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader

@@ -228,7 +228,7 @@ class MessageOperations(QObject):
             if self._chats.current is model:
                 self._chats.open(chat.id)
 
-        model.saver.read(lambda store: store.copy_branch(chat_id, message_id), done, model.failed.emit)
+        model.writer.read(lambda store: store.copy_branch(chat_id, message_id), done, model.failed.emit)
 
     # ------------------------------------------------------------ regenerate with something else
 

@@ -28,7 +28,7 @@ from app.settings import Pair
 from app.ui.chat.conversation import AnswerSettings, conversation
 from app.ui.chat.model import ChatState
 from app.ui.chat.operations import ChatOperations
-from app.ui.chat.stored_chats import StoredChats
+from app.ui.chat.writer import StoredChats
 from app.ui.engine.interface import EngineState
 from app.ui.engine.pair_files import PairFiles
 from app.ui.notices import Action

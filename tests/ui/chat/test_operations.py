@@ -19,7 +19,7 @@ from app.chats.worker import ChatWorker
 from app.ui.chat.chat_list import ChatList
 from app.ui.chat.list.view import _drag_picture
 from app.ui.chat.operations import ChatOperations
-from app.ui.chat.stored_chats import StoredChats
+from app.ui.chat.writer import StoredChats
 from app.ui.notices import NoticeList
 from tests.support.chats import add_question
 

@@ -147,7 +147,7 @@ class User:
     def delete(self, *, following: bool = False) -> None:
         model, message = self.rig.model, self._any_message()
         # What goes with it is read from the store, which can only be asked while it is at rest.
-        if message is None or self._held is not None or not model.saver.is_saved() or model.state.is_busy:
+        if message is None or self._held is not None or not model.writer.is_saved() or model.state.is_busy:
             return
         rows = self._ask(lambda store: _rows(store, model.id))
         gone = _below(rows, message.id) if following else {message.id}
@@ -166,7 +166,7 @@ class User:
         chat_id, deletions, texts = self._deletion
         self._deletion = None
         model, refusals = self.rig.model, Counter[str]()
-        if self._held is not None or not model.saver.is_saved():
+        if self._held is not None or not model.writer.is_saved():
             return
         if model.undo_deletion(deletions[0], lambda: refusals.update([chat_id])):
             self._settle()
@@ -196,7 +196,7 @@ class User:
     def _is_at_rest(self) -> bool:
         done: Future[None] = self.rig.worker.submit(lambda _store: None)
         models = self.rig.chats._models()
-        idle = all(one.saver.is_idle() and one.state is ChatState.IDLE for one in models)
+        idle = all(one.writer.is_idle() and one.state is ChatState.IDLE for one in models)
         return idle and not self.rig.queue.is_wanted() and (done.result(WAIT_MS / 1000) is None)
 
     def check(self) -> None:

@@ -19,8 +19,8 @@ from app.chats.worker import ChatWorker
 from app.ui.chat.export_dialog import ExportDialog
 from app.ui.chat.import_dialog import ImportDialog
 from app.ui.chat.printing import Printing
-from app.ui.chat.stored_chats import StoredChats
 from app.ui.chat.transfers import ChatTransfers
+from app.ui.chat.writer import StoredChats
 from app.ui.notices import NoticeList
 from tests.chats.formats.test_formats import DATA
 from tests.chats.test_importing import rich_chat

@@ -254,7 +254,7 @@ def test_the_first_picture_does_without_what_it_does_not_show() -> None:
         "app.markdown.blocks",
         "app.ui.chat.markdown.plain_text",
         "app.ui.chat.markdown.view",
-        "app.ui.chat.saver",
+        "app.ui.chat.writer",
         "app.ui.chat.settings_tab",
         "app.ui.shell.controller",
         "app.ui.widgets.questions",

@@ -45,7 +45,7 @@ def settle(running: Running) -> None:
     running.qtbot.waitUntil(
         lambda: (
             running.model.state is ChatState.IDLE
-            and running.model.saver.is_saved()
+            and running.model.writer.is_saved()
             and running.window.transcript.column.is_complete()
             and highlighter().is_idle
             and formula_service().is_idle

@@ -12,10 +12,8 @@ from app.chats.attachments import Content
 from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
-from app.ui.chat.new_messages import new_question, question_writer
-from app.ui.chat.saver import ChatSaver
-from app.ui.chat.stored_chats import StoredChats
-from app.ui.chat.unsent import UnsentMessage
+from app.ui.chat.unsent import UnsentMessage, new_question
+from app.ui.chat.writer import ChatWriter, StoredChats
 from app.ui.notices import NoticeList
 
 
@@ -30,8 +28,10 @@ def store(tmp_path: Path) -> Iterator[ChatStore]:
 def unsent(tmp_path: Path) -> Iterator[UnsentMessage]:
     """Nothing of it is in the composer any more but what was typed since."""
     owner, notice_list = QObject(), NoticeList()
-    chats = StoredChats(ChatWorker(tmp_path / "other.sqlite"), notice_list)
-    made = UnsentMessage(ChatSaver(chats, owner), None, owner, is_known=True)
+    other = tmp_path / "other"  # its store, too, removes attachments of nobody
+    other.mkdir()
+    chats = StoredChats(ChatWorker(other / "chats.sqlite"), notice_list)
+    made = UnsentMessage(ChatWriter(chats, owner), None, owner, is_known=True)
     made.text = "typed since"
     yield made
     chats.close()
@@ -46,7 +46,7 @@ def test_what_is_left_in_the_composer_goes_with_what_is_sent(
     store.set_unsent_attachments(None, [first])
     unsent.attachments = (later,)
     question = new_question("chat", "First", (first,), [])
-    question_writer(question, unsent, first_settings=ChatSettings().to_json(), is_sent=is_sent)(store)
+    unsent.question_writer(question, first_settings=ChatSettings().to_json(), is_sent=is_sent)(store)
     assert store.unsent("chat") == left
     assert store.unsent(None) == ("" if is_sent else "First")
     assert store.unsent_attachments("chat") == ((later,) if is_sent else ())
