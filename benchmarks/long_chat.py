@@ -48,7 +48,7 @@ from app.markdown.dialect import parser
 from app.protocol.events import Piece, Round, RoundsReceived
 from app.settings import SettingsFile
 from app.ui.chat.transcript import Transcript
-from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.client import EngineClient
 from app.ui.shell.application import Application, collect_seldom
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
@@ -285,7 +285,7 @@ def drag(transcript: Transcript, steps: int) -> Iterator[object]:
     bar.setSliderDown(False)
 
 
-def type_beside_an_answer(window: MainWindow, engine: LocalEngine, request: int, keys: int) -> Iterator[object]:
+def type_beside_an_answer(window: MainWindow, engine: EngineClient, request: int, keys: int) -> Iterator[object]:
     """A key every third frame, and in each some tokens of the answer."""
     pieces = cycle(tokens(20_000))
     for number in range(3 * keys):
@@ -303,7 +303,7 @@ def measure(folder: Path, messages: int, pages: int) -> Result:
     settings = SettingsFile(folder / "settings.json")
     window = MainWindow(settings.values)
     worker = ChatWorker(folder / "chats.sqlite")
-    engine = LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", "endless"], parent=window)
+    engine = EngineClient([sys.executable, "-m", "tests.ui.scripted_engine", "endless"], parent=window)
     controller = Controller(window, settings, engine, worker)
     transcript = window.transcript
     window.show()

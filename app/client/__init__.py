@@ -2,7 +2,7 @@
 
 `connection` is the protocol without I/O: what may be requested in which state, what the engine's bytes mean, when it
 counts as stalled. `process` runs an engine for callers that wait for it, such as commands; the window runs the same
-connection in Qt's event loop (`app.ui.engine.local_engine`). `state` describes what an engine is doing, and why it
+connection in Qt's event loop (`app.ui.engine.client`). `state` describes what an engine is doing, and why it
 ended.
 
 Must never import Qt, the engine or llama.cpp.

@@ -32,13 +32,13 @@ from app.protocol.events import (
 from app.protocol.frames import ProtocolError
 from app.protocol.framing import encode_frame
 from app.protocol.remote import Connect
+from app.protocol.serving import AnsweredQuestion, AsideQuestion
 
 _log = logging.getLogger("slipstream.engine")
 _TIMINGS = Timings(silence=60.0, no_progress=300.0, cancel=60.0, quit=10.0)
 """Nobody watches this engine, and a stalled one is ended, so be sure of it."""
 _QUESTION_SECONDS = 30.0
 
-QuestionAnswer = PromptCounted | TextChecked | Tokenized
 GenerationEvent = GenerationStarted | PromptProgressed | RoundsReceived | GenerationFinished
 
 
@@ -72,7 +72,7 @@ class AsyncEngineProcess:
         """Those of the current request."""
         self._ending: asyncio.Future[None] | None = None
         """The end of the last request, which goes on when whoever made that is canceled twice."""
-        self._questions: dict[int, asyncio.Future[QuestionAnswer]] = {}
+        self._questions: dict[int, asyncio.Future[AnsweredQuestion]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._memory_kills = out_of_memory_kills()
         self._exit: EngineExit | None = None
@@ -165,25 +165,19 @@ class AsyncEngineProcess:
 
     async def check_text(self, question: CheckText) -> TextChecked:
         """Tokens that give a text. Raises `KnownError`."""
-        texts = question.text, question.thought, question.thinking
-        answer = await self._answer(self._connection.check_text(*texts, question.template_variables))
+        answer = await self._answer(question)
         assert isinstance(answer, TextChecked)
         return answer
 
     async def count_prompt(self, question: CountPrompt) -> PromptCounted:
         """How many tokens the prompt for a chat has. Raises `KnownError`."""
-        try:
-            number = self._connection.count_prompt(question)
-        except ProtocolError as error:
-            raise TooLargeError from error
-        answer = await self._answer(number)
+        answer = await self._answer(question)
         assert isinstance(answer, PromptCounted)
         return answer
 
     async def tokenize(self, question: Tokenize) -> Tokenized:
         """The tokens of a text. Raises `KnownError`."""
-        number = self._connection.tokenize(question.text, special=question.special, bos=question.bos)
-        answer = await self._answer(number)
+        answer = await self._answer(question)
         assert isinstance(answer, Tokenized)
         return answer
 
@@ -218,8 +212,12 @@ class AsyncEngineProcess:
             async for _ in self._answers():
                 pass
 
-    async def _answer(self, number: int) -> QuestionAnswer:
+    async def _answer(self, question: AsideQuestion) -> AnsweredQuestion:
         """The answer to a question, which there is none to where it can't be given."""
+        try:
+            number = self._connection.ask_aside(question)
+        except ProtocolError as error:
+            raise TooLargeError from error
         if not number:
             self._check_running()
             raise KnownError("No model is loaded.")

@@ -17,9 +17,7 @@ from app.client.stalls import Stalled, StallWatch, Timings
 from app.client.state import EngineExit, EngineState, ExitCause, LogLines
 from app.protocol.commands import (
     Cancel,
-    CheckText,
     Command,
-    CountPrompt,
     CountTokens,
     Forget,
     Generate,
@@ -30,7 +28,6 @@ from app.protocol.commands import (
     ReadMemory,
     ScoreTokens,
     StopThinking,
-    Tokenize,
 )
 from app.protocol.events import (
     PROTOCOL_VERSION,
@@ -53,8 +50,8 @@ from app.protocol.events import (
 )
 from app.protocol.frames import FrameReader, ProtocolError
 from app.protocol.framing import decode_event, encode_frame
-from app.protocol.options import TemplateVariables
 from app.protocol.remote import Connect, FindServers, Probe, ServerProbed, ServersFound
+from app.protocol.serving import AsideQuestion
 
 _log = logging.getLogger("slipstream.engine")
 
@@ -86,8 +83,7 @@ class Connection:
         log: What it wrote to its standard error.
         open_forgets: How many `Forget` no process has carried out yet.
 
-    Questions (`count_tokens`, `count_prompt`, `check_text`, `tokenize`, `probe`, `find_servers`) have numbers of their
-    own and make nothing busy.
+    Questions (`count_tokens`, `ask_aside`, `search`) have numbers of their own and make nothing busy.
     """
 
     def __init__(self, timings: Timings | None = None) -> None:
@@ -224,40 +220,17 @@ class Connection:
             self._send(msgspec.structs.replace(question, request=number, messages=rest, kept=kept))
         return number
 
-    def check_text(
-        self, text: str, thought: str = "", thinking: str = "", variables: TemplateVariables | None = None
-    ) -> int:
-        """The number of the question (see `CheckText`); 0 if nothing is loaded that could check."""
-        return self.ask_aside(
-            CheckText(request=0, text=text, thought=thought, thinking=thinking, template_variables=variables or {})
-        )
-
-    def tokenize(self, text: str, *, special: bool = True, bos: bool = False) -> int:
-        """The number of the question (see `Tokenize`); 0 if nothing is loaded that has tokens."""
-        return self.ask_aside(Tokenize(request=0, text=text, special=special, bos=bos))
-
-    def probe(self, command: Probe) -> int:
+    def search(self, question: Probe | FindServers) -> int:
         """The number of the question. The process must be starting or running, and be one for servers."""
-        return self._search(command)
-
-    def find_servers(self) -> int:
-        """The number of the question, as in `probe`."""
-        return self._search(FindServers(request=0))
-
-    def _search(self, command: Probe | FindServers) -> int:
         self._last_question += 1
         self._open_searches.add(self._last_question)
-        self._send(msgspec.structs.replace(command, request=self._last_question))
+        self._send(msgspec.structs.replace(question, request=self._last_question))
         return self._last_question
 
-    def count_prompt(self, question: CountPrompt) -> int:
-        """The number of the question; 0 if nothing is loaded that could count. Raises `ProtocolError` for a chat that
+    def ask_aside(self, question: AsideQuestion) -> int:
+        """The number of the question; 0 if nothing is loaded that could answer it. Raises `ProtocolError` for one that
         is too large to be sent."""
         encode_frame(question)
-        return self.ask_aside(question)
-
-    def ask_aside(self, question: CountPrompt | CheckText | Tokenize) -> int:
-        """The number of the question; 0 if nothing is loaded that could answer it."""
         number = self._next_question()
         if number:
             self._open_questions.add(number)

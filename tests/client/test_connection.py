@@ -258,7 +258,7 @@ def test_questions_make_nothing_busy_and_only_the_newest_count_is_told() -> None
     answer = connection.ask(ANSWER)
     numbers = [
         connection.count_tokens(tokens_of(CHAT, "a")),
-        connection.check_text("text"),
+        connection.ask_aside(CheckText(request=0, text="text")),
         connection.count_tokens(
             CountTokens(request=0, messages=[*CHAT, *CHAT], text="ab", overflow="keep_ends", thinking="high")
         ),
@@ -278,7 +278,7 @@ def test_questions_make_nothing_busy_and_only_the_newest_count_is_told() -> None
 
 def test_servers_are_looked_for_without_a_pair_and_beside_a_load(starting: Connection) -> None:
     probe = Probe(request=0, address="localhost")
-    first, second = starting.probe(probe), starting.find_servers()
+    first, second = starting.search(probe), starting.search(FindServers(request=0))
     starting.load(Connect(request=0, address="localhost"))
     connecting = starting.load(Connect(request=0, address="::1"))  # in place of the first
     told(starting, HELLO)
@@ -295,7 +295,7 @@ def test_servers_are_looked_for_without_a_pair_and_beside_a_load(starting: Conne
 
 
 def test_without_a_pair_nothing_is_counted(starting: Connection) -> None:
-    assert (starting.count_tokens(tokens_of(CHAT)), starting.check_text(""), starting.tokenize("")) == (0, 0, 0)
+    assert starting.count_tokens(tokens_of(CHAT)) == starting.ask_aside(CheckText(request=0, text="")) == 0
     told(starting, HELLO)
     assert starting.count_tokens(tokens_of(CHAT)) == 0
     starting.load(PAIR)
@@ -318,7 +318,7 @@ def test_a_long_chat_is_sent_in_parts_and_only_once() -> None:
     chat = [Message(role="user", content=str(number) * 30_000) for number in range(8)]
     number = connection.count_tokens(tokens_of(chat, "a"))
     assert connection.cancel() is None  # nothing to stop
-    connection.check_text("text")
+    connection.ask_aside(CheckText(request=0, text="text"))
     pieces, data = list[bytes](), b""
     while connection.is_sending():
         pieces.append(connection.bytes_to_send())
@@ -372,7 +372,7 @@ def test_only_what_a_process_does_not_have_of_a_chat_is_sent() -> None:
 @pytest.mark.allow_logs
 def test_questions_about_what_is_given_up_stay_without_an_answer() -> None:
     connection = ready()
-    count, check = connection.count_tokens(tokens_of(CHAT)), connection.check_text("text")
+    count, check = connection.count_tokens(tokens_of(CHAT)), connection.ask_aside(CheckText(request=0, text="text"))
     connection.load(PAIR)
     assert told(connection, counted(count), TextChecked(request=check, tokens=None)) == []
     connection = ready()

@@ -10,8 +10,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings, SamplingChoice
-from app.ui.engine.interface import EngineState
-from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.pair_files import PairFiles
 from app.ui.speed.drawings import PositionBars
 from app.ui.speed.parts import ServerSection
@@ -61,7 +60,7 @@ def test_compare_with_a_second_server(drafting: LiveServer, plain: LiveServer, t
 
 @pytest.fixture
 def running(qtbot: QtBot, user: Path) -> Iterator[Greedy]:
-    running = Greedy(qtbot, LocalEngine())
+    running = Greedy(qtbot, EngineClient())
     running.begin()
     yield running
     running.close()

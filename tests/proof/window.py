@@ -32,7 +32,7 @@ from app.models.library.entry import LibraryEntry
 from app.protocol.serving import Serve
 from app.ui.chat.live_answer import LiveAnswer
 from app.ui.chat.model import ChatModel, ChatState
-from app.ui.engine.interface import EngineState
+from app.ui.engine.client import EngineState
 from app.ui.notices import Notice
 from app.ui.shell import application
 from app.ui.shell import controller as controller_module

@@ -13,7 +13,7 @@ from app import paths
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.settings import SettingsFile
-from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.client import EngineClient
 from app.ui.shell.application import Application
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
@@ -30,7 +30,7 @@ def main() -> None:
     settings = SettingsFile(paths.settings_file())
     window = MainWindow(settings.values)
     worker = ChatWorker(paths.chat_file())
-    engine = LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", "endless"], parent=window)
+    engine = EngineClient([sys.executable, "-m", "tests.ui.scripted_engine", "endless"], parent=window)
     controller = Controller(window, settings, engine, worker)
     window.show()
     controller.begin()

@@ -46,7 +46,7 @@ def application(qapp: QApplication) -> Iterator[None]:
 def warm_engine(application: None, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """The windows of `tests.ui.shell.running` have one engine process after the other's tests, not one each.
 
-    It keeps its files in a folder of its own: a test about them needs a `LocalEngine` of its own.
+    It keeps its files in a folder of its own: a test about them needs a `EngineClient` of its own.
     """
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLIPSTREAM_HOME", str(tmp_path_factory.mktemp("warm-engine")))

@@ -23,7 +23,7 @@ from app.ui.chat.model import ChatModel, ChatState
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.page import ChatPage
 from app.ui.chat.writer import StoredChats
-from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.client import EngineClient
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker, PairFiles
 from app.ui.notices import NoticeList
@@ -143,10 +143,10 @@ class Rig:
         return StoredChats(ChatWorker(Path(":memory:")), self.notice_list)
 
     @staticmethod
-    def _engine(behavior: str, timings: Timings) -> LocalEngine:
+    def _engine(behavior: str, timings: Timings) -> EngineClient:
         """A server is played by the same process."""
         command = [sys.executable, "-m", "tests.ui.scripted_engine", behavior]
-        return LocalEngine(command, timings, for_servers=command)
+        return EngineClient(command, timings, for_servers=command)
 
     def files(self) -> PairFiles:
         return PairFiles(str(self.target), str(self.draft))

@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 
 from app.protocol.events import SpeedChange
 from app.ui import notices
-from app.ui.engine.interface import EngineExit, EngineState, ExitCause
+from app.ui.engine.client import EngineExit, EngineState, ExitCause
 from app.ui.notices import Action, Notice, NoticeList
 
 ENDED = EngineExit(ExitCause.KILLED, "SIGKILL", EngineState.ANSWERING).sentence()

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QWidget
 from app import paths
 from app.chats.worker import ChatWorker
 from app.settings import Pair, ServerSettings, SettingsFile
-from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.client import EngineClient
 from app.ui.server.control import KEY_NAME
 from app.ui.shell.application import Application
 from app.ui.shell.controller import Controller
@@ -29,7 +29,7 @@ def main(target: str, draft: str, key: str = "") -> None:
     settings.values.last_pair = Pair(target, draft or None)
     settings.values.server = ServerSettings(on=True, port=_free_port(), needs_key=bool(key))
     window = MainWindow(settings.values)
-    engine = LocalEngine(parent=window)
+    engine = EngineClient(parent=window)
     controller = Controller(window, settings, engine, ChatWorker(paths.chat_file()))
     window.show()
     if key:

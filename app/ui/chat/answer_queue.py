@@ -23,7 +23,7 @@ from app.ui.chat.footer import WHILE_WRITTEN
 from app.ui.chat.host_consent import HostConsent
 from app.ui.chat.live_answer import LiveAnswer
 from app.ui.engine import drafters
-from app.ui.engine.interface import Engine, EngineState
+from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.notices import NoticeList
 
@@ -53,7 +53,7 @@ class AnswerQueue(QObject):
 
     def __init__(
         self,
-        engine: Engine,
+        engine: EngineClient,
         pair_loader: PairLoader,
         notice_list: NoticeList,
         resolve: Callable[[ChatSettings, PairLoaded | None], AnswerSettings],

@@ -9,7 +9,7 @@ from app.ui.chat.answer_queue import SERVER
 from app.ui.chat.composer import Composer
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.chat.open_chats import OpenChats
-from app.ui.engine.interface import Engine, EngineState
+from app.ui.engine.client import EngineClient, EngineState
 from app.ui.notices import NoticeList
 
 _HINTS = {
@@ -32,7 +32,7 @@ class ComposerPresenter(QObject):
         self,
         composer: Composer,
         chats: OpenChats,
-        engine: Engine,
+        engine: EngineClient,
         notice_list: NoticeList,
         parent: QObject | None = None,
     ) -> None:

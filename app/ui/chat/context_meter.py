@@ -22,7 +22,7 @@ from app.ui.chat.conversation import Conversation, conversation
 from app.ui.chat.footer import figures_of
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.chat.open_chats import OpenChats
-from app.ui.engine.interface import Engine, EngineState
+from app.ui.engine.client import EngineClient, EngineState
 from app.ui.widgets import units
 
 DELAY_MS = 300
@@ -150,7 +150,7 @@ class ContextMeter(QObject):
     def __init__(
         self,
         chats: OpenChats,
-        engine: Engine,
+        engine: EngineClient,
         thinking: Callable[[ChatSettings], str] = lambda _settings: "",
         parent: QObject | None = None,
         *,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app.ui.chat.open_chats import OpenChats
-from app.ui.engine.interface import Engine
+from app.ui.engine.client import EngineClient
 from app.ui.engine.pair import PairLoader
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class CompareLauncher(QObject):
 
     def __init__(
         self,
-        engine: Engine,
+        engine: EngineClient,
         pair_loader: PairLoader,
         chats: OpenChats,
         parent: QObject | None = None,

@@ -27,7 +27,7 @@ from app.ui.compare.subject import Subject
 from app.ui.compare.tab import CompareTab
 from app.ui.compare.window import CompareWindow
 from app.ui.compare.wording import Verdict
-from app.ui.engine.interface import Engine, EngineState
+from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_names import host_of, server_name
 from app.ui.widgets.tasks import Lane
@@ -56,7 +56,7 @@ class ComparePresenter(QObject):
 
     def __init__(
         self,
-        engine: Engine,
+        engine: EngineClient,
         pair_loader: PairLoader,
         chats: OpenChats,
         parent: QObject | None = None,

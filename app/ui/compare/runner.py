@@ -16,7 +16,7 @@ from app.compare.results import Skipped
 from app.compare.steps import Compared, Steps, Task
 from app.protocol.commands import Generate, ScoreTokens
 from app.protocol.events import GenerationFailed, GenerationFinished, PromptProgressed, RoundsReceived, TokensScored
-from app.ui.engine.interface import Engine, EngineState
+from app.ui.engine.client import EngineClient, EngineState
 
 WARM_UP_TOKENS = 32
 ENGINE_LOST = "The engine stopped, so the comparison was canceled. The main window says why and can restart it."
@@ -65,7 +65,7 @@ class Runner(QObject):
     left_out = Signal(object)
     ended = Signal(object)
 
-    def __init__(self, engine: Engine, is_wanted: Callable[[], bool], parent: QObject | None = None) -> None:
+    def __init__(self, engine: EngineClient, is_wanted: Callable[[], bool], parent: QObject | None = None) -> None:
         """``is_wanted``: whether the chat needs the engine; `go_on` reports that it no longer does."""
         super().__init__(parent)
         self._engine = engine

@@ -10,7 +10,7 @@ from app.compare.steps import Task
 from app.protocol.events import PairLoaded
 from app.protocol.options import LoadSettings
 from app.ui.compare.prompt_set import SetChoice
-from app.ui.engine.interface import Engine
+from app.ui.engine.client import EngineClient
 from app.ui.engine.pair import PairLoader
 
 
@@ -22,7 +22,7 @@ class Snapshot(NamedTuple):
     pair: PairLoaded
 
 
-def snapshot(engine: Engine, pair_loader: PairLoader, first: Task, choice: SetChoice | None) -> Snapshot:
+def snapshot(engine: EngineClient, pair_loader: PairLoader, first: Task, choice: SetChoice | None) -> Snapshot:
     """The current setup. ``first``: the first task; ``choice``: the prompt set, if it is one. Raises `KnownError` if
     the file of prompts is gone.
     """

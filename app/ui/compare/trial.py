@@ -24,7 +24,7 @@ from app.protocol.events import PairLoaded
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.open_chats import OpenChats
 from app.ui.compare.runner import End, Runner
-from app.ui.engine.interface import Engine, EngineState
+from app.ui.engine.client import EngineClient, EngineState
 from app.ui.widgets.tasks import Lane
 
 _log = logging.getLogger(__name__)
@@ -46,7 +46,7 @@ class PairTrial(QObject):
 
     tried = Signal(object)
 
-    def __init__(self, engine: Engine, chats: OpenChats, trials: Trials, parent: QObject | None = None) -> None:
+    def __init__(self, engine: EngineClient, chats: OpenChats, trials: Trials, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._engine = engine
         self._chats = chats

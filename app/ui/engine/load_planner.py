@@ -23,7 +23,7 @@ from app.protocol.events import MemoryRead
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
 from app.protocol.remote import Connect
-from app.ui.engine.interface import Engine, EngineExit
+from app.ui.engine.client import EngineClient, EngineExit
 from app.ui.engine.pair_files import PairFiles
 from app.ui.widgets.tasks import Lane
 
@@ -57,7 +57,7 @@ class MemoryWatch(QObject):
 
     changed = Signal()
 
-    def __init__(self, engine: Engine, parent: QObject | None = None) -> None:
+    def __init__(self, engine: EngineClient, parent: QObject | None = None) -> None:
         super().__init__(parent)
         self._engine = engine
         self._read = MemoryRead()

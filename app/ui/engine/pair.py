@@ -20,8 +20,8 @@ from app.protocol.options import LoadSettings
 from app.protocol.remote import Connect, RemoteModel
 from app.storage.files import moved_path
 from app.ui import notices
+from app.ui.engine.client import EngineClient, EngineExit, EngineState, ExitCause
 from app.ui.engine.crash_tracker import CrashTracker
-from app.ui.engine.interface import Engine, EngineExit, EngineState, ExitCause
 from app.ui.engine.pair_files import GUIDE_NAME, LoadingMarker, PairFiles, is_guide
 from app.ui.notices import Notice, NoticeList
 
@@ -63,7 +63,7 @@ class PairLoader(QObject):
     measuring_ended = Signal()
 
     def __init__(
-        self, engine: Engine, notice_list: NoticeList, marker: LoadingMarker, parent: QObject | None = None
+        self, engine: EngineClient, notice_list: NoticeList, marker: LoadingMarker, parent: QObject | None = None
     ) -> None:
         super().__init__(parent)
         self._engine = engine
@@ -222,12 +222,10 @@ class PairLoader(QObject):
         self.load_progressed.emit(0.0)
         if files.server:
             command = connect or Connect(request=0, address=files.server, model=files.target)
-            self._load_request = self._engine.connect_server(command)
+            self._load_request = self._engine.load(command)
             return
         self._marker.set(self._files or files)
-        self._load_request = self._engine.load(
-            files.target, files.draft, files.settings, files.head, files.projector, files.template
-        )
+        self._load_request = self._engine.load(files.command())
 
     def models_moved(self, old: Path, new: Path) -> None:
         """The models of the folder ``old`` are in ``new`` now. What is loaded stays loaded, so nobody is told."""

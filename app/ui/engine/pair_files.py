@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 
 from app import paths
+from app.protocol.commands import Load
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
 from app.storage.files import moved_path
@@ -39,6 +40,18 @@ class PairFiles:
     """Loaded like this only this time, because something failed: nothing of it is to be remembered."""
     server: str = ""
     """Its address; empty: the files are on this computer."""
+
+    def command(self) -> Load:
+        """What the engine is asked, of files that are on this computer."""
+        return Load(
+            request=0,
+            target=self.target,
+            draft=self.draft,
+            projector=self.projector,
+            head=self.head,
+            chat_template=self.template,
+            settings=self.settings,
+        )
 
     def preset_target(self) -> str:
         """What the presets of this target are remembered by."""

@@ -21,7 +21,7 @@ from app.storage.secrets import SecretPlace
 from app.ui import notices
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.transcript import Transcript
-from app.ui.engine.interface import Engine, EngineState
+from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.load_planner import NO_MEMORY_FOR_IMAGES, FittedPair, LoadPlanner, MemoryWatch
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import PairFiles, is_guide
@@ -71,7 +71,7 @@ class ModelsCoordinator(QObject):
     def __init__(
         self,
         transcript: Transcript,
-        engine: Engine,
+        engine: EngineClient,
         pair_loader: PairLoader,
         chats: OpenChats,
         notice_list: NoticeList,

@@ -9,11 +9,10 @@ from PySide6.QtWidgets import QListWidgetItem, QWidget
 
 from app.errors import KnownError
 from app.protocol.events import LoadFailed, PairLoaded
-from app.protocol.remote import Connect, Probe, Server, ServerProbed, ServersFound
+from app.protocol.remote import Connect, FindServers, Probe, Server, ServerProbed, ServersFound
 from app.settings import Settings
 from app.storage.secrets import SecretPlace
-from app.ui.engine.interface import EngineExit
-from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.client import EngineClient, EngineExit
 from app.ui.engine.pair_files import PairFiles
 from app.ui.engine.server_keys import ServerKeys
 from app.ui.models import server_text
@@ -46,7 +45,7 @@ class ServerPresenter(QObject):
         self._load = load
         self._open_local = open_local
         self.dialog: ServerDialog | None = None
-        self._engine: LocalEngine | None = None
+        self._engine: EngineClient | None = None
         self._number = 0
         """Of the open question; 0 if there is none."""
         self._load_number = 0
@@ -165,9 +164,9 @@ class ServerPresenter(QObject):
 
     # ------------------------------------------------------------ testing
 
-    def _process(self) -> LocalEngine:
+    def _process(self) -> EngineClient:
         if self._engine is None:
-            self._engine = engine = LocalEngine(parent=self)
+            self._engine = engine = EngineClient(parent=self)
             engine.server_probed.connect(self._on_probed)
             engine.servers_found.connect(self._on_servers_found)
             engine.pair_loaded.connect(self._on_pair_loaded)
@@ -192,7 +191,7 @@ class ServerPresenter(QObject):
         dialog.set_busy(_TESTING)
         self._tested = address, self._key()
         offline = self._values.offline
-        self._number = self._process().probe(
+        self._number = self._process().search(
             Probe(request=0, address=address, key=self._tested[1], loopback_only=offline)
         )
 
@@ -251,7 +250,7 @@ class ServerPresenter(QObject):
             self.dialog.set_busy(_TESTING)
             offline = self._values.offline
             asked = Connect(request=0, address=server.address, key=self._tested[1], model=model, loopback_only=offline)
-            self._load_number = self._process().connect_server(asked)
+            self._load_number = self._process().load(asked)
 
     @Slot()
     def _on_model_chosen(self) -> None:
@@ -284,7 +283,7 @@ class ServerPresenter(QObject):
     def _on_find(self) -> None:
         if self.dialog is not None:
             self.dialog.set_busy(_LOOKING)
-            self._number = self._process().find_servers()
+            self._number = self._process().search(FindServers(request=0))
 
     @Slot(object)
     def _on_servers_found(self, answer: ServersFound) -> None:

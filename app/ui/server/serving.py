@@ -40,8 +40,8 @@ from app.protocol.serving import (
     Unavailable,
 )
 from app.ui import notices
+from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.crash_tracker import CrashTracker
-from app.ui.engine.interface import Engine, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.notices import NoticeList
 from app.ui.server.answer import ServedAnswer
@@ -100,7 +100,7 @@ class Serving(QObject):
 
     def __init__(
         self,
-        engine: Engine,
+        engine: EngineClient,
         pair_loader: PairLoader,
         notice_list: NoticeList,
         is_wanted: Callable[[], bool],

@@ -12,7 +12,7 @@ from app.ui.chat.list.rows import UNTITLED
 from app.ui.chat.live_answer import LiveAnswer
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.operations import ChatOperations
-from app.ui.engine.interface import Engine, EngineState
+from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_names import pair_title
 from app.ui.notices import Notice, NoticeList
@@ -40,7 +40,7 @@ class Announcer(QObject):
     def __init__(
         self,
         window: MainWindow,
-        engine: Engine,
+        engine: EngineClient,
         pair_loader: PairLoader,
         chats: OpenChats,
         operations: ChatOperations,

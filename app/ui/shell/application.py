@@ -245,9 +245,9 @@ class _Beginning(QObject):
         if self._controller is not None:
             return
         _log.info("window painted")
-        from app.ui.engine.local_engine import LocalEngine
+        from app.ui.engine.client import EngineClient
 
-        engine = LocalEngine(parent=self._window)
+        engine = EngineClient(parent=self._window)
         last = self._settings.values.last_pair
         if last is None or not last.server:
             engine.start()

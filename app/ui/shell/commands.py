@@ -23,7 +23,7 @@ from app.ui.chat.conversation import question_to_measure
 from app.ui.chat.markdown.code_headers import code_wrap
 from app.ui.chat.open_chats import OpenChats
 from app.ui.compare.launcher import CompareLauncher
-from app.ui.engine.interface import Engine, EngineState
+from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import PairFiles
 from app.ui.models.coordinator import ModelsCoordinator, import_models
@@ -64,7 +64,7 @@ class AppCommands(QObject):
     def __init__(
         self,
         window: MainWindow,
-        engine: Engine,
+        engine: EngineClient,
         pair_loader: PairLoader,
         chats: OpenChats,
         notice_list: NoticeList,

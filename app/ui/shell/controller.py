@@ -31,7 +31,7 @@ from app.ui.chat.page import ChatPage
 from app.ui.chat.settings_presenter import ChatSettingsPresenter
 from app.ui.chat.writer import StoredChats, StoredPresets
 from app.ui.compare.launcher import CompareLauncher
-from app.ui.engine.interface import Engine, EngineState
+from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker
 from app.ui.engine.pair_names import introduction
@@ -63,7 +63,7 @@ class Controller(QObject):
         chats, pair_loader, operations, notice_list, compare, models, commands, presets: The parts.
     """
 
-    def __init__(self, window: MainWindow, settings: SettingsFile, engine: Engine, worker: ChatWorker) -> None:
+    def __init__(self, window: MainWindow, settings: SettingsFile, engine: EngineClient, worker: ChatWorker) -> None:
         super().__init__(window)
         self._window = window
         self._settings = settings

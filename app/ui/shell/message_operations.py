@@ -12,6 +12,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 from app.chats.model import Chat, StoredMessage
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.chats.tree import Deletion
+from app.protocol.commands import CheckText
 from app.protocol.events import PairLoaded, TextChecked
 from app.settings import Pair
 from app.ui.chat.context_meter import LEAST_ANSWER
@@ -20,7 +21,7 @@ from app.ui.chat.live_answer import asked_with, can_continue, was_cut
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.operations import ChatOperations
-from app.ui.engine.interface import Engine, EngineState
+from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import PairFiles
 from app.ui.engine.pair_names import has_written, recent_titles
@@ -48,7 +49,7 @@ class MessageOperations(QObject):
         self,
         chats: OpenChats,
         operations: ChatOperations,
-        engine: Engine,
+        engine: EngineClient,
         pair_loader: PairLoader,
         recent: Callable[[], Sequence[Pair]],
         load_recent: Callable[[int], object],
@@ -108,7 +109,9 @@ class MessageOperations(QObject):
             texts = _texts(last)
             if self._engine.state() is EngineState.READY and (self._asked is None or self._asked[1] != texts):
                 asked = asked_with(last) or self._chats.queue.settings(model.settings)
-                request = self._engine.check_text(*texts, pair.usable_thinking(asked.thinking))
+                thinking = pair.usable_thinking(asked.thinking)
+                question = CheckText(request=0, text=texts[0], thought=texts[1], thinking=thinking)
+                request = self._engine.ask_aside(question)
                 self._asked = (request, texts) if request else None
 
     def _has_tokens(self, message: StoredMessage, pair: PairLoaded) -> bool:

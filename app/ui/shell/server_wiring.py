@@ -10,7 +10,7 @@ from app.models.text import printable
 from app.settings import ServerSettings
 from app.ui.chat.answer_queue import AnswerQueue
 from app.ui.compare.launcher import CompareLauncher
-from app.ui.engine.interface import Engine
+from app.ui.engine.client import EngineClient
 from app.ui.engine.pair import PairLoader
 from app.ui.models.coordinator import ModelsCoordinator
 from app.ui.notices import NoticeList
@@ -34,7 +34,7 @@ class ServerWiring(QObject):
     def __init__(
         self,
         window: MainWindow,
-        engine: Engine,
+        engine: EngineClient,
         pair_loader: PairLoader,
         queue: AnswerQueue,
         compare: CompareLauncher,

@@ -13,7 +13,7 @@ from app.protocol.options import Sampling
 from app.ui.chat.answer_queue import AnswerQueue
 from app.ui.chat.live_answer import LiveAnswer
 from app.ui.engine.baseline import Baseline
-from app.ui.engine.interface import Engine, EngineExit, EngineState
+from app.ui.engine.client import EngineClient, EngineExit, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_names import pair_details, pair_title, recent_title
 from app.ui.models.coordinator import ModelsCoordinator
@@ -28,7 +28,7 @@ class SpeedWiring(QObject):
     def __init__(
         self,
         window: MainWindow,
-        engine: Engine,
+        engine: EngineClient,
         pair_loader: PairLoader,
         queue: AnswerQueue,
         models: ModelsCoordinator,

@@ -9,7 +9,7 @@ from PySide6.QtGui import QAction, QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QAbstractButton, QFrame, QProgressBar, QPushButton, QToolButton, QWidget
 
 from app.ui.chat.context_gauge import ContextGauge
-from app.ui.engine.interface import EngineState
+from app.ui.engine.client import EngineState
 from app.ui.shell.menus import keys_of, native
 from app.ui.widgets import icons, theme
 from app.ui.widgets.controls import label, plain_tooltip

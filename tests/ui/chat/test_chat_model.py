@@ -21,15 +21,14 @@ from app.chats.tree import Deletion
 from app.chats.worker import ChatWorker
 from app.client.stalls import Timings
 from app.errors import KnownError
-from app.protocol.commands import MeasurePlain, Message
+from app.protocol.commands import Load, MeasurePlain, Message
 from app.protocol.events import RoundsReceived
-from app.protocol.options import LoadSettings
 from app.settings import Pair
 from app.ui.chat.conversation import AnswerSettings, conversation
 from app.ui.chat.model import ChatState
 from app.ui.chat.operations import ChatOperations
 from app.ui.chat.writer import StoredChats
-from app.ui.engine.interface import EngineState
+from app.ui.engine.client import EngineState
 from app.ui.engine.pair_files import PairFiles
 from app.ui.notices import Action
 from app.ui.shell.message_operations import MessageOperations
@@ -272,7 +271,7 @@ def test_withdrawn_regeneration_leaves_the_answer(qtbot: QtBot, make_rig: MakeRi
     rig = make_rig()
     rig.ask("Once")
     first = rig.model.messages[-1]
-    rig.engine.load(str(rig.target), None, LoadSettings())
+    rig.engine.load(Load(request=0, target=str(rig.target)))
     rig.model.regenerate()
     assert rig.page.texts() == ["Once"]
     rig.model.stop()

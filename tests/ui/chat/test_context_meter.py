@@ -23,7 +23,7 @@ from app.ui.chat.context_gauge import ContextDetails, ContextGauge
 from app.ui.chat.context_meter import ContextMeter, ContextUse
 from app.ui.chat.context_presenter import SUBJECT, ContextPresenter
 from app.ui.chat.conversation import Conversation, conversation
-from app.ui.engine.interface import EngineState
+from app.ui.engine.client import EngineState
 from app.ui.notices import Action
 from tests.ui.parts import WAIT_MS, Rig
 from tests.ui.scripted_engine import CONTEXT_LENGTH, round_of, words_of

@@ -22,8 +22,7 @@ from app.chats.worker import ChatWorker
 from app.client.stalls import Timings
 from app.settings import SettingsFile
 from app.ui import notices
-from app.ui.engine.interface import EngineState
-from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.client import EngineClient, EngineState
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
 
@@ -40,7 +39,7 @@ class Slow:
         self.settings = SettingsFile(paths.settings_file())
         self.window = MainWindow(self.settings.values)
         command = [sys.executable, "-m", "tests.ui.scripted_engine", "well"]
-        self.engine = LocalEngine(command, Timings(quit=0.5), self.window)
+        self.engine = EngineClient(command, Timings(quit=0.5), self.window)
         self.worker = ChatWorker(paths.chat_file())
         self.controller = Controller(self.window, self.settings, self.engine, self.worker)
         self.chats = self.controller.chats

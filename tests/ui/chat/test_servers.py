@@ -12,7 +12,7 @@ from app.protocol.commands import CountTokens
 from app.ui.chat.answer_queue import CONSENT, SERVER
 from app.ui.chat.context_meter import ContextMeter, ContextUse
 from app.ui.chat.model import ChatModel, ChatState
-from app.ui.engine.interface import EngineState
+from app.ui.engine.client import EngineState
 from app.ui.notices import Action
 from tests.ui.parts import WAIT_MS, Rig
 

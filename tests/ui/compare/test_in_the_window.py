@@ -17,7 +17,7 @@ from app.chats.settings import ChatSettings, SamplingChoice
 from app.ui.chat.answer import AnswerMessage
 from app.ui.compare.presenter import ComparePresenter
 from app.ui.compare.window import CompareWindow
-from app.ui.engine.interface import EngineState
+from app.ui.engine.client import EngineState
 from tests.ui.shell.running import LONGEST_ANSWER, WAIT_MS, Running
 
 pytestmark = pytest.mark.usefixtures("guide_pair", "dressed")

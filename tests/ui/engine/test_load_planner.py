@@ -22,9 +22,8 @@ from app.protocol.events import MemoryRead, PairLoaded
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
 from app.ui.engine import load_planner
-from app.ui.engine.interface import EngineState
+from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.load_planner import FittedPair, LoadPlanner, MemoryWatch, fitted, wishes_of
-from app.ui.engine.local_engine import LocalEngine
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker, PairFiles
 from app.ui.notices import Action, NoticeList
@@ -206,9 +205,9 @@ def test_experts_that_do_not_fit_on_the_gpu_become_a_setting() -> None:
 
 
 @pytest.fixture
-def window(qtbot: QtBot, tmp_path: Path) -> Iterator[tuple[LocalEngine, PairLoader, MemoryWatch]]:
+def window(qtbot: QtBot, tmp_path: Path) -> Iterator[tuple[EngineClient, PairLoader, MemoryWatch]]:
     """The real engine process, with planned loads."""
-    engine = LocalEngine()
+    engine = EngineClient()
     loader = PairLoader(engine, NoticeList(), LoadingMarker(tmp_path / "loading.json"))
     owner = QObject()
     watch = MemoryWatch(engine, owner)
@@ -230,7 +229,7 @@ def opened(qtbot: QtBot, loader: PairLoader, files: PairFiles) -> PairLoaded:
 
 
 def test_the_window_uses_heads_as_the_plan_says(
-    qtbot: QtBot, window: tuple[LocalEngine, PairLoader, MemoryWatch], heads: Path, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, window: tuple[EngineClient, PairLoader, MemoryWatch], heads: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _engine, loader, watch = window
     model = str(heads / "model.gguf")
@@ -248,7 +247,7 @@ def test_the_window_uses_heads_as_the_plan_says(
 
 
 def test_a_projector_in_the_models_folder_is_loaded_with_it(
-    qtbot: QtBot, window: tuple[LocalEngine, PairLoader, MemoryWatch], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, window: tuple[EngineClient, PairLoader, MemoryWatch], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     _engine, loader, watch = window
     model = make_seeing_model(tmp_path / "model.gguf", "llava")

@@ -11,12 +11,11 @@ from pytestqt.qtbot import QtBot
 
 from app import paths
 from app.client.stalls import Timings
+from app.protocol.commands import CheckText, Load
 from app.protocol.events import MemoryRead, PairLoaded
-from app.protocol.options import LoadSettings
-from app.protocol.remote import Connect, Probe, ServerProbed, ServersFound
+from app.protocol.remote import Connect, FindServers, Probe, ServerProbed, ServersFound
 from app.ui import notices
-from app.ui.engine.interface import EngineState
-from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker, PairFiles
 from app.ui.notices import Action, NoticeList
@@ -27,9 +26,9 @@ from tests.ui.scripted_engine import DEVICES
 
 
 @pytest.fixture
-def engine(qtbot: QtBot) -> Iterator[LocalEngine]:
+def engine(qtbot: QtBot) -> Iterator[EngineClient]:
     """Ours is scripted, the one for servers is real."""
-    engine = LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", "sound"], Timings(quit=0.5))
+    engine = EngineClient([sys.executable, "-m", "tests.ui.scripted_engine", "sound"], Timings(quit=0.5))
     yield engine
     engine.shutdown()
     engine.deleteLater()
@@ -42,23 +41,23 @@ def server() -> Iterator[ModelServer]:
         yield server
 
 
-def load(qtbot: QtBot, engine: LocalEngine) -> PairLoaded:
+def load(qtbot: QtBot, engine: EngineClient) -> PairLoaded:
     with qtbot.waitSignal(engine.pair_loaded, timeout=WAIT_MS) as found:
-        engine.load("target.gguf", None, LoadSettings())
+        engine.load(Load(request=0, target="target.gguf"))
     assert found.args is not None
     pair: PairLoaded = found.args[0]
     return pair
 
 
-def connect(qtbot: QtBot, engine: LocalEngine, address: str) -> PairLoaded:
+def connect(qtbot: QtBot, engine: EngineClient, address: str) -> PairLoaded:
     with qtbot.waitSignal(engine.pair_loaded, timeout=WAIT_MS) as found:
-        engine.connect_server(Connect(request=0, address=address))
+        engine.load(Connect(request=0, address=address))
     assert found.args is not None
     pair: PairLoaded = found.args[0]
     return pair
 
 
-def test_the_process_follows_what_is_used(qtbot: QtBot, engine: LocalEngine, server: ModelServer) -> None:
+def test_the_process_follows_what_is_used(qtbot: QtBot, engine: EngineClient, server: ModelServer) -> None:
     assert load(qtbot, engine).remote is None
     first = engine.process_id()
     read: list[MemoryRead] = []
@@ -68,7 +67,7 @@ def test_the_process_follows_what_is_used(qtbot: QtBot, engine: LocalEngine, ser
     second = engine.process_id()
     assert engine.state() is EngineState.READY
     assert "scripted" not in engine.description()
-    assert engine.check_text("Two draft") == 0  # a server has no tokens to check
+    assert engine.ask_aside(CheckText(request=0, text="Two draft")) == 0  # a server has no tokens to check
     engine.read_memory()
     connect(qtbot, engine, server.url)  # by now it has answered
     assert read == [MemoryRead(devices=DEVICES)]  # what our engine took is free again, and a server says nothing
@@ -78,7 +77,7 @@ def test_the_process_follows_what_is_used(qtbot: QtBot, engine: LocalEngine, ser
 
 
 def test_what_is_forgotten_while_a_server_is_used_is_erased_here_too(
-    qtbot: QtBot, engine: LocalEngine, server: ModelServer
+    qtbot: QtBot, engine: EngineClient, server: ModelServer
 ) -> None:
     kept = paths.chat_caches_dir() / "0123456789abcdef.kept"
     kept.parent.mkdir(parents=True, exist_ok=True)
@@ -94,7 +93,7 @@ def test_what_our_engine_was_still_to_forget_is_erased_when_it_goes(
     qtbot: QtBot, server: ModelServer, tmp_path: Path
 ) -> None:
     command = [sys.executable, "-m", "tests.ui.scripted_engine", "unforgetting"]
-    engine = LocalEngine(command, Timings(quit=0.5))
+    engine = EngineClient(command, Timings(quit=0.5))
     try:
         load(qtbot, engine)
         kept = paths.chat_caches_dir() / "0123456789abcdef.kept"
@@ -102,26 +101,26 @@ def test_what_our_engine_was_still_to_forget_is_erased_when_it_goes(
         kept.write_bytes(b"of a chat")
         engine.forget()
         with qtbot.waitSignal(engine.forgotten, timeout=WAIT_MS):
-            engine.connect_server(Connect(request=0, address=server.url))
+            engine.load(Connect(request=0, address=server.url))
         assert not kept.exists()
     finally:
         engine.shutdown()
         engine.deleteLater()
 
 
-def test_servers_are_tested_and_found(qtbot: QtBot, engine: LocalEngine, server: ModelServer) -> None:
+def test_servers_are_tested_and_found(qtbot: QtBot, engine: EngineClient, server: ModelServer) -> None:
     with qtbot.waitSignal(engine.server_probed, timeout=WAIT_MS) as probed:
-        number = engine.probe(Probe(request=0, address=server.url))
+        number = engine.search(Probe(request=0, address=server.url))
     assert probed.args is not None
     answer: ServerProbed = probed.args[0]
     assert answer.request == number and answer.server is not None and answer.server.version == "0.29.0"
     with qtbot.waitSignal(engine.servers_found, timeout=WAIT_MS) as found:
-        engine.find_servers()
+        engine.search(FindServers(request=0))
     assert found.args is not None and isinstance(found.args[0], ServersFound)
 
 
-def test_a_process_is_ended_without_waiting_for_it(qtbot: QtBot, engine: LocalEngine) -> None:
-    engine.find_servers()
+def test_a_process_is_ended_without_waiting_for_it(qtbot: QtBot, engine: EngineClient) -> None:
+    engine.search(FindServers(request=0))
     engine.end()
     assert (engine.state(), engine.process_id()) == (EngineState.STOPPED, 0)
     load(qtbot, engine)  # and another one can begin
@@ -134,8 +133,8 @@ class ServerRig(Rig):
     """With the real process for servers."""
 
     @staticmethod
-    def _engine(behavior: str, timings: Timings) -> LocalEngine:
-        return LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", behavior], timings)
+    def _engine(behavior: str, timings: Timings) -> EngineClient:
+        return EngineClient([sys.executable, "-m", "tests.ui.scripted_engine", behavior], timings)
 
 
 @pytest.fixture
@@ -178,7 +177,7 @@ def test_a_server_that_is_down_leaves_a_choice(rig: ServerRig, server: ModelServ
     assert not rig.notice_list.notices()
 
 
-def test_a_server_is_never_taken_for_what_crashed_the_app(qtbot: QtBot, tmp_path: Path, engine: LocalEngine) -> None:
+def test_a_server_is_never_taken_for_what_crashed_the_app(qtbot: QtBot, tmp_path: Path, engine: EngineClient) -> None:
     marker = LoadingMarker(tmp_path / "loading.json")
     marker.set(PairFiles("m"))
     loader = PairLoader(engine, NoticeList(), marker)

@@ -26,7 +26,7 @@ from app.models.library.entry import LibraryEntry
 from app.models.machine_memory import MachineMemory
 from app.protocol.devices import Device
 from app.settings import Pair, Settings
-from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.client import EngineClient
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker
 from app.ui.models.library_list import LibraryList
@@ -70,7 +70,7 @@ class Windows:
     def open(self) -> Windows:
         self.library = LibraryService(self.values, lambda: self.machine)
         self.presenter = ModelsPresenter(self.values, self.library, self.commands)
-        self.engine = LocalEngine()
+        self.engine = EngineClient()
         notice_list = NoticeList(self.engine)
         pair_loader = PairLoader(self.engine, notice_list, LoadingMarker(self.folder / "loading.json"), self.engine)
         serving = Serving(self.engine, pair_loader, notice_list, lambda: False, parent=self.engine)

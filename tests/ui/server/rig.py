@@ -13,7 +13,7 @@ from app.client.stalls import Timings
 from app.protocol.options import LoadSettings
 from app.protocol.serving import Serve
 from app.ui.chat.conversation import AnswerSettings
-from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.client import EngineClient
 from app.ui.engine.pair_files import PairFiles
 from app.ui.server.serving import Serving
 from tests.support.served import Client, Json
@@ -36,8 +36,8 @@ class ServingRig(Rig):
         self._pool = ThreadPoolExecutor(CLIENTS)
 
     @staticmethod
-    def _engine(behavior: str, timings: Timings) -> LocalEngine:  # noqa: ARG004
-        return LocalEngine()
+    def _engine(behavior: str, timings: Timings) -> EngineClient:  # noqa: ARG004
+        return EngineClient()
 
     def files(self) -> PairFiles:
         settings = LoadSettings(threads=1, context_length=32_768)

@@ -18,7 +18,7 @@ from app.protocol.serving import Serve
 from app.server.limits import MAX_WAITING
 from app.ui import notices
 from app.ui.chat import answer_queue
-from app.ui.engine.interface import EngineState
+from app.ui.engine.client import EngineState
 from app.ui.engine.pair import ENGINE_NOTICES
 from app.ui.server.serving import NOTICE
 from tests.support.matrix import in_proof

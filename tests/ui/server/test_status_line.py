@@ -16,8 +16,7 @@ from app.protocol.commands import Generate, Message
 from app.protocol.events import Round, RoundsReceived
 from app.protocol.serving import Serve
 from app.settings import Pair, SettingsFile
-from app.ui.engine.interface import EngineState
-from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.client import EngineClient, EngineState
 from app.ui.server.answer import ServedAnswer
 from app.ui.server.bar import ServingBar
 from app.ui.shell.controller import Controller
@@ -36,7 +35,7 @@ class Running:
         settings = SettingsFile(paths.settings_file())
         settings.values.last_pair = Pair(str(pair[0]), str(pair[1]))
         self.window = MainWindow(settings.values)
-        self.engine = LocalEngine(parent=self.window)
+        self.engine = EngineClient(parent=self.window)
         self.controller = Controller(self.window, settings, self.engine, ChatWorker(paths.chat_file()))
         self.bar = self.window.serving_bar
         self.serving = self.controller.server.serving

@@ -13,8 +13,7 @@ from app.chats.settings import ChatSettings
 from app.chats.worker import ChatWorker
 from app.settings import SettingsFile
 from app.ui.chat.model import ChatModel, ChatState
-from app.ui.engine.interface import EngineState
-from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.client import EngineClient, EngineState
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
 from tests.ui.shell.warm_engine import WarmEngine
@@ -29,7 +28,7 @@ class Running:
     FIRST_SETTINGS: ChatSettings | None = ChatSettings(max_tokens=LONGEST_ANSWER)
     """Of the chat to come; ``None``: as the presets say."""
 
-    def __init__(self, qtbot: QtBot, engine: LocalEngine | None = None) -> None:
+    def __init__(self, qtbot: QtBot, engine: EngineClient | None = None) -> None:
         self.qtbot = qtbot
         self.settings = SettingsFile(paths.settings_file())
         self.window = MainWindow(self.settings.values)

@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage
 from app.ui import notices
-from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.client import EngineClient
 from app.ui.shell.announcer import end_of_answer
 from app.ui.widgets.announcing import announce
 from tests.ui.shell.hearing import Hearing, listening
@@ -30,7 +30,7 @@ def hearing(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hearing]:
 @pytest.fixture
 def running(qtbot: QtBot) -> Iterator[Running]:
     way = "endless if asked"
-    window = Running(qtbot, LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", way]))
+    window = Running(qtbot, EngineClient([sys.executable, "-m", "tests.ui.scripted_engine", way]))
     window.begin()
     window.ready()
     yield window

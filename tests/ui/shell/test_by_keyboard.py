@@ -17,7 +17,7 @@ from app.chats.presets import Presets
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.ui.chat.export_dialog import ExportDialog
 from app.ui.chat.model import ChatState
-from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.client import EngineClient
 from app.ui.widgets import theme
 from app.ui.widgets.turns import turns
 from tests.support.keyrings import MemoryKeyring
@@ -38,7 +38,7 @@ class Typist(Running):
 
     def __init__(self, qtbot: QtBot) -> None:
         way = "endless if asked"
-        super().__init__(qtbot, LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", way]))
+        super().__init__(qtbot, EngineClient([sys.executable, "-m", "tests.ui.scripted_engine", way]))
         self.begin()
         self.ready()
         self.window.activateWindow()

@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 from app import paths
 from app.chats.presets import FORMER_SETTINGS
 from app.protocol.options import LoadSettings
-from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.client import EngineClient
 from app.ui.models.open_dialog import OpenModelsDialog
 from tests.support.gguf_files import make_model
 from tests.ui.settings.test_in_use import FORMER
@@ -29,7 +29,7 @@ class Chosen(Running):
     FIRST_SETTINGS = None
 
     def __init__(self, qtbot: QtBot) -> None:
-        super().__init__(qtbot, LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", "echo"]))
+        super().__init__(qtbot, EngineClient([sys.executable, "-m", "tests.ui.scripted_engine", "echo"]))
         self.begin()
         self.ready()
 

@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 
 from app.ui import notices
 from app.ui.chat.messages import MessageWidget
-from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.client import EngineClient
 from tests.ui.shell.running import WAIT_MS, Running, named
 
 pytestmark = pytest.mark.usefixtures("guide_pair", "dressed")
@@ -27,7 +27,7 @@ class Window(Running):
     """A window with a chat of several messages, a notice, and an offer to undo."""
 
     def __init__(self, qtbot: QtBot) -> None:
-        super().__init__(qtbot, LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", "echo"]))
+        super().__init__(qtbot, EngineClient([sys.executable, "-m", "tests.ui.scripted_engine", "echo"]))
         self.begin()
         self.ready()
         self.window.activateWindow()

@@ -27,8 +27,7 @@ from app.chats.store import ChatStore
 from app.settings import Settings, SettingsFile
 from app.ui import notices
 from app.ui.chat.markdown.code_headers import code_wrap
-from app.ui.engine.interface import EngineState
-from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.client import EngineClient, EngineState
 from app.ui.notices import Action
 from app.ui.shell.main_window import MainWindow
 from app.ui.speed.parts import CurveSection
@@ -40,7 +39,7 @@ from tests.ui.speed.parts import rows_of, status_of
 @pytest.fixture
 def own_engine(qtbot: QtBot) -> Iterator[Running]:
     """A window whose engine may be killed, and has learned nothing from earlier answers."""
-    running = Running(qtbot, LocalEngine())
+    running = Running(qtbot, EngineClient())
     running.begin()
     yield running
     running.close()
@@ -113,7 +112,7 @@ def test_engine_killed_in_an_answer(qtbot: QtBot, own_engine: Running) -> None:
 
 @pytest.mark.usefixtures("guide_pair")
 def test_how_to_draft_is_chosen_in_the_panel_and_kept(qtbot: QtBot) -> None:
-    running = Running(qtbot, LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", "echo"]))
+    running = Running(qtbot, EngineClient([sys.executable, "-m", "tests.ui.scripted_engine", "echo"]))
     running.begin()
     running.ready()
     panel, tab = running.window.speed_panel, running.window.settings_tab
@@ -148,7 +147,7 @@ def test_how_to_draft_is_chosen_in_the_panel_and_kept(qtbot: QtBot) -> None:
 
 @pytest.mark.usefixtures("guide_pair")
 def test_closing_in_an_answer_keeps_it_and_asks_the_store_nothing_more(qtbot: QtBot) -> None:
-    running = Running(qtbot, LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", "endless"]))
+    running = Running(qtbot, EngineClient([sys.executable, "-m", "tests.ui.scripted_engine", "endless"]))
     running.begin()
     running.ready()
     running.type("Go on")
@@ -285,7 +284,7 @@ def test_the_engine_forgets_a_chat_with_its_deletion(
     qtbot: QtBot, open_window: Callable[[], Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     forgotten: list[str] = []
-    monkeypatch.setattr(LocalEngine, "forget", lambda _: forgotten.append("all"))
+    monkeypatch.setattr(EngineClient, "forget", lambda _: forgotten.append("all"))
     running = open_window()
     operations = running.controller.operations
     chats = [running.make_chat(title).id for title in ("one", "two")]
@@ -318,7 +317,7 @@ def test_a_deleted_chat_is_erased_from_all_files(qtbot: QtBot) -> None:
     shutil.rmtree(backup_folder(paths.chat_file()))
     (paths.chat_caches_dir() / "a.kept").write_text(secret)
     assert not is_erased()
-    running = Running(qtbot, LocalEngine())
+    running = Running(qtbot, EngineClient())
     running.begin()  # it has been in the trash for long enough
     qtbot.waitUntil(is_erased, timeout=WAIT_MS)
     operations = running.controller.operations

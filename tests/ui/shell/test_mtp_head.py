@@ -20,7 +20,7 @@ from app.protocol.events import PairLoaded
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
 from app.settings import Pair
-from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.client import EngineClient
 from app.ui.engine.pair_files import PairFiles
 from app.ui.models.presenter import ModelsPresenter
 from app.ui.notices import Action
@@ -123,7 +123,7 @@ def chatting(qtbot: QtBot) -> Iterator[WithHead]:
 @pytest.fixture
 def crashing(qtbot: QtBot) -> Iterator[WithHead]:
     """With an engine of its own, to be killed."""
-    crashing = WithHead(qtbot, LocalEngine())
+    crashing = WithHead(qtbot, EngineClient())
     crashing.begin()
     yield crashing
     crashing.close()

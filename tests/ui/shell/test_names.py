@@ -28,7 +28,7 @@ from app.chats.model import Chat, Folder
 from app.ui import notices
 from app.ui.chat.list.menus import ask_for_folder, fill_chats_menu, fill_folder_menu, fill_list_menu, fill_move_menu
 from app.ui.chat.list.rows import FolderRow
-from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.client import EngineClient
 from app.ui.settings.network_page import TokenDialog
 from app.ui.shell.help import LicensesDialog
 from tests.support.keyrings import MemoryKeyring
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.usefixtures("guide_pair", "dressed", "user")
 
 @pytest.fixture
 def running(qtbot: QtBot, kept: MemoryKeyring) -> Iterator[Running]:
-    window = Running(qtbot, LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", "compare"]))
+    window = Running(qtbot, EngineClient([sys.executable, "-m", "tests.ui.scripted_engine", "compare"]))
     window.begin()
     window.ready()
     window.ask("Hello")

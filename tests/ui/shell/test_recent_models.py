@@ -13,7 +13,7 @@ from app import paths
 from app.chats.settings import ChatSettings
 from app.errors import KnownError
 from app.settings import Pair
-from app.ui.engine.interface import EngineState
+from app.ui.engine.client import EngineState
 from tests.ui.shell.running import WAIT_MS
 from tests.ui.shell.test_messages import Chatting
 

@@ -17,8 +17,7 @@ from app.client.stalls import Timings
 from app.settings import Pair, SettingsFile
 from app.ui.chat.answer_queue import CONSENT, SERVER
 from app.ui.chat.settings_tab import GRAYED, NO_SUCH_FORMAT
-from app.ui.engine.interface import EngineState
-from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.pair_files import PairFiles
 from app.ui.notices import Action
 from app.ui.speed.drawings import PositionBars
@@ -45,9 +44,9 @@ def open_window(qtbot: QtBot) -> Iterator[OpenWindow]:
             file.values.remember_pair(last)
             file.save()
         command = [sys.executable, "-m", "tests.ui.scripted_engine"]
-        engine = LocalEngine()
+        engine = EngineClient()
         if far:
-            engine = LocalEngine([*command, "far"], Timings(quit=0.5), for_servers=[*command, far])
+            engine = EngineClient([*command, "far"], Timings(quit=0.5), for_servers=[*command, far])
         opened.append(Chatting(qtbot, engine))
         opened[-1].begin()
         return opened[-1]

@@ -9,7 +9,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 from pytestqt.qtbot import QtBot
 
-from app.ui.engine.interface import EngineState
+from app.ui.engine.client import EngineState
 from app.ui.shell.top_bar import TopBar, state_text
 from app.ui.widgets import stylesheet, theme
 

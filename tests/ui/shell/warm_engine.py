@@ -9,12 +9,12 @@ from PySide6.QtCore import QProcess, QTimer
 from app.protocol.commands import Quit
 from app.protocol.events import Hello
 from app.protocol.framing import encode_frame
-from app.ui.engine.local_engine import LocalEngine
+from app.ui.engine.client import EngineClient
 
 _PATIENCE_MS = 10_000
 
 
-class WarmEngine(LocalEngine):
+class WarmEngine(EngineClient):
     """Has the process that was kept, if no other has it, and gives it back at its end, without the chats it knew.
 
     It stays as the window left it: what is loaded, and what was learned about the speed of models. One that ends in a
@@ -31,9 +31,9 @@ class WarmEngine(LocalEngine):
         """Have a process ready from here on."""
         engine = cls()
         engine.start()
-        WarmEngine.warm = engine._process
-        while engine.hello() is None and engine._process is not None:
-            engine._process.waitForReadyRead(_PATIENCE_MS)
+        WarmEngine.warm = process = engine._process._process
+        while process is not None and engine.hello() is None and engine._process._process is process:
+            process.waitForReadyRead(_PATIENCE_MS)
         engine.shutdown()
 
     @classmethod
@@ -44,35 +44,35 @@ class WarmEngine(LocalEngine):
             process.closeWriteChannel()
             process.waitForFinished(_PATIENCE_MS)
 
-    def _launch(self) -> None:
+    def _start(self) -> None:
         process = self._kept
-        if process is None or self._is_remote or process.state() is not QProcess.ProcessState.Running:
-            super()._launch()
+        is_running = process is not None and process.state() is QProcess.ProcessState.Running
+        if process is None or not is_running or self._is_remote or not self.state().has_ended:
+            super()._start()
             return
         WarmEngine._kept = None
-        self._process = process
-        process.setParent(self)
-        process.readyReadStandardOutput.connect(self._on_output)
-        process.readyReadStandardError.connect(self._on_log_output)
-        process.finished.connect(self._on_finished)
-        process.errorOccurred.connect(self._on_error)
+        self._connection.start()
+        self._process._log = self._connection.log
+        process.setParent(self._process)
+        self._process._listen_to(process)
+        self._after()
         QTimer.singleShot(0, self, self._greet)
 
     def _greet(self) -> None:
         """As the process would, if it were new."""
-        if self._process is self.warm and self._greeting is not None and self.hello() is None:
+        if self._process._process is self.warm and self._greeting is not None and self.hello() is None:
             for event in self._connection.receive(encode_frame(self._greeting)):
                 self._tell(event)
 
     def shutdown(self) -> None:
-        process = self._process
+        process = self._process._process
         if process is None or process is not self.warm or self.hello() is None or not self._give_back(process):
             super().shutdown()
 
     def _give_back(self, process: QProcess) -> bool:
         """Let the process end and forget what it does and has; whether it did that."""
         connection = self._connection
-        self._let_go(process)
+        self._process._let_go(process)
         WarmEngine._greeting = connection.hello
         had_to_forget = connection.open_forgets > 0
         connection.cancel()
@@ -84,7 +84,6 @@ class WarmEngine(LocalEngine):
                 return False
             list(connection.receive(bytes(process.readAllStandardOutput().data())))
         process.readAllStandardError()
-        self._dying = None
         process.setParent(None)
         WarmEngine._kept = process
         if had_to_forget:

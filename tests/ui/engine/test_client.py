@@ -16,21 +16,23 @@ from pytestqt.qtbot import QtBot
 from app import paths
 from app.client.stalls import Timings
 from app.paths import HOME_VARIABLE
-from app.protocol.commands import CountTokens, Generate, MeasurePlain, Message, ScoreTokens
+from app.protocol.commands import CheckText, CountTokens, Generate, Load, MeasurePlain, Message, ScoreTokens
 from app.protocol.events import Round, TextChecked, TokensCounted
-from app.protocol.options import LoadSettings
-from app.ui.engine import local_engine
+from app.ui.engine import child_process
+from app.ui.engine.child_process import child_environment
+from app.ui.engine.client import EngineClient, EngineExit, EngineState, ExitCause
 from app.ui.engine.crash_tracker import CrashTracker
-from app.ui.engine.interface import EngineExit, EngineState, ExitCause
-from app.ui.engine.local_engine import LocalEngine, child_environment
 
 QUICK = Timings(tick=0.05, silence=0.2, no_progress=100.0, start=0.3, cancel=0.2, quit=0.3)
 PATIENT = Timings(quit=0.5)
 WAIT_MS = 20_000
 
 HI = [Message(role="user", content="Hi")]
+PAIR = Load(request=0, target="target.gguf", draft="draft.gguf")
+TARGET = Load(request=0, target="target.gguf")
+BIG = Load(request=0, target="big.gguf")
 ANSWER = Generate(request=0, messages=HI, seed=1, max_tokens=16, draft_length=5)
-MakeEngine = Callable[..., LocalEngine]
+MakeEngine = Callable[..., EngineClient]
 pytestmark = pytest.mark.allow_logs  # deaths and hangs are what happens here
 
 
@@ -38,8 +40,8 @@ pytestmark = pytest.mark.allow_logs  # deaths and hangs are what happens here
 def make_engine(qtbot: QtBot) -> Iterator[MakeEngine]:
     engines = []
 
-    def make(behavior: str, timings: Timings = PATIENT) -> LocalEngine:
-        engine = LocalEngine([sys.executable, "-m", "tests.ui.scripted_engine", behavior], timings)
+    def make(behavior: str, timings: Timings = PATIENT) -> EngineClient:
+        engine = EngineClient([sys.executable, "-m", "tests.ui.scripted_engine", behavior], timings)
         engines.append(engine)
         return engine
 
@@ -50,16 +52,16 @@ def make_engine(qtbot: QtBot) -> Iterator[MakeEngine]:
     qtbot.wait(0)
 
 
-def load(qtbot: QtBot, engine: LocalEngine) -> None:
+def load(qtbot: QtBot, engine: EngineClient) -> None:
     with qtbot.waitSignal(engine.pair_loaded, timeout=WAIT_MS):
-        engine.load("target.gguf", "draft.gguf", LoadSettings())
+        engine.load(PAIR)
 
 
-def generate(engine: LocalEngine) -> int:
+def generate(engine: EngineClient) -> int:
     return engine.ask(ANSWER)
 
 
-def ended(qtbot: QtBot, engine: LocalEngine, action: Callable[[LocalEngine], object]) -> EngineExit:
+def ended(qtbot: QtBot, engine: EngineClient, action: Callable[[EngineClient], object]) -> EngineExit:
     with qtbot.waitSignal(engine.engine_exited, timeout=WAIT_MS) as blocker:
         action(engine)
     result = blocker.args[0]
@@ -136,13 +138,13 @@ def test_cancel_ends_an_answer(qtbot: QtBot, make_engine: MakeEngine, compared: 
 
 def test_tokens_are_counted_and_a_text_is_checked_while_it_answers(qtbot: QtBot, make_engine: MakeEngine) -> None:
     engine, question = make_engine("endless"), CountTokens(request=0, messages=HI, text="two words")
-    assert (engine.count_tokens(question), engine.check_text("a b")) == (0, 0)
+    assert (engine.count_tokens(question), engine.ask_aside(CheckText(request=0, text="a b"))) == (0, 0)
     load(qtbot, engine)
     generate(engine)
     told: list[object] = []
     engine.tokens_counted.connect(told.append)
     engine.text_checked.connect(told.append)
-    numbers = [engine.count_tokens(question), engine.check_text("two words")]
+    numbers = [engine.count_tokens(question), engine.ask_aside(CheckText(request=0, text="two words"))]
     qtbot.waitUntil(lambda: len(told) == 2)
     count, check = told
     assert isinstance(count, TokensCounted) and isinstance(check, TextChecked)
@@ -172,11 +174,11 @@ def test_the_window_goes_on_while_a_long_chat_is_sent(qtbot: QtBot, make_engine:
 def test_load_can_be_canceled(qtbot: QtBot, make_engine: MakeEngine) -> None:
     engine = make_engine("slow load")
     with qtbot.waitSignal(engine.load_failed, timeout=WAIT_MS):
-        engine.load("big.gguf", None, LoadSettings())
+        engine.load(BIG)
         engine.cancel()  # before the engine is up
     qtbot.waitUntil(lambda: engine.state() is EngineState.EMPTY, timeout=WAIT_MS)
     with qtbot.waitSignal(engine.load_progressed, timeout=WAIT_MS):
-        engine.load("big.gguf", None, LoadSettings())
+        engine.load(BIG)
     with qtbot.waitSignal(engine.load_failed, timeout=WAIT_MS) as blocker:
         engine.cancel()
     assert blocker.args is not None
@@ -205,7 +207,7 @@ def test_violation_ends_the_engine(qtbot: QtBot, make_engine: MakeEngine, behavi
 
 @pytest.mark.parametrize("behavior", ["early", "newer"])
 def test_violation_at_the_start(qtbot: QtBot, make_engine: MakeEngine, behavior: str) -> None:
-    assert ended(qtbot, make_engine(behavior), LocalEngine.start).cause is ExitCause.PROTOCOL
+    assert ended(qtbot, make_engine(behavior), EngineClient.start).cause is ExitCause.PROTOCOL
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
@@ -277,9 +279,9 @@ def test_restart_waits_for_the_end_of_the_old_process_but_not_in_the_windows_thr
     engine.state_changed.connect(states.append)
     engine.pair_loaded.connect(lambda pair: loaded.append(pair.request))
     engine.restart()
-    engine.load("target.gguf", None, LoadSettings())
+    engine.load(TARGET)
     engine.restart()  # once more, while the old one still dies
-    last = engine.load("target.gguf", None, LoadSettings())
+    last = engine.load(TARGET)
     turned: list[bool] = []
     QTimer.singleShot(0, lambda: turned.append(True))
     qtbot.waitUntil(lambda: bool(turned))
@@ -302,7 +304,7 @@ def test_the_end_of_the_app_waits_for_a_hung_engine_only_so_long(
     engine.shutdown()
     assert unkillable == [old]
     assert engine.state() is EngineState.STOPPED
-    left = local_engine._LEFT_BEHIND.pop()
+    left = child_process._LEFT_BEHIND.pop()
     os.kill(old, signal.SIGKILL)
     left.waitForFinished()
 
@@ -317,7 +319,7 @@ def test_an_event_is_told_before_the_state_it_leads_to(qtbot: QtBot, make_engine
     engine.load_failed.connect(lambda _: told.append("load failed"))
     engine.pair_loaded.connect(lambda _: told.append("pair loaded"))
     engine.generation_finished.connect(lambda _: told.append(("finished", engine.state())))
-    engine.load("target.gguf", None, LoadSettings())
+    engine.load(TARGET)
     end = EngineState.EMPTY if behavior == "no load" else EngineState.READY
     qtbot.waitUntil(lambda: told[-1] is end, timeout=WAIT_MS)
     begin = [EngineState.STARTING, EngineState.LOADING]
@@ -339,7 +341,7 @@ def test_what_begins_because_of_an_event_is_not_followed_by_the_state_before(
     told: list[EngineState] = []
     engine.state_changed.connect(told.append)
     engine.pair_loaded.connect(lambda _: generate(engine))
-    engine.load("target.gguf", None, LoadSettings())
+    engine.load(TARGET)
     qtbot.waitUntil(lambda: told[-1] is EngineState.READY, timeout=WAIT_MS)
     assert told == [EngineState.STARTING, EngineState.LOADING, EngineState.ANSWERING, EngineState.READY]
 
@@ -358,7 +360,7 @@ def test_every_receiver_gets_the_states_in_order(qtbot: QtBot, make_engine: Make
 
     engine.state_changed.connect(ask_once)
     engine.state_changed.connect(told.append)
-    engine.load("target.gguf", None, LoadSettings())
+    engine.load(TARGET)
     qtbot.waitUntil(lambda: told[-1] is EngineState.EMPTY, timeout=WAIT_MS)
     loaded = [EngineState.STARTING, EngineState.LOADING, EngineState.READY]
     ended = [EngineState.STOPPED, EngineState.STARTING, EngineState.EMPTY]
@@ -373,22 +375,23 @@ def test_a_restart_because_of_the_last_words_of_an_engine(qtbot: QtBot, make_eng
     engine.engine_exited.connect(exits.append)
     engine.generation_finished.connect(lambda _: engine.restart())
     generate(engine)
-    assert engine._process is not None
-    engine._process.waitForBytesWritten()
+    process = engine._process._process
+    assert process is not None
+    process.waitForBytesWritten()
     os.waitid(os.P_PID, engine.process_id(), os.WEXITED | os.WNOWAIT)  # what it said is read when it has ended
     qtbot.waitUntil(lambda: engine.state() is EngineState.EMPTY, timeout=WAIT_MS)
     assert exits == []
 
 
 def test_an_engine_that_does_not_start(qtbot: QtBot, make_engine: MakeEngine) -> None:
-    exit_ = ended(qtbot, make_engine("exit"), LocalEngine.start)
+    exit_ = ended(qtbot, make_engine("exit"), EngineClient.start)
     assert (exit_.cause, exit_.detail) == (ExitCause.EXITED, "exit code 3")
     assert exit_.log_lines[-1] == "nothing to live for"
-    exit_ = ended(qtbot, make_engine("unable"), LocalEngine.start)
+    exit_ = ended(qtbot, make_engine("unable"), EngineClient.start)
     assert exit_.cause is ExitCause.REFUSED
     assert exit_.sentence() == "The engine didn't start. Nothing here runs on this processor."
-    engine = LocalEngine(["slipstream-no-such-program"])
-    exit_ = ended(qtbot, engine, lambda one: one.load("target.gguf", None, LoadSettings()))
+    engine = EngineClient(["slipstream-no-such-program"])
+    exit_ = ended(qtbot, engine, lambda one: one.load(TARGET))
     assert exit_.cause is ExitCause.FAILED_TO_START
     assert engine.state() is EngineState.DIED
     engine.deleteLater()
@@ -408,7 +411,7 @@ def test_only_the_last_log_lines_are_kept(qtbot: QtBot, make_engine: MakeEngine)
 def test_hang_is_noticed(qtbot: QtBot, make_engine: MakeEngine, behavior: str) -> None:
     engine = make_engine(behavior, QUICK)
     with qtbot.waitSignal(engine.pair_loaded, timeout=WAIT_MS):
-        engine.load("target.gguf", None, LoadSettings())
+        engine.load(TARGET)
     stalls: list[float] = []
     engine.engine_stalled.connect(stalls.append)
     with qtbot.waitSignal(engine.engine_stalled, timeout=WAIT_MS):
@@ -417,7 +420,7 @@ def test_hang_is_noticed(qtbot: QtBot, make_engine: MakeEngine, behavior: str) -
             engine.cancel()
     engine.restart()
     with qtbot.waitSignal(engine.pair_loaded, timeout=WAIT_MS):
-        engine.load("target.gguf", None, LoadSettings())
+        engine.load(TARGET)
 
 
 def left_file() -> Path:
@@ -426,7 +429,7 @@ def left_file() -> Path:
     return path
 
 
-def logged(engine: LocalEngine) -> tuple[str, ...]:
+def logged(engine: EngineClient) -> tuple[str, ...]:
     return engine._connection.log.last()
 
 
@@ -450,7 +453,7 @@ def test_forgetting_without_an_engine_erases_its_files_and_waits_for_one_that_st
     engine.start()
     engine.forget()
     with qtbot.waitSignal(engine.forgotten, timeout=WAIT_MS):
-        engine.load("target.gguf", None, LoadSettings())  # it drops what waits, but not this
+        engine.load(TARGET)  # it drops what waits, but not this
     assert "forgotten" in logged(engine)
     qtbot.waitUntil(lambda: engine.state() is EngineState.READY, timeout=WAIT_MS)
 

@@ -1,0 +1,352 @@
+"""The engine as the window sees it: a `Connection` to a child process, in Qt's event loop.
+
+There is one process at a time: the one that computes here, or the one that talks to a server. What is to be used says
+which of them it has to be.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import deque
+from collections.abc import Sequence
+
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
+
+from app import paths
+from app.client.connection import Connection, Question
+from app.client.process import engine_command, remote_command
+from app.client.stalls import Stalled, Timings
+from app.client.state import EngineExit, EngineState, ExitCause
+from app.errors import KnownError
+from app.protocol import events
+from app.protocol.commands import CountTokens, Load, Quit
+from app.protocol.events import Event, Forgotten, Hello, MemoryRead
+from app.protocol.frames import ProtocolError
+from app.protocol.framing import encode_frame
+from app.protocol.remote import Connect, FindServers, Probe, ServerProbed, ServersFound
+from app.protocol.serving import AsideQuestion
+from app.storage.files import erase_files
+from app.ui.engine.child_process import ChildProcess
+
+__all__ = ["EngineClient", "EngineExit", "EngineState", "ExitCause"]
+
+
+class EngineClient(QObject):
+    """An engine that loads pairs and answers chats.
+
+    Commands return the number of their request at once; what comes of it arrives by signal. Events of requests that are
+    no longer current are never emitted; whoever did not make the current one compares its number.
+
+    Signals:
+        load_progressed … servers_found: The event of this name, as `app.protocol` has it; ``request`` is the number of
+            the request or the question.
+        state_changed: The new `EngineState`. Every receiver gets every state, in their order.
+        memory_read: A `MemoryRead`, when the engine has started and after each `read_memory`.
+        engine_exited: An `EngineExit`; only for ends nobody asked for.
+        forgotten: Everything `forget` was asked for so far has been erased.
+        engine_stalled: Seconds without a sign of life; at most once a request.
+    """
+
+    load_progressed = Signal(object)
+    pair_loaded = Signal(object)
+    load_failed = Signal(object)
+    generation_started = Signal(object)
+    prompt_progressed = Signal(object)
+    rounds_received = Signal(object)
+    generation_finished = Signal(object)
+    generation_failed = Signal(object)
+    plain_measured = Signal(object)
+    tokens_scored = Signal(object)
+    tokens_counted = Signal(object)
+    text_checked = Signal(object)
+    prompt_counted = Signal(object)
+    tokenized = Signal(object)
+    server_probed = Signal(object)
+    servers_found = Signal(object)
+    memory_read = Signal(object)
+    state_changed = Signal(EngineState)
+    engine_exited = Signal(object)
+    forgotten = Signal()
+    engine_stalled = Signal(float)
+
+    def __init__(
+        self,
+        command: Sequence[str] | None = None,
+        timings: Timings | None = None,
+        parent: QObject | None = None,
+        *,
+        for_servers: Sequence[str] | None = None,
+    ) -> None:
+        """``command`` starts the process that computes here, ``for_servers`` the one that talks to servers."""
+        super().__init__(parent)
+        self._connection = Connection(timings)
+        self._own_command = list(command or engine_command())
+        self._server_command = list(for_servers or remote_command())
+        self._is_remote = False
+        """Whether the process is the one for servers."""
+        self._quit_ms = round(self._connection.timings.quit * 1000)
+        self._process = ChildProcess(self)
+        self._process.output_received.connect(self._on_output)
+        self._process.ended.connect(self._on_ended)
+        self._process.gone.connect(self._on_gone)
+        self._told_state: EngineState | None = self._connection.state
+        self._untold_states: deque[EngineState] = deque()
+        self._is_telling_state = False
+        self._timer = QTimer(self, interval=round(self._connection.timings.tick * 1000))
+        self._timer.timeout.connect(self._on_tick)
+        self._more = QTimer(self, singleShot=True, interval=0)
+        self._more.timeout.connect(self._after)
+        self._signals = {
+            events.LoadProgressed: self.load_progressed,
+            events.PairLoaded: self.pair_loaded,
+            events.LoadFailed: self.load_failed,
+            events.GenerationStarted: self.generation_started,
+            events.PromptProgressed: self.prompt_progressed,
+            events.RoundsReceived: self.rounds_received,
+            events.GenerationFinished: self.generation_finished,
+            events.GenerationFailed: self.generation_failed,
+            events.PlainMeasured: self.plain_measured,
+            events.TokensScored: self.tokens_scored,
+            events.TokensCounted: self.tokens_counted,
+            events.TextChecked: self.text_checked,
+            events.PromptCounted: self.prompt_counted,
+            events.Tokenized: self.tokenized,
+            ServerProbed: self.server_probed,
+            ServersFound: self.servers_found,
+            MemoryRead: self.memory_read,
+        }
+
+    # ------------------------------------------------------------ what there is
+
+    def state(self) -> EngineState:
+        return self._connection.state
+
+    def hello(self) -> Hello | None:
+        """The greeting of the running engine; ``None`` before it arrives."""
+        return self._connection.hello
+
+    def description(self) -> str:
+        """Name and version for About; empty before the greeting."""
+        hello = self.hello()
+        return hello.engine if hello else ""
+
+    def devices(self) -> list[str]:
+        """GPUs it can offload to, by description."""
+        hello = self.hello()
+        return [device.description for device in hello.devices] if hello else []
+
+    def process_id(self) -> int:
+        """The child's process id; 0 when there is none."""
+        return self._process.process_id()
+
+    # ------------------------------------------------------------ requests
+
+    def load(self, command: Load | Connect) -> int:
+        """Load a pair, or use a server's model: `pair_loaded` or `load_failed` follows.
+
+        Starts the process if necessary, and drops what was loaded or being loaded.
+        """
+        self._need(is_remote=isinstance(command, Connect))
+        if self._connection.state.has_ended:
+            return 0  # it couldn't even be started, as `engine_exited` has reported
+        request = self._connection.load(command)
+        self._after()
+        return request
+
+    def ask(self, question: Question, *, compared: bool = False, served: bool = False) -> int:
+        """Have the loaded pair compute something. Only allowed when the state is ``READY``.
+
+        ``compared``: the answer is for the Compare window and belongs to no chat; the state is ``COMPARING`` meanwhile.
+        ``served``: the same for another program, ``SERVING``.
+        """
+        request = self._connection.ask(question, compared=compared, served=served)
+        self._after()
+        return request
+
+    def count_tokens(self, question: CountTokens) -> int:
+        """Ask how much of the context a chat would take, even while it computes; ``request`` is filled in.
+
+        Returns the number of the question; 0 if nothing is loaded. `tokens_counted` follows unless a newer count is
+        requested, the template refuses the chat, or the engine ends or loads something else.
+        """
+        number = self._connection.count_tokens(question)
+        self._after()
+        return number
+
+    def ask_aside(self, question: AsideQuestion) -> int:
+        """Ask something about the loaded pair, even while it computes; any number of questions at a time.
+
+        Returns the number of the question; 0 if nothing is loaded that could answer it, as with a server, which tells
+        no tokens. `text_checked`, `prompt_counted` or `tokenized` follows unless the engine ends or loads something
+        else. Raises `ProtocolError` when a chat is too large to be sent.
+        """
+        number = 0 if self._is_remote else self._connection.ask_aside(question)
+        self._after()
+        return number
+
+    def search(self, question: Probe | FindServers) -> int:
+        """Ask which server is at an address, or which there are on this machine; `server_probed` or `servers_found`
+        follows, unless the process ends. Leaves a local pair."""
+        self._need(is_remote=True)
+        number = self._connection.search(question)
+        self._after()
+        return number
+
+    def stop_thinking(self) -> None:
+        """Have the model answer now if it is still thinking; nothing happens otherwise."""
+        self._connection.stop_thinking()
+        self._after()
+
+    def cancel(self) -> None:
+        """Stop what is running, if anything."""
+        if (failed := self._connection.cancel()) is not None:
+            self.load_failed.emit(failed)
+        self._after()
+
+    def read_memory(self) -> None:
+        """Ask for the current memory, in every state; there is no answer if nothing runs here."""
+        self._connection.read_memory()
+        self._after()
+
+    def forget(self) -> None:
+        """Erase everything left of chats except the chats themselves; allowed in every state. `forgotten` follows."""
+        self._connection.forget()
+        self._after()
+        if self._connection.state.has_ended:
+            self._end_forgetting()
+        elif self._is_remote and not self._process.is_ending():
+            _erase_files()  # that process has none, and will say that it has forgotten
+
+    # ------------------------------------------------------------ the process
+
+    def start(self) -> None:
+        """Start what computes here, without loading anything; leaves a server. Does nothing if it is running."""
+        self._need(is_remote=False)
+
+    def _need(self, *, is_remote: bool) -> None:
+        """Have this process running, in place of the other one."""
+        if is_remote != self._is_remote and not self._connection.state.has_ended:
+            self._start_anew(is_remote=is_remote)
+        else:
+            self._is_remote = is_remote
+            self._start()
+
+    def _start(self) -> None:
+        if self._connection.state.has_ended:
+            self._connection.start()
+            self._process.start(self._server_command if self._is_remote else self._own_command, self._connection.log)
+            self._after()
+
+    def restart(self) -> None:
+        """End the process, by force if necessary, and start a new one with nothing loaded."""
+        self._start_anew(is_remote=self._is_remote)
+
+    def _start_anew(self, *, is_remote: bool) -> None:
+        """End the process, and start this one."""
+        if is_remote and not self._is_remote and self._connection.hello is not None:
+            self.memory_read.emit(MemoryRead(devices=self._connection.hello.devices))  # what it took becomes free
+        self.end()
+        self._is_remote = is_remote
+        self._start()
+
+    def end(self) -> None:
+        """End the process without waiting until it is gone; `shutdown` still has to be called."""
+        self._connection.stop()
+        self._process.end()
+        self._after()
+
+    def shutdown(self) -> None:
+        """End the process, by force if necessary; returns when it is gone."""
+        is_greeted = self._connection.hello is not None
+        if is_greeted:
+            self._process.write(encode_frame(Quit()))
+        self._process.close(self._quit_ms if is_greeted else 0)
+        if self._connection.open_forgets:
+            self._end_forgetting()
+        self._connection.stop()
+        self._after()
+
+    @Slot(object, str)
+    def _on_ended(self, cause: ExitCause, detail: str) -> None:
+        ended = self._connection.died(cause, detail)
+        if self._connection.open_forgets:
+            self._end_forgetting()
+        self._after()
+        self.engine_exited.emit(ended)
+
+    @Slot()
+    def _on_gone(self) -> None:
+        if self._connection.open_forgets and self._is_remote:
+            _erase_files()  # the process that was to do it has gone
+
+    def _end_forgetting(self) -> None:
+        """What follows from `Forget`, if there is no process to do it."""
+        self._connection.open_forgets = 0
+        _erase_files()
+        self.forgotten.emit()
+
+    # ------------------------------------------------------------ the connection
+
+    @Slot()
+    def _after(self) -> None:
+        """Do what follows from a call of the connection: send, watch for stalls, report the state."""
+        state = self._connection.state
+        if self._connection.is_sending():
+            self._process.write(self._connection.bytes_to_send())
+            if self._connection.is_sending():
+                self._more.start()  # a long chat: the window goes on in between
+        if not self._connection.needs_ticks():
+            self._timer.stop()
+        elif not self._timer.isActive():
+            self._timer.start()
+        if state is not self._told_state:
+            self._told_state = state
+            self._untold_states.append(state)
+            self._tell_states()
+
+    def _tell_states(self) -> None:
+        """Every receiver gets the states in their order, even if one of them makes the engine do something at once."""
+        if self._is_telling_state:
+            return
+        self._is_telling_state = True
+        while self._untold_states:
+            self.state_changed.emit(self._untold_states.popleft())
+        self._is_telling_state = False
+
+    def _tell(self, event: Event | Stalled) -> None:
+        """Report the event, then the resulting state, so that receivers of the state know what happened."""
+        if self._connection.state is not self._told_state:
+            self._told_state = None  # what starts because of the event is reported in any case
+        match event:
+            case Stalled():
+                self.engine_stalled.emit(event.seconds)
+            case Hello() | MemoryRead() if self._is_remote:
+                pass  # it uses none that anybody would ask about
+            case Hello():
+                self.memory_read.emit(MemoryRead(devices=event.devices))
+            case Forgotten():
+                self.forgotten.emit()
+            case _:
+                self._signals[type(event)].emit(event)
+        self._after()
+
+    @Slot(object)
+    def _on_output(self, data: bytes) -> None:
+        try:
+            for event in self._connection.receive(data):
+                self._tell(event)
+        except ProtocolError:
+            self._process.kill()
+
+    @Slot()
+    def _on_tick(self) -> None:
+        stalled = self._connection.tick()
+        self._after()
+        if stalled is not None:
+            self._tell(stalled)
+
+
+def _erase_files() -> None:
+    """What `Forget` does to files."""
+    with contextlib.suppress(KnownError):  # no such folder, so nothing is there
+        erase_files(paths.chat_caches_dir())
