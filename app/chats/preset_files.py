@@ -1,4 +1,4 @@
-"""A preset as a file to give away: our own JSON, and LM Studio's.
+"""A preset as a file to give away: our own JSON; LM Studio's are read, too.
 
 LM Studio's presets (``~/.lmstudio/config-presets/*.preset.json``) are lists of keys and values in ``operation.fields``,
 older ones in ``fields``; what can be left out is ``{"checked": …, "value": …}`` and off where it is not checked.
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -21,7 +21,6 @@ from app.protocol.options import Overflow
 from app.storage.json_file import NOT_UNDERSTOOD, encode
 from app.storage.lenient import lenient
 
-FileFormat = Literal["slipstream", "lm_studio"]
 FORMAT = "slipstream-preset"
 VERSION = 1
 MAX_FILE_BYTES = 1024 * 1024
@@ -66,10 +65,8 @@ def read_preset(path: Path) -> PresetFile:
     return _checked(read)
 
 
-def preset_as_file(name: str, settings: ChatSettings, kind: FileFormat) -> bytes:
-    """A preset in a format that `read_preset` reads. LM Studio's has no penalty window and no drafter."""
-    if kind == "lm_studio":
-        return encode(_as_lm_studio(name, settings))
+def preset_as_file(name: str, settings: ChatSettings) -> bytes:
+    """A preset in our own format."""
     values = msgspec.to_builtins(settings)
     del values["preset"]
     return encode({"format": FORMAT, "version": VERSION, "name": name, "settings": values})
@@ -157,10 +154,6 @@ _CHECKED: dict[str, tuple[str, float]] = {
     "llm.prediction.llama.frequencyPenalty": ("frequency_penalty", 0.0),
 }
 """The key, our name for it, and its value if it isn't checked."""
-_PLAIN = {"llm.prediction.temperature": "temperature", "llm.prediction.topKSampling": "top_k"}
-_SYSTEM_PROMPT, _STOP = "llm.prediction.systemPrompt", "llm.prediction.stopStrings"
-_MAX_TOKENS, _SEED = "llm.prediction.maxPredictedTokens", "llm.prediction.seed"
-_OVERFLOW_KEY = "llm.prediction.contextOverflowPolicy"
 
 
 def _lm_studio_fields(content: dict[str, Any]) -> list[Any] | None:
@@ -223,39 +216,25 @@ def _top_k(value: Any) -> Any:
     return 0 if number == -1 else number
 
 
-_SAMPLING = {**_PLAIN, **{key: name for key, (name, _off) in _CHECKED.items()}}
+_SAMPLING = {
+    "llm.prediction.temperature": "temperature",
+    "llm.prediction.topKSampling": "top_k",
+    **{key: name for key, (name, _off) in _CHECKED.items()},
+}
 _OTHERS = {
-    _SYSTEM_PROMPT: "system_prompt",
-    _STOP: "stop",
-    _MAX_TOKENS: "max_tokens",
-    _SEED: "seed",
-    _OVERFLOW_KEY: "overflow",
+    "llm.prediction.systemPrompt": "system_prompt",
+    "llm.prediction.stopStrings": "stop",
+    "llm.prediction.maxPredictedTokens": "max_tokens",
+    "llm.prediction.seed": "seed",
+    "llm.prediction.contextOverflowPolicy": "overflow",
 }
 _READERS: dict[str, Callable[[Any], Any]] = {
     **{key: _choice(off) for key, (_ours, off) in _CHECKED.items()},
     "llm.prediction.temperature": _same,
     "llm.prediction.topKSampling": _top_k,
-    _SYSTEM_PROMPT: _same,
-    _STOP: _same,
-    _MAX_TOKENS: _choice(None),
-    _SEED: _choice(None),
-    _OVERFLOW_KEY: lambda value: _OVERFLOW[value],
+    "llm.prediction.systemPrompt": _same,
+    "llm.prediction.stopStrings": _same,
+    "llm.prediction.maxPredictedTokens": _choice(None),
+    "llm.prediction.seed": _choice(None),
+    "llm.prediction.contextOverflowPolicy": lambda value: _OVERFLOW[value],
 }
-
-
-def _as_lm_studio(name: str, settings: ChatSettings) -> dict[str, Any]:
-    fields: list[dict[str, Any]] = [{"key": _SYSTEM_PROMPT, "value": settings.system_prompt}]
-    for key, ours in _PLAIN.items():
-        if (value := getattr(settings.sampling, ours)) is not None:
-            fields.append({"key": key, "value": value})
-    for key, (ours, off) in _CHECKED.items():
-        if (value := getattr(settings.sampling, ours)) is not None:
-            fields.append({"key": key, "value": {"checked": value != off, "value": value}})
-    if settings.max_tokens is not None:
-        fields.append({"key": _MAX_TOKENS, "value": {"checked": True, "value": settings.max_tokens}})
-    if settings.seed is not None:
-        fields.append({"key": _SEED, "value": {"checked": True, "value": settings.seed}})
-    fields.append({"key": _STOP, "value": settings.stop})
-    policy = next(theirs for theirs, ours in _OVERFLOW.items() if ours == settings.overflow)
-    fields.append({"key": _OVERFLOW_KEY, "value": policy})
-    return {"name": name, "operation": {"fields": fields}, "load": {"fields": []}}

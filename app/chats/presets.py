@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from app.chats.preset_files import FileFormat, PresetFile, preset_as_file, read_preset
+from app.chats.preset_files import PresetFile, preset_as_file, read_preset
 from app.chats.settings import ChatSettings
 from app.errors import KnownError
 from app.storage.files import moved_path, write_export
@@ -206,13 +206,13 @@ class Presets:
         name = self.save(self.free_name(read.name), read.settings)
         return msgspec.structs.replace(read, name=name)
 
-    def export_file(self, name: str, path: Path, kind: FileFormat = "slipstream") -> None:
+    def export_file(self, name: str, path: Path) -> None:
         """Write a preset to a file chosen by the user."""
         settings = self.get(name)
         if settings is None:
             raise KnownError(_missing(name))
         try:
-            write_export(path, preset_as_file(settings.preset, settings, kind))
+            write_export(path, preset_as_file(settings.preset, settings))
         except OSError as error:
             raise KnownError(f"{path.name} couldn't be written: {error.strerror or error}.") from error
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.chats.preset_files import MAX_FILE_BYTES, FileFormat, PresetFile, preset_as_file, read_preset
+from app.chats.preset_files import MAX_FILE_BYTES, PresetFile, preset_as_file, read_preset
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.errors import KnownError
 
@@ -61,23 +61,11 @@ def sampling_of(folder: Path, *fields: tuple[str, Any]) -> SamplingChoice:
 def test_our_own_file_says_everything(tmp_path: Path, given: ChatSettings) -> None:
     path = tmp_path / "a.json"
     for mark in (b"\xef\xbb\xbf", b""):  # of the order of bytes
-        path.write_bytes(mark + preset_as_file("Ours", given, "slipstream"))
+        path.write_bytes(mark + preset_as_file("Ours", given))
         assert read_preset(path) == PresetFile(name="Ours", settings=given)
     content = json.loads(path.read_bytes())
     assert (content["format"], content["version"]) == ("slipstream-preset", 1)
     assert "preset" not in content["settings"]
-
-
-def test_lm_studio_gets_all_it_has_a_place_for(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
-    path.write_bytes(preset_as_file("Ours", ALL, "lm_studio"))
-    found = read_preset(path)
-    sampling = SamplingChoice(
-        **{**{key: getattr(ALL.sampling, key) for key in ALL.sampling.__struct_fields__}, "penalty_window": None}
-    )
-    expected = {"drafter": "auto", "sampling": sampling}
-    assert found.settings == ChatSettings(**{**{key: getattr(ALL, key) for key in ALL.__struct_fields__}, **expected})
-    assert (found.name, found.remark()) == ("Ours", "")
 
 
 def test_a_preset_of_lm_studio(tmp_path: Path) -> None:
@@ -234,11 +222,9 @@ _KEYS = st.sampled_from(["temperature", "topKSampling", "topPSampling", "seed", 
 
 
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(fields=st.lists(st.tuples(_KEYS, _JSON), max_size=6), kind=st.sampled_from(["slipstream", "lm_studio"]))
-def test_whatever_the_values_what_is_read_can_be_written(
-    tmp_path: Path, fields: list[tuple[str, Any]], kind: FileFormat
-) -> None:
+@given(fields=st.lists(st.tuples(_KEYS, _JSON), max_size=6))
+def test_whatever_the_values_what_is_read_can_be_written(tmp_path: Path, fields: list[tuple[str, Any]]) -> None:
     found = read(tmp_path, lm_studio(*fields))
     path = tmp_path / "again.json"
-    path.write_bytes(preset_as_file(found.name, found.settings, kind))
+    path.write_bytes(preset_as_file(found.name, found.settings))
     assert read_preset(path).settings == found.settings

@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, QStandardPaths, Slot
 from PySide6.QtWidgets import QFileDialog, QInputDialog, QLineEdit
 from shiboken6 import isValid
 
-from app.chats.preset_files import FileFormat, PresetFile
+from app.chats.preset_files import PresetFile
 from app.chats.presets import MAX_NAME_LENGTH, Presets
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.helper.answer_format import checked_grammar, left_to_model
@@ -201,10 +201,7 @@ class ChatSettingsPresenter(QObject):
         for_model.triggered.connect(lambda checked: self._set_default(name if checked else "", target))
         menu.addSeparator()
         menu.addAction("Import…", self._on_import)
-        export = menu.addMenu("Export")
-        export.setEnabled(is_there)
-        export.addAction("As a Slipstream preset…", lambda: self._on_export(name, "slipstream"))
-        export.addAction("For LM Studio…", lambda: self._on_export(name, "lm_studio"))
+        menu.addAction("Export…", lambda: self._on_export(name)).setEnabled(is_there)
 
     def _target(self) -> str:
         files = self._pair_loader.files()
@@ -281,17 +278,16 @@ class ChatSettingsPresenter(QObject):
 
         self._do(lambda presets: presets.import_file(path), done)
 
-    def _on_export(self, name: str, kind: FileFormat) -> None:
+    def _on_export(self, name: str) -> None:
         folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
-        suffix = ".json" if kind == "slipstream" else ".preset.json"
         safe = "".join(one if one.isalnum() or one in " -_" else "_" for one in name).strip() or "preset"
-        proposal = Path(folder) / f"{safe}{suffix}"
+        proposal = Path(folder) / f"{safe}.json"
         ask_where_to_save(
             self._tab.window(),
             "Export preset",
             proposal,
             "Presets",
-            lambda path: self._do(lambda presets: presets.export_file(name, path, kind)),
+            lambda path: self._do(lambda presets: presets.export_file(name, path)),
         )
 
     def _ask_for_name(self, title: str, proposal: str, verb: str, chosen: Callable[[str], object]) -> None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAction
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
 from app.chats.presets import FILE_NAME, Presets
@@ -53,14 +52,9 @@ class SettingsRig(Rig):
         box.activated.emit(box.currentIndex())
 
     def entries(self) -> dict[str, QAction]:
-        """What the menu of the presets offers now, with what the menu in it does."""
+        """What the menu of the presets offers now."""
         self.tab.preset_menu.aboutToShow.emit()
-        found: dict[str, QAction] = {}
-        for action in self.tab.preset_menu.actions():
-            inner = action.menu()
-            for one in inner.actions() if isinstance(inner, QMenu) else [action]:
-                found[one.text()] = one
-        return found
+        return {action.text(): action for action in self.tab.preset_menu.actions()}
 
     def do(self, entry: str) -> None:
         """Choose an entry, and wait until the presets are written."""
