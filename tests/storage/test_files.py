@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.storage.files import broken_name, remove_strays, sync_folder, write_export, write_whole
+from app.storage.files import broken_name, remove_strays, sync_folder, with_suffix, write_export, write_whole
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX modes and links")
 
@@ -139,3 +139,11 @@ def test_two_broken_files_in_one_second(tmp_path: Path) -> None:
         name.touch()
         names.add(name)
     assert len(names) == 3
+
+
+@pytest.mark.parametrize(
+    ("typed", "path"),
+    [("a", "a.png"), ("a.png", "a.png"), ("a.PNG", "a.PNG"), ("a.b", "a.b.png"), (".png", ".png.png")],
+)
+def test_the_suffix_is_put_behind_what_was_typed(typed: str, path: str) -> None:
+    assert with_suffix(Path("x") / typed, ".png") == Path("x") / path

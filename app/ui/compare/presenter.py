@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QObject, Slot
-from PySide6.QtGui import QAction
+import msgspec
+from PySide6.QtCore import QBuffer, QByteArray, QDate, QIODevice, QObject, QStandardPaths, Qt, Signal, Slot
+from PySide6.QtGui import QAction, QImage, QImageWriter
 
 from app.chats.model import StoredMessage
+from app.compare import report as reports
 from app.compare.results import Report
+from app.compare.setup import hashed
 from app.compare.steps import Compared, Task, task_of
 from app.compare.wording import up_to_rounding
 from app.errors import KnownError
 from app.protocol.commands import Generate
+from app.protocol.events import PairLoaded
 from app.protocol.remote import RemoteModel
+from app.storage.files import write_export
 from app.ui.chat.open_chats import OpenChats
 from app.ui.compare import wording
-from app.ui.compare.exports import Exporter, ask_for_path
 from app.ui.compare.prompt_set import SetChoice
 from app.ui.compare.repeated_answer import RepeatedAnswer, repeated_answer
 from app.ui.compare.runner import End, Runner
 from app.ui.compare.snapshot import Snapshot, snapshot
 from app.ui.compare.subject import Subject
-from app.ui.compare.tab import CompareTab
+from app.ui.compare.tab import FORMATS, CompareTab
 from app.ui.compare.window import CompareWindow
 from app.ui.compare.wording import Verdict
 from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_names import host_of, server_name
+from app.ui.widgets.questions import ask_where_to_save
 from app.ui.widgets.tasks import Lane
 
+_PATIENCE_SECONDS = 5.0
+"""How long a file that is being written may take when the window closes."""
 _IDLE = {
     EngineState.EMPTY: "No model is loaded.",
     EngineState.STOPPED: "The engine isn't running.",
@@ -51,8 +59,13 @@ class ComparePresenter(QObject):
 
     Attributes:
         window: The Compare window.
-        runner, exporter: Do the work.
+        runner: Does the work.
+
+    Signals:
+        exported: A file was written, or couldn't be.
     """
+
+    exported = Signal()
 
     def __init__(
         self,
@@ -75,7 +88,7 @@ class ComparePresenter(QObject):
         self._set_snapshot: Snapshot | None = None
         self.runner = Runner(engine, chats.queue.is_wanted, self)
         self.runner.may_ask = self._may_ask
-        self.exporter = Exporter(self)
+        self._exports = Lane(self, "export")
         self._counting = Lane(self, "compared texts")
         self._status = self._sentence = ""
         self.window = CompareWindow()
@@ -132,7 +145,7 @@ class ComparePresenter(QObject):
     def close(self) -> None:
         """The main window is closed."""
         self.runner.stop()
-        self.exporter.shut_down()
+        self._exports.close(_PATIENCE_SECONDS)
         self.window.close()
         self.window.deleteLater()
         self.deleteLater()
@@ -149,7 +162,6 @@ class ComparePresenter(QObject):
         runner.waiting_changed.connect(self._show_waiting)
         runner.run_begun.connect(self._on_run_begun)
         runner.compared.connect(self._on_compared)
-        self.exporter.ended.connect(self._on_export_ended)
 
     def _connect_window(self) -> None:
         one, many, runner = self.window.one, self.window.many, self.runner
@@ -160,7 +172,6 @@ class ComparePresenter(QObject):
         many.footer.run_button.clicked.connect(self._start_set)
         many.footer.export_menu.triggered.connect(self._export_set)
         many.table.opened.connect(self._open)
-        many.chart.opened.connect(self._open)
         runner.run_begun.connect(one.begin_run)
         runner.prompt_progressed.connect(one.set_prompt_progress)
         runner.rounds_received.connect(one.add_rounds)
@@ -211,7 +222,7 @@ class ComparePresenter(QObject):
 
     @Slot()
     def _start_set(self) -> None:
-        choice = self.window.many.choice.choice()
+        choice = self.window.many.choice()
         if self._why_not(of_set=True) or not choice.prompts:
             return
         command = self._set_command(choice.longest)
@@ -292,7 +303,7 @@ class ComparePresenter(QObject):
             return (
                 "An answer is being compared." if of_set else "A prompt set is running. Try again when it has finished."
             )
-        if self.exporter.is_busy():
+        if not self._exports.is_idle():
             return "The export is being written. Reading the model files would distort the timings."
         pair = self._pair_loader.pair()
         if pair is not None and pair.remote is not None and (why := self._why_not_remote(pair.remote, of_set=of_set)):
@@ -332,7 +343,7 @@ class ComparePresenter(QObject):
         if self._result is not None:
             compared, snapshot = self._result
             report = Report(setup=snapshot.setup, comparisons=[compared.comparison], planned=1)
-            self._export(action.data(), snapshot, report)
+            self._export(self.window.one, action.data(), snapshot.pair, report)
 
     @Slot(QAction)
     def _export_set(self, action: QAction) -> None:
@@ -341,23 +352,50 @@ class ComparePresenter(QObject):
             report = Report(
                 setup=snapshot.setup, comparisons=many.comparisons(), planned=many.planned, skipped=many.skipped
             )
-            self._export(action.data(), snapshot, report)
+            self._export(many, action.data(), snapshot.pair, report)
 
-    def _export(self, name: str, snapshot: Snapshot, report: Report) -> None:
+    def _export(self, tab: CompareTab, name: str, pair: PairLoaded, report: Report) -> None:
+        """Ask where to save it in this format, then do so."""
+        folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
+        proposal = f"comparison-{QDate.currentDate().toString(Qt.DateFormat.ISODate)}{FORMATS[name]}"
+        picture = tab.picture() if name == "PNG" else None
+
         def export(path: Path) -> None:
-            if not self.exporter.is_busy():
-                self._show_status("Reading the model files to hash them…")
-                self.exporter.export(report, snapshot.pair, path)
+            if self._exports.is_idle():
+                self._show_status("" if picture else "Reading the model files to hash them…")
+                self._exports.submit(
+                    partial(_write, report, pair, picture, path, self._exports.is_closed),
+                    lambda _: self._on_exported(path.name, ""),
+                    lambda error: self._on_exported(path.name, str(error)),
+                )
                 self._refresh()
 
-        ask_for_path(self.window, name, export)
+        ask_where_to_save(self.window, f"Export as {name}", Path(folder) / proposal, name, export)
 
-    @Slot(object, str)
-    def _on_export_ended(self, path: Path, failure: str) -> None:
+    def _on_exported(self, name: str, failure: str) -> None:
         self._refresh()
-        self._show_status(failure or f"Exported to {path.name}.", "bad" if failure else "quiet")
+        self._show_status(failure or f"Exported to {name}.", "bad" if failure else "quiet")
+        self.exported.emit()
 
     def _show_status(self, text: str, role: str = "quiet") -> None:
         self._status = text
         for tab in self._tabs:
             tab.footer.set_status(text, role)
+
+
+def _write(
+    report: Report, pair: PairLoaded, picture: QImage | None, path: Path, should_stop: Callable[[], bool]
+) -> None:
+    """Runs in a lane, because hashing the model files takes time."""
+    if picture is not None:
+        buffer = QBuffer()
+        buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+        QImageWriter(buffer, QByteArray(b"PNG")).write(picture)
+        data = bytes(buffer.data().data())
+    else:
+        report = msgspec.structs.replace(report, setup=hashed(report.setup, pair, should_stop))
+        data = reports.encoded(report, path.suffix.lower())
+    try:
+        write_export(path, data)
+    except OSError as error:
+        raise KnownError(f"The comparison couldn't be exported to {path}: {error.strerror or error}.") from error

@@ -2,48 +2,54 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from PySide6.QtCore import QSize, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QDragEnterEvent, QDropEvent, QResizeEvent
+from PySide6.QtCore import QPointF, QRectF, Qt, Signal, Slot
+from PySide6.QtGui import (
+    QFont,
+    QPainter,
+    QPaintEvent,
+    QPen,
+    QPolygonF,
+    QResizeEvent,
+)
 from PySide6.QtWidgets import (
-    QButtonGroup,
     QCheckBox,
+    QComboBox,
     QFileDialog,
     QGridLayout,
     QProgressBar,
     QPushButton,
-    QRadioButton,
-    QSplitter,
+    QTreeWidget,
+    QTreeWidgetItem,
     QWidget,
 )
 
 from app.compare import prompts
 from app.compare.prompts import Prompt
-from app.compare.results import Comparison, Skipped, summarize
+from app.compare.results import Comparison, Skipped, Summary, summarize
 from app.compare.steps import Compared
 from app.errors import KnownError
 from app.ui.compare import wording
-from app.ui.compare.chart import ChartView
 from app.ui.compare.runner import End
 from app.ui.compare.tab import CompareTab, line
-from app.ui.compare.table import ResultTable
 from app.ui.compare.wording import Verdict
-from app.ui.widgets.controls import ElidedLabel, explain, label
+from app.ui.widgets import theme, units
+from app.ui.widgets.controls import explain, guard_wheel, label, plain_tooltip
 from app.ui.widgets.forms import Whole
 from app.ui.widgets.layouts import column, row
+from app.ui.widgets.table import LEFT, RIGHT, hide_columns, set_up_table
 from app.ui.widgets.theme import SPACING
+from app.ui.widgets.units import NO_BREAK
 
-TICK_MS = 1000
-TABLE_HEIGHT = 224
-"""Seven kinds and their total."""
-_SIDE = 6 * SPACING
 MOST_KINDS = 16
 """In a file with more kinds than this, all of them are used."""
 DEFAULT_LONGEST = 128
+_SIDE = 6 * SPACING
 _A_ROW = 8
 _FILES = "Prompts (*.txt *.jsonl *.json);;All files (*)"
 _FILE_HELP = (
@@ -53,166 +59,14 @@ _FILE_HELP = (
 )
 
 
-@dataclass(frozen=True)
-class SetChoice:
-    """A set of prompts to compare. ``path`` is the file it came from."""
+class SetChoice(NamedTuple):
+    """A set of prompts to compare. ``path`` is the file it came from; no ``kinds`` means all of them."""
 
     prompts: tuple[Prompt, ...]
     path: Path
     kinds: tuple[str, ...]
-    """Empty means all of them."""
     repeats: int
     longest: int
-
-
-class PromptChoice(QWidget):
-    """Attributes:
-        kinds: The boxes of the kinds of text; other ones for each file.
-
-    Signals:
-        changed: The prompts are those of another file.
-        failed: A file cannot be used, and why, in words for the user.
-    """
-
-    changed = Signal()
-    failed = Signal(str)
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._path = prompts.bundled_file()
-        self._prompts: list[Prompt] = []
-        self._own: tuple[Path, list[Prompt]] | None = None
-        self._boxes: dict[str, QCheckBox] = {}
-        self.kinds = QButtonGroup(self, exclusive=False)
-        self._bundled = QRadioButton("Bundled")
-        explain(self._bundled, "The prompts that come with Slipstream: three for each kind of text.")
-        self._from_file = QRadioButton("From a file")
-        explain(self._from_file, _FILE_HELP)
-        self._choose = QPushButton("Choose file…")
-        explain(self._choose, f"{_FILE_HELP} You can also drop a file here.")
-        self._file = ElidedLabel("quiet")
-        kinds = self._kinds_box = QWidget()
-        kinds.setMinimumWidth(1)  # its content would keep the window wide; it takes more rows instead
-        self._kinds_grid = QGridLayout(kinds)
-        self._kinds_grid.setContentsMargins(0, 0, 0, 0)
-        self._kinds_grid.setHorizontalSpacing(4 * SPACING)
-        self._kinds_grid.setVerticalSpacing(0)
-        self._repeats = _spin("Repeats", 1, 20, 1, 1)
-        explain(self._repeats, "How often each prompt is compared, each time with a different seed.")
-        self._longest = _spin("Maximum length", 16, 8192, 16, DEFAULT_LONGEST)
-        explain(
-            self._longest,
-            "Answers are cut off after this many tokens. Below about 60, the measured speeds are imprecise.",
-        )
-        self._lay_out()
-        self._bundled.setChecked(True)
-        self._bundled.clicked.connect(self._take_bundled)
-        self._from_file.clicked.connect(self._on_from_file)
-        self._choose.clicked.connect(self.choose_file)
-        self._take_bundled()
-
-    def choice(self) -> SetChoice:
-        """What is selected; it may contain no prompts."""
-        kinds = tuple(kind for kind, box in self._boxes.items() if box.isChecked())
-        taken = tuple(one for one in self._prompts if not self._boxes or one.kind in kinds)
-        return SetChoice(
-            prompts=taken,
-            path=self._path,
-            kinds=() if len(taken) == len(self._prompts) else kinds,
-            repeats=self._repeats.value(),
-            longest=self._longest.value(),
-        )
-
-    @Slot()
-    def choose_file(self) -> None:
-        """Ask for a file of prompts."""
-        folder = str(self._own[0].parent) if self._own else ""
-        name, _ = QFileDialog.getOpenFileName(self, "Prompts to compare", folder, _FILES)
-        if name:
-            self.open_file(Path(name))
-        else:
-            self._show_source()
-
-    def open_file(self, path: Path) -> None:
-        """Use the prompts of a file, or say why that isn't possible."""
-        try:
-            found = prompts.read(path)
-        except KnownError as error:
-            self._show_source()
-            self.failed.emit(str(error))
-            return
-        self._own = path, found
-        self._take(path, found)
-
-    # ------------------------------------------------------------ inside
-
-    def _lay_out(self) -> None:
-        source = row(self._bundled, self._from_file, self._choose, (self._file, 1), gap=4 * SPACING)
-        space = 4 * SPACING
-        numbers = row(label("Repeats"), self._repeats, space, label("Maximum length"), self._longest, space, None)
-        column(source, self._kinds_box, numbers, on=self)
-
-    @Slot()
-    def _take_bundled(self) -> None:
-        try:
-            self._take(prompts.bundled_file(), prompts.bundled())
-        except KnownError as error:
-            self.failed.emit(str(error))
-
-    def _take(self, path: Path, found: list[Prompt]) -> None:
-        self._path, self._prompts = path, found
-        self._offer_kinds(list(dict.fromkeys(one.kind for one in found)))
-        self._show_source()
-        self.changed.emit()
-
-    def _offer_kinds(self, kinds: Sequence[str]) -> None:
-        for box in self._boxes.values():
-            self.kinds.removeButton(box)
-            self._kinds_grid.removeWidget(box)
-            box.deleteLater()
-        self._boxes = {}
-        for kind in kinds if 1 < len(kinds) <= MOST_KINDS else ():
-            box = QCheckBox(kind.replace("&", "&&"))
-            box.setAccessibleName(f"Kind: {kind}")
-            box.setChecked(True)
-            self.kinds.addButton(box)
-            self._boxes[kind] = box
-        self._place_kinds()
-
-    def _place_kinds(self) -> None:
-        """As many per row as fit."""
-        boxes = list(self._boxes.values())
-        widest = max((box.sizeHint().width() for box in boxes), default=0) + self._kinds_grid.horizontalSpacing()
-        a_row = max(1, min(_A_ROW, (self.width() + self._kinds_grid.horizontalSpacing()) // max(widest, 1)))
-        for place, box in enumerate(boxes):
-            self._kinds_grid.addWidget(box, place // a_row, place % a_row)
-        for place in range(_A_ROW):
-            self._kinds_grid.setColumnStretch(place, 1 if place < a_row else 0)
-
-    def _show_source(self) -> None:
-        is_own = self._own is not None and self._path == self._own[0]
-        self._bundled.setChecked(not is_own)
-        self._from_file.setChecked(is_own)
-        count = f"{len(self._prompts):,} prompts"
-        self._file.setText(f"{self._path.name}, {count}" if is_own else count)
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._place_kinds()
-
-    @Slot()
-    def _on_from_file(self) -> None:
-        if self._own is not None:
-            self._take(*self._own)
-        else:
-            self.choose_file()
-
-
-def _spin(name: str, low: int, high: int, step: int, value: int) -> Whole:
-    box = Whole(low, high, step)
-    box.setValue(value)
-    box.setAccessibleName(name)
-    return box
 
 
 class PromptSet(CompareTab):
@@ -221,47 +75,99 @@ class PromptSet(CompareTab):
     Attributes:
         results, skipped: What came of the set that ran last, or runs.
         planned: How many comparisons it has.
-        table, chart: Their signal ``opened`` names one of the results.
+        table, chart: Show them; `ResultTable.opened` names one.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__("Start")
         self.results: list[Compared] = []
         self.skipped: list[Skipped] = []
+        self.planned = 0
+        self._sets: list[tuple[Path, list[Prompt]]] = []
+        """The bundled one, and the user's."""
+        self._boxes: dict[str, QCheckBox] = {}
+        """By kind."""
         self._clock = clock
         self._waits = ""
-        self.planned = 0
-        self._began = 0.0
-        self.choice = PromptChoice()
-        self.table = ResultTable()
-        self.chart = ChartView()
-        self._bar = QProgressBar(textVisible=False)
-        self._bar.setAccessibleName("Progress of the comparison")
-        self._bar.setFixedHeight(SPACING)
-        self._progress = label(role="quiet", figures=True)
-        self._timer = QTimer(self, interval=TICK_MS)
-        self._timer.timeout.connect(self._show_progress)
-        self.setAcceptDrops(True)
+        self._began: float | None = None
+        """While a set is running."""
+        self.table, self.chart = ResultTable(), ChartView()
+        self._make_fields()
         self._lay_out()
-        self.choice.changed.connect(self._show_state)
-        self.choice.kinds.buttonToggled.connect(self._show_state)
-        self.choice.failed.connect(lambda text: self.say(Verdict(text, mood="bad")))
         self.say(Verdict(""))
+        self.open_file(prompts.bundled_file())
+
+    # ------------------------------------------------------------ what is compared
+
+    def choice(self) -> SetChoice:
+        """What is selected; it may contain no prompts."""
+        path, found = self._sets[self._source.currentIndex()] if self._sets else (prompts.bundled_file(), [])
+        kinds = tuple(kind for kind, box in self._boxes.items() if box.isChecked())
+        taken = tuple(one for one in found if not self._boxes or one.kind in kinds)
+        is_all = len(taken) == len(found)
+        return SetChoice(taken, path, () if is_all else kinds, self._repeats.value(), self._longest.value())
+
+    def open_file(self, path: Path) -> None:
+        """Use the prompts of a file, or say why that isn't possible."""
+        try:
+            found = prompts.read(path)
+        except KnownError as error:
+            self.say(Verdict(str(error), mood="bad"))
+            return
+        is_own = path != prompts.bundled_file()
+        del self._sets[is_own:]
+        self._sets.append((path, found))
+        while self._source.count() > is_own:
+            self._source.removeItem(self._source.count() - 1)
+        self._source.addItem(f"{path.name if is_own else 'Bundled'}, {len(found):,} prompts")
+        self._source.setCurrentIndex(len(self._sets) - 1)
+        self._offer_kinds()
+
+    @Slot()
+    def choose_file(self) -> None:
+        """Ask for a file of prompts."""
+        folder = self._sets[-1][0].parent if len(self._sets) > 1 else ""
+        name, _ = QFileDialog.getOpenFileName(self, "Prompts to compare", str(folder), _FILES)
+        if name:
+            self.open_file(Path(name))
+
+    @Slot()
+    def _offer_kinds(self) -> None:
+        for box in self._boxes.values():
+            box.hide()
+            box.deleteLater()
+        self._boxes = {}
+        kinds = list(dict.fromkeys(one.kind for one in self._sets[self._source.currentIndex()][1]))
+        for kind in kinds if 1 < len(kinds) <= MOST_KINDS else ():
+            box = self._boxes[kind] = QCheckBox(kind.replace("&", "&&"))
+            box.setChecked(True)
+            box.setAccessibleName(f"Kind: {kind}")
+            box.toggled.connect(self._show_state)
+        self._place_kinds()
+        self._show_state()
+
+    def _place_kinds(self) -> None:
+        """As many per row as fit."""
+        boxes, gap = list(self._boxes.values()), self._kinds.horizontalSpacing()
+        widest = max((box.sizeHint().width() for box in boxes), default=0) + gap
+        a_row = max(1, min(_A_ROW, (self._choice.width() + gap) // widest))
+        for place, box in enumerate(boxes):
+            self._kinds.addWidget(box, place // a_row, place % a_row)
+        for place in range(_A_ROW):
+            self._kinds.setColumnStretch(place, 1 if place < a_row else 0)
 
     # ------------------------------------------------------------ what the runner does
 
     def is_running(self) -> bool:
-        return self._timer.isActive()
+        return self._began is not None
 
     def begin(self, planned: int) -> None:
         """A set of this many comparisons starts."""
         self.results, self.skipped, self._draft_failure = [], [], ""
         self.planned, self._began = planned, self._clock()
-        self._timer.start()
         self.table.clear_results()
         self._show_results()
         self.say(Verdict(""))
-        self._show_progress()
 
     def set_waiting(self, waits: str) -> None:
         """What the next prompt is waiting for; empty if nothing."""
@@ -271,7 +177,6 @@ class PromptSet(CompareTab):
     def add_compared(self, compared: Compared) -> None:
         self.results.append(compared)
         self._show_results()
-        self._show_progress()
 
     @Slot(object)
     def add_skipped(self, skipped: Skipped) -> None:
@@ -283,9 +188,8 @@ class PromptSet(CompareTab):
     def end(self, end: End) -> None:
         if not self.is_running():
             return
-        self._timer.stop()
-        summary = summarize(self.comparisons())
-        verdict = wording.set_verdict(summary.total, self.skipped)
+        self._began = None
+        verdict = wording.set_verdict(summarize(self.comparisons()).total, self.skipped)
         if end.kind != "done":
             rest = verdict.text if self.results else ""
             verdict = Verdict(end.message or wording.STOPPED, rest, "bad" if end.kind == "failed" else "plain")
@@ -296,16 +200,40 @@ class PromptSet(CompareTab):
 
     # ------------------------------------------------------------ inside
 
+    def _make_fields(self) -> None:
+        self._source = QComboBox(sizeAdjustPolicy=QComboBox.SizeAdjustPolicy.AdjustToContents)
+        self._source.setAccessibleName("Prompts")
+        explain(self._source, "The prompts that come with Slipstream, three for each kind of text, or those of a file.")
+        guard_wheel(self._source)
+        self._source.activated.connect(self._offer_kinds)
+        self._choose = QPushButton("Choose file…")
+        explain(self._choose, _FILE_HELP)
+        self._choose.clicked.connect(self.choose_file)
+        self._repeats = _number("Repeats", 1, 20, 1, 1)
+        explain(self._repeats, "How often each prompt is compared, each time with a different seed.")
+        self._longest = _number("Maximum length", 16, 8192, 16, DEFAULT_LONGEST)
+        explain(
+            self._longest,
+            "Answers are cut off after this many tokens. Below about 60, the measured speeds are imprecise.",
+        )
+        self._bar = QProgressBar(textVisible=False)
+        self._bar.setAccessibleName("Progress of the comparison")
+        self._bar.setFixedHeight(SPACING)
+        self._progress = label(role="quiet", figures=True)
+
     def _lay_out(self) -> None:
-        results = QSplitter(Qt.Orientation.Vertical, childrenCollapsible=False)
-        results.addWidget(self.table)
-        results.addWidget(self.chart)
-        results.setStretchFactor(0, 0)
-        results.setStretchFactor(1, 1)
-        self.table.setMinimumHeight(120)
-        results.setSizes([TABLE_HEIGHT, 2 * TABLE_HEIGHT])
-        above = column(self.choice, margins=(_SIDE, 4 * SPACING, _SIDE, 3 * SPACING))
-        middle = column(results, margins=(_SIDE - 2 * SPACING, 2 * SPACING, _SIDE - 2 * SPACING, 2 * SPACING))
+        space, self._choice, kinds = 4 * SPACING, QWidget(), QWidget()
+        kinds.setMinimumWidth(1)  # its content would keep the window wide; it takes more rows instead
+        self._kinds = QGridLayout(kinds)
+        self._kinds.setHorizontalSpacing(space)
+        self._kinds.setVerticalSpacing(0)
+        self._kinds.setContentsMargins(0, 0, 0, 0)
+        source = row(self._source, self._choose, None, gap=space)
+        numbers = row(label("Repeats"), self._repeats, space, label("Maximum length"), self._longest, None)
+        column(source, kinds, numbers, on=self._choice)
+        above = column(self._choice, margins=(_SIDE, 4 * SPACING, _SIDE, 3 * SPACING))
+        side = _SIDE - 2 * SPACING
+        middle = column((self.table, 2), (self.chart, 3), margins=(side, 2 * SPACING, side, 2 * SPACING))
         below = self._make_below()
         below.insertLayout(0, row((self._bar, 1), self._progress, gap=4 * SPACING))
         column(above, line(), (middle, 1), line(), below, gap=0, on=self)
@@ -315,50 +243,272 @@ class PromptSet(CompareTab):
         summary = summarize(comparisons)
         self.table.show_results(comparisons, summary)
         self.chart.show_results(comparisons, summary)
+        self._show_progress()
 
     @Slot()
     def _show_progress(self) -> None:
         done = len(self.results) + len(self.skipped)
         self._bar.setRange(0, max(self.planned, 1))
         self._bar.setValue(done)
-        parts = [f"{done:,} of {self.planned:,}"]
-        if self._waits:
-            parts.append(self._waits)
-        elif done:
-            taken = self._clock() - self._began
-            parts.append(wording.time_left(taken / done * (self.planned - done)))
-        else:
-            parts.append("warming up")
-        self._progress.setText(" · ".join(parts))
+        rest = "warming up"
+        if done and self._began is not None:
+            rest = wording.time_left((self._clock() - self._began) / done * (self.planned - done))
+        self._progress.setText(f"{done:,} of {self.planned:,} · {self._waits or rest}")
 
     @Slot()
     def _show_state(self) -> None:
-        nothing = "" if self.choice.choice().prompts else "No prompts are selected."
-        why, running = self._blocked or nothing, self.is_running()
+        why, running = self._blocked, self.is_running()
+        if not why and not self.choice().prompts:
+            why = "No prompts are selected."
         can_export = bool(self.results) and not running
         self.footer.set_state(running=running, can_run=not why, can_export=can_export, why_not=why)
-        self.choice.setEnabled(not running)
+        self._choice.setEnabled(not running)
         for part in (self._bar, self._progress):
             part.setVisible(running)
         self.verdict.setVisible(not running and bool(self.verdict.text()))
 
     # ------------------------------------------------------------ Qt
 
-    def sizeHint(self) -> QSize:
-        return QSize(900, 720)
-
-    def dragEnterEvent(self, event: QDragEnterEvent) -> None:
-        if not self.is_running() and _dropped(event) is not None:
-            event.acceptProposedAction()
-
-    def dropEvent(self, event: QDropEvent) -> None:
-        path = _dropped(event)
-        if path is not None and not self.is_running():
-            event.acceptProposedAction()
-            self.choice.open_file(path)
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._place_kinds()
 
 
-def _dropped(event: QDropEvent) -> Path | None:
-    """The dropped file, if it is the only one."""
-    urls = event.mimeData().urls()
-    return Path(urls[0].toLocalFile()) if len(urls) == 1 and urls[0].isLocalFile() else None
+def _number(name: str, low: int, high: int, step: int, value: int) -> Whole:
+    box = Whole(low, high, step)
+    box.setValue(value)
+    box.setAccessibleName(name)
+    return box
+
+
+# ---------------------------------------------------------------- the table
+
+COLUMNS = {
+    "Kind": "Kind of text. Open a row to see its prompts; double-click one to see its two answers.",
+    "Prompts": "How many prompts were compared, including repeats.",
+    "Without draft": "Decode speed without a draft: the median over the prompts.",
+    "With draft": "Decode speed with a draft: the median over the prompts.",
+    "Speed-up": "Decode speed with a draft ÷ without one: the median over the prompts.",
+    "Accepted": "Acceptance rate: accepted ÷ tested draft tokens, over all prompts of this kind.",
+    "Tokens per pass": "Mean acceptance length: 1 + accepted ÷ verify passes.",
+    "Same text": "Prompts whose two answers have the same text.",
+}
+"""With their explanations."""
+ALL = "all"
+_LEAST_WIDTHS = {1: 640, 2: 560, 3: 560, 6: 640}
+"""In a narrower table, less important columns are hidden."""
+_NUMBER = Qt.ItemDataRole.UserRole
+
+
+class ResultTable(QTreeWidget):
+    """A row for each kind of text and below it, collapsed, its prompts. Fills up as the comparisons arrive."""
+
+    opened = Signal(int)
+    """Index of the comparison to show."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows: dict[str | None, QTreeWidgetItem] = {}
+        """By kind; ``None`` is the total."""
+        self._shown = 0
+        self.setHeaderLabels(list(COLUMNS))
+        set_up_table(self, "Results by kind of text")
+        self.header().setSectionsMovable(False)
+        self.header().setMinimumSectionSize(48)
+        # Not as a tooltip, because each column has its own.
+        self.setWhatsThis("\n".join(f"{title}: {text}" for title, text in COLUMNS.items()))
+        for place, text in enumerate(COLUMNS.values()):
+            self.headerItem().setToolTip(place, text)
+            self.headerItem().setTextAlignment(place, RIGHT if place else LEFT)
+        self.itemActivated.connect(self._on_activated)
+
+    def clear_results(self) -> None:
+        self._rows.clear()
+        self._shown = 0
+        self.clear()
+
+    def show_results(self, comparisons: Sequence[Comparison], summary: Summary) -> None:
+        """``comparisons`` only grows until `clear_results`."""
+        if comparisons:
+            _set_texts(self._row(None), [ALL, *wording.row_cells(summary.total)])
+        for one in summary.rows:
+            _set_texts(self._row(one.kind), [one.kind, *wording.row_cells(one)])
+        for number in range(self._shown, len(comparisons)):
+            compared = comparisons[number]
+            item = QTreeWidgetItem(self._rows[compared.prompt.kind])
+            item.setData(0, _NUMBER, number)
+            item.setToolTip(0, plain_tooltip(compared.prompt.title))
+            _set_texts(item, wording.prompt_cells(compared))
+        self._shown = len(comparisons)
+
+    def _row(self, kind: str | None) -> QTreeWidgetItem:
+        """The total stays the last row."""
+        item = self._rows.get(kind)
+        if item is None:
+            item = self._rows[kind] = QTreeWidgetItem()
+            self.insertTopLevelItem(self.topLevelItemCount() - (1 if kind is not None else 0), item)
+            if kind is None:
+                bold = theme.tabular(QFont())  # of the size of the table, whatever that becomes
+                bold.setBold(True)
+                for place in range(len(COLUMNS)):
+                    item.setFont(place, bold)
+        return item
+
+    @Slot(QTreeWidgetItem, int)
+    def _on_activated(self, item: QTreeWidgetItem, _column: int) -> None:
+        if isinstance(number := item.data(0, _NUMBER), int):
+            self.opened.emit(number)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        hide_columns(self, _LEAST_WIDTHS)
+
+
+def _set_texts(item: QTreeWidgetItem, texts: Sequence[str]) -> None:
+    for place, text in enumerate(texts):
+        item.setText(place, text)
+        item.setTextAlignment(place, RIGHT if place else LEFT)
+
+
+# ---------------------------------------------------------------- the chart
+
+EMPTY = (
+    "Each prompt is answered twice with the same seed, once without a draft and once with it.\nThe table and this "
+    "chart fill in as the comparison runs."
+)
+SHAPES = ((36, 0), (4, 45), (3, -90), (4, -90), (5, -90), (3, 90), (6, 0))
+"""Corners and the direction of the first one, in degrees; the first is a circle."""
+_POINT, _MEDIAN, _GAP, _TOP = 5.0, 7.5, 6.0, 8.0
+_STEPS = (0.1, 0.2, 0.25, 0.5, 1.0, 2.0, 5.0, 10.0)
+_MOST_TICKS = 6
+
+
+class Point(NamedTuple):
+    """A comparison, or the median of a kind. ``acceptance_rate`` is ``None`` if nothing was drafted."""
+
+    kind: str
+    acceptance_rate: float | None
+    speed_up: float
+
+
+class ChartView(QWidget):
+    """A mark for each prompt, and a larger one with its name for the median of each kind.
+
+    Comparisons that are too short to time have no mark. If nothing was drafted, it is hollow, at the axis.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setAccessibleName("Chart: acceptance rate and speed-up of each prompt")
+        self.setMinimumSize(320, 180)
+        self.setFont(theme.tabular(self.font()))
+        self.show_results((), summarize(()))
+
+    def show_results(self, comparisons: Sequence[Comparison], summary: Summary) -> None:
+        self._kinds = [one.kind for one in summary.rows]
+        self.points = [
+            Point(one.prompt.kind, one.drafted.figures.draft.acceptance_rate, one.speed_up)
+            for one in comparisons
+            if one.speed_up is not None
+        ]
+        rows = [(one, one.speed_up) for one in summary.rows if one.speed_up is not None]
+        self.medians = [Point(one.kind, one.acceptance_rate, speed_up) for one, speed_up in rows]
+        self._ticks = speed_ticks([one.speed_up for one in (*self.points, *self.medians)])
+        parts = [
+            f"{one.kind}: {units.share(one.acceptance_rate)} accepted, {units.speed_up(one.speed_up)}"
+            for one in self.medians
+        ]
+        self.setAccessibleDescription("; ".join(parts).replace(NO_BREAK, " ") or EMPTY)
+        self.update()
+
+    def plot(self) -> QRectF:
+        """The area of the marks: the name of one axis is above it, the numbers and the name of the other below."""
+        metrics = self.fontMetrics()
+        left, line = metrics.horizontalAdvance("88.8×") + 2 * _GAP, metrics.height()
+        return QRectF(self.rect()).adjusted(left, _TOP + line + 2 * _GAP, -4 * _GAP, -2 * line - 3 * _GAP)
+
+    def place(self, point: Point) -> QPointF:
+        """Where a point is drawn."""
+        plot, low, high = self.plot(), self._ticks[0], self._ticks[-1]
+        x = plot.left() + (point.acceptance_rate or 0.0) * plot.width()
+        return QPointF(x, plot.bottom() - (point.speed_up - low) / (high - low) * plot.height())
+
+    # ------------------------------------------------------------ painting
+
+    def _paint_axes(self, painter: QPainter) -> None:
+        colors, plot, line = theme.current(), self.plot(), self.fontMetrics().height()
+        right = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
+        middle = Qt.AlignmentFlag.AlignCenter
+        without = (1.0, QPen(colors.text, 1.2, Qt.PenStyle.DashLine))
+        for tick, pen in (*((tick, QPen(colors.line, 1)) for tick in self._ticks), without):
+            y = self.place(Point("", 0.0, tick)).y()
+            painter.setPen(pen)
+            painter.drawLine(QPointF(plot.left(), y), QPointF(plot.right(), y))
+        painter.setPen(colors.quiet)
+        for tick in self._ticks:
+            y = self.place(Point("", 0.0, tick)).y()
+            painter.drawText(QRectF(0, y - line / 2, plot.left() - _GAP, line), right, f"{tick:.3g}×")
+        for fifths in range(6):
+            x = plot.left() + fifths / 5 * plot.width()
+            painter.drawText(QRectF(x - 30, plot.bottom() + _GAP, 60, line), middle, units.share(fifths / 5))
+        painter.drawText(QRectF(plot.left(), plot.bottom() + line + 2 * _GAP, plot.width(), line), middle, "accepted")
+        painter.drawText(QPointF(_GAP, _TOP + line), "speed-up (dashed line: speed without a draft)")
+
+    def _paint_mark(self, painter: QPainter, point: Point, radius: float, strength: float) -> None:
+        colors, kind = theme.current(), self._kinds.index(point.kind)
+        color = colors.series[kind % len(colors.series)]
+        painter.setPen(QPen(color, 1.4))
+        is_hollow = point.acceptance_rate is None
+        painter.setBrush(colors.surface if is_hollow else theme.mix(colors.surface, color, strength))
+        painter.drawPolygon(mark(kind, self.place(point), radius))
+
+    def name_boxes(self) -> list[QRectF]:
+        """Where the names of the medians are drawn: beside them, if possible where no other median or name is."""
+        inside, beside = self.plot().adjusted(0, -2 * _GAP, 3 * _GAP, 0), _MEDIAN + _GAP
+        around = QRectF(-_MEDIAN - 1, -_MEDIAN - 1, 2 * _MEDIAN + 2, 2 * _MEDIAN + 2)
+        taken, found = [around.translated(self.place(one)) for one in self.medians], list[QRectF]()
+        for one in self.medians:
+            size = self.fontMetrics().size(0, one.kind)
+            width, height = size.width() + 2, size.height()
+            sides = [(beside, -height / 2), (-beside - width, -height / 2)]
+            sides += [(-width / 2, -beside - height), (-width / 2, beside)]
+            boxes = [QRectF(x, y, width, height).translated(self.place(one)) for x, y in sides]
+            free = (box for box in boxes if inside.contains(box) and not any(map(box.intersects, taken)))
+            found.append(next(free, boxes[0]))
+            taken.append(found[-1])
+        return found
+
+    # ------------------------------------------------------------ Qt
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        painter = QPainter(self)
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        if self.points:
+            self._paint_axes(painter)
+            for point in self.points:
+                self._paint_mark(painter, point, _POINT, 0.45)
+            for median in self.medians:
+                self._paint_mark(painter, median, _MEDIAN, 1.0)
+            painter.setPen(theme.current().text)
+            for median, box in zip(self.medians, self.name_boxes(), strict=True):
+                painter.drawText(box, Qt.AlignmentFlag.AlignCenter, median.kind)
+        else:
+            painter.setPen(theme.current().quiet)
+            painter.drawText(self.rect(), Qt.AlignmentFlag.AlignCenter | Qt.TextFlag.TextWordWrap, EMPTY)
+        painter.end()
+
+
+def mark(kind: int, center: QPointF, radius: float) -> QPolygonF:
+    """The mark of kind number ``kind``; all marks have about the same area."""
+    corners, first = SHAPES[kind % len(SHAPES)]
+    length = radius if corners > 6 else 1.2 * radius
+    angles = [math.radians(first + corner * 360 / corners) for corner in range(corners)]
+    return QPolygonF([center + QPointF(math.cos(angle), math.sin(angle)) * length for angle in angles])
+
+
+def speed_ticks(speed_ups: Sequence[float]) -> list[float]:
+    """Round values that enclose all of these and 1, at most seven."""
+    low, high = min([0.9, *speed_ups]), max([1.5, *speed_ups])
+    step = next((step for step in _STEPS if (high - low) / step <= _MOST_TICKS - 1), _STEPS[-1])
+    first, last = math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9)
+    return [number * step for number in range(max(first, 0), last + 1)]

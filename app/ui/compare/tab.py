@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from PySide6.QtCore import QPoint, Qt, Slot
+from PySide6.QtCore import QPoint, QRect, Qt, Slot
+from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QFrame, QMenu, QPushButton, QVBoxLayout, QWidget
 
 from app.ui.compare.runner import End
@@ -14,7 +15,7 @@ from app.ui.widgets.controls import ElidedLabel, label, plain_tooltip
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
-FORMATS = {"Markdown": ".md", "CSV": ".csv", "JSON": ".json", "PNG": ".png"}
+FORMATS = {"Markdown": ".md", "JSON": ".json", "PNG": ".png"}
 """Name and file extension."""
 _ROLES = {"good": "heading", "plain": "heading", "warning": "heading-warning", "bad": "heading-bad"}
 
@@ -153,6 +154,10 @@ class CompareTab(QWidget):
     def say(self, verdict: Verdict) -> None:
         self.verdict.show_verdict(verdict)
         self._show_state()
+
+    def picture(self) -> QImage:
+        """What the tab shows, without its buttons."""
+        return self.grab(QRect(0, 0, self.width(), self.footer.y())).toImage()
 
     # ------------------------------------------------------------ for the tabs themselves
 

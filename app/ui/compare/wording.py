@@ -154,6 +154,21 @@ def row_cells(row: Row) -> list[str]:
     ]
 
 
+def prompt_cells(one: Comparison) -> list[str]:
+    """The cells of a prompt's row."""
+    draft = one.drafted.figures.draft
+    return [
+        one.prompt.title,
+        f"seed {one.seed}",
+        units.speed(one.plain.figures.decode_tokens_per_second),
+        units.speed(one.drafted.figures.decode_tokens_per_second),
+        units.times(one.speed_up),
+        units.share(draft.acceptance_rate),
+        a_pass(draft.mean_acceptance_length),
+        sameness(one),
+    ]
+
+
 def a_pass(mean_acceptance_length: float | None) -> str:
     """``2.4``, in tokens."""
     return units.UNKNOWN if mean_acceptance_length is None else f"{mean_acceptance_length:.1f}"

@@ -17,7 +17,7 @@ from app.chats.settings import ChatSettings, SamplingChoice
 from app.protocol.events import PROTOCOL_VERSION, Hello
 from app.protocol.remote import RemoteModel
 from app.ui.chat import footer
-from app.ui.compare import pane, table
+from app.ui.compare import pane, prompt_set
 from app.ui.engine.pair_names import server_name
 from app.ui.speed.help_text import HELP
 from app.ui.widgets import icons
@@ -175,7 +175,7 @@ def figures() -> dict[str, list[str]]:
         "Compare": [
             f"Speed\n{pane.SPEED_HELP}",
             f"Time\n{pane.CLOCK_HELP}",
-            *(f"{title}\n{text}" for title, text in zip(table.COLUMNS, table.HELP, strict=True)),
+            *(f"{title}\n{text}" for title, text in prompt_set.COLUMNS.items()),
         ],
     }
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
+from PySide6.QtGui import QImage
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
+from app.compare.results import Setup
+from app.errors import Canceled
+from app.protocol.events import PairLoaded
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.compare import wording
 from app.ui.compare.runner import ENGINE_LOST
-from app.ui.compare.tab import CompareTab
+from app.ui.compare.tab import FORMATS, CompareTab
 from app.ui.engine.client import EngineState
 from app.ui.engine.pair_files import PairFiles
 from tests.ui.compare.comparing import Comparing
@@ -199,8 +206,8 @@ def test_a_set_from_start_to_a_row_in_full(qtbot: QtBot, make: MakeComparing, tm
     many = at.window.many
     path = tmp_path / "mine.txt"
     path.write_text("One\nTwo\nThree\n", encoding="utf-8")
-    many.choice.open_file(path)
-    many.choice._repeats.setValue(2)
+    many.open_file(path)
+    many._repeats.setValue(2)
     QTest.mouseClick(many.footer.run_button, Qt.MouseButton.LeftButton)
     assert not at.window.one.last_button.isEnabled()
     at.idle()
@@ -227,7 +234,7 @@ def test_how_many_texts_were_the_same_is_counted_over_restarts(make: MakeCompari
         at.presenter.compare_prompts()
         path = tmp_path / "mine.txt"
         path.write_text("One\nTwo\n", encoding="utf-8")
-        at.window.many.choice.open_file(path)
+        at.window.many.open_file(path)
         QTest.mouseClick(at.window.many.footer.run_button, Qt.MouseButton.LeftButton)
         at.idle()
         said = f"Texts with a draft are the same up to rounding: 0 of {compared} were identical so far."
@@ -281,7 +288,7 @@ def test_a_file_of_prompts_that_is_gone_when_it_starts(make: MakeComparing, tmp_
     at.presenter.compare_prompts()
     path = tmp_path / "mine.txt"
     path.write_text("One\n", encoding="utf-8")
-    at.window.many.choice.open_file(path)
+    at.window.many.open_file(path)
     path.unlink()
     at.window.many.footer.run_button.click()
     at.idle()
@@ -293,39 +300,85 @@ def export_as(tab: CompareTab, name: str) -> None:
     next(one for one in tab.footer.export_menu.actions() if one.text() == f"{name}…").trigger()
 
 
-def test_exports_of_both_tabs(
-    qtbot: QtBot, make: MakeComparing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def exported(at: Comparing, tab: CompareTab, name: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Export to this path, which gets its suffix; the status after that."""
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
+    with at.qtbot.waitSignal(at.presenter.exported, timeout=WAIT_MS):
+        next(one for one in tab.footer.export_menu.actions() if one.text() == f"{name}…").trigger()
+        assert not tab.footer.run_button.isEnabled()  # reading files would disturb the clocks
+    assert tab.footer.run_button.isEnabled()
+    return tab.footer._status.text()
+
+
+def test_exports_of_both_tabs(make: MakeComparing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at = make("compare differ")
     at.chat.ask("Hello")
     at.presenter.compare_last()
     at.idle()
     path = tmp_path / "mine.txt"
     path.write_text("One\nTwo\n", encoding="utf-8")
-    at.window.many.choice.open_file(path)
-    at.window.many.footer.run_button.click()
+    one, many = at.window.one, at.window.many
+    many.open_file(path)
+    many.footer.run_button.click()
     at.idle()
-    for tab, name in ((at.window.one, "Markdown"), (at.window.many, "CSV"), (at.window.many, "JSON")):
-        typed = tmp_path / f"export of {type(tab).__name__}"
-        monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_, typed=typed: (str(typed), ""))
-        with qtbot.waitSignal(at.presenter.exporter.ended, timeout=WAIT_MS) as ended:
-            export_as(tab, name)
-            assert not tab.footer.run_button.isEnabled()  # reading files would disturb the clocks
-        assert ended.args is not None
-        written = ended.args[0]
-        assert ended.args[1] == ""
-        assert written.name.startswith(typed.name)
-        assert written.stat().st_size > 300
+    hashes = [hashlib.sha256(file.read_bytes()).hexdigest() for file in (at.chat.target, at.chat.draft)]
+    for tab, name in ((one, "Markdown"), (many, "JSON")):
+        file = (tmp_path / "set").with_suffix(FORMATS[name])
+        assert exported(at, tab, name, tmp_path / "set", monkeypatch) == f"Exported to {file.name}."
+        assert all(found in file.read_text("utf-8") for found in hashes)
         at.presenter._on_counted("Texts with a draft are the same up to rounding.")  # late
-        assert tab.footer._status.text() == f"Exported to {written.name}."
-        assert tab.footer.run_button.isEnabled()
-    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(at.chat.target / "x"), ""))
-    with qtbot.waitSignal(at.presenter.exporter.ended, timeout=WAIT_MS):
-        export_as(at.window.one, "JSON")
-    assert at.window.one.footer._status.text().startswith("The comparison couldn't be exported to")
-    for tab in (at.window.one, at.window.many):
+        assert tab.footer._status.text() == f"Exported to {file.name}."
+    assert len(json.loads((tmp_path / "set.json").read_text("utf-8"))["comparisons"]) == 2
+    at.window.show_tab(many)
+    assert exported(at, many, "PNG", tmp_path / "set", monkeypatch) == "Exported to set.png."
+    image = QImage(str(tmp_path / "set.png"))
+    assert image.width() == round(many.width() * many.devicePixelRatio()) and image.height() < many.height()
+    for tab in (one, many):
         at.window.show_tab(tab)
         assert_all_controls_have_names(tab)
+
+
+def test_an_export_that_fails_says_so(make: MakeComparing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    at = make("compare")
+    at.chat.ask("Hello")
+    at.presenter.compare_last()
+    at.idle()
+    one = at.window.one
+    at.chat.target.unlink()  # costs its hash only
+    assert exported(at, one, "JSON", tmp_path / "a", monkeypatch) == "Exported to a.json."
+    assert json.loads((tmp_path / "a.json").read_text("utf-8"))["setup"]["target"]["sha256"] == ""
+    status = exported(at, one, "JSON", at.chat.draft / "x", monkeypatch)
+    assert status.startswith(f"The comparison couldn't be exported to {at.chat.draft / 'x.json'}")
+
+    def full(*_arguments: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("app.ui.compare.presenter.write_export", full)
+    assert "No space left on device" in exported(at, one, "JSON", tmp_path / "b", monkeypatch)
+    assert not (tmp_path / "b.json").exists()
+
+
+def test_closing_during_an_export_gives_it_up(
+    make: MakeComparing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at, begun = make("compare"), threading.Event()
+    at.chat.ask("Hello")
+    at.presenter.compare_last()
+    at.idle()
+
+    def hashed(_setup: Setup, _pair: PairLoaded, should_stop: Callable[[], bool]) -> Setup:
+        begun.set()
+        while not should_stop():
+            pass
+        raise Canceled
+
+    monkeypatch.setattr("app.ui.compare.presenter.hashed", hashed)
+    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(tmp_path / "a"), ""))
+    with at.qtbot.assertNotEmitted(at.presenter.exported):
+        next(one for one in at.window.one.footer.export_menu.actions() if one.text() == "JSON…").trigger()
+        begun.wait()
+        at.presenter.close()
+    assert not (tmp_path / "a.json").exists()
 
 
 def assert_all_controls_have_names(tab: CompareTab) -> None:

@@ -7,17 +7,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QUrl
-from PySide6.QtGui import QDragEnterEvent, QDropEvent
+from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractSpinBox, QFileDialog, QTreeWidgetItem
 from pytestqt.qtbot import QtBot
 
 from app.compare import prompts
 from app.compare.results import Skipped
-from app.ui.compare.prompt_set import MOST_KINDS, PromptSet
+from app.ui.compare.prompt_set import ALL, COLUMNS, MOST_KINDS, PromptSet
 from app.ui.compare.runner import End
-from app.ui.compare.table import ALL, COLUMNS
 from tests.ui.compare.samples import WORDS, compared, comparison, prompt
 
 NO_BREAK = "\u00a0"
@@ -53,7 +51,7 @@ def write(path: Path, *kinds: str) -> Path:
 
 
 def shown_kinds(tab: PromptSet) -> list[str]:
-    return list(tab.choice._boxes)
+    return list(tab._boxes)
 
 
 def cells(tab: PromptSet, row: int) -> list[str]:
@@ -70,35 +68,22 @@ def prompt_item(tab: PromptSet, number: int) -> QTreeWidgetItem:
     return item
 
 
-def drop(tab: PromptSet, path: Path) -> bool:
-    """Drag a file here and let it go; whether it was taken."""
-    data = QMimeData()
-    data.setUrls([QUrl.fromLocalFile(str(path))])
-    buttons, modifiers = Qt.MouseButton.LeftButton, Qt.KeyboardModifier.NoModifier
-    entering = QDragEnterEvent(QPoint(10, 10), Qt.DropAction.CopyAction, data, buttons, modifiers)
-    entering.ignore()
-    tab.dragEnterEvent(entering)
-    if entering.isAccepted():
-        tab.dropEvent(QDropEvent(QPointF(10, 10), Qt.DropAction.CopyAction, data, buttons, modifiers))
-    return entering.isAccepted()
-
-
 def test_the_bundled_set_and_what_can_be_chosen_of_it(tab: PromptSet) -> None:
-    choice = tab.choice.choice()
+    choice = tab.choice()
     assert choice.path == prompts.bundled_file()
     assert list(choice.prompts) == prompts.bundled()
     assert choice.kinds == ()
     assert shown_kinds(tab) == KINDS
     assert (choice.repeats, choice.longest) == (1, 128)
-    tab.choice._repeats.setValue(3)
-    tab.choice._longest.setValue(64)
-    QTest.keyClick(tab.choice._boxes["story"], Qt.Key.Key_Space)
-    choice = tab.choice.choice()
+    tab._repeats.setValue(3)
+    tab._longest.setValue(64)
+    QTest.keyClick(tab._boxes["story"], Qt.Key.Key_Space)
+    choice = tab.choice()
     assert (choice.repeats, choice.longest) == (3, 64)
     assert {one.kind for one in choice.prompts} == set(KINDS) - {"story"}
     assert choice.kinds == tuple(kind for kind in KINDS if kind != "story")
     assert tab.footer.run_button.isEnabled()
-    for box in tab.choice._boxes.values():
+    for box in tab._boxes.values():
         box.setChecked(False)
     assert not tab.footer.run_button.isEnabled()
     assert tab.footer.run_button.toolTip() == "No prompts are selected."
@@ -108,48 +93,41 @@ def test_the_bundled_set_and_what_can_be_chosen_of_it(tab: PromptSet) -> None:
 def test_a_file_of_the_users(tab: PromptSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path / "mine.jsonl", "mail", "mail", "code")
     for chosen in ("", str(path)):
-        assert tab.choice._bundled.isChecked() and tab.choice.choice().path == prompts.bundled_file()
+        assert tab._source.currentText() == "Bundled, 21 prompts" and tab.choice().path == prompts.bundled_file()
         monkeypatch.setattr(QFileDialog, "getOpenFileName", lambda *_, chosen=chosen: (chosen, ""))
-        QTest.mouseClick(tab.choice._from_file, Qt.MouseButton.LeftButton, pos=QPoint(8, 10))
-    choice = tab.choice.choice()
+        QTest.mouseClick(tab._choose, Qt.MouseButton.LeftButton)
+    choice = tab.choice()
     assert choice.path == path
     assert len(choice.prompts) == 3
     assert shown_kinds(tab) == ["mail", "code"]
-    assert tab.choice._file.text() == "mine.jsonl, 3 prompts"
-    QTest.mouseClick(tab.choice._bundled, Qt.MouseButton.LeftButton, pos=QPoint(8, 10))
-    assert tab.choice.choice().path == prompts.bundled_file()
+    assert tab._source.currentText() == "mine.jsonl, 3 prompts"
+    QTest.keyClick(tab._source, Qt.Key.Key_Up)
+    assert tab.choice().path == prompts.bundled_file()
     assert shown_kinds(tab) == KINDS
-
-
-def test_a_file_can_be_dropped(tab: PromptSet, tmp_path: Path) -> None:
-    path = tmp_path / "lines.txt"
-    path.write_text("One\nTwo\n", encoding="utf-8")
-    assert drop(tab, path)
-    assert [one.title for one in tab.choice.choice().prompts] == ["One", "Two"]
-    assert shown_kinds(tab) == []  # one kind: nothing to choose
-    tab.begin(2)
-    assert not drop(tab, path)
+    tab.open_file(write(tmp_path / "other.jsonl", "mail"))  # one kind: nothing to choose
+    assert (tab._source.count(), tab._source.currentText()) == (2, "other.jsonl, 1 prompts")
+    assert shown_kinds(tab) == []
 
 
 def test_a_file_that_cannot_be_used_is_said_and_changes_nothing(tab: PromptSet, tmp_path: Path) -> None:
     path = tmp_path / "broken.jsonl"
     path.write_text('{"kind": "a", "prompt": "fine"}\n{"kind": 3}\n', encoding="utf-8")
-    tab.choice.open_file(path)
+    tab.open_file(path)
     assert "Line 2 of broken.jsonl" in tab.verdict.text()
-    assert tab.choice.choice().path == prompts.bundled_file()
-    tab.choice.open_file(tmp_path / "missing.txt")
+    assert tab.choice().path == prompts.bundled_file()
+    tab.open_file(tmp_path / "missing.txt")
     assert "missing.txt can't be read" in tab.verdict.text()
 
 
 def test_of_a_file_with_very_many_kinds_all_are_taken(tab: PromptSet, tmp_path: Path) -> None:
-    tab.choice.open_file(write(tmp_path / "many.jsonl", *(f"kind {number}" for number in range(MOST_KINDS + 1))))
+    tab.open_file(write(tmp_path / "many.jsonl", *(f"kind {number}" for number in range(MOST_KINDS + 1))))
     assert shown_kinds(tab) == []
-    assert len(tab.choice.choice().prompts) == MOST_KINDS + 1
+    assert len(tab.choice().prompts) == MOST_KINDS + 1
 
 
 def test_the_table_and_the_progress_fill_as_it_goes(tab: PromptSet, clock: Clock) -> None:
     tab.begin(4)
-    assert not tab.choice.isEnabled()
+    assert not tab._choice.isEnabled()
     assert tab._progress.text() == "0 of 4 · warming up"
     clock.now += 50
     tab.add_compared(compared(comparison("code")))
@@ -172,7 +150,7 @@ def test_the_table_and_the_progress_fill_as_it_goes(tab: PromptSet, clock: Clock
         "decides: 0 of 1. One prompt was skipped: It is too long."
     )
     assert tab.footer.export_button.isEnabled()
-    assert tab.choice.isEnabled()
+    assert tab._choice.isEnabled()
 
 
 def test_a_stop_keeps_what_is_done(tab: PromptSet) -> None:
@@ -196,7 +174,7 @@ def test_a_row_opens_its_comparison_with_the_keyboard(qtbot: QtBot, tab: PromptS
     kind = tab.table.topLevelItem(0)
     assert kind is not None
     tab.table.setCurrentItem(kind)
-    QTest.keyClick(tab.table, Qt.Key.Key_Return)
+    QTest.keyClick(tab.table, Qt.Key.Key_Right)
     assert kind.isExpanded()
     tab.table.setCurrentItem(prompt_item(tab, 1))
     with qtbot.waitSignal(tab.table.opened) as opened:
@@ -214,8 +192,8 @@ def test_a_narrow_window_shows_what_matters_most(qtbot: QtBot, dressed: None, ta
 
     qtbot.waitUntil(lambda: hidden() == ["Prompts", "Without draft", "With draft", "Tokens per pass"])
     assert not tab.table.horizontalScrollBar().isVisible()
-    boxes = list(tab.choice._boxes.values())
+    boxes = list(tab._boxes.values())
     qtbot.waitUntil(lambda: boxes[-1].y() > boxes[0].y())
-    assert all(box.geometry().right() <= tab.choice.width() for box in boxes)
+    assert all(box.geometry().right() <= tab._choice.width() for box in boxes)
     tab.resize(960, 700)
     qtbot.waitUntil(lambda: hidden() == [])

@@ -18,7 +18,7 @@ from app import __version__, paths
 from app.protocol.devices import Device
 from app.protocol.events import Hello
 from app.ui.chat import footer
-from app.ui.compare import pane, table
+from app.ui.compare import pane, prompt_set
 from app.ui.shell.help import AboutDialog, FiguresDialog, LicensesDialog, figures
 from app.ui.speed.help_text import HELP
 
@@ -91,7 +91,7 @@ def test_every_figure_is_defined_for_the_keyboard_too(qtbot: QtBot) -> None:
     field = dialog.findChild(QPlainTextEdit)
     assert field is not None
     shown = field.toPlainText()
-    for text in (*HELP.values(), footer.HELP, pane.SPEED_HELP, *table.HELP):
+    for text in (*HELP.values(), footer.HELP, pane.SPEED_HELP, *prompt_set.COLUMNS.values()):
         assert text in shown
     for name in ("Temperature", "Repetition penalty", "System prompt", "Speed-up"):
         assert f"\n{name}\n" in shown
