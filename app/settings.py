@@ -21,7 +21,6 @@ from app.errors import KnownError
 from app.protocol.limits import MAX_COUNT, MAX_DRAFT_LENGTH, HeadChoice
 from app.protocol.options import AcceptRule, DrafterChoice, LoadSettings, Propose, Sampling
 from app.protocol.serving import DEFAULT_PORT
-from app.storage.files import moved_path
 from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NewerFileError, NotSavedError, decode
 from app.storage.lenient import lenient, struct_of
 
@@ -110,10 +109,6 @@ class Settings(msgspec.Struct, kw_only=True):
     parallel_downloads: Annotated[
         int, Meta(ge=1, le=8, description="How many files are downloaded at the same time")
     ] = 2
-    download_limit: (
-        Annotated[int, Meta(ge=1024, le=2**40, description="Bytes per second, for all downloads together")] | None
-    ) = None
-    """``None``: no limit."""
 
     server: Annotated[ServerSettings, Meta(description="The API server")] = ServerSettings()
 
@@ -154,7 +149,7 @@ class Settings(msgspec.Struct, kw_only=True):
         """The models of the folder ``old`` are in ``new`` now."""
 
         def there(path: str) -> str:
-            return moved_path(path, old, new)
+            return str(new / Path(path).relative_to(old)) if Path(path).is_relative_to(old) else path
 
         def both(pair: Pair) -> Pair:
             if pair.server:

@@ -92,7 +92,6 @@ def test_every_setting_survives_being_saved(path: Path) -> None:
         "hub_endpoint": "https://mirror.example",
         "token_to_mirror": True,
         "parallel_downloads": 4,
-        "download_limit": 5_000_000,
     }
     defaults = Settings()
     assert set(changed) == set(Settings.__struct_fields__)
@@ -146,10 +145,10 @@ def test_a_draft_length_of_an_older_version_stays_fixed(path: Path) -> None:
 
 def test_one_unusable_value_costs_only_itself(path: Path) -> None:
     load, loads = {"context_length": -5, "threads": 7}, {"/a": {"threads": 3, "kv_type": "q9"}, "/b": 1}
-    content = {"draft_length": 99, "load": load, "model_loads": loads, "download_limit": 5000, "accept": None}
+    content = {"draft_length": 99, "load": load, "model_loads": loads, "parallel_downloads": 4, "accept": None}
     write(path, {"version": 1, **content})
     file = SettingsFile(path)
-    expected = Settings(load=LoadSettings(threads=7), model_loads={"/a": LoadSettings(threads=3)}, download_limit=5000)
+    expected = Settings(load=LoadSettings(threads=7), model_loads={"/a": LoadSettings(threads=3)}, parallel_downloads=4)
     assert file.values == expected
     assert file.notice is not None
     assert file.notice.endswith("draft_length, accept, load.context_length, model_loads, model_loads.kv_type.")
@@ -159,7 +158,7 @@ def test_one_unusable_value_costs_only_itself(path: Path) -> None:
 
 def test_numbers_that_are_too_large_are_not_used(path: Path) -> None:
     load = {name: 2**64 for name in LoadSettings.__struct_fields__ if name != "kv_type"}
-    others = dict.fromkeys(("draft_length", "parallel_downloads", "download_limit", "longest_answer"), 2**64)
+    others = dict.fromkeys(("draft_length", "parallel_downloads", "zoom", "longest_answer"), 2**64)
     write(path, {"version": VERSION, "load": load, "unknown": 2**64, **others, "top_k": 1})
     file = SettingsFile(path)
     assert file.values == Settings()
@@ -367,7 +366,7 @@ file = SettingsFile(Path(sys.argv[1]))
 number = 0
 while True:
     number += 1
-    file.values.download_limit = 2000 + number
+    file.values.zoom = 50 + number
     file.values.models_folder = "x" * 100_000
     file.save()
     print(number, flush=True)
@@ -384,8 +383,7 @@ def test_a_kill_while_saving_leaves_a_whole_file(path: Path) -> None:
         child.kill()
     file = SettingsFile(path)
     assert file.notice is None
-    assert file.values.download_limit is not None
-    assert file.values.download_limit >= 2000 + saved
+    assert file.values.zoom >= 50 + saved
     assert len(file.values.models_folder) == 100_000
 
 

@@ -12,7 +12,7 @@ import msgspec
 from app.chats.preset_files import PresetFile, preset_as_file, read_preset
 from app.chats.settings import ChatSettings
 from app.errors import KnownError
-from app.storage.files import moved_path, write_export
+from app.storage.files import write_export
 from app.storage.json_file import PATIENCE_SECONDS, JsonFile, NewerFileError, Versioned
 from app.storage.lenient import lenient
 
@@ -178,14 +178,6 @@ class Presets:
             return {"defaults": {**others, target: known} if known else others}
 
         self._change(changed)
-
-    def models_moved(self, old: Path, new: Path) -> None:
-        """The models of the folder ``old`` are in ``new`` now, and keep the presets that were chosen for them."""
-
-        def moved(file: _File) -> dict[str, Any]:
-            return {"defaults": {moved_path(target, old, new): name for target, name in file.defaults.items()}}
-
-        self._change(moved)
 
     def keep_former(self, settings: ChatSettings) -> None:
         """Make what 0.1.0 had for all chats the default, named `FORMER_SETTINGS`. Does nothing the second time."""

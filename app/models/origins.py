@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 
-from app.storage.files import moved_path
 from app.storage.json_file import JsonFile, Versioned
 
 FILE_NAME = "origins.json"
@@ -62,11 +61,6 @@ class Origins:
     def remove(self, path: Path) -> None:
         """Remove a file's origin. Raises as `put`."""
         self._update(lambda origins: {key: origin for key, origin in origins.items() if key != _key(path)})
-
-    def moved(self, old_root: Path, new_root: Path) -> None:
-        """The files below ``old_root`` are now below ``new_root``. Raises as `put`."""
-        old, new = Path(_key(old_root)), Path(_key(new_root))
-        self._update(lambda origins: {moved_path(key, old, new): origin for key, origin in origins.items()})
 
     def _update(self, change: Callable[[dict[str, Origin]], dict[str, Origin]]) -> None:
         self._file.update(lambda file: _File(origins=change(file.origins)))

@@ -20,11 +20,6 @@ _NO_SYNC = (errno.EINVAL, errno.EACCES, errno.EPERM, errno.ENOTSUP, errno.EOPNOT
 """Errors from file systems that can't sync a folder to disk, or whose folders may not be opened."""
 
 
-def moved_path(path: str, old: Path, new: Path) -> str:
-    """Where a file is after the folder ``old`` has become ``new``."""
-    return str(new / Path(path).relative_to(old)) if Path(path).is_relative_to(old) else path
-
-
 def write_whole(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600) -> None:
     """Replace the content of ``path`` with ``data`` or its parts; after a failure or a power cut, it still has the old
     content.

@@ -215,21 +215,6 @@ def test_files_come_and_go(path: Path, tmp_path: Path) -> None:
         presets.export_file("Brief", tmp_path / "nowhere" / "brief.json")
 
 
-def test_the_preset_of_a_model_follows_its_file(path: Path, tmp_path: Path) -> None:
-    old, new = tmp_path / "old", tmp_path / "new"
-    presets = Presets(path)
-    presets.save("Brief", BRIEF)
-    presets.save("Long", LONG)
-    presets.set_default("Long")
-    presets.set_default("Brief", str(old / "a" / "model.gguf"))
-    presets.set_default("Brief", MODEL)
-    presets.models_moved(old, new)
-    for read in (presets, Presets(path)):
-        assert read.own_default_name(str(new / "a" / "model.gguf")) == "Brief"
-        assert read.own_default_name(str(old / "a" / "model.gguf")) == ""
-        assert (read.default_name(), read.own_default_name(MODEL)) == ("Long", "Brief")
-
-
 def test_a_file_from_before_thinking_could_be_chosen_is_read_and_keeps_what_it_had(path: Path) -> None:
     """As 0.1.0's successor wrote it, also version 1."""
     older = {"system_prompt": "Be brief.", "sampling": {"temperature": 0.2}, "seed": None, "stop": ["END"]}

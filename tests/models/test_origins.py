@@ -57,15 +57,6 @@ def test_paths_are_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert origins.get(tmp_path / "folder" / ".." / "a.gguf") == origin()
 
 
-def test_a_moved_folder(tmp_path: Path) -> None:
-    origins = Origins(tmp_path / FILE_NAME)
-    inside, beside = tmp_path / "models" / "m" / "a.gguf", tmp_path / "models-2" / "a.gguf"
-    origins.put(inside, origin())
-    origins.put(beside, origin())
-    origins.moved(tmp_path / "models", tmp_path / "new")
-    assert set(origins.all()) == {tmp_path / "new" / "m" / "a.gguf", beside}
-
-
 @pytest.mark.allow_logs
 def test_a_broken_file_is_put_aside(tmp_path: Path) -> None:
     file = tmp_path / FILE_NAME

@@ -97,12 +97,11 @@ def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- uses
 
 
-def test_uses_are_kept_and_move_along(tmp_path: Path) -> None:
+def test_uses_are_kept(tmp_path: Path) -> None:
     usage = Usage(tmp_path / "usage.json")
     assert usage.all() == {}
     usage.note([tmp_path / "models/a.gguf", str(tmp_path / "b.gguf"), "caf\udce9.gguf"])  # which is no text
-    usage.moved(tmp_path / "models", tmp_path / "new")
-    kept = [str(tmp_path / "new/a.gguf"), str(tmp_path / "b.gguf"), "caf\udce9.gguf"]
+    kept = [str(tmp_path / "models/a.gguf"), str(tmp_path / "b.gguf"), "caf\udce9.gguf"]
     assert list(Usage(tmp_path / "usage.json").all()) == kept
 
 

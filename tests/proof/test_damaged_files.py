@@ -160,10 +160,10 @@ def _use_settings(path: Path) -> str:
     file = SettingsFile(path)
     if file.notice:
         check_sentence(file.notice)
-    file.values.download_limit = 2000
+    file.values.zoom = 110
     file.save()
     again = SettingsFile(path)
-    assert again.values.download_limit == 2000 or again.notice
+    assert again.values.zoom == 110 or again.notice
     return "put aside" if list(path.parent.glob("*.broken-*")) else "read"
 
 

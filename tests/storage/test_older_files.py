@@ -272,7 +272,7 @@ def test_the_settings_of_0_1_0(home: Path) -> None:
     assert values.last_pair == Pair("/models/owner/one/one.gguf", "/models/owner/one/draft.gguf")
     assert values.recent_pairs == [values.last_pair, Pair("/models/owner/two/two.gguf")]
     assert (values.last_chat_id, values.models_folder, values.extra_folders) == ("a" * 32, "/models", ["/models/more"])
-    assert (values.hub_endpoint, values.download_limit, values.chats_visible) == ("https://mirror.example", 2048, False)
+    assert (values.hub_endpoint, values.chats_visible) == ("https://mirror.example", False)
     after = msgspec.to_builtins(values)
     before["load"] = msgspec.to_builtins(LoadSettings()) | before["load"]  # with today's options as they were
     for pair in (before["last_pair"], *before["recent_pairs"]):

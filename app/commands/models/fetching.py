@@ -193,7 +193,6 @@ def _fetch(network: Network, item: Item, values: Settings) -> tuple[Path, Path |
             Path(folder),
             own_folder(values.models_folder),
             parallel=values.parallel_downloads,
-            limit=values.download_limit,
             origins=Origins(paths.data_dir() / ORIGINS_NAME),
             on_change=lambda _: changed.set(),
         )

@@ -14,13 +14,11 @@ from app.models.downloads.disk import RESERVE_BYTES, DiskFullError, check_space,
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue_file import QueueFile
 from app.models.downloads.queued_item import QueuedItem
-from app.models.downloads.rate import RateLimiter
 from app.models.downloads.transfer import Backoff, Transfer
 from app.models.hub.errors import NoAccessError
 from app.models.hub.network import Network
 from app.models.origins import FILE_NAME as ORIGINS_FILE
 from app.models.origins import Origins
-from app.storage.files import moved_path
 from app.storage.json_file import NotSavedError
 
 _NOTIFY_SECONDS = 0.1
@@ -43,7 +41,6 @@ class DownloadQueue:
         models_folder: Path,
         *,
         parallel: int = 2,
-        limit: int | None = None,
         reserve: int = RESERVE_BYTES,
         backoff: Backoff | None = None,
         origins: Origins | None = None,
@@ -51,17 +48,16 @@ class DownloadQueue:
     ) -> None:
         """Read the queue of ``data_folder`` and continue what was running.
 
-        ``limit`` is in bytes per second for all downloads together, ``reserve`` is how many bytes stay free on the
-        disk. ``origins`` are those of ``data_folder`` unless others are given. ``on_change`` is called with an item's
-        id, from any thread, at each change of its state and ten times a second while it is running. Raises `KnownError`
-        if another process is using this queue or its file can't be read.
+        ``reserve`` is how many bytes stay free on the disk. ``origins`` are those of ``data_folder`` unless others are
+        given. ``on_change`` is called with an item's id, from any thread, at each change of its state and ten times a
+        second while it is running. Raises `KnownError` if another process is using this queue or its file can't be
+        read.
         """
         self.models_folder = models_folder
         """The folder for items added from now on."""
         self.origins = origins or Origins(data_folder / ORIGINS_FILE)
         self._network = network
         self._parallel = parallel
-        self._limiter = RateLimiter(limit)
         self._reserve = reserve
         self._backoff = backoff or Backoff()
         self._on_change = on_change
@@ -159,11 +155,6 @@ class DownloadQueue:
         with self._lock:
             return [entry.progress() for entry in self._entries.values()]
 
-    def is_working(self) -> bool:
-        """Whether anything is still being written, possibly for a moment after a pause."""
-        with self._lock:
-            return any(entry.transfers for entry in self._entries.values())
-
     def is_settling(self) -> bool:
         """Whether the last action is still being carried out, so that `progress` will change."""
         with self._lock:
@@ -182,24 +173,11 @@ class DownloadQueue:
 
     # --- settings
 
-    def folder_moved(self, old: Path, new: Path) -> None:
-        """All files of the models folder ``old`` are in ``new`` now, including unfinished ones. Nothing may be running
-        meanwhile.
-        """
-        with self._lock:
-            for entry in self._entries.values():
-                entry.folder = Path(moved_path(str(entry.folder), old, new))
-            self._look_after(*self._entries)
-
     def set_parallel(self, parallel: int) -> None:
         """How many files at a time, from now on; running transfers continue."""
         with self._lock:
             self._parallel = parallel
             self._look_after(*self._entries)
-
-    def set_limit(self, limit: int | None) -> None:
-        """Bytes per second for all downloads together, from now on."""
-        self._limiter.limit = limit
 
     def close(self) -> None:
         """Stop all threads and keep everything; what was running continues at the next start. Nothing is written
@@ -322,7 +300,6 @@ class DownloadQueue:
             path,
             origins=self.origins,
             license=entry.item.license,
-            limiter=self._limiter,
             backoff=self._backoff,
             reserve=self._reserve,
             on_bytes=entry.meter.add,

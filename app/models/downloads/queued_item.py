@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 import time
+from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -10,10 +13,44 @@ from app.models.downloads.disk import destinations
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.part import bytes_on_disk
 from app.models.downloads.queue_file import SavedItem
-from app.models.downloads.rate import SpeedMeter
 from app.models.downloads.transfer import Transfer
 
+_WINDOW_SECONDS = 5.0
+_SAMPLE_SECONDS = 0.25
 _WANTED = (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING)
+
+
+class SpeedMeter:
+    """Bytes per second over the last five seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._samples: deque[tuple[float, int]] = deque()
+
+    def add(self, count: int) -> None:
+        """``count`` bytes have just arrived."""
+        now = self._clock()
+        with self._lock:
+            if self._samples and now - self._samples[-1][0] < _SAMPLE_SECONDS:
+                at, before = self._samples[-1]
+                self._samples[-1] = at, before + count
+            else:
+                self._samples.append((now, count))
+            self._forget(now)
+
+    def speed(self) -> float | None:
+        """``None`` while nothing arrives, or not for long enough to tell."""
+        now = self._clock()
+        with self._lock:
+            self._forget(now)
+            if not self._samples or now - self._samples[0][0] < _SAMPLE_SECONDS:
+                return None
+            return sum(count for _, count in self._samples) / (now - self._samples[0][0])
+
+    def _forget(self, now: float) -> None:
+        while self._samples and now - self._samples[0][0] > _WINDOW_SECONDS:
+            self._samples.popleft()
 
 
 @dataclass(eq=False)

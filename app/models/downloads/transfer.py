@@ -20,7 +20,6 @@ from app.errors import Canceled, KnownError
 from app.models.downloads.answers import NoRangesError, RetryLaterError, check_answer, etag, file_url, is_known_content
 from app.models.downloads.disk import RESERVE_BYTES, DiskFullError, check_space, free_bytes, writing
 from app.models.downloads.part import Part, discard
-from app.models.downloads.rate import RateLimiter
 from app.models.gguf import ModelFileError, read_header
 from app.models.hub.errors import OfflineError, UnreachableError
 from app.models.hub.network import Network
@@ -61,7 +60,6 @@ class Transfer:
     _: KW_ONLY
     origins: Origins
     license: str = ""
-    limiter: RateLimiter = field(default_factory=RateLimiter)
     backoff: Backoff = Backoff()
     reserve: int = RESERVE_BYTES
     on_bytes: Callable[[int], None] = lambda _: None
@@ -143,7 +141,7 @@ class Transfer:
             skip = part.size - begins
             if skip < 0:
                 raise RetryLaterError(self.notice)
-            for data in self.network.read_body(response, self._received, self.limiter.piece):
+            for data in self.network.read_body(response, self._received):
                 skip = self._add(part, data, skip)
         if part.size < self.file.size:
             raise RetryLaterError(f"The connection was closed before {self._name} was complete.")
@@ -161,7 +159,6 @@ class Transfer:
             self._ranges = True
             self.message = ""
             self._changed(done=part.size)
-        self.limiter.take(len(data), self._pause)
         return max(0, skip - len(data))
 
     def _received(self, count: int) -> None:
@@ -174,11 +171,6 @@ class Transfer:
     def _check_canceled(self) -> None:
         if self.cancelled.is_set():
             raise Canceled
-
-    def _pause(self, seconds: float) -> None:
-        if self.cancelled.wait(seconds):
-            raise Canceled
-        self.on_change()
 
     def _compare_etag(self, part: Part, name: str, *, known: bool) -> None:
         """Whether the content can be added to what is there: the server says it is the same, or it has our checksum."""
@@ -210,7 +202,8 @@ class Transfer:
         self.message = str(error)
         _log.info("%s: %s", self._name, self.message)
         self.on_change()
-        self._pause(seconds)
+        if self.cancelled.wait(seconds):
+            raise Canceled
         self.retry_at = None
         self.on_change()
 

@@ -111,11 +111,8 @@ class Network:
         ):
             yield response
 
-    def read_body(
-        self, response: httpx2.Response, check: Callable[[int], None], most: Callable[[], int] = lambda: _READ_BYTES
-    ) -> Iterator[bytes]:
-        """The content of a response from `stream`, as fast as the connection allows, at most ``most()`` bytes each
-        time.
+    def read_body(self, response: httpx2.Response, check: Callable[[int], None]) -> Iterator[bytes]:
+        """The content of a response from `stream`, as fast as the connection allows.
 
         ``check`` gets the number of bytes of each piece, and 0 regularly while none arrive, and can end everything by
         raising. A connection without any data for `NetworkSettings.stall_seconds` is closed.
@@ -136,7 +133,7 @@ class Network:
         if left is None:
             return
         while left > 0:
-            piece = self._read(response.extensions["network_stream"], min(most(), left), check)
+            piece = self._read(response.extensions["network_stream"], min(_READ_BYTES, left), check)
             if not piece:
                 raise httpx2.RemoteProtocolError("the connection ended before the content did")
             left -= len(piece)

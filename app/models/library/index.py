@@ -18,7 +18,6 @@ from app.models.library.folders import FolderKind
 from app.models.memory_shape import ModelShape, shape_of
 from app.models.mtp import has_head, head_problem
 from app.models.pairing import Difference
-from app.storage.files import moved_path
 from app.storage.json_file import JsonFile, NotSavedError, Versioned
 
 FILE_NAME = "library.json"
@@ -121,12 +120,6 @@ class LibraryIndex:
             return
         self._saved = state
 
-    def moved(self, old: Path, new: Path) -> None:
-        """The files of the folder ``old`` are in ``new`` now."""
-        self.records = {
-            record.path: record for record in (_moved(record, old, new) for record in self.records.values())
-        }
-
 
 def summary_of(header: GgufHeader) -> ModelSummary:
     """The part of ``header`` that the index stores."""
@@ -156,9 +149,3 @@ def _merged(there: dict[K, V], before: dict[K, V], now: dict[K, V]) -> dict[K, V
     """
     left = {key: value for key, value in there.items() if key in now or key not in before}
     return left | {key: value for key, value in now.items() if key not in before or before[key] != value}
-
-
-def _moved(record: Record, old: Path, new: Path) -> Record:
-    path, folder = (moved_path(one, old, new) for one in (record.path, record.folder))
-    stamps = tuple(Stamp(moved_path(stamp.path, old, new), stamp.size, stamp.modified_ns) for stamp in record.stamps)
-    return msgspec.structs.replace(record, path=path, folder=folder, stamps=stamps)

@@ -176,18 +176,6 @@ class Library:
             self._index.records.pop(str(entry.path), None)
             self._index.save()
 
-    def moved(self, old: Path, new: Path) -> None:
-        """The files of the folder ``old`` are in ``new`` now: what is known about them is kept.
-
-        For the ``switch`` of `app.models.library.moving.move_folder`. Raises `KnownError` if it can't be stored.
-        """
-        with self._lock:
-            self._index.moved(old, new)
-            self._index.save()
-            self.origins.moved(old, new)
-            self.usage.moved(old, new)
-            self._own = new if self._own == old else self._own
-
 
 def open_library(models_folder: str, extra_folders: Iterable[str]) -> Library:
     """The library with its files in their usual places; the arguments are the settings of these names."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
-from app.storage.files import moved_path
 from app.storage.json_file import JsonFile, NotSavedError, Versioned
 
 FILE_NAME = "usage.json"
@@ -34,15 +33,10 @@ class Usage:
     def note(self, files: Iterable[str | Path]) -> None:
         """These are being used now; called when a pair has been loaded."""
         now = dict.fromkeys(map(str, files), int(time.time()))
-        self._update(lambda used: {file: when for file, when in used.items() if file not in now} | now)
 
-    def moved(self, old: Path, new: Path) -> None:
-        """The files of the folder ``old`` are in ``new`` now."""
-        self._update(lambda used: {moved_path(path, old, new): when for path, when in used.items()})
-
-    def _update(self, change: Callable[[dict[str, int]], dict[str, int]]) -> None:
         def changed(file: _File) -> _File:
-            return _File(used=dict(list(change(file.used).items())[-_MAX_FILES:]))
+            others = [(path, when) for path, when in file.used.items() if path not in now]
+            return _File(used=dict([*others, *now.items()][-_MAX_FILES:]))
 
         try:
             self._file.update(changed)

@@ -6,10 +6,8 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import msgspec
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app.models.names import model_name
@@ -18,7 +16,6 @@ from app.protocol.events import GenerationFailed, LoadFailed, LoadProgressed, Me
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
 from app.protocol.remote import Connect, RemoteModel
-from app.storage.files import moved_path
 from app.ui import notices
 from app.ui.engine.client import EngineClient, EngineExit, EngineState, ExitCause
 from app.ui.engine.crash_tracker import CrashTracker
@@ -226,20 +223,6 @@ class PairLoader(QObject):
             return
         self._marker.set(self._files or files)
         self._load_request = self._engine.load(files.command())
-
-    def models_moved(self, old: Path, new: Path) -> None:
-        """The models of the folder ``old`` are in ``new`` now. What is loaded stays loaded, so nobody is told."""
-
-        def there(files: PairFiles | None) -> PairFiles | None:
-            return files.moved(old, new) if files is not None else None
-
-        self._files, self._given, self._refused = there(self._files), there(self._given), there(self._refused)
-        if (pair := self._pair) is not None:
-            target, draft, head = (
-                msgspec.structs.replace(one, path=moved_path(one.path, old, new)) if one is not None else None
-                for one in (pair.target, pair.draft, pair.head_file)
-            )
-            self._pair = msgspec.structs.replace(pair, target=target, draft=draft, head_file=head)
 
     def load_again(self) -> None:
         if self._files is not None:

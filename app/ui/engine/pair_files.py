@@ -14,7 +14,6 @@ from app import paths
 from app.protocol.commands import Load
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
-from app.storage.files import moved_path
 
 _log = logging.getLogger(__name__)
 
@@ -56,14 +55,6 @@ class PairFiles:
     def preset_target(self) -> str:
         """What the presets of this target are remembered by."""
         return f"{self.server}#{self.target}" if self.server else self.target
-
-    def moved(self, old: Path, new: Path) -> PairFiles:
-        """The same after the models of the folder ``old`` have come into ``new``."""
-        if self.server:
-            return self
-        draft = moved_path(self.draft, old, new) if self.draft else self.draft
-        template = moved_path(self.template, old, new)
-        return replace(self, target=moved_path(self.target, old, new), draft=draft, template=template)
 
     def without_draft(self) -> PairFiles:
         """Only the target, for once: after a crash that its draft or head may have caused."""

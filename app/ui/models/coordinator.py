@@ -40,7 +40,6 @@ _BEHIND_WINDOWS = (
     "app.models.downloads.queue",
     "app.models.hub.heads",
     "app.models.library.library",
-    "app.models.library.moving",
 )
 
 

@@ -21,7 +21,6 @@ from app.ui.models.library_service import models_folder
 from app.ui.widgets.questions import ask, warn
 
 REFRESH_MS = 250
-_HELD = "The models folder is being moved. Start downloads again when the move is done."
 _ACTIVE = (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING)
 
 
@@ -30,7 +29,6 @@ class DownloadsPresenter(QObject):
 
     Attributes:
         tab: What shows it.
-        is_held: Nothing is to be started, because files of the models folder are being moved.
 
     Signals:
         finished: The `Item` that is complete.
@@ -52,13 +50,12 @@ class DownloadsPresenter(QObject):
         self._queue: DownloadQueue | None = None
         self._states: dict[str, ItemState] = {}
         self._active = -1
-        self.is_held = False
         self._timer = QTimer(self, interval=REFRESH_MS)
         self._timer.timeout.connect(self.refresh)
         self.tab = DownloadsTab(
             {
                 "Pause": lambda item: self._change(lambda queue: queue.pause(item)),
-                "Resume": lambda item: self._start(lambda queue: queue.resume(item)),
+                "Resume": lambda item: self._change(lambda queue: queue.resume(item)),
                 "Open page": self._open_page,
                 "Enter token…": lambda _item: commands.ask_for_token(),
                 "Cancel": lambda item: self._change(lambda queue: queue.cancel(item)),
@@ -68,7 +65,7 @@ class DownloadsPresenter(QObject):
             }
         )
         self.tab.pause_all.clicked.connect(lambda: self._change(DownloadQueue.pause_all))
-        self.tab.resume_all.clicked.connect(lambda: self._start(DownloadQueue.resume_all))
+        self.tab.resume_all.clicked.connect(lambda: self._change(DownloadQueue.resume_all))
 
     def begin(self) -> None:
         """Open the queue, unless another process has it; unfinished downloads continue."""
@@ -80,7 +77,6 @@ class DownloadsPresenter(QObject):
                     paths.data_dir(),
                     models_folder(values),
                     parallel=values.parallel_downloads,
-                    limit=values.download_limit,
                 )
             except KnownError as error:  # another process, such as the command line, has the queue
                 self.tab.show_problem(str(error))
@@ -92,23 +88,13 @@ class DownloadsPresenter(QObject):
     def add(self, item: Item, folder: Path | None = None) -> None:
         """Download this; if it is in the queue already, it continues. ``folder``: unless it is the models folder."""
         self.begin()
-        self._start(lambda queue: queue.add(item, folder))
+        self._change(lambda queue: queue.add(item, folder))
 
     def apply_settings(self) -> None:
         """The settings of downloads have changed."""
         if self._queue is not None:
             self._queue.models_folder = models_folder(self._values)
             self._queue.set_parallel(self._values.parallel_downloads)
-            self._queue.set_limit(self._values.download_limit)
-
-    def folder_moved(self, old: Path, new: Path) -> None:
-        """All files of the models folder ``old``, unfinished ones too, are in ``new`` now."""
-        if self._queue is not None:
-            self._queue.folder_moved(old, new)
-
-    def is_active(self) -> bool:
-        """Whether anything is being downloaded, or still being written."""
-        return self._active > 0 or (self._queue is not None and self._queue.is_working())
 
     def progress(self) -> list[ItemProgress]:
         """All items, in the order of the queue."""
@@ -152,12 +138,6 @@ class DownloadsPresenter(QObject):
             self.finished.emit(progress.item)
         elif progress.state is ItemState.FAILED or (progress.state is ItemState.PAUSED and progress.message):
             self.failed.emit(progress)
-
-    def _start(self, function: Callable[[DownloadQueue], object]) -> None:
-        if self.is_held:
-            warn(self.tab, "Downloads", _HELD)
-        else:
-            self._change(function)
 
     def _change(self, function: Callable[[DownloadQueue], object]) -> None:
         if self._queue is None:

@@ -1,4 +1,4 @@
-"""The library outside the window's thread: scanning folders, ranking drafts, checking, deleting and moving files."""
+"""The library outside the window's thread: scanning folders, ranking drafts, checking and deleting files."""
 
 from __future__ import annotations
 
@@ -12,12 +12,10 @@ from typing import Any, TypeVar
 from PySide6.QtCore import QObject, Signal
 
 from app import paths
-from app.errors import Canceled, KnownError
 from app.models import trials as trials_file
 from app.models.library.entry import LibraryEntry
 from app.models.library.folders import ModelFolder, found_folders
 from app.models.library.library import Library, own_folder
-from app.models.library.moving import move_folder
 from app.models.machine_memory import MachineMemory
 from app.models.ranking import Judge, Ranking, rank_drafts, trial_of_own_head
 from app.models.starter import starter_file
@@ -41,7 +39,7 @@ def models_folder(values: Settings) -> Path:
 
 class LibraryService(QObject):
     """One for the app. What takes moments happens in one thread in the order it was asked for, what takes minutes (a
-    checksum, a move) in another.
+    checksum) in another.
 
     Attributes:
         trials: What is known of pairs; safe from any thread.
@@ -49,7 +47,7 @@ class LibraryService(QObject):
     Signals:
         scanned: The `LibraryEntry`s of the last look.
         scan_failed: A `KnownError`.
-        progressed: How far the check of this file, or the move to this folder, is, 0 to 1.
+        progressed: How far the check of this file is, 0 to 1.
     """
 
     scanned = Signal(list)
@@ -70,7 +68,7 @@ class LibraryService(QObject):
         self._lane = Lane(self, "library")
         self._slow_lane = Lane(self, "library files")
         self._stops: dict[str, threading.Event] = {}
-        """Progress of checks and moves, by the path that `progressed` names."""
+        """To stop checks, by the path that `progressed` names."""
 
     # ------------------------------------------------------------ what is there
 
@@ -162,38 +160,12 @@ class LibraryService(QObject):
         self._lane.submit(partial(self._library.forget, entry))
         self.scan()
 
-    def move(
-        self, new: Path, use: Callable[[Path], Future[None]], done: Callable[[list[Path]], None], failed: Failed
-    ) -> None:
-        """Move the models folder; ``done`` gets what couldn't be deleted in the old one, `progressed` the progress.
-
-        ``use`` puts the folder into the settings and saves them, called before anything is deleted. If the move fails,
-        it is called again with the old folder.
-        """
-        tell, stopped = self._begin(str(new))
-        library, old = self._library, models_folder(self._values)
-
-        def move() -> list[Path]:
-            def switch() -> None:
-                library.moved(old, new)
-                try:
-                    self._slow_lane.run_in_window_thread(lambda: use(new)).result()
-                except (KnownError, Canceled):
-                    library.moved(new, old)
-                    if not self._slow_lane.is_closed():
-                        self._slow_lane.run_in_window_thread(lambda: use(old))
-                    raise
-
-            return move_folder(old, new, switch, tell, stopped)
-
-        self._slow_lane.submit(move, done, failed)
-
     def note_use(self, *files: str) -> None:
         """These have just been loaded."""
         self._lane.submit(partial(self._library.usage.note, files))
 
     def stop(self, path: str) -> None:
-        """End the check of this file or the move to this folder; its ``failed`` is called."""
+        """End the check of this file; its ``failed`` is called."""
         if path in self._stops:
             self._stops[path].set()
 

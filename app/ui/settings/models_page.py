@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import Qt
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QProgressBar, QPushButton, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QPushButton, QWidget
 
 from app.models.library.folders import ModelFolder
 from app.models.text import printable
-from app.ui.widgets.controls import clear_layout, label, plain_tooltip, show_text, small_button
+from app.ui.widgets.controls import clear_layout, label, plain_tooltip, small_button
 from app.ui.widgets.layouts import LEFT, TOP, column, row
 from app.ui.widgets.theme import SPACING
 
@@ -20,7 +20,7 @@ class ModelsPage(QWidget):
     """Shows folders and says what the user wants with them.
 
     Attributes:
-        change, reveal, cancel, add: The buttons of the models folder, of moving it, and of the other folders.
+        change, reveal, add: The buttons of the models folder and of the other folders.
     """
 
     def __init__(self, add: Callable[[str], object], remove: Callable[[str], object]) -> None:
@@ -34,17 +34,11 @@ class ModelsPage(QWidget):
         self.reveal = QPushButton("Show", autoDefault=False)
         self.reveal.setToolTip("Show the folder in the file manager")
         self.reveal.setAccessibleName("Show the models folder in the file manager")
-        self._moving = QProgressBar(textVisible=False, maximum=1000)
-        self._moving.setAccessibleName("Moving models")
-        self.cancel = QPushButton("Stop moving", autoDefault=False)
-        self._status = label(role="quiet", wraps=True)
         self._others = column(gap=-1)
         self._found = column(gap=-1)
         self._found_heading = label("Found on this computer", "heading")
         self.add = QPushButton("Add a folder…", autoDefault=False)
         self._lay_out()
-        self.show_moving(None)
-        self.show_status("")
 
     # ------------------------------------------------------------ what is shown
 
@@ -66,18 +60,6 @@ class ModelsPage(QWidget):
             self._found.addLayout(self._row(str(one.path), one.kind.label, "Add", self._add_folder))
         self._found_heading.setVisible(bool(found))
 
-    def show_moving(self, share: float | None) -> None:
-        """How much of the models has been moved, 0 to 1; ``None`` while nothing is."""
-        self._moving.setVisible(share is not None)
-        self.cancel.setVisible(share is not None)
-        self.change.setEnabled(share is None)
-        if share is not None:
-            self._moving.setValue(round(share * 1000))
-
-    def show_status(self, text: str) -> None:
-        """The result of moving."""
-        show_text(self._status, text)
-
     # ------------------------------------------------------------ inside
 
     def _lay_out(self) -> None:
@@ -85,8 +67,6 @@ class ModelsPage(QWidget):
             label("Models folder", "heading"),
             label("Downloaded models are stored here. The folder can be on another disk.", "quiet", wraps=True),
             row((self._folder, 1), self.reveal, self.change),
-            row((self._moving, 1), self.cancel),
-            self._status,
             3 * SPACING,
             label("Other folders to look in", "heading"),
             label(_OTHERS, "quiet", wraps=True),

@@ -46,15 +46,6 @@ _GATED = (
 )
 _DOWNLOADS = (
     Setting("parallel_downloads", "Simultaneous downloads", "How many files are downloaded at the same time."),
-    Setting(
-        "download_limit",
-        "Speed limit",
-        "For all downloads together, in MB/s. 0 means no limit.",
-        lowest="no limit",
-        high=10_000,
-        suffix=" MB/s",
-        unit=1_000_000,
-    ),
 )
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QSize, Qt, QTimer, Slot
@@ -69,24 +68,14 @@ class SettingsPresenter(QObject):
         models: ModelsPresenter,
         server: ServerControl,
         save_soon: Callable[[], object],
-        save: Callable[[], Future[None]],
-        models_moved: Callable[[Path, Path], object],
         parent: QObject | None = None,
     ) -> None:
-        """``models`` is where the settings apply; ``save_soon`` has them saved, ``save`` saves them now.
-
-        ``models_moved`` gets the old models folder and the new one before anything in the old one is deleted.
-        """
         super().__init__(parent)
         self._values = values
         self._models = models
         self._library = models.library
         self._hub = models.hub
         self._save_soon = save_soon
-        self._save = save
-        self._models_moved = models_moved
-        self._moving: tuple[Path, Path] | None = None
-        """The folders the models are being moved from and to."""
         self._timer = QTimer(self, interval=TRAFFIC_INTERVAL_MS)
         self._timer.timeout.connect(self._refresh_traffic)
         self._page = ModelsPage(self._on_folder_added, self._on_folder_removed)
@@ -101,12 +90,10 @@ class SettingsPresenter(QObject):
         theme.follow_zoom(self, lambda: self.window.general.show_settings(self._values))
         page.change.clicked.connect(lambda: self._choose("Choose the models folder", self._on_folder_chosen))
         page.reveal.clicked.connect(lambda: reveal(models_folder(self._values), self._library))
-        page.cancel.clicked.connect(self._on_move_canceled)
         page.add.clicked.connect(lambda: self._choose("Choose a folder with models", self._on_folder_added))
         network.changed.connect(self._on_network_changed)
         network.enter_token.clicked.connect(self.ask_for_token)
         network.remove_token.clicked.connect(lambda: self._hub.set_token(None, self._show_token, self._on_token_failed))
-        self._library.progressed.connect(self._on_progressed)
 
     def _choose(self, title: str, chosen: Callable[[str], None]) -> None:
         choose_folder(self._page, title, str(models_folder(self._values)), chosen)
@@ -176,66 +163,30 @@ class SettingsPresenter(QObject):
         new, old = Path(folder), models_folder(self._values)
         if new == old:
             return
-        if self._models.downloads.is_active():
-            self._page.show_status("Pause the downloads first: they are being written to this folder.")
+        if old.is_relative_to(new):  # the scan of the new folder finds the old one's models
+            self._use_folder(new)
         else:
             self._library.compute(
-                lambda: _has_files(old),
-                lambda has: self._ask_whether_to_move(old, new) if has else self._use_folder(new),
+                lambda: _has_files(old), lambda has: self._ask_about(old, new) if has else self._use_folder(new)
             )
 
-    def _ask_whether_to_move(self, old: Path, new: Path) -> None:
+    def _ask_about(self, old: Path, new: Path) -> None:
         ask(
             self.window,
             "Models folder",
-            f"There are models in {printable(str(old), 200)}. Move them to the new folder? If you leave them there, "
-            "they disappear from your library unless you add the old folder to it.",
-            safe={"Move models": lambda: self._move(new)},
-            lossy={"Leave them there": lambda: self._use_folder(new)},
+            f"There are models in {printable(str(old), 200)}, and they stay there. Keep them in your library? "
+            "Slipstream then looks in that folder, too, but no longer changes or deletes anything in it.",
+            safe={
+                "Keep them in the library": lambda: self._use_folder(new, old),
+                "Leave them out": lambda: self._use_folder(new),
+            },
         )
 
-    def _move(self, new: Path) -> None:
-        self._moving = models_folder(self._values), new
-        self._page.show_status(f"Moving models to {printable(str(new), 200)}…")
-        self._page.show_moving(0.0)
-        self._models.downloads.is_held = True
-        self._library.move(new, self._save_folder, self._on_moved, lambda error: self._end_move(str(error)))
-
-    def _save_folder(self, folder: Path) -> Future[None]:
-        """What is known of the models by their paths follows them; also back, where the move fails after this."""
-        old = models_folder(self._values)
+    def _use_folder(self, folder: Path, *others: Path) -> None:
+        """From now on models are stored in ``folder``; ``others`` are looked in, too."""
         self._values.models_folder = str(folder)
-        self._values.models_moved(old, folder)
-        self._models_moved(old, folder)
-        return self._save()
-
-    def _on_moved(self, left: list[Path]) -> None:
-        if self._moving is not None:
-            self._models.downloads.folder_moved(*self._moving)
-            self._use_folder(self._moving[1])
-        number = "1 file" if len(left) == 1 else f"{len(left)} files"
-        text = f"{number} couldn't be deleted from the old folder. All files are in the new one."
-        self._end_move(text if left else "")
-
-    def _end_move(self, text: str) -> None:
-        self._moving = None
-        self._models.downloads.is_held = False
-        self._page.show_moving(None)
-        self._page.show_status(text)
-
-    @Slot()
-    def _on_move_canceled(self) -> None:
-        if self._moving is not None:
-            self._library.stop(str(self._moving[1]))
-
-    @Slot(str, float)
-    def _on_progressed(self, path: str, share: float) -> None:
-        if self._moving is not None and path == str(self._moving[1]):
-            self._page.show_moving(share)
-
-    def _use_folder(self, folder: Path) -> None:
-        self._values.models_folder = str(folder)
-        self._page.show_status("")
+        extra = [*self._values.extra_folders, *map(str, others)]
+        self._values.extra_folders = [one for one in dict.fromkeys(extra) if Path(one) != folder]
         self._folders_changed()
 
     # ------------------------------------------------------------ network
@@ -285,4 +236,4 @@ def _has_files(folder: Path) -> bool:
     try:
         return any(folder.iterdir())
     except OSError:
-        return False  # it isn't there now, so nothing can be moved out of it
+        return False

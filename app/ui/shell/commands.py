@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -54,12 +53,10 @@ class AppCommands(QObject):
     Signals:
         settings_changed: A command changed them; they are to be applied and saved.
         save_due: They were changed where nothing has to be applied.
-        models_moved: The models folder that was, and the one that has the models now.
     """
 
     settings_changed = Signal()
     save_due = Signal()
-    models_moved = Signal(object, object)
 
     def __init__(
         self,
@@ -72,10 +69,8 @@ class AppCommands(QObject):
         compare: CompareLauncher,
         server: ServerControl,
         values: Settings,
-        save: Callable[[], Future[None]],
         parent: QObject | None = None,
     ) -> None:
-        """``save`` saves the settings now; its future says when that is done."""
         super().__init__(parent)
         self._window = window
         self._engine = engine
@@ -86,7 +81,6 @@ class AppCommands(QObject):
         self._compare = compare
         self._server = server
         self._values = values
-        self._save = save
         self._models: ModelsPresenter | None = None
         self._settings: SettingsPresenter | None = None
         self._downloaded: Pair | None = None
@@ -268,8 +262,6 @@ class AppCommands(QObject):
                 self.models(),
                 self._server,
                 self.save_due.emit,
-                self._save,
-                self.models_moved.emit,
                 self,
             )
         return self._settings

@@ -130,7 +130,6 @@ class Controller(QObject):
             self.compare,
             self.server.control,
             settings.values,
-            self.settings.saver.save,
             self,
         )
         message_operations = MessageOperations(
@@ -262,7 +261,6 @@ class Controller(QObject):
         window.menus.recent_chosen.connect(commands.load_recent)
         window.closed.connect(self.shut_down)
         commands.save_due.connect(self.settings.save_soon)
-        commands.models_moved.connect(self._on_models_moved)
         commands.save_due.connect(self.settings.apply_offline)
         commands.settings_changed.connect(self.settings.change)
         commands.settings_changed.connect(self.speed.refresh_plain_speed)
@@ -315,11 +313,6 @@ class Controller(QObject):
         self._introduce()
         self.settings.save_soon()
         self._window.composer.setFocus()
-
-    @Slot(object, object)
-    def _on_models_moved(self, old: Path, new: Path) -> None:
-        self.pair_loader.models_moved(old, new)
-        self.presets.change(lambda presets: presets.models_moved(old, new))
 
     # ------------------------------------------------------------ chats
 

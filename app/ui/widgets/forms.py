@@ -196,8 +196,6 @@ class Setting:
     high: float | None = None
     """The limits of its range, if the table has none that can be set."""
     suffix: str = ""
-    unit: int = 1
-    """This many of the table's units are one unit on screen."""
     titles: Mapping[Any, str] = dataclasses.field(default_factory=dict)
     """What a list shows instead of its values. A setting that can be any text is a list of these values."""
 
@@ -267,11 +265,9 @@ class Form(QWidget):
             self.set_value(key, getattr(values, key))
 
     def set_value(self, key: str, value: Any) -> None:
-        unit, field = self._settings[key][0].unit, self.fields[key]
+        field = self.fields[key]
         if value is None and not isinstance(field, OneOf):
             value = field.minimum()
-        elif unit > 1:
-            value = max(1, round(value / unit))
         if isinstance(field, Whole):
             value = min(value, field.maximum())  # Qt raises an error for anything that isn't a 32-bit integer
         field.setValue(value)
@@ -291,7 +287,7 @@ class Form(QWidget):
             return value
         if isinstance(kind, UnionType) and value < _range(setting, kind)[0]:
             return None
-        return value if setting.unit == 1 else value * setting.unit
+        return value
 
     def text_of(self, key: str) -> str:
         """What the field shows."""
@@ -331,8 +327,7 @@ def _range(setting: Setting, kind: Type) -> tuple[float, float]:
     number = _plain(kind.types[0]) if isinstance(kind, UnionType) else kind
     assert isinstance(number, IntType | FloatType)
     above = None if number.gt is None else number.gt + _SMALLEST
-    low = 1 if setting.unit > 1 else _first(setting.low, number.ge, above, 0)
-    return low, min(_first(setting.high, number.le, _LARGEST), _LARGEST)
+    return _first(setting.low, number.ge, above, 0), min(_first(setting.high, number.le, _LARGEST), _LARGEST)
 
 
 @cache

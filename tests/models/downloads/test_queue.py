@@ -14,6 +14,7 @@ import pytest
 from app.errors import KnownError
 from app.models.downloads.item import Item, ItemState
 from app.models.downloads.queue_file import FILE_NAME, SavedItem, has_work
+from app.models.downloads.queued_item import SpeedMeter
 from app.models.downloads.transfer import Backoff
 from tests.models.downloads.fetching import MIB
 from tests.models.downloads.watched import WAIT_S, Watched
@@ -230,13 +231,17 @@ def test_unsafe_names_are_not_taken(hub: HubServer, pair: Item, opens: Opens, tm
     assert watched.queue.progress() == []
 
 
-def test_the_limit_holds_for_all(hub: HubServer, pair: Item, opens: Opens) -> None:
-    watched = opens(limit=100_000)
-    watched.queue.add(pair)
-    watched.wait(lambda: watched.of("pair").done > 0)
-    assert watched.of("pair").state is ItemState.RUNNING and watched.of("pair").done < MIB
-    watched.queue.set_limit(None)
-    watched.wait_for("pair", ItemState.DONE)
+def test_speed_is_that_of_the_last_seconds() -> None:
+    now = 1000.0
+    meter = SpeedMeter(lambda: now)
+    assert meter.speed() is None
+    for _ in range(100):
+        meter.add(1000)
+        now += 0.1
+    speed = meter.speed()
+    assert speed is not None and 9_500 <= speed <= 11_000
+    now += 60
+    assert meter.speed() is None
 
 
 def test_closing_is_quick_and_leaves_no_thread(hub: HubServer, pair: Item, opens: Opens) -> None:
@@ -321,7 +326,6 @@ def test_nobody_waits_for_the_disk(
     queue.resume("pair")
     queue.cancel("pair")
     queue.set_parallel(2)
-    queue.folder_moved(tmp_path / "data" / "models", tmp_path / "data" / "models")
     assert [(one.item.id, one.state) for one in queue.progress()] == [
         ("pair", ItemState.CANCELED),
         (NOTES, ItemState.QUEUED),

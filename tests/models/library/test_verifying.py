@@ -11,7 +11,6 @@ import pytest
 from app.errors import Canceled, KnownError
 from app.models.library.entry import LibraryEntry
 from app.models.library.library import open_library
-from app.models.library.moving import move_folder
 from app.models.origins import FILE_NAME, Origin, Origins
 from tests.support.library_parts import small_model
 
@@ -71,12 +70,10 @@ def test_the_license_is_the_repositorys_or_the_files(home: Path, origins: Origin
     assert entry.origin is not None and (entry.origin.repository, entry.license) == ("owner/x", "apache-2.0")
 
 
-def test_origins_go_with_the_files(home: Path, origins: Origins, split: LibraryEntry, tmp_path: Path) -> None:
+def test_origins_go_with_the_files(origins: Origins, split: LibraryEntry) -> None:
     downloaded(origins, *split.parts)
     library = open_library("", [])
-    move_folder(home / "models", tmp_path / "new")
-    library.moved(home / "models", tmp_path / "new")
-    (moved,) = library.scan()
-    assert moved.path == tmp_path / "new/owner" / split.path.name and library.verify(moved) is True
-    library.delete(moved)
+    (entry,) = library.scan()
+    assert library.verify(entry) is True
+    library.delete(entry)
     assert origins.all() == {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
@@ -20,7 +19,6 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from app.errors import KnownError
 from app.models.downloads.item import Item
 from app.models.library.entry import LibraryEntry
 from app.models.machine_memory import MachineMemory
@@ -60,10 +58,6 @@ class Windows:
         self.values.models_folder = str(self.models)
         self.machine = MACHINE
         self.loaded: set[str] = set()
-        self.saved: list[str] = []
-        self.moves: list[tuple[Path, Path]] = []
-        """Of the models folder."""
-        self.saving_fails = False
         self.is_open = False
         self.commands = Commands(self)
 
@@ -80,21 +74,10 @@ class Windows:
             self.presenter,
             self.server_control,
             self.commands.settings_changed.emit,
-            self._save,
-            lambda old, new: self.moves.append((old, new)),
         )
         self.window, self.settings = self.presenter.window, self.settings_presenter.window
         self.is_open = True
         return self
-
-    def _save(self) -> Future[None]:
-        self.saved.append(self.values.models_folder)
-        future: Future[None] = Future()
-        if self.saving_fails:
-            future.set_exception(KnownError("The disk is full."))
-        else:
-            future.set_result(None)
-        return future
 
     def close(self) -> None:
         if self.is_open:

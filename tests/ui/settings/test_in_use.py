@@ -241,4 +241,3 @@ def test_a_model_on_a_server_is_remembered_without_load_settings() -> None:
     assert files_at_start(values) == files
     assert choice_in_use(values, files).target == ""  # the files are somebody else's
     assert files.missing() is None and files.preset_target() == "http://far.example:8000#m"
-    assert files.moved(Path("/a"), Path("/b")) == files

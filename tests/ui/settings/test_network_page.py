@@ -50,7 +50,6 @@ def type_address(page: NetworkPage, text: str) -> None:
 def test_what_is_set_is_shown(closed_windows: Windows) -> None:
     values = closed_windows.values
     values.offline, values.token_to_mirror, values.parallel_downloads = True, True, 3
-    values.download_limit = 12_000_000
     windows = closed_windows.open()
     changes: list[bool] = []
     windows.settings.network.changed.connect(lambda: changes.append(True))
@@ -59,7 +58,6 @@ def test_what_is_set_is_shown(closed_windows: Windows) -> None:
     assert check(page, "Work offline").isChecked()
     assert check(page, "Also send the access token to this mirror").isChecked()
     assert field(page, "Simultaneous downloads").value() == 3
-    assert field(page, "Speed limit").text() == "12 MB/s"
     assert changes == []
 
 
@@ -75,16 +73,11 @@ def test_offline_takes_effect_at_once(windows: Windows, page: NetworkPage) -> No
     windows.until(lambda: any("No models found" in text for text in texts(windows.window.search)))
 
 
-def test_downloads_at_the_same_time_and_their_limit(windows: Windows, page: NetworkPage) -> None:
+def test_downloads_at_the_same_time(windows: Windows, page: NetworkPage) -> None:
     field(page, "Simultaneous downloads").setValue(4)
-    field(page, "Speed limit").setValue(5)
-    assert (windows.values.parallel_downloads, windows.values.download_limit) == (4, 5_000_000)
+    assert windows.values.parallel_downloads == 4
     queue = windows.presenter.downloads._queue
-    assert queue is not None
-    assert (queue._parallel, queue._limiter.limit) == (4, 5_000_000)
-    field(page, "Speed limit").setValue(0)
-    assert field(page, "Speed limit").text() == "no limit"
-    assert windows.values.download_limit is None
+    assert queue is not None and queue._parallel == 4
 
 
 def test_another_mirror_is_asked_at_once(windows: Windows, page: NetworkPage) -> None:

@@ -10,8 +10,6 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app import paths
-from app.chats.settings import ChatSettings
-from app.errors import KnownError
 from app.settings import Pair
 from app.ui.engine.client import EngineState
 from tests.ui.shell.running import WAIT_MS
@@ -89,37 +87,3 @@ def test_a_model_that_is_gone_leaves_the_answer_as_it_was(running: WithAnother, 
     shutil.copy(guide_pair[1], running.other)
     running.load_other()  # loading it another time is no wish for an answer
     assert not running.model.state.is_busy and running.model.messages[-1] == before
-
-
-def test_what_is_known_of_a_model_follows_its_file(running: WithAnother, tmp_path: Path) -> None:
-    presets, loader = running.controller.presets, running.controller.pair_loader
-    presets.change(lambda one: one.save("Brief", ChatSettings(system_prompt="Be brief.")))
-    presets.change(lambda one: one.set_default("Brief", str(running.other)))
-    running.ask("Hello")  # the settings of the first chat were chosen
-    running.load_other()
-    running.choose("new_chat")
-    running.qtbot.waitUntil(lambda: running.model.settings.preset == "Brief", timeout=WAIT_MS)
-    running.controller.speed._baseline.record(
-        loader.pair(), loader.load_settings(), running.controller._sampling(), 12.5
-    )
-    new = tmp_path / "new" / "models"
-    moved: list[list[Path]] = []
-    problems: list[KnownError] = []
-    settings = running.controller.commands.settings()
-    running.controller.models.library().move(new, settings._save_folder, moved.append, problems.append)
-    running.qtbot.waitUntil(lambda: bool(moved or problems), timeout=WAIT_MS)
-    assert (moved, problems) == ([[]], [])
-    there = str(new / WithAnother.NAME)
-    assert not running.other.exists() and Path(there).is_file()
-    running.qtbot.waitUntil(lambda: presets.presets.own_default_name(there) == "Brief", timeout=WAIT_MS)
-    assert running.model.settings.preset == "Brief"
-    assert running.controller.models.is_loaded(there)
-    speeds: list[float | None] = []
-    running.controller.speed._baseline.find(
-        loader.pair(), loader.load_settings(), running.controller._sampling(), speeds.append
-    )
-    running.qtbot.waitUntil(lambda: speeds == [12.5], timeout=WAIT_MS)
-    with running.qtbot.waitSignal(loader.pair_opened, timeout=WAIT_MS):
-        loader.load_again()
-    assert running.settings.values.last_pair == Pair(there)
-    assert list(running.settings.values.model_loads)[-1] == there

@@ -49,16 +49,6 @@ def test_what_is_shown_is_given_back(qtbot: QtBot) -> None:
     assert form.text_of("kv_type") == "q8_0"
 
 
-def test_a_number_that_may_be_none_is_none_at_its_lowest(qtbot: QtBot) -> None:
-    limit = Setting("download_limit", "Limit", "Help.", lowest="no limit", unit=1_000_000, suffix=" MB/s")
-    form = Form(Settings, [limit], lambda: None)
-    qtbot.addWidget(form)
-    for shown, given in ((None, None), (12_000_000, 12_000_000), (1024, 1_000_000)):
-        form.set_value("download_limit", shown)
-        assert form.value("download_limit") == given
-    assert form.text_of("download_limit") == "1 MB/s"
-
-
 def test_none_is_below_a_range_that_reaches_nothing(qtbot: QtBot) -> None:
     rows = [
         Setting("temperature", step=0.05, lowest="recommended"),
