@@ -74,7 +74,10 @@ def _sentence(code: int, path: Path) -> str | None:
                 "Check who owns the file and its folder, and whether the disk is read-only."
             )
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
-            return f"Another program is using your chats ({path}). Close it, then start Slipstream again."
+            return (
+                f"Another program is using your chats ({path}), such as a window of Slipstream. "
+                "Close it, then try again."
+            )
         case sqlite3.SQLITE_IOERR:
             return (
                 f"The disk reported an error with the file that holds your chats ({path}), so the last change wasn't "

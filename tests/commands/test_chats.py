@@ -1,32 +1,17 @@
-"""``slipstream chats``, with its own store and through a window that is running."""
+"""``slipstream chats``."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 from pathlib import Path
 from subprocess import CompletedProcess
-from typing import Any
 
 import pytest
-from PySide6.QtCore import QObject
-from pytestqt.qtbot import QtBot
 
 from app import paths
-from app.chats.requests import ChatRead, ReadChat
 from app.chats.store import ChatStore
-from app.chats.worker import ChatWorker
-from app.commands.chats import access
-from app.errors import KnownError
-from app.protocol import frames
-from app.ui.chat.writer import StoredChats
-from app.ui.notices import NoticeList
-from app.ui.shell.chat_requests import ChatRequests
-from app.ui.shell.single_instance import SingleInstance
 from tests.chats.formats.test_formats import DATA
-from tests.support.command_line import called, slipstream
+from tests.support.command_line import called
 
 
 def chats(*arguments: str | Path) -> CompletedProcess[str]:
@@ -82,79 +67,14 @@ def test_wrong_words(tmp_path: Path) -> None:
     assert "can't be read: No such file" in chats("import", tmp_path / "gone").stderr
 
 
-class Window:
-    """What of a window answers the command line."""
-
-    def __init__(self, qtbot: QtBot) -> None:
-        self.qtbot = qtbot
-        self.owner = QObject()
-        self.instance = SingleInstance(paths.data_dir())
-        assert self.instance.acquire()
-        self.worker = ChatWorker(paths.chat_file())
-        self.notice_list = NoticeList(self.owner)
-        self.store = StoredChats(self.worker, self.notice_list, self.owner)
-        self.requests = ChatRequests(self.store, self.owner)
-        self.instance.chats_requested.connect(self.requests.serve)
-
-    def asked(self, ask: Callable[[], Any]) -> Any:
-        """What comes of a question, while the window's event loop runs."""
-        with ThreadPoolExecutor(1) as pool:
-            done = pool.submit(ask)
-            self.qtbot.waitUntil(done.done)
-        return done.result()
-
-    def run(self, *arguments: str | Path) -> CompletedProcess[str]:
-        """The command in a process of its own."""
-        done: CompletedProcess[str] = self.asked(partial(slipstream, "chats", *arguments))
-        return done
-
-    def close(self) -> None:
-        self.store.close()
-        self.instance.release()
-
-
-@pytest.fixture
-def window(qtbot: QtBot) -> Iterator[Window]:
-    window = Window(qtbot)
-    yield window
-    window.close()
-
-
-def test_through_a_window(window: Window, tmp_path: Path) -> None:
-    with window.qtbot.waitSignal(window.requests.chats_added):
-        assert window.run("import", DATA).stdout.splitlines()[-1] == "12 chats were imported."
-    stored = window.worker.submit(ChatStore.chats).result(timeout=10)
-    assert len(stored) == 12
-    assert sorted(titles(window.run("list", "--json"))) == sorted(chat.title for chat in stored)
-    assert "Green tea" in titles(window.run("search", "bitter above", "--json"))
-    path = tmp_path / "chat.html"
-    assert window.run("export", "--output", path, "--format", "html", "Black tea").returncode == 0
-    assert "<h1>Black tea</h1>" in path.read_text(encoding="utf-8")
-
-
-def test_questions_that_a_window_cannot_answer(window: Window) -> None:
-    def unknown() -> str:
-        stream = access._window()
-        assert stream is not None
-        with stream:
-            frames.write(stream, b'{"type":"DropChats"}')
-            assert frames.read(stream) is None
-        return "closed"
-
-    def gone() -> None:
-        with access.open_chats() as found:
-            found.ask(ReadChat("0" * 32), ChatRead)
-
-    assert window.asked(unknown) == "closed"
-    with pytest.raises(KnownError, match="isn't there any more"):
-        window.asked(gone)
-
-
-def test_without_a_window_but_with_its_address(tmp_path: Path) -> None:
-    run = paths.data_dir() / "run"
-    run.mkdir()
-    (run / "address").write_text(str(run / "socket"))
-    assert chats("list").stdout == "There are no chats yet.\n"
+@pytest.mark.parametrize("arguments", [["list"], ["search", "tea"], ["export", "--all"], ["import", DATA]])
+def test_a_window_that_has_the_chats_open_is_to_be_closed(arguments: list[str | Path]) -> None:
+    with ChatStore(paths.chat_file()) as store:
+        done = chats(*arguments)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "such as a window of Slipstream. Close it, then try again." in done.stderr
+        assert chats("import", DATA, "--dry-run").returncode == 0
+        assert store.chats() == []
 
 
 def test_names_that_a_terminal_would_obey(tmp_path: Path) -> None:

@@ -29,7 +29,6 @@ from PySide6.QtCore import (
     qInstallMessageHandler,
 )
 from PySide6.QtGui import QFileOpenEvent, QGuiApplication
-from PySide6.QtNetwork import QLocalSocket
 from PySide6.QtWidgets import QApplication, QMessageBox
 
 from app import APPLICATION_ID, __version__, logs, paths
@@ -179,7 +178,6 @@ def _run_first(application: Application, instance: SingleInstance, wanted: _Want
     instance.raise_requested.connect(lambda: bring_to_front(window))
     instance.file_requested.connect(beginning.show_file)
     application.file_requested.connect(beginning.show_file)
-    instance.chats_requested.connect(beginning.serve_chats)
     signals = EndSignals(application)
     signals.end_requested.connect(window.close)
     # Qt would wait until no window is visible, and there may be one that nobody sees or closes.
@@ -213,8 +211,6 @@ class _Beginning(QObject):
         self._status = int(wanted.is_trial)
         """The exit status; a trial is a success once a pair is loaded."""
         self._controller: Controller | None = None
-        self._connections: list[QLocalSocket] = []
-        """Of processes that ask for the chats, until there is what answers."""
         window.first_painted.connect(self._begin)
         # A window that starts minimised is not painted.
         QTimer.singleShot(PAINT_OVERDUE_MS, self, self._begin)
@@ -232,14 +228,6 @@ class _Beginning(QObject):
             self._file = name
         else:
             self._controller.commands.opening.open_file(name)
-
-    @Slot(object)
-    def serve_chats(self, connection: QLocalSocket) -> None:
-        """Answer another process that asks for the chats, as soon as they are open."""
-        if self._controller is None:
-            self._connections.append(connection)
-        else:
-            self._controller.chat_requests.serve(connection)
 
     def _begin(self) -> None:
         if self._controller is not None:
@@ -265,9 +253,6 @@ class _Beginning(QObject):
         self._controller.begin(self._found)
         if self._file:
             self._controller.commands.opening.open_file(self._file)
-        for connection in self._connections:
-            self._controller.chat_requests.serve(connection)
-        self._connections.clear()
         parser()  # made now, not with the first message
         collect_seldom()
 

@@ -40,7 +40,6 @@ from app.ui.notices import Action, Notice, NoticeList
 from app.ui.settings import in_use
 from app.ui.shell.announcer import Announcer
 from app.ui.shell.chat_commands import ChatCommands
-from app.ui.shell.chat_requests import ChatRequests
 from app.ui.shell.commands import AppCommands
 from app.ui.shell.edit_menu import EditMenu
 from app.ui.shell.finished_answers import FinishedAnswers
@@ -151,8 +150,6 @@ class Controller(QObject):
             self.messages.open_message,
             self,
         )
-        self.chat_requests = ChatRequests(self._chat_store, self)
-        self.chat_requests.chats_added.connect(self.operations.refresh)
         self._edit_menu = EditMenu(window.menus, self.operations.can_undo, self.operations.undo, self)
         self._announcer = Announcer(window, engine, self.pair_loader, self.chats, self.operations, self.notice_list)
         self.finished_answers = FinishedAnswers(

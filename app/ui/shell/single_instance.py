@@ -19,7 +19,6 @@ from PySide6.QtNetwork import QLocalServer, QLocalSocket
 from app import APPLICATION_ID, decoders
 from app.errors import KnownError
 from app.models.opened_file import SUFFIX
-from app.protocol.window import CHATS, address_file
 
 _log = logging.getLogger(__name__)
 
@@ -83,17 +82,15 @@ class SingleInstance(QObject):
     Signals:
         raise_requested: Another start asks for the window.
         file_requested: Another start asks for the window with this file opened in it.
-        chats_requested: Another process asks for the chats, on this connection (a `QLocalSocket`).
     """
 
     raise_requested = Signal()
     file_requested = Signal(str)
-    chats_requested = Signal(object)
 
     def __init__(self, data_dir: Path, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._address = address_file(data_dir)
-        self._folder = self._address.parent
+        self._folder = data_dir / "run"
+        self._address = self._folder / "address"
         self._lock_path = data_dir / "lock"
         self._lock = QLockFile(str(self._lock_path))
         # A chat app runs for days: age alone never makes a lock stale, a dead owner does.
@@ -212,10 +209,6 @@ class SingleInstance(QObject):
         if not connection.canReadLine() and connection.bytesAvailable() < MAX_REQUEST_BYTES:
             return  # the rest is still to come
         line = bytes(connection.readLine(MAX_REQUEST_BYTES).data())
-        if line == CHATS:
-            connection.readyRead.disconnect(self._on_asked)
-            self.chats_requested.emit(connection)
-            return
         try:
             file = decode_request(line)
         except (ValueError, OSError) as error:  # the second of a path that is too long

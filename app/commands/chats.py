@@ -1,0 +1,274 @@
+"""``slipstream chats``: the chats of this computer, in and out.
+
+The file of the chats belongs to one process: where a window has it open, the command says so.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from app import paths
+from app.chats.exporting import Export
+from app.chats.formats.writing import WRITE
+from app.chats.importing import Import, Imported, Summary
+from app.chats.model import Chat
+from app.chats.store import ChatStore
+from app.commands.options import add_command, whole
+from app.commands.output import show_progress, show_result, wrong_usage
+from app.errors import KnownError
+from app.helper import shared
+from app.models.text import printable, visible
+
+_SHOWN_ID = 8
+_MOST = 100
+_UNTITLED = "New chat"
+
+
+class ChatLine(msgspec.Struct, frozen=True):
+    """A chat in a list. Times are seconds since 1970, UTC."""
+
+    id: str
+    title: str
+    created_at: float
+    updated_at: float
+    folder: str
+    is_pinned: bool
+    passages: list[str] = []
+    """Of a search: lines that were found, at most three."""
+
+
+def add(parser: argparse.ArgumentParser) -> None:
+    """Add the subcommands."""
+    parser.description = "Close the window first: the file of the chats belongs to one program at a time."
+    parser.epilog = "CHAT is the beginning of a chat's id, or part of a title that matches exactly one chat."
+    add_one = partial(add_command, parser.add_subparsers(metavar="COMMAND", required=True), as_json="")
+    add_one("list", _add_list, list_chats, "list the chats, newest first")
+    add_one("search", _add_search, search_chats, "find chats by words in titles and messages")
+    add_one("export", _add_export, export_chats, "write chats to files")
+    add_one("import", _add_import, import_chats, "add chats from files of other apps")
+
+
+def _open() -> ChatStore:
+    """The chats. Raises `KnownError`."""
+    return ChatStore(paths.chat_file())
+
+
+# ---------------------------------------------------------------- list, search
+
+
+def _add_list(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--folder", metavar="NAME", help="only the chats in this folder")
+
+
+def _add_search(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("text", metavar="TEXT", help="words that all have to occur")
+    parser.add_argument(
+        "--limit", type=whole(1), default=_MOST, metavar="N", help=f"at most so many chats (default {_MOST})"
+    )
+
+
+def list_chats(options: argparse.Namespace) -> int:
+    with _open() as store:
+        found = _all(store)
+    if options.folder is not None:
+        found = [chat for chat in found if chat.folder == options.folder]
+    _show(options, found, "There are no chats yet.")
+    return 0
+
+
+def search_chats(options: argparse.Namespace) -> int:
+    with _open() as store:
+        names = _folder_names(store)
+        found = [
+            _line(one.chat, names, [snippet.text for snippet in one.snippets])
+            for one in store.search(options.text, options.limit)
+        ]
+    _show(options, found, "Nothing was found.")
+    return 0
+
+
+def _all(store: ChatStore) -> list[ChatLine]:
+    """All chats that aren't in the trash, newest first."""
+    names = _folder_names(store)
+    return [_line(chat, names) for chat in store.chats()]
+
+
+def _folder_names(store: ChatStore) -> dict[str | None, str]:
+    return {folder.id: folder.name for folder in store.folders()}
+
+
+def _line(chat: Chat, names: dict[str | None, str], passages: Sequence[str] = ()) -> ChatLine:
+    folder = names.get(chat.folder_id, "")
+    is_pinned = chat.pinned_at is not None
+    return ChatLine(chat.id, chat.title, chat.created_at, chat.updated_at, folder, is_pinned, list(passages))
+
+
+def _show(options: argparse.Namespace, found: Sequence[ChatLine], nothing: str) -> None:
+    lines: list[str] = []
+    for chat in found:
+        date = datetime.fromtimestamp(chat.updated_at).strftime("%Y-%m-%d %H:%M")
+        folder = f"  [{printable(chat.folder)}]" if chat.folder else ""
+        lines.append(f"{chat.id[:_SHOWN_ID]}  {date}  {printable(chat.title) or _UNTITLED}{folder}")
+        lines += [f"          {printable(passage, 100)}" for passage in chat.passages]
+    show_result(options, {"chats": [msgspec.to_builtins(chat) for chat in found]}, lines or [nothing])
+
+
+# ---------------------------------------------------------------- export
+
+
+def _add_export(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("chats", nargs="*", metavar="CHAT", help="chats to export")
+    parser.add_argument("--all", action="store_true", help="export all chats")
+    parser.add_argument("--folder", metavar="NAME", help="export the chats in this folder")
+    parser.add_argument("--format", choices=list(WRITE), default="markdown", help="what to write (default: markdown)")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="PATH",
+        help="a file, or a folder for one file for each chat (default: print to standard output)",
+    )
+
+
+def export_chats(options: argparse.Namespace) -> int:
+    if not (options.chats or options.all or options.folder is not None):
+        wrong_usage("name a chat, or use --all or --folder")
+    if options.json and options.output is None:
+        wrong_usage("--json needs --output: without it, the chats themselves are printed")
+    with _open() as store:
+        ids = _chosen(options, _all(store))
+        _check_output(options, ids)
+        export = Export(
+            store.record,
+            shared(),
+            on_progress=lambda done: show_progress(f"{done:,} of {len(ids):,} chats"),
+        )
+        if options.output is None:
+            _print(export, ids, options.format)
+            return 0
+        if options.output.is_dir():
+            export.to_folder(ids, options.format, options.output)
+        else:
+            export.to_file(ids, options.format, options.output)
+    show_progress("")
+    count = "1 chat was" if len(ids) == 1 else f"{len(ids):,} chats were"
+    described = {"exported": ids, "format": options.format, "output": str(options.output)}
+    show_result(options, described, f"{count} exported to {options.output}.")
+    return 0
+
+
+def _print(export: Export, ids: Sequence[str], format_name: str) -> None:
+    """Unchanged into files and pipes; made printable for a terminal."""
+    for part in export.parts(ids, format_name):
+        text = part.decode()
+        print(visible(text) if sys.stdout.isatty() else text, end="", flush=True)
+
+
+def _check_output(options: argparse.Namespace, ids: Sequence[str]) -> None:
+    is_folder = options.output is not None and options.output.is_dir()
+    if len(ids) > 1 and not WRITE[options.format].joins and not is_folder:
+        raise KnownError(
+            f"{WRITE[options.format].title} needs a file for each chat: give a folder that exists with --output, or "
+            "choose another --format."
+        )
+
+
+def _chosen(options: argparse.Namespace, chats: Sequence[ChatLine]) -> list[str]:
+    """The ids of the chats that were asked for."""
+    ids = [_find(word, chats).id for word in options.chats]
+    ids += [
+        chat.id
+        for chat in chats
+        if (options.all or (options.folder is not None and chat.folder == options.folder)) and chat.id not in ids
+    ]
+    if not ids:
+        raise KnownError("There are no chats to export.")
+    return list(dict.fromkeys(ids))
+
+
+def _find(word: str, chats: Sequence[ChatLine]) -> ChatLine:
+    found = [chat for chat in chats if chat.id.startswith(word)]
+    if len(found) != 1:
+        found = found or [chat for chat in chats if chat.title == word]
+        found = found or [chat for chat in chats if word.casefold() in chat.title.casefold()]
+    if not found:
+        raise KnownError(f"There is no chat “{printable(word)}”. “slipstream chats list” shows them.")
+    if len(found) > 1:
+        raise KnownError(
+            f"{len(found):,} chats match “{printable(word)}”. Use the id that “slipstream chats list” shows."
+        )
+    return found[0]
+
+
+# ---------------------------------------------------------------- import
+
+
+def _add_import(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Adds chats from files of Slipstream, llama.cpp's page, LM Studio, ChatGPT, Claude, Open WebUI, Jan, and from "
+        "ShareGPT and OpenAI messages. The format is recognized by the content. Chats that are there already aren't "
+        "added again."
+    )
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files, archives (.zip) or folders")
+    parser.add_argument("--dry-run", action="store_true", help="only say what would be imported")
+    folders = parser.add_mutually_exclusive_group()
+    folders.add_argument("--folder", metavar="NAME", help="put the chats into this folder (default: by the app's name)")
+    folders.add_argument("--no-folder", action="store_true", help="don't put the chats into a folder")
+
+
+def import_chats(options: argparse.Namespace) -> int:
+    if not options.dry_run:
+        with _open():  # that the window has them is said before the files are read
+            pass
+    summary = Import(options.files, on_progress=lambda share: show_progress(f"Reading: {share:.0%}")).summary()
+    show_progress("")
+    lines = _lines(summary)
+    if not summary.chats:
+        raise KnownError(" ".join(["There are no chats in it that can be imported.", *lines[1:]]))
+    imported = None
+    if not options.dry_run:
+        imported = _import(options, summary)
+        lines.append(imported.sentence())
+    show_result(options, _described(summary, imported), lines)
+    return 0
+
+
+def _import(options: argparse.Namespace, summary: Summary) -> Imported:
+    folder = "" if options.no_folder else options.folder or summary.folder()
+    reading = Import(options.files, on_progress=lambda share: show_progress(f"Importing: {share:.0%}"))
+    with _open() as store:
+        imported, _ = reading.run(partial(store.add_records, folder=folder))
+    show_progress("")
+    return imported
+
+
+def _lines(summary: Summary) -> list[str]:
+    chats = "1 chat" if summary.chats == 1 else f"{summary.chats:,} chats"
+    messages = "1 message" if summary.messages == 1 else f"{summary.messages:,} messages"
+    sources = ", ".join(f"{name}: {count:,}" for name, count in summary.sources.items())
+    lines = [f"{chats} with {messages} ({sources or 'no format that is known'})"]
+    if summary.first is not None and summary.last is not None:
+        first, last = (datetime.fromtimestamp(at).strftime("%Y-%m-%d") for at in (summary.first, summary.last))
+        lines.append(f"From {first} to {last}")
+    if left_out := summary.not_imported():
+        lines.append(f"Not imported: {'; '.join(left_out)}.")
+    return lines
+
+
+def _described(summary: Summary, imported: Imported | None) -> dict[str, Any]:
+    described = {
+        "chats": summary.chats,
+        "messages": summary.messages,
+        "sources": dict(summary.sources),
+        "left_out": dict(summary.left_out),
+        "other_files": summary.other_files,
+    }
+    return {**described, "imported": asdict(imported) if imported is not None else None}
