@@ -15,8 +15,8 @@ from app.compare.steps import Compared, Task
 from app.protocol.events import Round
 from app.ui.compare import wording
 from app.ui.compare.pane import AnswerPane
-from app.ui.compare.repeated_answer import RepeatedAnswer
 from app.ui.compare.runner import End
+from app.ui.compare.subject import RepeatedAnswer
 from app.ui.compare.tab import CompareTab, line
 from app.ui.compare.wording import Verdict
 from app.ui.engine.thinking import title

@@ -11,24 +11,22 @@ import msgspec
 from PySide6.QtCore import QBuffer, QByteArray, QDate, QIODevice, QObject, QStandardPaths, Qt, Signal, Slot
 from PySide6.QtGui import QAction, QImage, QImageWriter
 
-from app.chats.model import StoredMessage
 from app.compare import report as reports
 from app.compare.results import Report
-from app.compare.setup import hashed
+from app.compare.setup import hashed, setup_of
 from app.compare.steps import Compared, Task, task_of
 from app.compare.wording import up_to_rounding
 from app.errors import KnownError
 from app.protocol.commands import Generate
 from app.protocol.events import PairLoaded
+from app.protocol.options import LoadSettings
 from app.protocol.remote import RemoteModel
 from app.storage.files import write_export
 from app.ui.chat.open_chats import OpenChats
 from app.ui.compare import wording
 from app.ui.compare.prompt_set import SetChoice
-from app.ui.compare.repeated_answer import RepeatedAnswer, repeated_answer
 from app.ui.compare.runner import End, Runner
-from app.ui.compare.snapshot import Snapshot, snapshot
-from app.ui.compare.subject import Subject
+from app.ui.compare.subject import RepeatedAnswer, Snapshot, Subject
 from app.ui.compare.tab import FORMATS, CompareTab
 from app.ui.compare.window import CompareWindow
 from app.ui.compare.wording import Verdict
@@ -116,9 +114,7 @@ class ComparePresenter(QObject):
         branch = list(self._chats.current.messages)
         place = next((place for place, one in enumerate(branch) if one.id == message_id), None)
         if place is not None:
-            is_private = self._chats.current.is_temporary
-            read = partial(self._asked, branch, place, is_private)
-            self._take(Subject(branch[place].chat_id, read, is_private, branch[: place + 1]))
+            self._take(Subject(branch[: place + 1], self._chats.current.is_temporary))
 
     @Slot()
     def compare_prompts(self) -> None:
@@ -138,8 +134,9 @@ class ComparePresenter(QObject):
 
     @Slot(object)
     def _on_chat_left(self, _shown: object) -> None:
-        if self._subject is not None and self._subject.is_private and self._subject.chat_id is not None:
-            self.forget_chat(self._subject.chat_id)
+        subject = self._subject
+        if subject is not None and subject.is_private and subject.chat_id is not None:
+            self.forget_chat(subject.chat_id)
 
     @Slot()
     def close(self) -> None:
@@ -185,19 +182,19 @@ class ComparePresenter(QObject):
 
     # ------------------------------------------------------------ one answer
 
-    def _asked(self, branch: list[StoredMessage], place: int, is_private: bool) -> RepeatedAnswer | None:
+    def _asked(self) -> RepeatedAnswer | None:
+        """How the answer is requested from the pair that is loaded now."""
         now = self._chats.queue.settings(self._chats.current.settings)
-        return repeated_answer(branch, place, now, self._pair_loader.pair(), is_private=is_private)
+        return self._subject.asked(now, self._pair_loader.pair()) if self._subject is not None else None
 
     def _take(self, subject: Subject) -> None:
         """Make something else the subject of the tab, and compare it unless a set is running."""
         window = self.window
         window.show_tab(window.one)
-        found = subject.read()
         if window.one.is_running():
             self.runner.stop()
         self._subject, self._result = subject, None
-        if found is None:
+        if (found := self._asked()) is None:
             self._subject = None
             window.one.show_nothing(wording.NO_ANSWER)
             return
@@ -209,7 +206,7 @@ class ComparePresenter(QObject):
 
     @Slot()
     def _start_one(self) -> None:
-        found = self._subject.read() if self._subject is not None else None
+        found = self._asked()
         if found is None or self._why_not(of_set=False):
             return
         self._result = None
@@ -249,7 +246,7 @@ class ComparePresenter(QObject):
             return
         assert snapshot is not None
         compared = window.many.results[number]
-        self._subject = Subject(None, lambda: RepeatedAnswer(compared.task))
+        self._subject = Subject(task=compared.task)
         self._result = compared, snapshot
         window.one.show_compared(compared, on_server=bool(snapshot.setup.servers))
         window.show_tab(window.one)
@@ -266,10 +263,25 @@ class ComparePresenter(QObject):
             return
         assert self._begun is not None
         try:
-            self._snapshot = snapshot(self._engine, self._pair_loader, *self._begun)
+            self._snapshot = self._snapshot_of(*self._begun)
             self._begun = None
         except KnownError as error:
             self.runner.give_up(str(error))
+
+    def _snapshot_of(self, first: Task, choice: SetChoice | None) -> Snapshot:
+        """Raises `KnownError` if the file of prompts is gone."""
+        pair, files = self._pair_loader.pair(), self._pair_loader.files()
+        assert pair is not None
+        setup = setup_of(
+            engine=self._engine.description(),
+            devices=self._engine.devices(),
+            pair=pair,
+            settings=files.settings if files else LoadSettings(),
+            command=first.command,
+            repeat=choice.repeats if choice else 1,
+            prompt_file=choice.path if choice else None,
+        )
+        return Snapshot(setup, pair)
 
     @Slot(object)
     def _on_compared(self, compared: Compared) -> None:

@@ -18,10 +18,8 @@ from PySide6.QtGui import (
     QResizeEvent,
 )
 from PySide6.QtWidgets import (
-    QCheckBox,
     QComboBox,
     QFileDialog,
-    QGridLayout,
     QProgressBar,
     QPushButton,
     QTreeWidget,
@@ -46,11 +44,8 @@ from app.ui.widgets.table import LEFT, RIGHT, hide_columns, set_up_table
 from app.ui.widgets.theme import SPACING
 from app.ui.widgets.units import NO_BREAK
 
-MOST_KINDS = 16
-"""In a file with more kinds than this, all of them are used."""
 DEFAULT_LONGEST = 128
 _SIDE = 6 * SPACING
-_A_ROW = 8
 _FILES = "Prompts (*.txt *.jsonl *.json);;All files (*)"
 _FILE_HELP = (
     "A text file with one prompt per line; a .jsonl file with one object per line: "
@@ -60,11 +55,10 @@ _FILE_HELP = (
 
 
 class SetChoice(NamedTuple):
-    """A set of prompts to compare. ``path`` is the file it came from; no ``kinds`` means all of them."""
+    """A set of prompts to compare. ``path`` is the file it came from."""
 
-    prompts: tuple[Prompt, ...]
+    prompts: list[Prompt]
     path: Path
-    kinds: tuple[str, ...]
     repeats: int
     longest: int
 
@@ -85,8 +79,6 @@ class PromptSet(CompareTab):
         self.planned = 0
         self._sets: list[tuple[Path, list[Prompt]]] = []
         """The bundled one, and the user's."""
-        self._boxes: dict[str, QCheckBox] = {}
-        """By kind."""
         self._clock = clock
         self._waits = ""
         self._began: float | None = None
@@ -100,12 +92,9 @@ class PromptSet(CompareTab):
     # ------------------------------------------------------------ what is compared
 
     def choice(self) -> SetChoice:
-        """What is selected; it may contain no prompts."""
+        """What is selected."""
         path, found = self._sets[self._source.currentIndex()] if self._sets else (prompts.bundled_file(), [])
-        kinds = tuple(kind for kind, box in self._boxes.items() if box.isChecked())
-        taken = tuple(one for one in found if not self._boxes or one.kind in kinds)
-        is_all = len(taken) == len(found)
-        return SetChoice(taken, path, () if is_all else kinds, self._repeats.value(), self._longest.value())
+        return SetChoice(found, path, self._repeats.value(), self._longest.value())
 
     def open_file(self, path: Path) -> None:
         """Use the prompts of a file, or say why that isn't possible."""
@@ -121,7 +110,7 @@ class PromptSet(CompareTab):
             self._source.removeItem(self._source.count() - 1)
         self._source.addItem(f"{path.name if is_own else 'Bundled'}, {len(found):,} prompts")
         self._source.setCurrentIndex(len(self._sets) - 1)
-        self._offer_kinds()
+        self._show_state()
 
     @Slot()
     def choose_file(self) -> None:
@@ -130,31 +119,6 @@ class PromptSet(CompareTab):
         name, _ = QFileDialog.getOpenFileName(self, "Prompts to compare", str(folder), _FILES)
         if name:
             self.open_file(Path(name))
-
-    @Slot()
-    def _offer_kinds(self) -> None:
-        for box in self._boxes.values():
-            box.hide()
-            box.deleteLater()
-        self._boxes = {}
-        kinds = list(dict.fromkeys(one.kind for one in self._sets[self._source.currentIndex()][1]))
-        for kind in kinds if 1 < len(kinds) <= MOST_KINDS else ():
-            box = self._boxes[kind] = QCheckBox(kind.replace("&", "&&"))
-            box.setChecked(True)
-            box.setAccessibleName(f"Kind: {kind}")
-            box.toggled.connect(self._show_state)
-        self._place_kinds()
-        self._show_state()
-
-    def _place_kinds(self) -> None:
-        """As many per row as fit."""
-        boxes, gap = list(self._boxes.values()), self._kinds.horizontalSpacing()
-        widest = max((box.sizeHint().width() for box in boxes), default=0) + gap
-        a_row = max(1, min(_A_ROW, (self._choice.width() + gap) // widest))
-        for place, box in enumerate(boxes):
-            self._kinds.addWidget(box, place // a_row, place % a_row)
-        for place in range(_A_ROW):
-            self._kinds.setColumnStretch(place, 1 if place < a_row else 0)
 
     # ------------------------------------------------------------ what the runner does
 
@@ -205,7 +169,7 @@ class PromptSet(CompareTab):
         self._source.setAccessibleName("Prompts")
         explain(self._source, "The prompts that come with Slipstream, three for each kind of text, or those of a file.")
         guard_wheel(self._source)
-        self._source.activated.connect(self._offer_kinds)
+        self._source.activated.connect(self._show_state)
         self._choose = QPushButton("Choose file…")
         explain(self._choose, _FILE_HELP)
         self._choose.clicked.connect(self.choose_file)
@@ -222,15 +186,10 @@ class PromptSet(CompareTab):
         self._progress = label(role="quiet", figures=True)
 
     def _lay_out(self) -> None:
-        space, self._choice, kinds = 4 * SPACING, QWidget(), QWidget()
-        kinds.setMinimumWidth(1)  # its content would keep the window wide; it takes more rows instead
-        self._kinds = QGridLayout(kinds)
-        self._kinds.setHorizontalSpacing(space)
-        self._kinds.setVerticalSpacing(0)
-        self._kinds.setContentsMargins(0, 0, 0, 0)
+        self._choice, space = QWidget(), 4 * SPACING
         source = row(self._source, self._choose, None, gap=space)
         numbers = row(label("Repeats"), self._repeats, space, label("Maximum length"), self._longest, None)
-        column(source, kinds, numbers, on=self._choice)
+        column(source, numbers, on=self._choice)
         above = column(self._choice, margins=(_SIDE, 4 * SPACING, _SIDE, 3 * SPACING))
         side = _SIDE - 2 * SPACING
         middle = column((self.table, 2), (self.chart, 3), margins=(side, 2 * SPACING, side, 2 * SPACING))
@@ -258,20 +217,12 @@ class PromptSet(CompareTab):
     @Slot()
     def _show_state(self) -> None:
         why, running = self._blocked, self.is_running()
-        if not why and not self.choice().prompts:
-            why = "No prompts are selected."
         can_export = bool(self.results) and not running
         self.footer.set_state(running=running, can_run=not why, can_export=can_export, why_not=why)
         self._choice.setEnabled(not running)
         for part in (self._bar, self._progress):
             part.setVisible(running)
         self.verdict.setVisible(not running and bool(self.verdict.text()))
-
-    # ------------------------------------------------------------ Qt
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        self._place_kinds()
 
 
 def _number(name: str, low: int, high: int, step: int, value: int) -> Whole:

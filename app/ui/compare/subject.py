@@ -1,22 +1,105 @@
-"""What the tab "One answer" is about."""
+"""What is compared: an answer of a chat that is written again, or a prompt of a set; and how it was made."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
+import msgspec
+
+from app import decoders
 from app.chats.model import StoredMessage
-from app.ui.compare.repeated_answer import RepeatedAnswer
+from app.compare.prompts import Prompt
+from app.compare.results import Setup
+from app.compare.steps import Task
+from app.protocol.events import PairLoaded
+from app.ui.chat.conversation import AnswerSettings, conversation
+from app.ui.chat.footer import figures_of
+from app.ui.engine import drafters
+from app.ui.engine.pair_names import has_written
+
+KIND = "chat"
+"""Marks a prompt that comes from one of the user's chats."""
+
+
+class RepeatedAnswer(NamedTuple):
+    """An answer to be compared. ``notes``: what will be different, for the user. ``on_server``: not by our engine."""
+
+    task: Task
+    notes: Sequence[str] = ()
+    on_server: bool = False
+
+
+class Snapshot(NamedTuple):
+    """How a comparison was made: another pair may be loaded when it is exported."""
+
+    setup: Setup
+    """Without the models' hashes, which take time."""
+    pair: PairLoaded
 
 
 @dataclass(frozen=True)
 class Subject:
-    """An answer in a chat, or a prompt of a set (``chat_id`` is ``None``)."""
+    """The last answer of a branch of a chat, or the ``task`` of a prompt of a set."""
 
-    chat_id: str | None
-    read: Callable[[], RepeatedAnswer | None]
-    """How the answer is requested from the pair that is loaded now."""
+    branch: Sequence[StoredMessage] = ()
     is_private: bool = False
     """Whether it belongs to a temporary chat, and is deleted with it."""
-    branch: Sequence[StoredMessage] = ()
-    """What of the chat would be sent."""
+    task: Task | None = None
+
+    @property
+    def chat_id(self) -> str | None:
+        return self.branch[-1].chat_id if self.branch else None
+
+    def asked(self, now: AnswerSettings, pair: PairLoaded | None) -> RepeatedAnswer | None:
+        """How to have ``pair`` write the answer again; ``None`` if there is no question before it.
+
+        ``now`` is used if the answer doesn't say how it was written.
+        """
+        if self.task is not None:
+            return RepeatedAnswer(self.task)
+        *before, answer = self.branch
+        if answer.role != "assistant" or not any(message.role == "user" for message in before):
+            return None
+        try:
+            settings = decoders.convert(answer.settings, AnswerSettings)
+        except msgspec.ValidationError:
+            settings = now
+        notes = []
+        if pair is not None and (writer := _other_writer(answer, pair)):
+            notes.append(
+                f"This answer was written by another pair ({writer}). Both runs use the pair that is loaded now."
+            )
+        if settings.draft_length == 0 or settings.drafter == "none":
+            settings = replace(settings, draft_length="auto", drafter="auto")
+            notes.append("This answer was written without a draft. The run with a draft uses draft length Auto.")
+        settings = replace(
+            settings,
+            drafter=drafters.usable(settings.drafter, pair),
+            thinking=pair.usable_thinking(settings.thinking) if pair else "",
+            max_tokens=_limit(answer, settings),
+        )
+        messages = conversation(before, settings.system_prompt).messages
+        seed = next((seed for seed in (answer.seed, settings.seed) if seed is not None), 0)
+        command = msgspec.structs.replace(settings.command(messages, seed), private=self.is_private)
+        is_remote = pair is not None and pair.remote is not None
+        return RepeatedAnswer(Task(Prompt(kind=KIND, messages=messages), command), notes, is_remote)
+
+
+def _other_writer(answer: StoredMessage, pair: PairLoaded) -> str:
+    """Who wrote an answer, if it wasn't ``pair``."""
+    draft, had_head = answer.settings.get("draft"), answer.settings.get("mtp_head") is True
+    same_draft = draft in pair.draft.names if pair.draft else draft is None
+    if has_written(pair, answer.pair) and same_draft and had_head == pair.has_head:
+        return ""
+    if isinstance(draft, str):
+        return f"{answer.author} with the draft {draft}{' and its MTP head' if had_head else ''}"
+    return f"{answer.author} with its MTP head" if had_head else f"{answer.author} without a draft"
+
+
+def _limit(answer: StoredMessage, settings: AnswerSettings) -> int | None:
+    """An answer that was stopped is written again up to the same length."""
+    if answer.status == "complete":
+        return settings.max_tokens
+    return figures_of(answer.figures).completion_tokens or len(answer.provenance) or settings.max_tokens

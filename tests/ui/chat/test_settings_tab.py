@@ -18,7 +18,7 @@ from app.chats.settings import ChatSettings, SamplingChoice, chat_settings
 from app.models.hub.recommended import recommended
 from app.protocol.options import AnswerFormat, Sampling
 from app.ui.chat.conversation import AnswerSettings
-from app.ui.compare.repeated_answer import repeated_answer
+from app.ui.compare.subject import Subject
 from app.ui.engine import thinking
 from app.ui.widgets import stylesheet
 from app.ui.widgets.focus_order import next_in_focus_order
@@ -291,7 +291,7 @@ def test_a_stored_answer_can_be_repeated_exactly(rig: SettingsRig) -> None:
     rig.ask("Hello")
     rig.model.set_settings(ChatSettings(system_prompt="Something else."))
     branch = rig.stored(lambda store: store.branch(rig.model.id))
-    repeated = repeated_answer(branch, 1, AnswerSettings(), rig.pair_loader.pair())
+    repeated = Subject(branch).asked(AnswerSettings(), rig.pair_loader.pair())
     assert repeated is not None
     command = repeated.task.command
     assert [message.content for message in command.messages] == ["Be brief.", "Hello"]

@@ -153,24 +153,25 @@ def test_a_set_of_prompts_and_its_report(
     running.choose("compare_prompts")
     many = running.compare.many
     assert running.compare.tabs.currentWidget() is many
-    for kind, box in many._boxes.items():
-        box.setChecked(kind in ("json", "story"))
+    mine = [{"kind": kind, "prompt": f"A {kind}, please"} for kind in ("json", "story", "json")]
+    (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, mine)), encoding="utf-8")
+    many.open_file(tmp_path / "mine.jsonl")
     many._longest.setValue(16)
     many.footer.run_button.click()
     running.compared()
     assert [many.table.topLevelItem(row).text(0) for row in range(3)] == ["json", "story", "all"]  # type: ignore[union-attr]
-    assert many.verdict.text().startswith("✓ Same text in all 6")
+    assert many.verdict.text().startswith("✓ Same text in all 3")
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(tmp_path / "set"), ""))
     with qtbot.waitSignal(running.presenter.exported, timeout=WAIT_MS):
         next(one for one in many.footer.export_menu.actions() if one.text() == "JSON…").trigger()
     value = json.loads((tmp_path / "set.json").read_text(encoding="utf-8"))
     setup = value["setup"]
     assert len(setup["target"]["sha256"]) == len(setup["draft"]["sha256"]) == 64
-    assert setup["kinds"] == ["json", "story"]
+    assert setup["prompt_set"] == "mine.jsonl"
     assert setup["max_tokens"] == 16
     assert setup["engine"].startswith("llama.cpp")
     assert setup["machine"]["logical_cores"] >= 1
-    assert [one["seed"] for one in value["comparisons"]] == [0] * 6
+    assert [one["seed"] for one in value["comparisons"]] == [0] * 3
     launcher, window = running.controller.compare, running.compare
     launcher.close()
     qtbot.waitUntil(lambda: not isValid(window), timeout=WAIT_MS)

@@ -20,8 +20,8 @@ from app.ui.chat.thinking import ThinkingPart
 from app.ui.compare import wording
 from app.ui.compare.one_answer import OneAnswer, is_in_thinking, marked, settings_line
 from app.ui.compare.pane import AnswerPane, DecodeSpeed
-from app.ui.compare.repeated_answer import RepeatedAnswer
 from app.ui.compare.runner import End
+from app.ui.compare.subject import RepeatedAnswer
 from tests.ui.compare.samples import WORDS, compared, comparison, prompt, run
 from tests.ui.parts import WAIT_MS
 

@@ -14,12 +14,11 @@ from pytestqt.qtbot import QtBot
 
 from app.compare import prompts
 from app.compare.results import Skipped
-from app.ui.compare.prompt_set import ALL, COLUMNS, MOST_KINDS, PromptSet
+from app.ui.compare.prompt_set import ALL, COLUMNS, PromptSet
 from app.ui.compare.runner import End
 from tests.ui.compare.samples import WORDS, compared, comparison, prompt
 
 NO_BREAK = "\u00a0"
-KINDS = list(dict.fromkeys(one.kind for one in prompts.bundled()))
 
 
 class Clock:
@@ -50,10 +49,6 @@ def write(path: Path, *kinds: str) -> Path:
     return path
 
 
-def shown_kinds(tab: PromptSet) -> list[str]:
-    return list(tab._boxes)
-
-
 def cells(tab: PromptSet, row: int) -> list[str]:
     item = tab.table.topLevelItem(row)
     assert item is not None
@@ -68,25 +63,12 @@ def prompt_item(tab: PromptSet, number: int) -> QTreeWidgetItem:
     return item
 
 
-def test_the_bundled_set_and_what_can_be_chosen_of_it(tab: PromptSet) -> None:
-    choice = tab.choice()
-    assert choice.path == prompts.bundled_file()
-    assert list(choice.prompts) == prompts.bundled()
-    assert choice.kinds == ()
-    assert shown_kinds(tab) == KINDS
-    assert (choice.repeats, choice.longest) == (1, 128)
+def test_the_bundled_set_and_what_can_be_chosen(tab: PromptSet) -> None:
+    assert tab.choice() == (prompts.bundled(), prompts.bundled_file(), 1, 128)
     tab._repeats.setValue(3)
     tab._longest.setValue(64)
-    QTest.keyClick(tab._boxes["story"], Qt.Key.Key_Space)
-    choice = tab.choice()
-    assert (choice.repeats, choice.longest) == (3, 64)
-    assert {one.kind for one in choice.prompts} == set(KINDS) - {"story"}
-    assert choice.kinds == tuple(kind for kind in KINDS if kind != "story")
+    assert tab.choice()[2:] == (3, 64)
     assert tab.footer.run_button.isEnabled()
-    for box in tab._boxes.values():
-        box.setChecked(False)
-    assert not tab.footer.run_button.isEnabled()
-    assert tab.footer.run_button.toolTip() == "No prompts are selected."
     assert all(box.accessibleName() for box in tab.findChildren(QAbstractSpinBox))
 
 
@@ -99,14 +81,11 @@ def test_a_file_of_the_users(tab: PromptSet, tmp_path: Path, monkeypatch: pytest
     choice = tab.choice()
     assert choice.path == path
     assert len(choice.prompts) == 3
-    assert shown_kinds(tab) == ["mail", "code"]
     assert tab._source.currentText() == "mine.jsonl, 3 prompts"
     QTest.keyClick(tab._source, Qt.Key.Key_Up)
     assert tab.choice().path == prompts.bundled_file()
-    assert shown_kinds(tab) == KINDS
-    tab.open_file(write(tmp_path / "other.jsonl", "mail"))  # one kind: nothing to choose
+    tab.open_file(write(tmp_path / "other.jsonl", "mail"))
     assert (tab._source.count(), tab._source.currentText()) == (2, "other.jsonl, 1 prompts")
-    assert shown_kinds(tab) == []
 
 
 def test_a_file_that_cannot_be_used_is_said_and_changes_nothing(tab: PromptSet, tmp_path: Path) -> None:
@@ -117,12 +96,6 @@ def test_a_file_that_cannot_be_used_is_said_and_changes_nothing(tab: PromptSet, 
     assert tab.choice().path == prompts.bundled_file()
     tab.open_file(tmp_path / "missing.txt")
     assert "missing.txt can't be read" in tab.verdict.text()
-
-
-def test_of_a_file_with_very_many_kinds_all_are_taken(tab: PromptSet, tmp_path: Path) -> None:
-    tab.open_file(write(tmp_path / "many.jsonl", *(f"kind {number}" for number in range(MOST_KINDS + 1))))
-    assert shown_kinds(tab) == []
-    assert len(tab.choice().prompts) == MOST_KINDS + 1
 
 
 def test_the_table_and_the_progress_fill_as_it_goes(tab: PromptSet, clock: Clock) -> None:
@@ -192,8 +165,5 @@ def test_a_narrow_window_shows_what_matters_most(qtbot: QtBot, dressed: None, ta
 
     qtbot.waitUntil(lambda: hidden() == ["Prompts", "Without draft", "With draft", "Tokens per pass"])
     assert not tab.table.horizontalScrollBar().isVisible()
-    boxes = list(tab._boxes.values())
-    qtbot.waitUntil(lambda: boxes[-1].y() > boxes[0].y())
-    assert all(box.geometry().right() <= tab._choice.width() for box in boxes)
     tab.resize(960, 700)
     qtbot.waitUntil(lambda: hidden() == [])

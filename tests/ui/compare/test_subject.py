@@ -12,7 +12,7 @@ from app.chats.model import Role, StoredMessage, to_json
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.options import Sampling
 from app.ui.chat.conversation import AnswerSettings
-from app.ui.compare.repeated_answer import repeated_answer
+from app.ui.compare.subject import Subject
 
 PAIR = PairLoaded(
     request=1, target=ModelInfo(path="/m/t.gguf", name="Target"), draft=ModelInfo(path="/m/d.gguf", name="Draft")
@@ -39,7 +39,7 @@ def answer(text: str = "An answer", settings: AnswerSettings = SETTINGS, **field
 
 def test_the_answer_is_asked_as_it_was() -> None:
     branch = [message("user", "One"), answer("First"), message("user", "Two"), answer("Second"), message("user", "3")]
-    found = repeated_answer(branch, 3, AnswerSettings(), PAIR)
+    found = Subject(branch[:4]).asked(AnswerSettings(), PAIR)
     assert found is not None
     assert [(one.role, one.content) for one in found.task.prompt.messages] == [
         ("system", "Be short."),
@@ -49,26 +49,26 @@ def test_the_answer_is_asked_as_it_was() -> None:
     ]
     assert found.task.seed == 11
     assert found.task.command == SETTINGS.command(found.task.prompt.messages, 11)
-    assert found.notes == ()
+    assert not found.notes
 
 
 def test_an_answer_of_a_temporary_chat_stays_private() -> None:
-    found = repeated_answer([message("user", "One"), answer()], 1, AnswerSettings(), PAIR, is_private=True)
+    found = Subject([message("user", "One"), answer()], is_private=True).asked(AnswerSettings(), PAIR)
     assert found is not None and found.task.command.private
 
 
 def test_inner_names_are_of_the_same_pair() -> None:
     target = ModelInfo(path="/m/t.gguf", name="t-7B", inner_name="Target")
     draft = ModelInfo(path="/m/d.gguf", name="d-1B", inner_name="Draft")
-    found = repeated_answer(
-        [message("user", "One"), answer()], 1, AnswerSettings(), PairLoaded(request=1, target=target, draft=draft)
+    found = Subject([message("user", "One"), answer()]).asked(
+        AnswerSettings(), PairLoaded(request=1, target=target, draft=draft)
     )
-    assert found is not None and found.notes == ()
+    assert found is not None and not found.notes
 
 
 def test_a_question_and_an_answer_without_one_cannot_be_compared() -> None:
-    assert repeated_answer([message("user", "One")], 0, AnswerSettings(), PAIR) is None
-    assert repeated_answer([answer()], 0, AnswerSettings(), PAIR) is None
+    assert Subject([message("user", "One")]).asked(AnswerSettings(), PAIR) is None
+    assert Subject([answer()]).asked(AnswerSettings(), PAIR) is None
 
 
 @pytest.mark.parametrize(
@@ -79,17 +79,17 @@ def test_a_question_and_an_answer_without_one_cannot_be_compared() -> None:
     ],
 )
 def test_another_pair_is_told(pair: PairLoaded) -> None:
-    found = repeated_answer([message("user", "One"), answer()], 1, AnswerSettings(), pair)
+    found = Subject([message("user", "One"), answer()]).asked(AnswerSettings(), pair)
     assert found is not None
-    assert found.notes == (
+    assert found.notes == [
         "This answer was written by another pair (Target with the draft Draft). "
-        "Both runs use the pair that is loaded now.",
-    )
+        "Both runs use the pair that is loaded now."
+    ]
 
 
 @pytest.mark.parametrize("settings", [AnswerSettings(draft_length=0), AnswerSettings(drafter="none", draft_length=4)])
 def test_an_answer_without_a_draft_is_drafted_automatically(settings: AnswerSettings) -> None:
-    found = repeated_answer([message("user", "One"), answer(settings=settings)], 1, AnswerSettings(), PAIR)
+    found = Subject([message("user", "One"), answer(settings=settings)]).asked(AnswerSettings(), PAIR)
     assert found is not None
     assert (found.task.command.draft_length, found.task.command.drafter) == ("auto", "auto")
     assert found.notes[0].startswith("This answer was written without a draft.")
@@ -98,7 +98,7 @@ def test_an_answer_without_a_draft_is_drafted_automatically(settings: AnswerSett
 def test_a_drafter_the_pair_does_not_have_is_not_asked_for() -> None:
     settings = AnswerSettings(drafter="model")
     pair = msgspec.structs.replace(PAIR, draft=None)
-    found = repeated_answer([message("user", "One"), answer(settings=settings)], 1, AnswerSettings(), pair)
+    found = Subject([message("user", "One"), answer(settings=settings)]).asked(AnswerSettings(), pair)
     assert found is not None
     assert found.task.command.drafter == "auto"
 
@@ -107,7 +107,7 @@ def test_a_stopped_answer_is_written_as_far_as_it_came() -> None:
     stopped = answer(status="stopped", figures={"completion_tokens": 9})
     interrupted = answer(status="interrupted", provenance=[[2, None, 0, None]] * 5)
     for one, tokens in ((stopped, 9), (interrupted, 5), (answer(status="failed"), 64)):
-        found = repeated_answer([message("user", "One"), one], 1, AnswerSettings(), PAIR)
+        found = Subject([message("user", "One"), one]).asked(AnswerSettings(), PAIR)
         assert found is not None
         assert found.task.command.max_tokens == tokens
 
@@ -115,8 +115,8 @@ def test_a_stopped_answer_is_written_as_far_as_it_came() -> None:
 def test_settings_that_cannot_be_read_are_those_of_now() -> None:
     now = AnswerSettings(max_tokens=7)
     broken = answer(status="complete")
-    found = repeated_answer(
-        [message("user", "One"), replace(broken, settings_json='{"sampling": 3}', seed=None)], 1, now, PAIR
+    found = Subject([message("user", "One"), replace(broken, settings_json='{"sampling": 3}', seed=None)]).asked(
+        now, PAIR
     )
     assert found is not None
     assert found.task.command.max_tokens == 7
