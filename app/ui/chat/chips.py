@@ -1,4 +1,4 @@
-"""What goes with a message, as small buttons: a click shows it, the cross removes it."""
+"""What goes with a message, as small buttons: a click shows it, the cross removes it; and what a click shows."""
 
 from __future__ import annotations
 
@@ -6,28 +6,44 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from PySide6.QtCore import QSize, Qt
-from PySide6.QtGui import QIcon, QImage, QKeyEvent, QPixmap
-from PySide6.QtWidgets import QFrame, QMenu, QPushButton, QToolButton, QWidget
+from PySide6.QtGui import QGuiApplication, QIcon, QImage, QKeyEvent, QPixmap, QResizeEvent
+from PySide6.QtWidgets import (
+    QApplication,
+    QDialog,
+    QFrame,
+    QLabel,
+    QMenu,
+    QPlainTextEdit,
+    QPushButton,
+    QSizePolicy,
+    QToolButton,
+    QWidget,
+)
 from shiboken6 import isValid
 
 from app.chats.model import Attachment
-from app.models.text import visible
-from app.ui.chat.parts import icon_button
+from app.models.text import is_right_to_left, visible
+from app.ui.chat.parts import copy_text, icon_button
 from app.ui.widgets import icons, units
 from app.ui.widgets import theme as themes
-from app.ui.widgets.controls import plain_tooltip
-from app.ui.widgets.layouts import MIDDLE, row
+from app.ui.widgets.controls import explain, label, plain_tooltip, scrolling
+from app.ui.widgets.layouts import DIALOG_MARGINS, LEFT, MIDDLE, column, row
+from app.ui.widgets.theme import SPACING
 
 _NO_PICTURE = QSize(0, 0)
 _WIDEST, _WIDEST_NOTE, _SMALLEST = 260, 200, 60
 _GAP = 6
 _WIDEST_THUMBNAIL = 3
 """Times its height."""
+_MOST_HEIGHT = 104
+"""In the composer: about three rows; more scroll."""
+MOST_CHARACTERS = 300_000
+"""Of a text that are shown: more take a text field too long."""
+_WIDTH, _HEIGHT = 640, 520
+"""Of the dialog that shows one."""
 
 LoadThumbnail = Callable[[Attachment, int, Callable[[QImage], None]], object]
-"""`app.ui.chat.thumbnails.Thumbnails.load`."""
-
-
+"""`app.ui.chat.attachments.Thumbnails.load`."""
 Choices = Sequence[tuple[str, Callable[[], object]]]
 """What a menu says, and what it does; a separator where it says nothing."""
 
@@ -183,6 +199,53 @@ class Chips(QWidget):
         return bottom
 
 
+class ComposerAttachments(QWidget):
+    """The chips above the text; hidden while there are none.
+
+    Attributes:
+        chips: What they are shown in.
+        as_text: Puts text that was pasted as an attachment into the message instead.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.chips = Chips()
+        self._area = scrolling(self.chips)
+        self._area.setWidgetResizable(False)
+        self.as_text = QPushButton("Paste as text", autoDefault=False)
+        themes.set_role(self.as_text, "link")
+        explain(self.as_text, "Put the pasted text into the message instead of attaching it.")
+        column(self._area, (self.as_text, LEFT), gap=SPACING, margins=(0, 0, 0, SPACING), on=self)
+        self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
+        themes.follow_zoom(self, self.fit)
+        self.hide()
+
+    def show_chips(self, chips: Sequence[Chip], *, has_pasted: bool) -> None:
+        """Show these; ``has_pasted``: one of them is pasted text."""
+        had_focus = self.isAncestorOf(QApplication.focusWidget() or self)
+        self.chips.show_chips(chips)
+        self.as_text.setVisible(has_pasted)
+        self.setVisible(bool(chips))
+        self.fit()
+        if had_focus and chips:
+            chips[-1].button.setFocus()
+
+    def fit(self) -> None:
+        """Arrange them anew."""
+        width = max(self.width(), 1)
+        height = self.chips.fit(width)
+        if height > themes.px(_MOST_HEIGHT):
+            width -= self._area.verticalScrollBar().sizeHint().width()
+            height = self.chips.fit(width)
+        self.chips.resize(width, max(height, 1))
+        self._area.setFixedHeight(max(1, min(height, themes.px(_MOST_HEIGHT))))
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        if event.size().width() != event.oldSize().width():
+            self.fit()
+
+
 def details_of(attachment: Attachment, tokens: int | None) -> str:
     """How much of the context it takes; until that is known, how large it is."""
     if attachment.is_missing:
@@ -248,3 +311,61 @@ def _call(choose: Callable[[], object], _checked: bool = False) -> None:
 def _show_picture(chip: Chip, image: QImage) -> None:
     if isValid(chip):
         chip.show_picture(image)
+
+
+class AttachmentPreview(QDialog):
+    """Shows the text of one."""
+
+    def __init__(
+        self, attachment: Attachment, tokens: int | None, parent: QWidget | None = None, *, note: str = ""
+    ) -> None:
+        """``note``: what should be known of how the file was read."""
+        super().__init__(parent)
+        self.setWindowTitle(visible(attachment.name))
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        shown = attachment.text[:MOST_CHARACTERS]
+        parts = [f"{units.number(len(attachment.text))} characters"]
+        if tokens is not None:
+            parts.append(details_of(attachment, tokens))
+        if len(shown) < len(attachment.text):
+            parts.append(f"the first {units.number(len(shown))} are shown")
+        note = visible(note)
+        after = f" {note[0].upper()}{note[1:]}." if note else ""
+        self.details = label(f"What the model reads: {', '.join(parts)}.{after}", "quiet", wraps=True)
+        self.text = QPlainTextEdit(readOnly=True, tabChangesFocus=True)
+        self.text.setAccessibleName(f"Text of {visible(attachment.name)}")
+        self.text.setFont(themes.monospace_for(self.text.font()))
+        if is_right_to_left(shown[:1000]):
+            self.text.setLayoutDirection(Qt.LayoutDirection.RightToLeft)
+        self.text.setPlainText(shown)
+        copy, close = QPushButton("Copy", autoDefault=False), QPushButton("Close", default=True)
+        copy.clicked.connect(lambda: copy_text(attachment.text, copy))
+        close.clicked.connect(self.accept)
+        column(self.details, (self.text, 1), row(None, copy, close), margins=DIALOG_MARGINS, on=self)
+        screen = QGuiApplication.primaryScreen().availableSize()
+        self.resize(min(themes.px(_WIDTH), screen.width()), min(themes.px(_HEIGHT), screen.height()))
+        self.text.setFocus()
+
+
+class ImagePreview(QDialog):
+    """Shows an image."""
+
+    def __init__(self, attachment: Attachment, load: LoadThumbnail, parent: QWidget | None = None) -> None:
+        super().__init__(parent)
+        self.setWindowTitle(visible(attachment.name))
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self.picture = QLabel(alignment=Qt.AlignmentFlag.AlignCenter)
+        size = f"{units.number(attachment.width)} × {units.number(attachment.height)} pixels"
+        self.picture.setAccessibleName(f"{visible(attachment.name)}, {size}")
+        close = QPushButton("Close", default=True)
+        close.clicked.connect(self.accept)
+        column((self.picture, 1), row(label(size, "quiet"), None, close), margins=DIALOG_MARGINS, on=self)
+        height = min(themes.px(_HEIGHT), QGuiApplication.primaryScreen().availableSize().height() // 2)
+        self.picture.setMinimumSize(thumbnail_size(attachment, height))
+        load(attachment, round(height * self.devicePixelRatioF()), self._show)
+
+    def _show(self, image: QImage) -> None:
+        if isValid(self):
+            pixmap = QPixmap.fromImage(image)
+            pixmap.setDevicePixelRatio(self.devicePixelRatioF())
+            self.picture.setPixmap(pixmap)

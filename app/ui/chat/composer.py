@@ -6,7 +6,7 @@ from PySide6.QtCore import QMimeData, QSize, Qt, Signal, Slot
 from PySide6.QtGui import QDragEnterEvent, QGuiApplication, QImage, QKeySequence, QResizeEvent, QTextOption
 from PySide6.QtWidgets import QFrame, QPushButton, QSizePolicy, QWidget
 
-from app.ui.chat.composer_attachments import ComposerAttachments
+from app.ui.chat.chips import ComposerAttachments
 from app.ui.chat.drop_area import is_picture, local_files, picture_in
 from app.ui.chat.parts import MessageEditor, icon_button
 from app.ui.chat.send_key import send_key

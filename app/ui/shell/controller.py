@@ -18,7 +18,7 @@ from app.protocol.options import Sampling
 from app.settings import SettingsFile
 from app.ui import notices
 from app.ui.chat.answer_queue import AnswerQueue
-from app.ui.chat.attachments_presenter import AttachmentsPresenter
+from app.ui.chat.attachments import Attachments
 from app.ui.chat.composer_presenter import ComposerPresenter
 from app.ui.chat.context_meter import ContextMeter
 from app.ui.chat.context_presenter import ContextPresenter
@@ -92,7 +92,7 @@ class Controller(QObject):
         self.context = ContextPresenter(
             self.context_meter, window.top_bar.show_context, window.composer, self.notice_list, self
         )
-        self.attachments = AttachmentsPresenter(
+        self.attachments = Attachments(
             window.composer, window.drop_area, self.chats, self.context_meter, self.notice_list, self
         )
         self.operations = ChatOperations(self._chat_store, self)

@@ -17,9 +17,8 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.model import Attachment, StoredMessage
 from app.ui.chat import context_meter
-from app.ui.chat.attachment_preview import AttachmentPreview
-from app.ui.chat.attachments_presenter import SUBJECT, AttachmentsPresenter
-from app.ui.chat.chips import Chip, Chips
+from app.ui.chat.attachments import SUBJECT, Attachments
+from app.ui.chat.chips import AttachmentPreview, Chip, Chips
 from app.ui.chat.composer import LONG_CHARACTERS, LONG_LINES, Composer
 from app.ui.chat.composer_presenter import ComposerPresenter
 from app.ui.chat.context_meter import ContextMeter
@@ -49,7 +48,7 @@ class Desk(Rig):
         self.meter = ContextMeter(self.chats, self.engine)
         self.context = ContextPresenter(self.meter, lambda _use: None, self.composer, self.notice_list)
         self.writing = ComposerPresenter(self.composer, self.chats, self.engine, self.notice_list)
-        self.attachments = AttachmentsPresenter(self.composer, self.area, self.chats, self.meter, self.notice_list)
+        self.attachments = Attachments(self.composer, self.area, self.chats, self.meter, self.notice_list)
         self.opened: list[str] = []
         self.imported: list[list[Path]] = []
         self.attachments.open_model = self.opened.append

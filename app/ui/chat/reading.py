@@ -1,22 +1,55 @@
-"""Images to attach: read and decoded in a lane."""
+"""Reads what is to be attached, with a helper process; all of it is called in a lane. No widgets."""
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QSize, Qt
 from PySide6.QtGui import QImage, QImageReader
 
 from app.chats.attachments import Content
+from app.chats.reading_files import content_of
 from app.errors import KnownError
 from app.helper import Helper, HelperError
-from app.helper.messages import FileNotRead, LookAtImage
-from app.models.text import printable
+from app.helper.messages import ChatsRead, FileNotRead, LookAtImage, ReadChats
+from app.models.text import printable, shortened
 from app.protocol.images import MOST_PIXELS, ImageHead, is_bomb, problem_of
 
 PASTED_IMAGE = "Pasted image"
+_LONGEST_NAME = 60
+_EXPORTS = (".json", ".jsonl", ".zip")
+"""Files that may have the chats of another app."""
 _TRIED = QSize(64, 64)
 """The size in which an image is decoded to see whether it can be."""
+
+
+def name_of(path: str) -> str:
+    """The name of a file, fit to be shown."""
+    return shortened(printable(Path(path).name or path), _LONGEST_NAME)
+
+
+def file_content(path: str, helper: Helper) -> Content:
+    """The text of a file, or an image. Raises `KnownError`."""
+    return image_file(Path(path), helper) or content_of(path, name_of(path), helper)
+
+
+def may_have_chats(path: str) -> bool:
+    """Whether it is worth asking `has_chats`, by its name alone."""
+    return path.lower().endswith(_EXPORTS) or not Path(path).suffix
+
+
+def has_chats(path: str, helper: Helper) -> bool:
+    """Whether a file or a folder has chats that were exported from an app."""
+    if not path.lower().endswith(_EXPORTS) and not os.path.isdir(path):  # noqa: PTH112 - which raises nothing
+        return False
+    try:
+        found = helper.read_chats(ReadChats([path]))
+    except HelperError:
+        return False
+    finally:
+        helper.stop()  # it may be in the middle of a large file
+    return isinstance(found, ChatsRead) and bool(found.batch.chats)
 
 
 def image_file(path: Path, helper: Helper) -> Content | None:

@@ -1,4 +1,4 @@
-"""Attaches files and long texts to the message in the composer: chosen, dropped or pasted."""
+"""What is attached to the message in the composer: files and texts that were chosen, dropped or pasted."""
 
 from __future__ import annotations
 
@@ -15,36 +15,46 @@ from shiboken6 import isValid
 
 from app.chats.attachments import Content
 from app.chats.model import Attachment
-from app.chats.reading_files import NoTextError
+from app.chats.reading_files import NoTextError, content_of, pages_of
 from app.errors import KnownError
+from app.helper import READING_SECONDS, Helper
 from app.helper.encodings import LANGUAGES
 from app.helper.messages import Form
 from app.ui import notices
-from app.ui.chat.attaching import MOST_ATTACHMENTS, PASTED, FileReader, name_of
-from app.ui.chat.beginning import cut_to_fit
-from app.ui.chat.chips import Chip, Choices, chips_of
+from app.ui.chat.chips import AttachmentPreview, Chip, Choices, ImagePreview, chips_of, largest_thumbnail
 from app.ui.chat.composer import Composer
-from app.ui.chat.context_meter import ContextMeter
+from app.ui.chat.context_meter import ContextMeter, ContextUse
 from app.ui.chat.drop_area import DropArea
-from app.ui.chat.images import PASTED_IMAGE
 from app.ui.chat.model import ChatModel
 from app.ui.chat.open_chats import OpenChats
-from app.ui.chat.thumbnails import Thumbnails
+from app.ui.chat.reading import PASTED_IMAGE, decoded, file_content, has_chats, may_have_chats, name_of, pasted_image
 from app.ui.notices import Notice, NoticeList
 from app.ui.widgets import theme as themes
 from app.ui.widgets.questions import ask, open_in_folder
+from app.ui.widgets.tasks import Lane
 
 SUBJECT = "attachments"
 IMAGES_SUBJECT = "blind"
 SCANS_SUBJECT = "scans"
 _WEB_PAGE = "text/html"
 _PDF = "application/pdf"
-_Read = Callable[[Callable[[Content], None], Callable[[KnownError], None]], object]
+PASTED = "Pasted text"
+MOST_ATTACHMENTS = 20
+"""Of a message."""
+_PATIENCE_SECONDS = 5.0
 _PICTURE = 40
 """The height of a thumbnail."""
 _MODEL = ".gguf"
 _MOST_CUTS = 5
 """How often a text is made shorter until it fits: how many tokens a part of it takes is only estimated."""
+ENDING = " (beginning)"
+_ANSWER = 1024
+"""Tokens to leave free for an answer where a text is cut, or a quarter of the context if that is less."""
+_CAREFUL = 0.97
+_LAST_PART = 5
+"""A cut may be moved to the end of a line within this fraction (one over it) of what stays."""
+_THUMBNAILS = 256
+"""That are kept."""
 
 _MOST = f"No more than {MOST_ATTACHMENTS} files can be attached to a message."
 _ONLY_AN_ADDRESS = (
@@ -53,8 +63,8 @@ _ONLY_AN_ADDRESS = (
 )
 
 
-class AttachmentsPresenter(QObject):
-    """One for a window.
+class Attachments(QObject):
+    """One for a window. Files are read one after another, in a lane.
 
     Attributes:
         open_model: Opens a model file that was dropped. It is set by whoever can, as what follows is.
@@ -81,7 +91,8 @@ class AttachmentsPresenter(QObject):
         self._composer = composer
         self._meter = meter
         self._notice_list = notice_list
-        self._reader = FileReader(self)
+        self._lane = Lane(self, "files to attach")
+        self._helper = Helper(READING_SECONDS)
         self.thumbnails = Thumbnails(self)
         self._model = chats.current
         self._failures: list[str] = []
@@ -111,7 +122,8 @@ class AttachmentsPresenter(QObject):
     def close(self) -> None:
         """Stop reading files."""
         self.thumbnails.close()
-        self._reader.close()
+        self._helper.stop()
+        self._lane.close(_PATIENCE_SECONDS)
 
     # ------------------------------------------------------------ what is attached
 
@@ -148,8 +160,14 @@ class AttachmentsPresenter(QObject):
             if waiting == 0 and with_chats and isValid(model):
                 self._ask_about_chats(model, with_chats)
 
+        def unknown(path: str, _error: KnownError) -> None:
+            looked(path, False)
+
         for path in files:
-            self._reader.find_chats(path, partial(looked, path))
+            if may_have_chats(path):
+                self._lane.submit(partial(has_chats, path, self._helper), partial(looked, path), partial(unknown, path))
+            else:
+                looked(path, False)
 
     def _ask_about_chats(self, model: ChatModel, paths: Sequence[str]) -> None:
         is_one = len(paths) == 1
@@ -172,7 +190,7 @@ class AttachmentsPresenter(QObject):
         )
 
     def _attach_file(self, model: ChatModel, path: str) -> None:
-        self._attach(model, name_of(path), partial(self._reader.read, path), path=path)
+        self._attach(model, name_of(path), partial(file_content, path, self._helper), path=path)
 
     # ------------------------------------------------------------ read in another way
 
@@ -208,7 +226,8 @@ class AttachmentsPresenter(QObject):
                 self._remember(path, content)
                 model.attach(content, in_place_of=attachment)
 
-        self._reader.read_again(path, encoding, form, done, self._tell)
+        read = partial(content_of, path, name_of(path), self._helper, encoding, form)
+        self._lane.submit(read, done, self._tell)
 
     def _note_of(self, attachment: Attachment) -> str:
         return self._read[attachment.sha256][1].note if attachment.sha256 in self._read else ""
@@ -244,13 +263,13 @@ class AttachmentsPresenter(QObject):
             if isValid(model) and unsent.end_reading(begun):
                 self._tell(error)
 
-        self._reader.read_pages(path, room, done, failed)
+        self._lane.submit(partial(pages_of, path, name, room, self._helper), done, failed)
 
     @Slot(QImage)
     def attach_image(self, image: QImage) -> None:
         """Attach an image that was pasted."""
         self._failures = []
-        self._attach(self._model, PASTED_IMAGE, partial(self._reader.read_image, image))
+        self._attach(self._model, PASTED_IMAGE, partial(pasted_image, image))
 
     @Slot(object)
     def _on_picture(self, picture: QImage | None) -> None:
@@ -260,7 +279,7 @@ class AttachmentsPresenter(QObject):
             self._failures = []
             self._tell(KnownError(_ONLY_AN_ADDRESS))
 
-    def _attach(self, model: ChatModel, name: str, read: _Read, *, path: str = "") -> None:
+    def _attach(self, model: ChatModel, name: str, read: Callable[[], Content], *, path: str = "") -> None:
         unsent = model.unsent
         if len(unsent.attachments) + len(unsent.reading) >= MOST_ATTACHMENTS:
             self._tell(KnownError(_MOST))
@@ -285,7 +304,7 @@ class AttachmentsPresenter(QObject):
             else:
                 self._tell(error)
 
-        read(done, failed)
+        self._lane.submit(read, done, failed)
 
     def _tell(self, error: KnownError) -> None:
         if str(error) not in self._failures:
@@ -374,8 +393,6 @@ class AttachmentsPresenter(QObject):
 
     def preview(self, attachment: Attachment) -> None:
         """Show what the model reads of it."""
-        from app.ui.chat.attachment_preview import AttachmentPreview, ImagePreview
-
         if attachment.kind == "image":
             ImagePreview(attachment, self.thumbnails.load, self._composer.window()).open()
             return
@@ -385,3 +402,56 @@ class AttachmentsPresenter(QObject):
 
 def _is_pasted(attachment: Attachment) -> bool:
     return attachment.name.startswith(PASTED) and attachment.media_type == "text/plain"
+
+
+def cut_to_fit(attachment: Attachment, tokens: int, use: ContextUse) -> Content | None:
+    """As much of the beginning as there is room for; ``None`` if nothing would stay. ``tokens``: what it takes now."""
+    room = min(_ANSWER, use.length // 4)
+    stays = tokens - use.too_many - room
+    if stays <= 0 or not attachment.text:
+        return None
+    length = int(len(attachment.text) * stays / tokens * _CAREFUL)
+    text = attachment.text[:length]
+    end = text.rfind("\n", length - length // _LAST_PART)
+    text = text[:end] if end > 0 else text
+    if not text.strip():
+        return None
+    name = attachment.name if attachment.name.endswith(ENDING) else attachment.name + ENDING
+    return Content("text", name, text.encode("utf-8", "replace"), attachment.media_type)
+
+
+class Thumbnails(QObject):
+    """Kept by the checksums of what they show."""
+
+    def __init__(self, parent: QObject | None = None) -> None:
+        super().__init__(parent)
+        self._lane = Lane(self, "thumbnails")
+        self._known: dict[tuple[str, int], QImage] = {}
+
+    def load(self, attachment: Attachment, height: int, show: Callable[[QImage], None]) -> None:
+        """``show`` gets the picture, ``height`` pixels high at most, at once or later; never, if there is none."""
+        key = attachment.sha256, height
+        if (known := self._known.get(key)) is not None:
+            show(known)
+            return
+
+        def loaded(image: QImage) -> None:
+            if not image.isNull():
+                while len(self._known) >= _THUMBNAILS:
+                    del self._known[next(iter(self._known))]
+                self._known[key] = image
+                show(image)
+
+        if attachment.path:
+            self._lane.submit(partial(_thumbnail, attachment.path, height), loaded)
+
+    def close(self) -> None:
+        """Load nothing any more."""
+        self._lane.close()
+
+
+def _thumbnail(path: str, height: int) -> QImage:
+    try:
+        return decoded(Path(path).read_bytes(), largest_thumbnail(height))
+    except OSError:
+        return QImage()
