@@ -49,6 +49,7 @@ from app.protocol.events import Piece, Round, RoundsReceived
 from app.settings import SettingsFile
 from app.ui.chat.transcript import Transcript
 from app.ui.engine.client import EngineClient
+from app.ui.shell.all_actions import all_actions
 from app.ui.shell.application import Application, collect_seldom
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
@@ -301,10 +302,11 @@ def measure(folder: Path, messages: int, pages: int) -> Result:
     fill(folder / "chats.sqlite", messages)
     application = Application([])
     settings = SettingsFile(folder / "settings.json")
-    window = MainWindow(settings.values)
+    actions = all_actions()
+    window = MainWindow(settings.values, actions)
     worker = ChatWorker(folder / "chats.sqlite")
     engine = EngineClient([sys.executable, "-m", "tests.ui.scripted_engine", "endless"], parent=window)
-    controller = Controller(window, settings, engine, worker)
+    controller = Controller(window, settings, engine, worker, actions)
     transcript = window.transcript
     window.show()
     controller.begin()

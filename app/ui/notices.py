@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 from typing import Literal
 
@@ -15,42 +14,8 @@ from app.protocol.remote import ServerFailure
 Kind = Literal["info", "warning", "bad"]
 
 
-class Action(enum.StrEnum):
-    """What a button of a notice does; the value is the button's text."""
-
-    RESTART = "Restart"
-    RESTART_PLAIN = "Restart without a draft"
-    RESTART_ON_CPU = "Restart on the CPU"
-    COPY_REPORT = "Copy report"
-    OPEN_MODELS = "Open models…"
-    LOAD_GUIDE = "Load Slipstream Guide"
-    LOAD_AGAIN = "Load again"
-    LOAD_ANYWAY = "Load anyway"
-    OPEN_LOGS = "Open log folder"
-    ANSWER = "Answer it"
-    SAVE_AGAIN = "Try again"
-    MEASURE = "Measure speed without a draft"
-    LOAD_DOWNLOADED = "Load"
-    GET_PROJECTOR = "Get it"
-    GET_PROPOSED = "Get this model"
-    ATTACH_PAGES = "Attach the pages as pictures"
-    SHOW_DOWNLOADS = "Show downloads"
-    USE_BEGINNING = "Use the beginning"
-    RAISE_CONTEXT = "Raise the context"
-    RESTART_API_SERVER = "Restart the API server"
-    API_SERVER_SETTINGS = "API server settings…"
-    CONNECT_AGAIN = "Retry"
-    OPEN_SERVER = "Server…"
-    ENTER_KEY = "Enter key…"
-    SEND_CHAT = "Send it"
-    DO_NOT_SEND = "Don't send"
-    ASK_AGAIN = "Ask again"
-    CONTINUE = "Continue"
-    STOP = "Stop"
-    WAIT = "Wait"
-    DISMISS = "Dismiss"
-
-
+DISMISSING = ("dismiss", "wait")
+"""The actions that get the subject of their notice, and remove it."""
 PASSING = (
     "server", "crash", "settings", "measure", "export", "file", "drafting", "attachments", "blind", "scans", "better",
 )  # fmt: skip
@@ -59,11 +24,11 @@ PASSING = (
 
 @dataclass(frozen=True)
 class Notice:
-    """One notice. ``actions`` appear as buttons, in this order."""
+    """One notice. ``actions``, as `app.ui.shell.all_actions` names them, appear as buttons in this order."""
 
     kind: Kind
     text: str
-    actions: tuple[Action, ...] = ()
+    actions: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         # It may contain a file name, or text from a file or a server.
@@ -77,8 +42,8 @@ def engine_ended(
     rest = " The answer so far was saved." if was_answering else " Your chats are safe."
     if crashed_with_gpu:
         rest += " If this happens again, the reason may be the GPU's driver."
-    other = (Action.RESTART_ON_CPU,) if crashed_with_gpu else (Action.RESTART_PLAIN,) if had_draft else ()
-    return Notice("bad", sentence + rest, (Action.RESTART, *other, Action.COPY_REPORT))
+    other = ("restart_on_cpu",) if crashed_with_gpu else ("restart_plain",) if had_draft else ()
+    return Notice("bad", sentence + rest, ("restart", *other, "copy_report"))
 
 
 def engine_ends_too_often(sentence: str, *, had_draft: bool, crashed_with_gpu: bool = False) -> Notice:
@@ -87,58 +52,58 @@ def engine_ends_too_often(sentence: str, *, had_draft: bool, crashed_with_gpu: b
         f"{sentence} That was the third time in five minutes, so these models probably won't work on this {what}. "
         f"{where}, or try again."
     )
-    other = Action.RESTART_PLAIN if had_draft else Action.OPEN_MODELS
+    other = "restart_plain" if had_draft else "choose_models"
     if crashed_with_gpu:
-        other = Action.RESTART_ON_CPU
-    return Notice("bad", text, (other, Action.RESTART, Action.COPY_REPORT))
+        other = "restart_on_cpu"
+    return Notice("bad", text, (other, "restart", "copy_report"))
 
 
 def engine_stalled(seconds: float) -> Notice:
     text = f"The engine hasn't responded for {seconds:.0f} s. You can wait or restart it; nothing will be lost."
-    return Notice("warning", text, (Action.WAIT, Action.RESTART))
+    return Notice("warning", text, ("wait", "restart"))
 
 
 def load_failed(message: str) -> Notice:
-    return Notice("bad", message, (Action.OPEN_MODELS, Action.LOAD_GUIDE))
+    return Notice("bad", message, ("choose_models", "load_guide"))
 
 
 def does_not_fit(numbers: str, *, is_loaded: bool) -> Notice:
     """``numbers`` is a sentence that says how much memory is needed and how much is free."""
     rest = " The current models stay loaded." if is_loaded else ""
     text = f"These models don't fit in the free memory: {numbers[:1].lower()}{numbers[1:]}{rest}"
-    actions = (Action.OPEN_MODELS, Action.LOAD_ANYWAY) + ((Action.DISMISS,) if is_loaded else ())
+    actions = ("choose_models", "load_anyway") + (("dismiss",) if is_loaded else ())
     return Notice("warning", f"{text} “Open models…” shows what would fit.", actions)
 
 
 def loaded_otherwise(sentence: str) -> Notice:
     """Something had to be reduced to fit in memory; ``sentence`` says what and why."""
-    return Notice("info", sentence, (Action.OPEN_MODELS, Action.DISMISS))
+    return Notice("info", sentence, ("choose_models", "dismiss"))
 
 
 def load_canceled() -> Notice:
-    return Notice("info", "Loading was canceled. No model is loaded.", (Action.LOAD_AGAIN, Action.OPEN_MODELS))
+    return Notice("info", "Loading was canceled. No model is loaded.", ("load_again", "choose_models"))
 
 
 def server_failed(message: str, cause: ServerFailure) -> Notice:
     """A model on a server can't be used; ``message`` says why, in one or two sentences."""
     match cause:
         case "key":
-            actions: tuple[Action, ...] = (Action.ENTER_KEY, Action.CONNECT_AGAIN, Action.LOAD_GUIDE)
+            actions: tuple[str, ...] = ("enter_key", "connect_again", "load_guide")
         case "address" | "not_a_server" | "model" | "certificate":
-            actions = (Action.OPEN_SERVER, Action.LOAD_GUIDE)
+            actions = ("choose_server", "load_guide")
         case _:
-            actions = (Action.CONNECT_AGAIN, Action.OPEN_SERVER, Action.LOAD_GUIDE)
+            actions = ("connect_again", "choose_server", "load_guide")
     return Notice("bad", message, actions)
 
 
 def server_loading() -> Notice:
     text = "The server is loading its model, which may take a while. Slipstream connects as soon as that is done."
-    return Notice("info", text, (Action.LOAD_GUIDE,))
+    return Notice("info", text, ("load_guide",))
 
 
 def not_connected() -> Notice:
     text = "Connecting was canceled. No model is open."
-    return Notice("info", text, (Action.CONNECT_AGAIN, Action.OPEN_MODELS, Action.LOAD_GUIDE))
+    return Notice("info", text, ("connect_again", "choose_models", "load_guide"))
 
 
 def server_stalled(seconds: float) -> Notice:
@@ -146,7 +111,7 @@ def server_stalled(seconds: float) -> Notice:
         f"The server hasn't sent anything for {seconds:.0f} s. It may be busy with other requests. You can wait, or "
         "stop this answer; what has arrived is kept."
     )
-    return Notice("warning", text, (Action.WAIT, Action.STOP))
+    return Notice("warning", text, ("wait", "cancel_answer"))
 
 
 def may_be_sent(title: str, host: str) -> Notice:
@@ -155,7 +120,7 @@ def may_be_sent(title: str, host: str) -> Notice:
         f"To answer your message, Slipstream will send the whole chat “{title}” to {host} for the first time. Whoever "
         "runs that server can read it."
     )
-    return Notice("warning", text, (Action.SEND_CHAT, Action.DO_NOT_SEND))
+    return Notice("warning", text, ("send_chat", "do_not_send"))
 
 
 def answer_not_finished(cause: ServerFailure, *, has_begun: bool, can_continue: bool) -> Notice:
@@ -165,63 +130,63 @@ def answer_not_finished(cause: ServerFailure, *, has_begun: bool, can_continue: 
     else:
         text = "There is no answer yet. Your message was kept, and nothing is sent again unless you ask for it."
     if cause == "key":
-        return Notice("warning", text, (Action.ENTER_KEY, Action.ASK_AGAIN))
-    other = (Action.CONTINUE,) if can_continue else ()
-    return Notice("warning", text, (Action.ASK_AGAIN, *other, Action.DISMISS))
+        return Notice("warning", text, ("enter_key", "ask_again"))
+    other = ("continue_answer",) if can_continue else ()
+    return Notice("warning", text, ("ask_again", *other, "dismiss"))
 
 
 def has_no_text(name: str) -> Notice:
     """A PDF file is a scan, and the loaded model sees images."""
     text = f"{name} has no text that can be read. It may be a scan, and this model can see its pages."
-    return Notice("info", text, (Action.ATTACH_PAGES, Action.DISMISS))
+    return Notice("info", text, ("attach_pages", "dismiss"))
 
 
 def no_model() -> Notice:
-    return Notice("info", "No model is loaded. Open one to get an answer.", (Action.OPEN_MODELS, Action.LOAD_GUIDE))
+    return Notice("info", "No model is loaded. Open one to get an answer.", ("choose_models", "load_guide"))
 
 
 def file_missing(name: str, *, is_loaded: bool) -> Notice:
     """``is_loaded``: other models are, and stay so."""
     if is_loaded:
         text = f"The model file {name} has been moved or deleted. The current models stay loaded."
-        return Notice("bad", text, (Action.OPEN_MODELS, Action.DISMISS))
+        return Notice("bad", text, ("choose_models", "dismiss"))
     text = f"The model file {name} has been moved or deleted. Choose it again, or load the Slipstream Guide."
-    return Notice("bad", text, (Action.OPEN_MODELS, Action.LOAD_GUIDE))
+    return Notice("bad", text, ("choose_models", "load_guide"))
 
 
 def slow_drive() -> Notice:
     text = "The model files are taking a long time to read. Their drive may be slow or disconnected."
-    return Notice("info", text, (Action.OPEN_MODELS, Action.LOAD_GUIDE))
+    return Notice("info", text, ("choose_models", "load_guide"))
 
 
 def not_opened(reason: str) -> Notice:
     """A file that another program asked to open can't be opened; ``reason`` is a sentence."""
-    return Notice("bad", reason, (Action.OPEN_MODELS, Action.DISMISS))
+    return Notice("bad", reason, ("choose_models", "dismiss"))
 
 
 def guide_missing() -> Notice:
     text = "The Slipstream Guide isn't included in this copy. Open a model file to start chatting."
-    return Notice("warning", text, (Action.OPEN_MODELS,))
+    return Notice("warning", text, ("choose_models",))
 
 
 def draft_refused(reason: str) -> Notice:
-    return Notice("warning", f"The draft model isn't used. {reason}", (Action.OPEN_MODELS, Action.DISMISS))
+    return Notice("warning", f"The draft model isn't used. {reason}", ("choose_models", "dismiss"))
 
 
 def head_refused(reason: str) -> Notice:
     """The MTP head can't be used; ``reason`` is the engine's sentence."""
     text = f"{reason} Answers arrive at the model's normal speed."
-    return Notice("warning", text, (Action.OPEN_MODELS, Action.DISMISS))
+    return Notice("warning", text, ("choose_models", "dismiss"))
 
 
 def projector_refused(reason: str) -> Notice:
     """The projector can't be used; ``reason`` is the engine's sentence."""
-    return Notice("warning", f"{reason} So the model can't see images.", (Action.OPEN_MODELS, Action.DISMISS))
+    return Notice("warning", f"{reason} So the model can't see images.", ("choose_models", "dismiss"))
 
 
 def template_refused(reason: str) -> Notice:
     """Another chat template is used; ``reason`` is the engine's sentences."""
-    return Notice("warning", reason, (Action.OPEN_MODELS, Action.DISMISS))
+    return Notice("warning", reason, ("choose_models", "dismiss"))
 
 
 def cannot_see(size: str = "", refused: str | None = None) -> Notice:
@@ -229,12 +194,12 @@ def cannot_see(size: str = "", refused: str | None = None) -> Notice:
     one is known; ``refused``: why the one in its folder isn't used.
     """
     if refused is not None:
-        return Notice("warning", f"The image wasn't attached. {refused}", (Action.OPEN_MODELS, Action.DISMISS))
+        return Notice("warning", f"The image wasn't attached. {refused}", ("choose_models", "dismiss"))
     if size:
         text = f"To see images, this model needs a second file, its projector ({size})."
-        return Notice("warning", text, (Action.GET_PROJECTOR, Action.DISMISS))
+        return Notice("warning", text, ("get_projector", "dismiss"))
     text = "This model can't see images. Models that can have a second file, a projector (mmproj), in the same folder."
-    return Notice("warning", text, (Action.OPEN_MODELS, Action.DISMISS))
+    return Notice("warning", text, ("choose_models", "dismiss"))
 
 
 def draft_failed(reason: str, *, is_head: bool = False, is_one_of_two: bool = False) -> Notice:
@@ -244,7 +209,7 @@ def draft_failed(reason: str, *, is_head: bool = False, is_one_of_two: bool = Fa
         what = "Part of the drafting stopped in this answer."
     elif is_head:
         what = "The MTP head stopped drafting in this answer."
-    return Notice("warning", f"{what} {reason}", (Action.DISMISS,))
+    return Notice("warning", f"{what} {reason}", ("dismiss",))
 
 
 def slower(change: SpeedChange) -> Notice:
@@ -254,58 +219,58 @@ def slower(change: SpeedChange) -> Notice:
         f"{change.times:.1f}× as long as with {change.before}. Drafting has adjusted; "
         "the speed without a draft should be measured again."
     )
-    return Notice("warning", text, (Action.MEASURE, Action.DISMISS))
+    return Notice("warning", text, ("measure_plain", "dismiss"))
 
 
 def died_while_loading(name: str) -> Notice:
     text = f"Slipstream closed unexpectedly while loading {name}, so it wasn't loaded automatically this time."
-    return Notice("warning", text, (Action.LOAD_AGAIN, Action.OPEN_MODELS))
+    return Notice("warning", text, ("load_again", "choose_models"))
 
 
 def unanswered() -> Notice:
-    return Notice("info", "This message hasn't been answered yet.", (Action.ANSWER,))
+    return Notice("info", "This message hasn't been answered yet.", ("answer",))
 
 
 def not_saved(reason: str) -> Notice:
-    return Notice("bad", reason, (Action.SAVE_AGAIN,))
+    return Notice("bad", reason, ("save_again",))
 
 
 def chats_unavailable(reason: str) -> Notice:
     text = f"{reason} New chats will be lost when you close Slipstream."
-    return Notice("bad", text, (Action.OPEN_LOGS, Action.DISMISS))
+    return Notice("bad", text, ("open_logs", "dismiss"))
 
 
 def previous_crash() -> Notice:
     text = "Slipstream closed unexpectedly last time. Your chats are safe, and there is a report in the log folder."
-    return Notice("info", text, (Action.OPEN_LOGS, Action.DISMISS))
+    return Notice("info", text, ("open_logs", "dismiss"))
 
 
 def exported(name: str) -> Notice:
-    return Notice("info", f"The chat was exported to {name}.", (Action.DISMISS,))
+    return Notice("info", f"The chat was exported to {name}.", ("dismiss",))
 
 
 def downloaded(title: str) -> Notice:
     text = f"{title} has been downloaded and its checksum verified."
-    return Notice("info", text, (Action.LOAD_DOWNLOADED, Action.DISMISS))
+    return Notice("info", text, ("load_downloaded", "dismiss"))
 
 
 def download_stopped(title: str, reason: str) -> Notice:
-    return Notice("warning", f"The download of {title} stopped. {reason}", (Action.SHOW_DOWNLOADS, Action.DISMISS))
+    return Notice("warning", f"The download of {title} stopped. {reason}", ("show_downloads", "dismiss"))
 
 
 def better_model(proposal: str) -> Notice:
     text = f"The starter model is small and often wrong. A better model that runs well on this computer: {proposal}."
-    return Notice("info", text, (Action.GET_PROPOSED, Action.DISMISS))
+    return Notice("info", text, ("get_proposed", "dismiss"))
 
 
 def busy_trying() -> Notice:
     text = "These new models are being tested, which also measures the speed without a draft. This takes a few seconds."
-    return Notice("info", text, (Action.DISMISS,))
+    return Notice("info", text, ("dismiss",))
 
 
 def busy_comparing() -> Notice:
     text = "The speed wasn't measured because a comparison is running. Try again when it is finished."
-    return Notice("info", text, (Action.DISMISS,))
+    return Notice("info", text, ("dismiss",))
 
 
 API_SERVER_ENDED = "The API server stopped unexpectedly several times in a row."
@@ -314,33 +279,33 @@ API_SERVER_ENDED = "The API server stopped unexpectedly several times in a row."
 def api_server_ended() -> Notice:
     """The process that serves other programs ended too often."""
     text = f"{API_SERVER_ENDED} Other programs can't use the model until you restart it."
-    return Notice("bad", text, (Action.RESTART_API_SERVER, Action.DISMISS))
+    return Notice("bad", text, ("restart_api_server", "dismiss"))
 
 
 def api_server_failed(reason: str) -> Notice:
     """It can't listen; ``reason`` is a sentence."""
     text = f"The API server didn't start. {reason}"
-    return Notice("warning", text, (Action.API_SERVER_SETTINGS, Action.RESTART_API_SERVER, Action.DISMISS))
+    return Notice("warning", text, ("api_server_settings", "restart_api_server", "dismiss"))
 
 
 def busy_serving() -> Notice:
     text = "The speed wasn't measured because Slipstream is answering another program. Try again when that is done."
-    return Notice("info", text, (Action.DISMISS,))
+    return Notice("info", text, ("dismiss",))
 
 
 def told(text: str) -> Notice:
     """Something has been done; ``text`` says what."""
-    return Notice("info", text, (Action.DISMISS,))
+    return Notice("info", text, ("dismiss",))
 
 
 def too_long(text: str, *, can_raise: bool = True) -> Notice:
     """What is attached doesn't fit in the context; ``text`` says by how much. ``can_raise``: it can be longer."""
-    return Notice("warning", text, (Action.USE_BEGINNING, *((Action.RAISE_CONTEXT,) if can_raise else ())))
+    return Notice("warning", text, ("use_beginning", *(("raise_context",) if can_raise else ())))
 
 
 def plain_text(text: str) -> Notice:
     """A notice with a text from elsewhere, such as an error message of the settings."""
-    return Notice("warning", text, (Action.DISMISS,))
+    return Notice("warning", text, ("dismiss",))
 
 
 class NoticeList(QObject):

@@ -140,7 +140,7 @@ class User(QObject):
 
     def __init__(self, controller: Controller, behavior: str) -> None:
         super().__init__(controller)
-        self.controller, self.window = controller, controller._window
+        self.controller, self.window = controller, controller.window
         self._chance = random.Random(os.environ.get("SLIPSTREAM_PROOF_SEED"))
         self._name, self._count = uuid.uuid4().hex[:8], 0
         self._unsaved: list[tuple[ChatModel, str]] = []
@@ -296,7 +296,7 @@ class User(QObject):
     def mend(self) -> None:
         """Press what the notices offer after several crashes."""
         controller = self.controller
-        if controller._engine.state() is EngineState.DIED and not controller.pair_loader.can_bring_back():
+        if controller.engine.state() is EngineState.DIED and not controller.pair_loader.can_bring_back():
             controller.pair_loader.restart()
         if controller.server.serving.state.kind == "failed":
             controller.server.serving.restart()
@@ -342,7 +342,7 @@ class User(QObject):
             tell("library", [entry.problem for entry in entries])
 
         self.controller.commands._coordinator.library().scanned.connect(shown)
-        self.window.menus.action("show_library").trigger()
+        self.controller.actions.run("show_library")
 
     def rest(self) -> None:
         """Tell when the event loop has waited."""

@@ -14,6 +14,7 @@ from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.settings import SettingsFile
 from app.ui.engine.client import EngineClient
+from app.ui.shell.all_actions import all_actions
 from app.ui.shell.application import Application
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
@@ -28,10 +29,11 @@ def answered_so_far(store: ChatStore) -> str:
 def main() -> None:
     application = Application([])
     settings = SettingsFile(paths.settings_file())
-    window = MainWindow(settings.values)
+    actions = all_actions()
+    window = MainWindow(settings.values, actions)
     worker = ChatWorker(paths.chat_file())
     engine = EngineClient([sys.executable, "-m", "tests.ui.scripted_engine", "endless"], parent=window)
-    controller = Controller(window, settings, engine, worker)
+    controller = Controller(window, settings, engine, worker, actions)
     window.show()
     controller.begin()
     controller.chats.current.send("Do not lose me")

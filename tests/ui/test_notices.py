@@ -10,7 +10,8 @@ from pytestqt.qtbot import QtBot
 from app.protocol.events import SpeedChange
 from app.ui import notices
 from app.ui.engine.client import EngineExit, EngineState, ExitCause
-from app.ui.notices import Action, Notice, NoticeList
+from app.ui.notices import Notice, NoticeList
+from app.ui.shell.all_actions import all_actions
 
 ENDED = EngineExit(ExitCause.KILLED, "SIGKILL", EngineState.ANSWERING).sentence()
 ALL = [
@@ -71,6 +72,7 @@ def test_every_notice_is_calm_and_can_be_acted_on(notice: Notice) -> None:
     assert "!" not in notice.text
     assert 1 <= len(notice.actions) <= 3
     assert len(set(notice.actions)) == len(notice.actions)
+    assert all(all_actions().text(name) for name in notice.actions)
 
 
 def test_what_got_slower_is_named_with_both_versions_and_how_much() -> None:
@@ -82,26 +84,26 @@ def test_what_got_slower_is_named_with_both_versions_and_how_much() -> None:
 
 
 def test_what_helps_with_a_server_depends_on_what_is_wrong() -> None:
-    assert notices.server_failed("It needs a key.", "key").actions[0] is Action.ENTER_KEY
-    assert notices.server_failed("It is loading.", "loading").actions[0] is Action.CONNECT_AGAIN
-    assert notices.server_failed("It doesn't have the model.", "model").actions[0] is Action.OPEN_SERVER
-    assert notices.server_failed("It isn't trusted.", "certificate").actions[0] is Action.OPEN_SERVER
+    assert notices.server_failed("It needs a key.", "key").actions[0] == "enter_key"
+    assert notices.server_failed("It is loading.", "loading").actions[0] == "connect_again"
+    assert notices.server_failed("It doesn't have the model.", "model").actions[0] == "choose_server"
+    assert notices.server_failed("It isn't trusted.", "certificate").actions[0] == "choose_server"
     unreachable = notices.answer_not_finished("unreachable", has_begun=False, can_continue=False)
-    assert unreachable.actions == (Action.ASK_AGAIN, Action.DISMISS)
+    assert unreachable.actions == ("ask_again", "dismiss")
     assert "Your message was kept" in unreachable.text
-    assert Action.CONTINUE not in notices.answer_not_finished("cut", has_begun=True, can_continue=False).actions
+    assert "continue_answer" not in notices.answer_not_finished("cut", has_begun=True, can_continue=False).actions
 
 
 def test_without_a_draft_there_is_no_restart_without_it() -> None:
-    assert Action.RESTART_PLAIN not in notices.engine_ended(ENDED, had_draft=False, was_answering=False).actions
-    assert Action.RESTART_PLAIN not in notices.engine_ends_too_often(ENDED, had_draft=False).actions
+    assert "restart_plain" not in notices.engine_ended(ENDED, had_draft=False, was_answering=False).actions
+    assert "restart_plain" not in notices.engine_ends_too_often(ENDED, had_draft=False).actions
 
 
 def test_after_a_crash_with_a_gpu_the_processor_is_offered() -> None:
     once = notices.engine_ended(ENDED, had_draft=True, crashed_with_gpu=True)
     often = notices.engine_ends_too_often(ENDED, had_draft=True, crashed_with_gpu=True)
-    assert once.actions == (Action.RESTART, Action.RESTART_ON_CPU, Action.COPY_REPORT)
-    assert often.actions == (Action.RESTART_ON_CPU, Action.RESTART, Action.COPY_REPORT)
+    assert once.actions == ("restart", "restart_on_cpu", "copy_report")
+    assert often.actions == ("restart_on_cpu", "restart", "copy_report")
 
 
 def test_one_notice_a_subject_and_only_changes_are_told(qtbot: QtBot) -> None:

@@ -18,6 +18,7 @@ from app.chats.worker import ChatWorker
 from app.settings import Pair, ServerSettings, SettingsFile
 from app.ui.engine.client import EngineClient
 from app.ui.server.control import KEY_NAME
+from app.ui.shell.all_actions import all_actions
 from app.ui.shell.application import Application
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
@@ -28,9 +29,10 @@ def main(target: str, draft: str, key: str = "") -> None:
     settings = SettingsFile(paths.settings_file())
     settings.values.last_pair = Pair(target, draft or None)
     settings.values.server = ServerSettings(on=True, port=_free_port(), needs_key=bool(key))
-    window = MainWindow(settings.values)
+    actions = all_actions()
+    window = MainWindow(settings.values, actions)
     engine = EngineClient(parent=window)
-    controller = Controller(window, settings, engine, ChatWorker(paths.chat_file()))
+    controller = Controller(window, settings, engine, ChatWorker(paths.chat_file()), actions)
     window.show()
     if key:
         controller.server.control._store.set(KEY_NAME, key)  # there is no keyring: in memory

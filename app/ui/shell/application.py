@@ -39,8 +39,10 @@ from app.program import CLOSE_WHEN_READY, has_display, write_line
 from app.protocol.events import PairLoaded
 from app.settings import SettingsFile
 from app.ui import notices
+from app.ui.actions import Actions
 from app.ui.notices import Notice
 from app.ui.settings import general_page
+from app.ui.shell.all_actions import all_actions
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.single_instance import SingleInstance, announce_running
 from app.ui.widgets import icons, stylesheet
@@ -173,8 +175,9 @@ def _run_first(application: Application, instance: SingleInstance, wanted: _Want
     if settings.notice:
         found["settings"] = notices.plain_text(settings.notice)
     general_page.apply(settings.values)
-    window = MainWindow(settings.values)
-    beginning = _Beginning(window, settings, found, wanted)
+    actions = all_actions()
+    window = MainWindow(settings.values, actions)
+    beginning = _Beginning(window, actions, settings, found, wanted)
     instance.raise_requested.connect(lambda: bring_to_front(window))
     instance.file_requested.connect(beginning.show_file)
     application.file_requested.connect(beginning.show_file)
@@ -201,9 +204,17 @@ def _run_first(application: Application, instance: SingleInstance, wanted: _Want
 class _Beginning(QObject):
     """What starts once the window has been painted: the engine, the chats, and notices about the previous session."""
 
-    def __init__(self, window: MainWindow, settings: SettingsFile, found: dict[str, Notice], wanted: _Wanted) -> None:
+    def __init__(
+        self,
+        window: MainWindow,
+        actions: Actions,
+        settings: SettingsFile,
+        found: dict[str, Notice],
+        wanted: _Wanted,
+    ) -> None:
         super().__init__(window)
         self._window = window
+        self._actions = actions
         self._found = found
         self._settings = settings
         self._file = wanted.file
@@ -246,7 +257,7 @@ class _Beginning(QObject):
         from app.ui.shell.controller import Controller
 
         worker = ChatWorker(paths.chat_file())
-        self._controller = Controller(self._window, self._settings, engine, worker)
+        self._controller = Controller(self._window, self._settings, engine, worker, self._actions)
         if self._is_trial:
             self._controller.pair_loader.pair_changed.connect(self._on_trial_pair_changed)
             self._controller.notice_list.changed.connect(self._on_trial_notices_changed)

@@ -10,8 +10,9 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QPushButton, QScrollArea, QSizePolicy, QVBoxLayout, QWidget
 
 from app.models.text import visible
+from app.ui.actions import Actions
 from app.ui.chat.parts import Card
-from app.ui.notices import Action, Notice
+from app.ui.notices import DISMISSING, Notice
 from app.ui.widgets import icons, theme
 from app.ui.widgets.announcing import announce
 from app.ui.widgets.controls import ElidedLabel, plain_tooltip
@@ -28,15 +29,14 @@ class NoticeBar(QScrollArea):
     """Hidden while there are no notices; in line with the messages above it. The newest stands at the bottom.
 
     Signals:
-        action_triggered: The `Action` of a button and the subject of its notice.
         focus_lost: A notice that had the keyboard is about to go.
     """
 
-    action_triggered = Signal(Action, str)
     focus_lost = Signal()
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent, widgetResizable=True)
+        self._actions = actions
         self.cards: dict[str, Card] = {}
         self._notices: dict[str, Notice] = {}
         content = QWidget()
@@ -83,8 +83,12 @@ class NoticeBar(QScrollArea):
             last = button
 
     def _add(self, subject: str, notice: Notice) -> None:
-        actions = [(action.value, partial(self.action_triggered.emit, action, subject)) for action in notice.actions]
-        card = self.cards[subject] = Card(notice.text, actions, role=notice.kind)
+        run = self._actions.run
+        buttons = [
+            (self._actions.text(name), partial(run, name, subject) if name in DISMISSING else partial(run, name))
+            for name in notice.actions
+        ]
+        card = self.cards[subject] = Card(notice.text, buttons, role=notice.kind)
         card.setAccessibleName(notice.text)
         self._column.addWidget(card)
 
@@ -126,11 +130,11 @@ class UndoBar(QWidget):
         undo: Its button.
     """
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._label = ElidedLabel(keeps_end=True)  # what happened stands behind the title of the chat
-        self.undo = QPushButton("Undo")
-        self.undo.setAccessibleName("Undo the deletion")
+        self.undo = QPushButton(actions.text("undo_chat"))
+        actions.connect_button(self.undo, "undo_chat")
         icons.set_icon(self.undo, "undo")
         theme.set_role(self.undo, "flat")
         card = QFrame()

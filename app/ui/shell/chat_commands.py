@@ -44,9 +44,6 @@ class ChatCommands(QObject):
         self._chat_store = chat_store
         self._notice_list = notice_list
         self._to_close: list[ChatTransfers | Printing] = []
-        for name, act in self._actions().items():
-            window.menus.connect_action(name, act)
-        window.undo_bar.undo.clicked.connect(self._operations.undo)
         self._connect_list(open_message)
 
     @cached_property
@@ -71,21 +68,6 @@ class ChatCommands(QObject):
         """Stop imports, exports and printing."""
         for one in self._to_close:
             one.close()
-
-    def _actions(self) -> dict[str, Callable[[], object]]:
-        return {
-            "new_chat": self.new_chat,
-            "new_temporary_chat": self.new_temporary_chat,
-            "import_chats": self.import_chats,
-            "export_chat": self._export_shown_chat,
-            "export_all_chats": self._export_all_chats,
-            "print_chat": self._print_shown_chat,
-            "search_chats": self._search_chats,
-            "rename_chat": self._rename_chat,
-            "delete_chat": self._delete_shown_chat,
-            "undo_chat": self._operations.undo,
-            "show_trash": self.show_trash,
-        }
 
     def _connect_list(self, open_message: Callable[[str, str], object]) -> None:
         chat_list, operations = self._window.chat_list, self._operations
@@ -165,14 +147,14 @@ class ChatCommands(QObject):
         dialog.finished.connect(dialog.deleteLater)
         dialog.open()
 
-    def _export_shown_chat(self) -> None:
+    def export_shown_chat(self) -> None:
         if not self._chats.current.is_new:
             self.export_chats([self._chats.current.id])
 
-    def _export_all_chats(self) -> None:
+    def export_all_chats(self) -> None:
         self.export_chats(self._operations.chat_ids())
 
-    def _print_shown_chat(self) -> None:
+    def print_shown_chat(self) -> None:
         if self._chats.current.is_new:
             return
         chat_id, printing = self._chats.current.id, self._printing
@@ -189,14 +171,14 @@ class ChatCommands(QObject):
         self._window.show_panel("chats")
         self._window.chat_list.show_trash()
 
-    def _search_chats(self) -> None:
+    def search_chats(self) -> None:
         self._window.show_panel("chats")
         self._window.chat_list.focus_search()
 
-    def _rename_chat(self) -> None:
+    def rename_chat(self) -> None:
         self._window.show_panel("chats")
         self._window.chat_list.rename_current()
 
-    def _delete_shown_chat(self) -> None:
+    def delete_shown_chat(self) -> None:
         if not self._chats.current.is_new:
             self.delete_chats([self._chats.current.id])

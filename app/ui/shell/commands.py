@@ -17,6 +17,7 @@ from app.models.text import printable
 from app.protocol.commands import MeasurePlain
 from app.settings import Pair, Settings
 from app.ui import notices
+from app.ui.actions import Actions, Choice
 from app.ui.chat.answer_queue import SERVER
 from app.ui.chat.conversation import question_to_measure
 from app.ui.chat.markdown.code_headers import code_wrap
@@ -25,8 +26,9 @@ from app.ui.compare.launcher import CompareLauncher
 from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import PairFiles
+from app.ui.engine.pair_names import recent_titles
 from app.ui.models.coordinator import ModelsCoordinator, import_models
-from app.ui.notices import Action, NoticeList
+from app.ui.notices import NoticeList
 from app.ui.server.control import ServerControl
 from app.ui.settings import in_use
 from app.ui.shell.main_window import MainWindow
@@ -61,6 +63,7 @@ class AppCommands(QObject):
     def __init__(
         self,
         window: MainWindow,
+        actions: Actions,
         engine: EngineClient,
         pair_loader: PairLoader,
         chats: OpenChats,
@@ -73,6 +76,7 @@ class AppCommands(QObject):
     ) -> None:
         super().__init__(parent)
         self._window = window
+        self._actions = actions
         self._engine = engine
         self._pair_loader = pair_loader
         self._chats = chats
@@ -91,11 +95,6 @@ class AppCommands(QObject):
             window, pair_loader, notice_list, models, values, self._load, self.settings_changed.emit, self
         )
         pair_loader.load_begun.connect(self._on_load_begun)
-        self._buttons = self._notice_buttons()
-        for name, act in self._actions().items():
-            window.menus.connect_action(name, act)
-        starter_entry = window.menus.action("load_starter")
-        window.menus.menu("File").aboutToShow.connect(lambda: starter_entry.setVisible(starter_file() is not None))
 
     def begin(self) -> None:
         """The window is open; less urgent work begins a little later."""
@@ -111,45 +110,19 @@ class AppCommands(QObject):
             self._models.close()
         self.opening.close()
 
-    def _actions(self) -> dict[str, Callable[[], object]]:
-        window = self._window
-        return {
-            "open_models": self.opening.open_local_models,
-            "open_server": self.opening.open_server,
-            "load_guide": self.load_guide,
-            "load_starter": self.load_starter,
-            "show_library": lambda: self._with_models(lambda models: models.show_library()),
-            "get_models": lambda: self._with_models(lambda models: models.show_recommended()),
-            "show_settings": self.show_settings,
-            "quit": window.close,
-            "show_drafted": lambda: self.show_drafted(window.menus.action("show_drafted").isChecked()),
-            "wrap_code": lambda: code_wrap().set_on(window.menus.action("wrap_code").isChecked()),
-            "stop": self._stop,
-            "regenerate": self._regenerate,
-            "compare_last": lambda: self._compare.presenter().compare_last(),
-            "compare_prompts": lambda: self._compare.presenter().compare_prompts(),
-            "measure_plain": self.measure_plain,
-            "show_shortcuts": self._show_shortcuts,
-            "show_figures": self._show_figures,
-            "open_logs": open_log_folder,
-            "show_about": self._show_about,
-        }
-
     # ------------------------------------------------------------ answers
 
-    def _stop(self) -> None:
+    def stop(self) -> None:
+        """Stop measuring, or else the answer of the chat that is shown."""
         if self._engine.state() is EngineState.MEASURING:
             self._engine.cancel()
         else:
             self._chats.current.stop()
 
-    def _regenerate(self) -> None:
-        self._chats.current.regenerate()
-
-    def _ask_again(self) -> None:
+    def ask_again(self) -> None:
         """Ask the server for the last answer again, which it didn't finish."""
         self._notice_list.remove(SERVER)
-        self._regenerate()
+        self._chats.current.regenerate()
 
     # ------------------------------------------------------------ speed
 
@@ -181,6 +154,12 @@ class AppCommands(QObject):
         self._values.drafted_visible = shown
         self.settings_changed.emit()
 
+    def toggle_drafted(self) -> None:
+        self.show_drafted(not self._values.drafted_visible)
+
+    def toggle_wrap(self) -> None:
+        code_wrap().set_on(not code_wrap().is_on)
+
     # ------------------------------------------------------------ pairs
 
     def machine(self) -> MachineMemory:
@@ -191,10 +170,14 @@ class AppCommands(QObject):
         """Whether the engine has this file, or is loading it."""
         return self._coordinator.is_loaded(path)
 
-    @Slot(int)
-    def load_recent(self, place: int) -> None:
-        """Load the recent pair at this place, 0 for the newest."""
-        self._load(in_use.pair_to_load(self._values, self._values.recent_pairs[place]))
+    def load_recent(self, pair: Pair) -> None:
+        """Load a pair that was used before, as its target was loaded last time."""
+        self._load(in_use.pair_to_load(self._values, pair))
+
+    def recent_choices(self) -> list[Choice]:
+        """The recent pairs, newest first."""
+        pairs = self._values.recent_pairs
+        return [Choice(title, (pair,)) for pair, title in zip(pairs, recent_titles(pairs), strict=True)]
 
     @Slot(str, str)
     def load_pair(self, target: str, draft: str = "") -> None:
@@ -266,6 +249,12 @@ class AppCommands(QObject):
             )
         return self._settings
 
+    def show_library(self) -> None:
+        self._with_models(lambda models: models.show_library())
+
+    def show_recommended(self) -> None:
+        self._with_models(lambda models: models.show_recommended())
+
     @Slot()
     def show_settings(self) -> None:
         self._with_models(lambda _: self.settings().show_general())
@@ -285,20 +274,27 @@ class AppCommands(QObject):
         """Let the user enter the access token."""
         self._with_models(lambda _: self.settings().ask_for_token())
 
-    def _show_shortcuts(self) -> None:
+    def show_shortcuts(self) -> None:
         from app.ui.shell.shortcuts import ShortcutsDialog
 
-        ShortcutsDialog(self._window.menus.shortcuts(), self._window).open()
+        ShortcutsDialog(self._actions.shortcuts(), self._window).open()
 
-    def _show_figures(self) -> None:
+    def show_figures(self) -> None:
         from app.ui.shell.help import FiguresDialog
 
         FiguresDialog(self._window).open()
 
-    def _show_about(self) -> None:
+    def show_about(self) -> None:
         from app.ui.shell.help import AboutDialog
 
         AboutDialog(self._engine.hello(), self._pair_loader.remote(), self._window).open()
+
+    def open_logs(self) -> None:
+        QDesktopServices.openUrl(QUrl.fromLocalFile(str(paths.log_dir())))
+
+    def copy_report(self) -> None:
+        """Of the engine, which ended unexpectedly."""
+        QGuiApplication.clipboard().setText(self._pair_loader.report())
 
     # ------------------------------------------------------------ downloads
 
@@ -337,7 +333,7 @@ class AppCommands(QObject):
         self.notifier.tell("Download stopped", f"{printable(title, 120)}: {message}", self.models().show_downloads)
         self._notice_list.show("download", notices.download_stopped(title, message))
 
-    def _load_downloaded(self) -> None:
+    def load_downloaded(self) -> None:
         self._notice_list.remove("downloaded")
         pair, files = self._downloaded, self._pair_loader.files()
         if pair is None:
@@ -347,7 +343,7 @@ class AppCommands(QObject):
         else:
             self.load_pair(pair.target, pair.draft or "")
 
-    def _show_downloads(self) -> None:
+    def show_downloads(self) -> None:
         self._notice_list.remove("download")
         self._with_models(lambda models: models.show_downloads())
 
@@ -359,51 +355,3 @@ class AppCommands(QObject):
     def _on_downloads_known(self, there_are: bool) -> None:
         if there_are:
             self._with_models(lambda _: None)  # it takes them up when it is made
-
-    # ------------------------------------------------------------ notices
-
-    @Slot(Action, str)
-    def on_notice(self, action: Action, subject: str) -> None:
-        """Carry out the button of the notice about this subject."""
-        if action in (Action.WAIT, Action.DISMISS):
-            self._notice_list.remove(subject)
-        else:
-            self._buttons[action]()
-
-    def connect_notice(self, action: Action, act: Callable[[], object]) -> None:
-        """Have this button of notices call ``act``."""
-        self._buttons[action] = act
-
-    def _notice_buttons(self) -> dict[Action, Callable[[], object]]:
-        return {
-            Action.RESTART: self._pair_loader.restart,
-            Action.RESTART_PLAIN: lambda: self._pair_loader.restart(with_draft=False),
-            Action.RESTART_ON_CPU: lambda: self._pair_loader.restart(on_cpu=True),
-            Action.COPY_REPORT: lambda: QGuiApplication.clipboard().setText(self._pair_loader.report()),
-            Action.OPEN_MODELS: self.opening.open_models,
-            Action.LOAD_GUIDE: self.load_guide,
-            Action.LOAD_AGAIN: self._pair_loader.load_again,
-            Action.LOAD_ANYWAY: self._pair_loader.load_anyway,
-            Action.OPEN_LOGS: open_log_folder,
-            Action.ANSWER: self._regenerate,
-            Action.SAVE_AGAIN: self._chats.save_again,
-            Action.MEASURE: self.measure_plain,
-            Action.RAISE_CONTEXT: self.opening.open_models,
-            Action.LOAD_DOWNLOADED: self._load_downloaded,
-            Action.GET_PROJECTOR: self.get_projector,
-            Action.GET_PROPOSED: self.get_proposal,
-            Action.SHOW_DOWNLOADS: self._show_downloads,
-            Action.RESTART_API_SERVER: self._server.serving.restart,
-            Action.API_SERVER_SETTINGS: self.show_server,
-            Action.CONNECT_AGAIN: self._pair_loader.load_again,
-            Action.OPEN_SERVER: self.opening.open_server,
-            Action.ENTER_KEY: lambda: self.opening.open_server(for_key=True),
-            Action.SEND_CHAT: self._chats.queue.send_chat,
-            Action.DO_NOT_SEND: self._chats.queue.do_not_send,
-            Action.ASK_AGAIN: self._ask_again,
-            Action.STOP: self._engine.cancel,
-        }
-
-
-def open_log_folder() -> None:
-    QDesktopServices.openUrl(QUrl.fromLocalFile(str(paths.log_dir())))

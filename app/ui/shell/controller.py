@@ -17,6 +17,7 @@ from app.protocol.events import PairLoaded
 from app.protocol.options import Sampling
 from app.settings import SettingsFile
 from app.ui import notices
+from app.ui.actions import Actions
 from app.ui.chat.answer_queue import AnswerQueue
 from app.ui.chat.attachments import Attachments
 from app.ui.chat.composer_presenter import ComposerPresenter
@@ -31,12 +32,12 @@ from app.ui.chat.page import ChatPage
 from app.ui.chat.settings_presenter import ChatSettingsPresenter
 from app.ui.chat.writer import StoredChats, StoredPresets
 from app.ui.compare.launcher import CompareLauncher
-from app.ui.engine.client import EngineClient, EngineState
+from app.ui.engine.client import EngineClient
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker
 from app.ui.engine.pair_names import introduction
 from app.ui.models.coordinator import ModelsCoordinator
-from app.ui.notices import Action, Notice, NoticeList
+from app.ui.notices import Notice, NoticeList
 from app.ui.settings import in_use
 from app.ui.shell.announcer import Announcer
 from app.ui.shell.chat_commands import ChatCommands
@@ -62,11 +63,14 @@ class Controller(QObject):
         chats, pair_loader, operations, notice_list, compare, models, commands, presets: The parts.
     """
 
-    def __init__(self, window: MainWindow, settings: SettingsFile, engine: EngineClient, worker: ChatWorker) -> None:
+    def __init__(
+        self, window: MainWindow, settings: SettingsFile, engine: EngineClient, worker: ChatWorker, actions: Actions
+    ) -> None:
         super().__init__(window)
-        self._window = window
+        self.window = window
+        self.actions = actions
         self._settings = settings
-        self._engine = engine
+        self.engine = engine
         self._opened = worker.opened
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._results = Results(self)
@@ -106,7 +110,7 @@ class Controller(QObject):
             self,
         )
         self.settings = SettingsWiring(
-            window, settings, self.chats, self.pair_loader, self.compare, self.notice_list, self
+            window, actions, settings, self.chats, self.pair_loader, self.compare, self.notice_list, self
         )
         self.server = ServerWiring(
             window,
@@ -119,8 +123,10 @@ class Controller(QObject):
             lambda: settings.values.server,
             self,
         )
+        self.zoom = self.settings.zoom
         self.commands = AppCommands(
             window,
+            actions,
             engine,
             self.pair_loader,
             self.chats,
@@ -131,7 +137,7 @@ class Controller(QObject):
             settings.values,
             self,
         )
-        message_operations = MessageOperations(
+        self.message_operations = MessageOperations(
             self.chats,
             self.operations,
             engine,
@@ -140,7 +146,7 @@ class Controller(QObject):
             self.commands.load_recent,
             self,
         )
-        self.messages = MessageWiring(window, self.chats, self.operations, message_operations, self)
+        self.messages = MessageWiring(window, self.chats, self.message_operations, self)
         self.chat_commands = ChatCommands(
             window,
             self.chats,
@@ -150,7 +156,7 @@ class Controller(QObject):
             self.messages.open_message,
             self,
         )
-        self._edit_menu = EditMenu(window.menus, self.operations.can_undo, self.operations.undo, self)
+        self.edit_menu = EditMenu(window.edit_menu, actions, self.operations, self)
         self._announcer = Announcer(window, engine, self.pair_loader, self.chats, self.operations, self.notice_list)
         self.finished_answers = FinishedAnswers(
             self.commands.notifier, settings.values, self.operations.title, self._bring_to_front, self
@@ -176,10 +182,11 @@ class Controller(QObject):
         self._on_opened(self.chats.current)
         self.chats.follow(
             self._show_chat,
-            state_changed=self._refresh_menus,
+            state_changed=actions.refresh,
             settings_changed=self.settings.apply,
-            branch_changed=self._refresh_menus,
+            branch_changed=actions.refresh,
         )
+        actions.begin(self)
 
     # ------------------------------------------------------------ beginning and end
 
@@ -224,8 +231,10 @@ class Controller(QObject):
 
     def _connect_engine(self) -> None:
         pair_loader = self.pair_loader
-        self._engine.state_changed.connect(self._refresh_menus)
-        self._engine.forgotten.connect(self.operations.finish_erasing)
+        self.engine.state_changed.connect(self.actions.refresh)
+        self.message_operations.continued_changed.connect(self.actions.refresh)
+        self.operations.undo_changed.connect(self.actions.refresh)
+        self.engine.forgotten.connect(self.operations.finish_erasing)
         pair_loader.pair_changed.connect(self._on_pair_changed)
         pair_loader.pair_changed.connect(self.attachments.refresh)
         self.compare.engine_wanted.connect(self.models.put_off_trial)
@@ -238,24 +247,19 @@ class Controller(QObject):
         self.queue.begun.connect(self._on_answer_begun)
         operations.chats_deleted.connect(self._on_chats_deleted)
         operations.chats_restored.connect(self._on_chats_restored)
-        operations.deletion_done.connect(self._window.undo_bar.offer)
-        operations.deleted_for_good.connect(self._engine.forget)
-        operations.undo_changed.connect(self._edit_menu.reset)
-        operations.undo_changed.connect(self._window.undo_bar.withdraw)  # what it offers is not the last one any more
+        operations.deletion_done.connect(self.window.undo_bar.offer)
+        operations.deleted_for_good.connect(self.engine.forget)
+        operations.undo_changed.connect(self.window.undo_bar.withdraw)  # what it offers is not the last one any more
 
     def _connect_window(self) -> None:
-        window, commands = self._window, self.commands
-        window.top_bar.pair.clicked.connect(commands.opening.open_models)
-        window.top_bar.cancel.clicked.connect(self._engine.cancel)
+        window, commands = self.window, self.commands
         self.presets.changed.connect(self.chats.use_defaults)
-        window.notice_bar.action_triggered.connect(commands.on_notice)
         self.notice_list.changed.connect(window.notice_bar.set_notices)
         panel = window.speed_panel
         panel.head.choice_changed.connect(self.pair_loader.use_head)
         for button in panel.plain_speed.buttons:
             button.clicked.connect(commands.measure_plain)
         panel.show_drafted.box.clicked.connect(commands.show_drafted)
-        window.menus.recent_chosen.connect(commands.load_recent)
         window.closed.connect(self.shut_down)
         commands.save_due.connect(self.settings.save_soon)
         commands.save_due.connect(self.settings.apply_offline)
@@ -265,7 +269,7 @@ class Controller(QObject):
 
     def _connect_chat_views(self) -> None:
         """The widgets of `app.ui.chat`."""
-        window, commands = self._window, self.commands
+        window, commands = self.window, self.commands
         chat_commands = window.transcript.commands
         chat_commands.compare = lambda message_id: self.compare.presenter().compare_answer(message_id)
         chat_commands.ask = self.composer.send
@@ -276,14 +280,10 @@ class Controller(QObject):
         self.attachments.blindness = self.models.blindness
         self.attachments.sees = self.models.sees
         self.attachments.import_chats = self.chat_commands.import_chats
-        window.menus.connect_action("attach_files", self.attachments.choose)
-        commands.connect_notice(Action.ATTACH_PAGES, self.attachments.attach_scans)
-        commands.connect_notice(Action.USE_BEGINNING, self.attachments.use_beginning)
-        commands.connect_notice(Action.CONTINUE, window.menus.action("continue_answer").trigger)
         chat_commands.open_models = commands.opening.open_models
         chat_commands.get_proposed = commands.get_proposal
         chat_commands.load_starter = commands.load_starter
-        chat_commands.hide_introduction = self._hide_introduction
+        chat_commands.hide_introduction = self.hide_introduction
 
     # ------------------------------------------------------------ pairs and how to draft
 
@@ -299,9 +299,9 @@ class Controller(QObject):
     @Slot()
     def _introduce(self) -> None:
         """An empty chat says what the model is, if it came with the app."""
-        self._window.transcript.introduce(introduction(self._settings.values, self.pair_loader.files()))
+        self.window.transcript.introduce(introduction(self._settings.values, self.pair_loader.files()))
 
-    def _hide_introduction(self) -> None:
+    def hide_introduction(self) -> None:
         values = self._settings.values
         if introduction(values, self.pair_loader.files()).model == "guide":
             values.guide_introduced = True
@@ -309,7 +309,7 @@ class Controller(QObject):
             values.starter_introduced = True
         self._introduce()
         self.settings.save_soon()
-        self._window.composer.setFocus()
+        self.window.composer.setFocus()
 
     # ------------------------------------------------------------ chats
 
@@ -317,7 +317,7 @@ class Controller(QObject):
         if opened.notice:
             self.notice_list.show("store", notices.plain_text(opened.notice))
         if opened.may_have_copies:
-            self._engine.forget()
+            self.engine.forget()
         last = self._settings.values.last_chat_id
         self._chat_store.ask(
             lambda store: any(chat.id == last for chat in store.chats()),
@@ -327,9 +327,9 @@ class Controller(QObject):
 
     def _bring_to_front(self, chat_id: str) -> None:
         """Show a chat, and the window."""
-        bring_to_front(self._window)
+        bring_to_front(self.window)
         self.chats.open(chat_id)
-        self._window.composer.setFocus()
+        self.window.composer.setFocus()
 
     def _on_chats_unavailable(self, error: KnownError) -> None:
         """Continue with a temporary store for this session; the files on the disk are not touched."""
@@ -347,19 +347,19 @@ class Controller(QObject):
             model.stored.connect(self.operations.refresh)
 
     def _show_chat(self, model: ChatModel) -> None:
-        chat_commands = self._window.transcript.commands
+        chat_commands = self.window.transcript.commands
         chat_commands.regenerate = model.regenerate
         self._offer_to_stop_thinking()
         chat_commands.edit = model.edit
         chat_commands.choose_version = model.choose_version
-        self._refresh_menus()
+        self.actions.refresh()
         self.settings.apply()
 
     def _offer_to_stop_thinking(self) -> None:
         """Unless a server writes the answer, which can't be told."""
         remote = self.pair_loader.remote()
         can_stop = remote is None or "stop_thinking" not in remote.refused
-        self._window.transcript.commands.stop_thinking = self.chats.current.stop_thinking if can_stop else None
+        self.window.transcript.commands.stop_thinking = self.chats.current.stop_thinking if can_stop else None
 
     @Slot(object)
     def _on_created(self, model: ChatModel) -> None:
@@ -369,13 +369,14 @@ class Controller(QObject):
     @Slot(object)
     def _remember_chat(self, model: ChatModel) -> None:
         chat_id = None if model.is_new or model.is_temporary else model.id
-        self._window.chat_list.set_current(chat_id)
+        self.window.chat_list.set_current(chat_id)
         self._settings.values.last_chat_id = chat_id
         self.settings.save_soon()
-        self._refresh_menus()
+        self.actions.refresh()
 
     @Slot(object)
     def _on_answer_begun(self, live: LiveAnswer) -> None:
+        live.thinking_changed.connect(self.actions.refresh)
         if not live.is_private:
             live.ended.connect(lambda _figures: self.finished_answers.tell(live.message))
         live.ended.connect(lambda _: self.models.offer_better() if live.message and live.message.version > 1 else None)
@@ -395,7 +396,7 @@ class Controller(QObject):
         """Erase the engine's copies of deleted chats at once, even though the chats can be restored."""
         for chat_id in chat_ids:
             self.compare.forget_chat(chat_id)
-        self._engine.forget()
+        self.engine.forget()
 
     @Slot(object, object)
     def _on_chats_restored(self, _chat_ids: list[str], shown: str | None) -> None:
@@ -411,17 +412,3 @@ class Controller(QObject):
         """The settings of a new chat."""
         files = self.pair_loader.files()
         return self.presets.presets.default_for(files.preset_target() if files else "")
-
-    def _refresh_menus(self) -> None:
-        current, state = self.chats.current, self._engine.state()
-        has_chat, busy = not current.is_new, current.state.is_busy
-        action = self._window.menus.action
-        for name in ("export_chat", "print_chat", "rename_chat", "delete_chat"):
-            action(name).setEnabled(has_chat and not current.is_temporary)
-        for name in ("regenerate", "compare_last"):
-            action(name).setEnabled(has_chat and not busy)
-        action("stop").setEnabled(busy or state is EngineState.MEASURING)
-        remote = self.pair_loader.remote()
-        can_measure = remote is None or remote.can_switch_drafting
-        action("measure_plain").setEnabled(state is EngineState.READY and can_measure)
-        self.messages.refresh()

@@ -8,8 +8,7 @@ there is a deletion to take back.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Collection
 
 from PySide6.QtCore import QObject, Slot
 from PySide6.QtGui import QGuiApplication
@@ -28,35 +27,31 @@ from PySide6.QtWidgets import (
 )
 from shiboken6 import isValid
 
-from app.ui.shell.menus import Menus
+from app.ui.actions import Actions
+from app.ui.chat.operations import ChatOperations
 
 NAMES = ("undo", "redo", "cut", "copy", "paste", "select_all")
 _UNDO, _UNDO_DELETION = "&Undo", "&Undo delete"
 
 
 class EditMenu(QObject):
-    """Connects the actions called `NAMES`."""
+    """What the actions called `NAMES` do."""
 
     def __init__(
-        self,
-        menus: Menus,
-        can_undo_deletion: Callable[[], bool],
-        undo_deletion: Callable[[], object],
-        parent: QObject | None = None,
+        self, menu: QMenu, actions: Actions, operations: ChatOperations, parent: QObject | None = None
     ) -> None:
         super().__init__(parent)
-        self._menus = menus
-        self._can_undo_deletion = can_undo_deletion
-        self._undo_deletion = undo_deletion
+        self._actions = actions
+        self._operations = operations
         self._focused: QWidget | None = None
-        for name in NAMES:
-            menus.connect_action(name, partial(self._act, name))
-        self.reset()
-        menus.menu("Edit").aboutToShow.connect(self._refresh)
-        menus.menu("Edit").aboutToHide.connect(lambda: menus.action("undo").setText(_UNDO))
+        self._offered: Collection[str] = ()
+        """What can be done, since the menu was opened."""
+        menu.aboutToShow.connect(self._refresh)
+        menu.aboutToHide.connect(lambda: actions.qaction("undo").setText(_UNDO))
         application = QApplication.instance()
         assert isinstance(application, QApplication)
         application.focusChanged.connect(self._on_focus_changed)
+        operations.undo_changed.connect(self.reset)
 
     @Slot("QWidget*", "QWidget*")
     def _on_focus_changed(self, _old: QWidget | None, now: QWidget | None) -> None:
@@ -68,26 +63,28 @@ class EditMenu(QObject):
     @Slot()
     def reset(self) -> None:
         """The menu is closed, or there is another deletion to take back, or none any more."""
-        for name in NAMES:
-            self._menus.action(name).setEnabled(name == "undo" and self._can_undo_deletion())
+        self._offered = ()
+        self._actions.refresh()
+
+    def can(self, name: str) -> bool:
+        return name in self._offered or (name == "undo" and self._operations.can_undo())
+
+    def act(self, name: str) -> None:
+        if (act := self._possible().get(name)) is not None:
+            act()
 
     def _possible(self) -> dict[str, Callable[[], object]]:
         can = possible(self._focused) if self._focused is not None and isValid(self._focused) else {}
-        if "undo" not in can and self._can_undo_deletion():
-            can["undo"] = self._undo_deletion
+        if "undo" not in can and self._operations.can_undo():
+            can["undo"] = self._operations.undo
         return can
 
     @Slot()
     def _refresh(self) -> None:
-        can = self._possible()
-        for name in NAMES:
-            self._menus.action(name).setEnabled(name in can)
-        if can.get("undo") is self._undo_deletion:
-            self._menus.action("undo").setText(_UNDO_DELETION)
-
-    def _act(self, name: str) -> None:
-        if (act := self._possible().get(name)) is not None:
-            act()
+        self._offered = can = self._possible()
+        self._actions.refresh()
+        if can.get("undo") == self._operations.undo:
+            self._actions.qaction("undo").setText(_UNDO_DELETION)
 
 
 def possible(widget: QWidget) -> dict[str, Callable[[], object]]:

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Literal
 
 from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QCloseEvent, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QMainWindow, QSplitter, QWhatsThis, QWidget
+from PySide6.QtWidgets import QMainWindow, QSplitter, QWidget
 
 from app.settings import Settings
+from app.ui.actions import Actions
 from app.ui.chat.chat_list import ChatList
 from app.ui.chat.composer import Composer
 from app.ui.chat.drop_area import DropArea
@@ -20,7 +21,6 @@ from app.ui.engine.pair_files import GUIDE_NAME
 from app.ui.engine.pair_names import introduction, recent_title
 from app.ui.server.bar import ServingBar
 from app.ui.shell.bars import NoticeBar, UndoBar
-from app.ui.shell.menus import Menus
 from app.ui.shell.panes import Panes, first_stop
 from app.ui.shell.side_panel import Page, SidePanel
 from app.ui.shell.top_bar import TopBar
@@ -45,7 +45,9 @@ class MainWindow(QMainWindow):
 
     Attributes:
         top_bar, chat_list, drop_area, transcript, find_bar, composer, speed_panel, settings_tab, serving_bar, undo_bar,
-            notice_bar, menus: The parts.
+            notice_bar: The parts.
+        panes: Where F6 goes.
+        edit_menu: The one that depends on the focus.
 
     Signals:
         panels_changed: The user showed or hid a panel or a section of it, or arranged the list of chats otherwise.
@@ -57,13 +59,15 @@ class MainWindow(QMainWindow):
     closed = Signal()
     first_painted = Signal()
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, actions: Actions) -> None:
+        """``actions`` live as long as the window from now on."""
         super().__init__()
+        self._actions = actions
+        actions.setParent(self)
         self.setWindowTitle("Slipstream")
         self.setMinimumSize(MINIMUM_SIZE)
-        self.menus = Menus(self.menuBar(), self)
-        action = self.menus.action
-        self.top_bar = TopBar(action("toggle_chats"), action("toggle_speed"), action("chat_settings"))
+        self.edit_menu = actions.fill_menu_bar(self.menuBar())["Edit"]
+        self.top_bar = TopBar(actions)
         self.chat_list = ChatList()
         self.chat_list.view.arrange(settings.chat_sort, settings.collapsed_folders)
         self.transcript = Transcript()
@@ -79,8 +83,8 @@ class MainWindow(QMainWindow):
             )
         )
         self.serving_bar = ServingBar()
-        self.undo_bar = UndoBar()
-        self.notice_bar = NoticeBar()
+        self.undo_bar = UndoBar(actions)
+        self.notice_bar = NoticeBar(actions)
         self._wanted: dict[Panel, bool] = {"chats": settings.chats_visible, "side": settings.speed_visible}
         self._latest: Panel = "chats"
         self._open_sections = settings.open_sections
@@ -93,17 +97,10 @@ class MainWindow(QMainWindow):
         if settings.side_page == "chat_settings":
             self._side.setCurrentWidget(self._settings_page)
         self._restore(settings)
-        self.menus.connect_action("toggle_chats", lambda: self.toggle_panel("chats"))
-        self.menus.connect_action("toggle_speed", lambda: self._toggle_page(self.speed_panel))
-        self.menus.connect_action("chat_settings", lambda: self._toggle_page(self._settings_page))
         self._side.currentChanged.connect(self._show_states)
         self._side.currentChanged.connect(self.panels_changed)
-        self.menus.connect_action("focus_composer", self.composer.setFocus)
         self.notice_bar.focus_lost.connect(self.composer.setFocus)
-        self._panes = self._make_panes()
-        self.menus.connect_action("next_pane", lambda: self._panes.go(1))
-        self.menus.connect_action("previous_pane", lambda: self._panes.go(-1))
-        self.menus.connect_action("explain", QWhatsThis.enterWhatsThisMode)
+        self.panes = self._make_panes()
         theme.follow_zoom(self, self._set_widths)
         self.chat_list.view.arranged.connect(self.panels_changed)
         self.composer.setFocus()
@@ -131,6 +128,12 @@ class MainWindow(QMainWindow):
             self._show_panel(panel, False)
             self._show_states()
         self.panels_changed.emit()
+
+    def toggle_speed(self) -> None:
+        self._toggle_page(self.speed_panel)
+
+    def toggle_settings(self) -> None:
+        self._toggle_page(self._settings_page)
 
     def _toggle_page(self, page: QWidget) -> None:
         """Show a page of the side panel; hide the panel if it is shown already."""
@@ -239,10 +242,10 @@ class MainWindow(QMainWindow):
 
     @Slot()
     def _show_states(self) -> None:
-        self.menus.action("toggle_chats").setChecked(not self.chat_list.isHidden())
+        self._actions.qaction("toggle_chats").setChecked(not self.chat_list.isHidden())
         page = None if self._side.isHidden() else self._side.currentWidget()
-        self.menus.action("toggle_speed").setChecked(page is self.speed_panel)
-        self.menus.action("chat_settings").setChecked(page is self._settings_page)
+        self._actions.qaction("toggle_speed").setChecked(page is self.speed_panel)
+        self._actions.qaction("chat_settings").setChecked(page is self._settings_page)
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -15,6 +15,7 @@ from app.chats.tree import Deletion
 from app.protocol.commands import CheckText
 from app.protocol.events import PairLoaded, TextChecked
 from app.settings import Pair
+from app.ui.actions import Choice
 from app.ui.chat.context_meter import LEAST_ANSWER
 from app.ui.chat.footer import figures_of
 from app.ui.chat.live_answer import asked_with, can_continue, was_cut
@@ -28,7 +29,6 @@ from app.ui.engine.pair_names import has_written, recent_titles
 
 _STEP = 0.3
 """Of the temperature, for an answer that is a little more or less varied."""
-Way = tuple[str, Callable[[], object]]
 _Texts = tuple[str, str]
 """Of an answer, and of what the model thought before it."""
 
@@ -52,10 +52,10 @@ class MessageOperations(QObject):
         engine: EngineClient,
         pair_loader: PairLoader,
         recent: Callable[[], Sequence[Pair]],
-        load_recent: Callable[[int], object],
+        load_pair: Callable[[Pair], object],
         parent: QObject | None = None,
     ) -> None:
-        """``recent``: pairs that were used, newest first; ``load_recent`` loads one of them by its place."""
+        """``recent``: pairs that were used, newest first; ``load_pair`` loads one of them."""
         super().__init__(parent)
         self.continued: str | None = None
         self._chats = chats
@@ -63,7 +63,7 @@ class MessageOperations(QObject):
         self._engine = engine
         self._pair_loader = pair_loader
         self._recent = recent
-        self._load_recent = load_recent
+        self._load_pair = load_pair
         self._model = chats.current
         self._asked: tuple[int, _Texts] | None = None
         """The request about the texts of an answer, and these."""
@@ -235,44 +235,45 @@ class MessageOperations(QObject):
 
     # ------------------------------------------------------------ regenerate with something else
 
-    def ways_to_regenerate(self, message_id: str) -> list[Way]:
-        """For a menu: what an answer can be written again with. An empty text is a line between."""
+    def ways_to_regenerate(self, message_id: str) -> list[Choice]:
+        """What an answer can be written again with, for `regenerate_with`."""
         message, model = self._message(message_id), self._chats.current
         if message is None:
             return []
-        ways: list[Way] = []
+        ways: list[Choice] = []
         again = _settings_again(message)
         if again is not None and message.seed is not None:
-            ways.append(("The same settings and seed", lambda: model.regenerate(message_id, again, seed=message.seed)))
+            ways.append(Choice("The same settings and seed", (again, message.seed)))
         temperature = self._chats.queue.settings(model.settings).sampling.temperature
-        ways.append(("More variety", lambda: self._vary(message_id, temperature + _STEP)))
+        ways.append(Choice("More variety", (self._varied(temperature + _STEP),)))
         if temperature > 0:
-            ways.append(("Less variety", lambda: self._vary(message_id, max(0.0, temperature - _STEP))))
+            ways.append(Choice("Less variety", (self._varied(max(0.0, temperature - _STEP)),)))
         remote = self._pair_loader.remote()
         if remote is None or remote.can_switch_drafting:
-            plain = msgspec.structs.replace(model.settings, drafter="none")
-            ways.append(("Without a draft", lambda: model.regenerate(message_id, plain)))
+            ways.append(Choice("Without a draft", (msgspec.structs.replace(model.settings, drafter="none"),)))
         recent = self._recent()
         if recent:
-            ways.append(("", lambda: None))
-        for place, (pair, title) in enumerate(zip(recent, recent_titles(recent), strict=True)):
-            ways.append((title, partial(self._regenerate_with, message_id, place, pair)))
-        return ways
+            ways.append(Choice(""))
+        titles = recent_titles(recent)
+        return ways + [Choice(title, (pair,)) for pair, title in zip(recent, titles, strict=True)]
 
-    def _vary(self, message_id: str, temperature: float) -> None:
-        model = self._chats.current
-        sampling = msgspec.structs.replace(model.settings.sampling, temperature=round(min(temperature, 10.0), 2))
-        model.regenerate(message_id, msgspec.structs.replace(model.settings, sampling=sampling))
+    def _varied(self, temperature: float) -> ChatSettings:
+        settings = self._chats.current.settings
+        sampling = msgspec.structs.replace(settings.sampling, temperature=round(min(temperature, 10.0), 2))
+        return msgspec.structs.replace(settings, sampling=sampling)
 
-    def _regenerate_with(self, message_id: str, place: int, pair: Pair) -> None:
-        """With another pair, which is loaded first; why it cannot be loaded is told where it is loaded."""
-        files = self._pair_loader.files()
-        model = self._chats.current
+    def regenerate_with(self, message_id: str, other: ChatSettings | Pair, seed: int | None = None) -> None:
+        """With other settings; or with another pair, which is loaded first. Why it can't be loaded is told there."""
+        files, model = self._pair_loader.files(), self._chats.current
+        if isinstance(other, ChatSettings):
+            model.regenerate(message_id, other, seed=seed)
+            return
+        pair = other
         if self._pair_loader.pair() is not None and files is not None and _is_pair(files, pair):
             model.regenerate(message_id)
             return
         self._to_regenerate = model.id, message_id, pair
-        self._load_recent(place)
+        self._load_pair(pair)
 
     @Slot(EngineState)
     def _on_engine_state_changed(self, state: EngineState) -> None:

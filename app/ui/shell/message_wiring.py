@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
 from PySide6.QtCore import QObject, Slot
 
 from app.chats.model import StoredMessage
 from app.markdown.find import count_matches
 from app.ui.chat.find_in_chat import FindInChat
-from app.ui.chat.live_answer import LiveAnswer
 from app.ui.chat.open_chats import OpenChats
-from app.ui.chat.operations import ChatOperations
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.message_operations import MessageOperations
 
@@ -27,60 +25,27 @@ class MessageWiring(QObject):
         self,
         window: MainWindow,
         chats: OpenChats,
-        operations: ChatOperations,
         messages: MessageOperations,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._window = window
         self._chats = chats
-        self._operations = operations
         self._messages = messages
         self.find = FindInChat(window.find_bar, window.transcript, chats, self)
         window.find_bar.closed.connect(self._on_find_closed)
         messages.continued_changed.connect(window.transcript.set_continued)
-        messages.continued_changed.connect(self.refresh)
-        operations.undo_changed.connect(self.refresh)
-        chats.queue.begun.connect(self._on_answer_begun)
-        for name, act in self._actions().items():
-            window.menus.connect_action(name, act)
         asked = window.transcript.commands
         asked.continue_answer = messages.continue_answer
-        asked.ways_to_regenerate = messages.ways_to_regenerate
+        asked.ways_to_regenerate = lambda message_id: [
+            (choice.text, partial(messages.regenerate_with, message_id, *choice.values))
+            for choice in messages.ways_to_regenerate(message_id)
+        ]
         asked.delete = messages.delete
         asked.branch = messages.branch
         asked.can_branch = messages.can_branch
         asked.leave_messages = window.composer.setFocus
         chats.follow(lambda model: window.transcript.set_temporary(model.is_temporary))
-
-    def _actions(self) -> dict[str, Callable[[], object]]:
-        return {
-            "stop_thinking": self._stop_thinking,
-            "continue_answer": self._messages.continue_answer,
-            "branch_chat": self._branch,
-            "previous_message": lambda: self._step(-1),
-            "next_message": lambda: self._step(1),
-            "find_in_chat": self.find.begin,
-            "find_next": lambda: self.find.step(1),
-            "find_previous": lambda: self.find.step(-1),
-        }
-
-    @Slot(object)
-    def _on_answer_begun(self, live: LiveAnswer) -> None:
-        live.thinking_changed.connect(self.refresh)
-
-    @Slot()
-    def refresh(self) -> None:
-        """What can be done has changed."""
-        action, has_messages = self._window.menus.action, bool(self._chats.current.messages)
-        live = self._chats.current.live
-        can_stop = self._window.transcript.commands.stop_thinking is not None
-        action("stop_thinking").setEnabled(live is not None and live.is_thinking and can_stop)
-        for name in ("find_in_chat", "find_next", "find_previous", "previous_message", "next_message"):
-            action(name).setEnabled(has_messages)
-        action("continue_answer").setEnabled(self._messages.continued is not None)
-        action("branch_chat").setEnabled(self._messages.can_branch())
-        action("undo_chat").setEnabled(self._operations.can_undo())
 
     def open_message(self, chat_id: str, message_id: str) -> None:
         """Show a message that was found in the list of chats, with the words that were searched for."""
@@ -98,16 +63,14 @@ class MessageWiring(QObject):
 
         self._messages.open_message(chat_id, message_id, found)
 
-    def _stop_thinking(self) -> None:
-        self._chats.current.stop_thinking()
-
-    def _branch(self) -> None:
+    def branch(self) -> None:
         """At the message that has the keyboard, else at the last one."""
         messages = self._chats.current.messages
         if messages:
             self._messages.branch(self._window.transcript.focused_message() or messages[-1].id)
 
-    def _step(self, step: int) -> None:
+    def step(self, step: int) -> None:
+        """Go to the next message, or to the one before; behind the last one to where the user writes."""
         if not self._window.transcript.step_message(step):
             self._window.composer.setFocus()
 

@@ -8,12 +8,12 @@ from PySide6.QtCore import QObject, QTimer, Slot
 from app.protocol.options import DrafterChoice, DraftLength
 from app.settings import SettingsFile
 from app.ui import notices
+from app.ui.actions import Actions
 from app.ui.chat.markdown.code_headers import code_wrap
 from app.ui.chat.open_chats import OpenChats
 from app.ui.compare.launcher import CompareLauncher
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import PairFiles
-from app.ui.engine.pair_names import recent_titles
 from app.ui.notices import NoticeList
 from app.ui.settings import in_use
 from app.ui.settings.saver import SettingsSaver
@@ -34,6 +34,7 @@ class SettingsWiring(QObject):
     def __init__(
         self,
         window: MainWindow,
+        actions: Actions,
         settings: SettingsFile,
         chats: OpenChats,
         pair_loader: PairLoader,
@@ -43,6 +44,7 @@ class SettingsWiring(QObject):
     ) -> None:
         super().__init__(parent)
         self._window = window
+        self._actions = actions
         self._values = settings.values
         self._chats = chats
         self._pair_loader = pair_loader
@@ -51,7 +53,7 @@ class SettingsWiring(QObject):
         self._delay.timeout.connect(self.save)
         self.saver = SettingsSaver(settings, self)
         self.saver.save_failed.connect(lambda error: notice_list.show("settings", notices.plain_text(str(error))))
-        self.zoom = Zoom(window, self._values, self.save_soon)
+        self.zoom = Zoom(window, actions, self._values, self.save_soon)
         panel = window.speed_panel
         panel.draft_length.value_changed.connect(self._on_draft_length_changed)
         panel.drafter.choice_changed.connect(self._on_drafter_changed)
@@ -92,12 +94,9 @@ class SettingsWiring(QObject):
         window.speed_panel.show_drafted.box.setChecked(values.drafted_visible)
         window.transcript.set_show_drafted(values.drafted_visible)
         self._compare.set_show_drafted(values.drafted_visible)
-        window.menus.action("show_drafted").setChecked(values.drafted_visible)
-        window.menus.action("wrap_code").setChecked(values.code_wrap)
-        self._refresh_recent()
-
-    def _refresh_recent(self) -> None:
-        self._window.menus.set_recent(recent_titles(self._values.recent_pairs))
+        self._actions.qaction("show_drafted").setChecked(values.drafted_visible)
+        self._actions.qaction("wrap_code").setChecked(values.code_wrap)
+        self._actions.refresh()
 
     @Slot()
     def apply_offline(self) -> None:
@@ -111,7 +110,7 @@ class SettingsWiring(QObject):
     @Slot(object)
     def _on_pair_opened(self, files: PairFiles) -> None:
         in_use.keep_opened(self._values, files)
-        self._refresh_recent()
+        self._actions.refresh()
         self.save_soon()
 
     @Slot(object)

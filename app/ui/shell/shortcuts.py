@@ -9,8 +9,8 @@ from PySide6.QtCore import QSize, Qt, Slot
 from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QHeaderView, QLineEdit, QTreeWidget, QTreeWidgetItem, QWidget
 
+from app.ui.actions import native
 from app.ui.chat.send_key import send_key
-from app.ui.shell.menus import native
 from app.ui.widgets import theme
 from app.ui.widgets.controls import label
 from app.ui.widgets.layouts import DIALOG_MARGINS, column
@@ -22,7 +22,7 @@ _WIDTH, _HEIGHT = 480, 520
 
 
 def keys_elsewhere() -> list[Group]:
-    """What works where the focus is, and is in no menu."""
+    """What works where the focus is, and is no action."""
     return [
         (
             "While writing a message",
@@ -36,7 +36,6 @@ def keys_elsewhere() -> list[Group]:
             "In the chat list",
             [
                 ("Next or previous chat", f"{native('Down')} or {native('Up')}"),
-                ("Delete the chat", native("Del")),
             ],
         ),
         (
@@ -53,6 +52,12 @@ def keys_elsewhere() -> list[Group]:
     ]
 
 
+def _joined(groups: Sequence[Group]) -> list[Group]:
+    """Those with the same title as one, where the first of them stands."""
+    titles = dict.fromkeys(title for title, _ in groups)
+    return [(title, [one for other, keys in groups if other == title for one in keys]) for title in titles]
+
+
 class ShortcutsDialog(QDialog):
     """All keys in groups, with a field that filters them.
 
@@ -60,8 +65,8 @@ class ShortcutsDialog(QDialog):
         filter, list: Its parts.
     """
 
-    def __init__(self, menus: Sequence[Group], parent: QWidget | None = None) -> None:
-        """``menus`` are those of the menu bar."""
+    def __init__(self, shortcuts: Sequence[Group], parent: QWidget | None = None) -> None:
+        """``shortcuts``: those of the actions."""
         super().__init__(parent)
         self.setWindowTitle("Keyboard shortcuts")
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
@@ -70,7 +75,7 @@ class ShortcutsDialog(QDialog):
         self.filter.textChanged.connect(self._on_filter_changed)
         self.list = QTreeWidget(columnCount=2)
         self._rows: list[tuple[QTreeWidgetItem, list[QTreeWidgetItem]]] = []
-        self._fill([*menus, *keys_elsewhere()])
+        self._fill(_joined([*shortcuts, *keys_elsewhere()]))
         self._nothing = label("No shortcuts found.", "quiet", wraps=True)
         self._nothing.hide()
         buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Close)

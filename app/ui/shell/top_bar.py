@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QSize, Qt, Slot
-from PySide6.QtGui import QAction, QFontMetrics, QResizeEvent
+from PySide6.QtGui import QFontMetrics, QResizeEvent
 from PySide6.QtWidgets import QAbstractButton, QFrame, QProgressBar, QPushButton, QToolButton, QWidget
 
+from app.ui.actions import Actions
 from app.ui.chat.context_gauge import ContextGauge
 from app.ui.engine.client import EngineState
-from app.ui.shell.menus import keys_of, native
 from app.ui.widgets import icons, theme
 from app.ui.widgets.controls import label, plain_tooltip
 from app.ui.widgets.layouts import column, row
@@ -65,28 +65,29 @@ class TopBar(QFrame):
         context: How full the context of the chat is.
     """
 
-    def __init__(self, chats: QAction, speed: QAction, settings: QAction, parent: QWidget | None = None) -> None:
-        """These show or hide the panels."""
+    def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
+        self._actions = actions
         theme.set_role(self, "bar")
         self._title = ""
         self.chats = QToolButton()
         theme.follow_zoom(self.chats, lambda: self.chats.setIconSize(QSize(theme.px(20), theme.px(20))))
-        _follow(self.chats, chats, "menu", "Show or hide the chats")
+        self._follow(self.chats, "toggle_chats", "menu")
         self.pair = QPushButton()
+        actions.connect_button(self.pair, "choose_models")
         self.pair.setLayoutDirection(Qt.LayoutDirection.RightToLeft)  # puts the icon behind the text
         theme.set_role(self.pair, "flat")
         icons.set_icon(self.pair, "chevron-down")
         self._dot = label("●")
         self._label = label(role="quiet", figures=True)
-        self.cancel = QPushButton("Cancel")
-        self.cancel.setAccessibleName("Cancel loading")
+        self.cancel = QPushButton(actions.text("cancel_loading"))
+        actions.connect_button(self.cancel, "cancel_loading")
         theme.set_role(self.cancel, "link")
         self.speed = QPushButton("Speed")
-        _follow(self.speed, speed, "speed", "Show or hide the Speed panel")
+        self._follow(self.speed, "toggle_speed", "speed")
         theme.set_role(self.speed, "flat")
         self.settings = QPushButton("Settings")
-        _follow(self.settings, settings, "settings", "Show or hide the chat settings")
+        self._follow(self.settings, "chat_settings", "settings")
         theme.set_role(self.settings, "flat")
         self.context = ContextGauge()
         self._bar = QProgressBar(maximum=1000, textVisible=False)
@@ -117,7 +118,8 @@ class TopBar(QFrame):
     def set_pair(self, title: str, details: str) -> None:
         """Name the pair in use; ``details`` is its tool tip, plain text."""
         self._title = title or "No model"
-        self.pair.setToolTip(plain_tooltip(f"{details}\n\nOpen models… ({native('Ctrl+O')})".strip()))
+        opens = f"{self._actions.text('open_models')} ({self._actions.keys('open_models')})"
+        self.pair.setToolTip(plain_tooltip(f"{details}\n\n{opens}".strip()))
         self.pair.setAccessibleName(f"Loaded: {self._title}. Opens the model dialog.")
         self._elide()
 
@@ -166,16 +168,13 @@ class TopBar(QFrame):
         taken = self._line.minimumSize().width() - metrics.horizontalAdvance(self.pair.text().replace("&&", "&"))
         return self.width() - taken - 3 * SPACING
 
+    def _follow(self, button: QAbstractButton, name: str, icon: str) -> None:
+        """Connect a button to an action of the menus; only that stores whether it is checked."""
+        icons.set_icon(button, icon)
+        button.setCheckable(True)
+        self._actions.connect_button(button, name)
+        self._actions.qaction(name).toggled.connect(button.setChecked)
+
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._elide()
-
-
-def _follow(button: QAbstractButton, action: QAction, icon: str, name: str) -> None:
-    """Connect a button to an action; only the action stores whether it is checked."""
-    icons.set_icon(button, icon)
-    button.setAccessibleName(name)
-    button.setToolTip(f"{name} ({keys_of(action)})")
-    button.setCheckable(True)
-    button.clicked.connect(action.trigger)
-    action.toggled.connect(button.setChecked)

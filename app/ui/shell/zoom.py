@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from PySide6.QtCore import QEvent, QObject, Qt, QTimer, Slot
+from PySide6.QtCore import QEvent, QObject, Qt, QTimer
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QFrame
 
 from app.settings import Settings
-from app.ui.settings.general_page import ZOOM_STEPS, apply, zoom_beside
+from app.ui.actions import Actions
+from app.ui.settings.general_page import apply, zoom_beside
 from app.ui.shell.main_window import MainWindow
 from app.ui.widgets import theme
 from app.ui.widgets.announcing import announce
@@ -26,7 +27,7 @@ _NOTCH = 120
 class Zoom(QObject):
     """Changes the zoom in the settings and carries it out."""
 
-    def __init__(self, window: MainWindow, values: Settings, save_soon: Callable[[], object]) -> None:
+    def __init__(self, window: MainWindow, actions: Actions, values: Settings, save_soon: Callable[[], object]) -> None:
         super().__init__(window)
         self._window = window
         self._values = values
@@ -34,23 +35,21 @@ class Zoom(QObject):
         self._turned = 0
         self.sign = ZoomSign(window)
         ReadingPlace(window.transcript.column)
-        window.menus.connect_action("zoom_in", lambda: self.set(zoom_beside(values.zoom, 1)))
-        window.menus.connect_action("zoom_out", lambda: self.set(zoom_beside(values.zoom, -1)))
-        window.menus.connect_action("zoom_reset", lambda: self.set(100))
         window.transcript.column.viewport().installEventFilter(self)
-        theme.follow_zoom(self, self._refresh)
+        theme.follow_zoom(self, actions.refresh)
+
+    def percent(self) -> int:
+        return self._values.zoom
+
+    def step(self, steps: int) -> None:
+        """So many steps larger, or smaller."""
+        self.set(zoom_beside(self._values.zoom, steps))
 
     def set(self, percent: int) -> None:
         self._values.zoom = percent
         apply(self._values)
         self.sign.say(percent)
         self._save_soon()
-
-    @Slot()
-    def _refresh(self) -> None:
-        zoom = self._values.zoom
-        self._window.menus.action("zoom_in").setEnabled(zoom < ZOOM_STEPS[-1])
-        self._window.menus.action("zoom_out").setEnabled(zoom > ZOOM_STEPS[0])
 
     def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
         if event.type() is not QEvent.Type.Wheel or not isinstance(event, QWheelEvent):
@@ -62,7 +61,7 @@ class Zoom(QObject):
         steps = int(self._turned / _NOTCH)
         self._turned -= steps * _NOTCH
         if steps:
-            self.set(zoom_beside(self._values.zoom, steps))
+            self.step(steps)
         return True
 
 

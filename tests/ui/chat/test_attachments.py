@@ -26,7 +26,6 @@ from app.ui.chat.context_presenter import ContextPresenter
 from app.ui.chat.drop_area import DropArea
 from app.ui.chat.messages import UserMessage
 from app.ui.chat.parts import ChatCommands
-from app.ui.notices import Action
 from app.ui.widgets.entries import Widths
 from app.ui.widgets.layouts import column
 from tests.ui.parts import WAIT_MS, Rig
@@ -409,7 +408,7 @@ def test_what_is_too_long_is_said_and_its_beginning_can_be_used(desk: Desk) -> N
     assert notice.text.replace("\u00a0", " ") == (
         f"With its attachments, this message is {too_many:,} tokens too long for the context."
     )
-    assert notice.actions == (Action.USE_BEGINNING, Action.RAISE_CONTEXT)
+    assert notice.actions == ("use_beginning", "raise_context")
     desk.attachments.use_beginning()
     desk.qtbot.waitUntil(lambda: desk.meter.use is not None and desk.meter.use.fits(), timeout=WAIT_MS)
     desk.qtbot.waitUntil(lambda: "context" not in desk.notice_list.notices(), timeout=WAIT_MS)

@@ -30,7 +30,6 @@ from app.ui.chat.operations import ChatOperations
 from app.ui.chat.writer import StoredChats
 from app.ui.engine.client import EngineState
 from app.ui.engine.pair_files import PairFiles
-from app.ui.notices import Action
 from app.ui.shell.message_operations import MessageOperations
 from tests.ui.parts import WAIT_MS, Rig
 from tests.ui.scripted_engine import round_of
@@ -111,7 +110,7 @@ def test_a_pair_that_got_slower_is_told_once_and_until_it_was_read(make_rig: Mak
     rig = make_rig("slower")
     notice = rig.notice_list.notices()["slower"]
     assert "engine 2" in notice.text and "1.3×" in notice.text
-    assert notice.actions == (Action.MEASURE, Action.DISMISS)
+    assert notice.actions == ("measure_plain", "dismiss")
     rig.load()  # nothing was measured anew, and it may not have been read
     assert rig.notice_list.notices()["slower"] == notice
     with rig.qtbot.waitSignal(rig.pair_loader.pair_opened, timeout=WAIT_MS):
@@ -153,7 +152,7 @@ def test_message_without_a_model_is_kept_and_answered_later(qtbot: QtBot, make_r
     rig.model.send("Anybody?")
     qtbot.waitUntil(lambda: rig.page.texts() == ["Anybody?"], timeout=WAIT_MS)
     assert rig.is_busy()
-    assert Action.OPEN_MODELS in rig.notice_list.notices()["load"].actions
+    assert "choose_models" in rig.notice_list.notices()["load"].actions
     rig.model.stop()
     assert not rig.is_busy()
     assert rig.model.is_unanswered()
@@ -175,7 +174,7 @@ def test_an_answer_survives_its_engine_which_comes_back_twice(qtbot: QtBot, make
     answer = rig.stored(lambda store: store.branch(chat_id))[-1]
     assert (answer.text, answer.status) == ("Hello there", "interrupted")
     notice = rig.notice_list.notices()["engine"]
-    assert notice.actions == (Action.RESTART, Action.RESTART_PLAIN, Action.COPY_REPORT)
+    assert notice.actions == ("restart", "restart_plain", "copy_report")
     assert "scripted engine" in rig.pair_loader.report()
     with qtbot.waitSignal(rig.pair_loader.pair_opened, timeout=WAIT_MS):
         rig.pair_loader.restart()
@@ -199,7 +198,7 @@ def test_after_a_crash_with_a_gpu_the_models_can_be_run_on_the_processor(qtbot: 
         with qtbot.waitSignal(rig.engine.engine_exited, timeout=WAIT_MS):
             os.kill(rig.engine.process_id(), signal.SIGABRT)
         notice = rig.notice_list.notices()["engine"]
-        assert Action.RESTART_ON_CPU in notice.actions
+        assert "restart_on_cpu" in notice.actions
         assert ("won't work on this GPU" if crash == 2 else "the GPU's driver") in notice.text
     with qtbot.waitSignal(rig.pair_loader.pair_opened, timeout=WAIT_MS) as opened:
         rig.pair_loader.restart(on_cpu=True)
@@ -208,7 +207,7 @@ def test_after_a_crash_with_a_gpu_the_models_can_be_run_on_the_processor(qtbot: 
     assert (settings.target_gpu_layers, settings.draft_gpu_layers) == (0, 0)
     with qtbot.waitSignal(rig.engine.engine_exited, timeout=WAIT_MS):
         os.kill(rig.engine.process_id(), signal.SIGABRT)
-    assert Action.RESTART_ON_CPU not in rig.notice_list.notices()["engine"].actions
+    assert "restart_on_cpu" not in rig.notice_list.notices()["engine"].actions
 
 
 @pytest.mark.allow_logs
@@ -226,7 +225,7 @@ def test_stalled_engine_is_offered_to_be_restarted(qtbot: QtBot, make_rig: MakeR
     rig.begin_answer("Go on")
     with qtbot.waitSignal(rig.engine.engine_stalled, timeout=WAIT_MS):
         rig.model.stop()
-    assert rig.notice_list.notices()["stall"].actions == (Action.WAIT, Action.RESTART)
+    assert rig.notice_list.notices()["stall"].actions == ("wait", "restart")
     with qtbot.waitSignal(rig.pair_loader.pair_opened, timeout=WAIT_MS):
         rig.pair_loader.restart()
     rig.settle()
@@ -309,7 +308,7 @@ def test_unsent_text_is_kept_for_each_chat(make_rig: MakeRig) -> None:
     rig.settle()
     rig.open(chat_id)
     assert rig.model.unsent.text == "half a sentence"
-    assert rig.notice_list.notices()["save"].actions == (Action.SAVE_AGAIN,)
+    assert rig.notice_list.notices()["save"].actions == ("save_again",)
     forbid_writing(rig, False)
 
 
@@ -322,7 +321,7 @@ def test_a_full_disk_stops_nobody_and_what_was_not_saved_is_saved_later(qtbot: Q
     rig.settle()
     chat_id = rig.model.id
     assert rig.page.texts() == ["One", "Hello there", "Two", "Hello there"]
-    assert rig.notice_list.notices()["save"].actions == (Action.SAVE_AGAIN,)
+    assert rig.notice_list.notices()["save"].actions == ("save_again",)
     assert rig.stored(ChatStore.chats) == []
     rig.chats.new()
     rig.open(chat_id)
@@ -487,11 +486,12 @@ def test_a_pair_that_failed_to_load_is_no_wish_for_an_answer_later(make_rig: Mak
         rig.engine,
         rig.pair_loader,
         lambda: [pair],
-        lambda _place: rig.pair_loader.load(rig.files()),
+        lambda _pair: rig.pair_loader.load(rig.files()),
         rig.chats,
     )
     question = rig.model.messages[0]
-    dict(operations.ways_to_regenerate(question.id))["target  +  draft"]()
+    ways = dict(operations.ways_to_regenerate(question.id))
+    operations.regenerate_with(question.id, *ways["target  +  draft"])
     rig.qtbot.waitUntil(lambda: "load" in rig.notice_list.notices(), timeout=WAIT_MS)
     rig.pair_loader.pair_opened.emit(rig.files())
     assert rig.model.state is ChatState.IDLE
@@ -501,7 +501,7 @@ def test_pair_that_took_the_app_with_it_is_not_loaded_again_by_itself(make_rig: 
     rig = make_rig(loads=False)
     rig.marker.set(rig.files())
     rig.pair_loader.open_at_start(rig.files())
-    assert Action.LOAD_AGAIN in rig.notice_list.notices()["load"].actions
+    assert "load_again" in rig.notice_list.notices()["load"].actions
     assert rig.engine.state() is EngineState.STARTING
     assert rig.marker.left_behind() is None
 
@@ -512,13 +512,13 @@ def test_a_missing_file_can_be_forgotten_while_other_models_are_loaded(make_rig:
     rig.pair_loader.load(rig.files())
     notice = rig.notice_list.notices()["load"]
     assert "draft.gguf" in notice.text
-    assert Action.LOAD_GUIDE in notice.actions and Action.DISMISS not in notice.actions
+    assert "load_guide" in notice.actions and "dismiss" not in notice.actions
     assert rig.engine.state() is EngineState.STARTING
     rig.draft.write_bytes(b"GGUF")
     rig.load()
     rig.draft.unlink()
     rig.pair_loader.load(rig.files())
-    assert Action.DISMISS in rig.notice_list.notices()["load"].actions
+    assert "dismiss" in rig.notice_list.notices()["load"].actions
 
 
 def test_measuring_reports_the_speed(qtbot: QtBot, make_rig: MakeRig) -> None:

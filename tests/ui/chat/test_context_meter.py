@@ -24,7 +24,6 @@ from app.ui.chat.context_meter import ContextMeter, ContextUse
 from app.ui.chat.context_presenter import SUBJECT, ContextPresenter
 from app.ui.chat.conversation import Conversation, conversation
 from app.ui.engine.client import EngineState
-from app.ui.notices import Action
 from tests.ui.parts import WAIT_MS, Rig
 from tests.ui.scripted_engine import CONTEXT_LENGTH, round_of, words_of
 
@@ -107,7 +106,7 @@ def test_a_longer_context_is_offered_where_the_model_has_one(rig: MeterRig, trai
     meter = ContextMeter(rig.chats, rig.engine, parent=rig.meter, pair=lambda: known)
     assert meter.can_raise() is offered
     actions = notices.too_long("Too long.", can_raise=meter.can_raise()).actions
-    assert (Action.RAISE_CONTEXT in actions) is offered
+    assert ("raise_context" in actions) is offered
 
 
 def test_edits_versions_and_deletions_are_counted(rig: MeterRig) -> None:

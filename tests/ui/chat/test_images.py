@@ -276,7 +276,7 @@ def test_a_scan_is_offered_as_pictures_to_a_model_that_sees(desk: Desk) -> None:
     desk.attachments.sees = lambda: True
     drop(desk.area, mime(desk.file("b.txt"), scan))
     assert "this model can see its pages" in desk.wait_for_notice("scans")
-    assert notices.Action.ATTACH_PAGES in desk.notice_list.notices()["scans"].actions
+    assert "attach_pages" in desk.notice_list.notices()["scans"].actions
     desk.attachments.attach_scans()
     assert desk.wait_for_notice().startswith("Only 19 of the 30 pages of scan.pdf are attached.")
     desk.qtbot.waitUntil(lambda: len(names(desk)) == 20)

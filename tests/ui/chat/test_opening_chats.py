@@ -23,6 +23,7 @@ from app.client.stalls import Timings
 from app.settings import SettingsFile
 from app.ui import notices
 from app.ui.engine.client import EngineClient, EngineState
+from app.ui.shell.all_actions import all_actions
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
 
@@ -37,11 +38,12 @@ class Slow:
     def __init__(self, qtbot: QtBot) -> None:
         self.qtbot = qtbot
         self.settings = SettingsFile(paths.settings_file())
-        self.window = MainWindow(self.settings.values)
+        self.actions = all_actions()
+        self.window = MainWindow(self.settings.values, self.actions)
         command = [sys.executable, "-m", "tests.ui.scripted_engine", "well"]
         self.engine = EngineClient(command, Timings(quit=0.5), self.window)
         self.worker = ChatWorker(paths.chat_file())
-        self.controller = Controller(self.window, self.settings, self.engine, self.worker)
+        self.controller = Controller(self.window, self.settings, self.engine, self.worker, self.actions)
         self.chats = self.controller.chats
         self.composer = self.window.composer
         self._held: threading.Event | None = None
@@ -89,7 +91,7 @@ class Slow:
     def click(self, chat_id: str | None) -> bool:
         """Choose a chat with the mouse; ``None`` is the button for a new one. Whether it is there to be clicked."""
         if chat_id is None:
-            self.window.menus.action("new_chat").trigger()
+            self.actions.qaction("new_chat").trigger()
             return True
         rows = self.window.chat_list.view
         if (place := rows.chats.place(chat_id)) is None:
@@ -166,7 +168,7 @@ def test_a_message_sent_before_the_store_answers_lands_in_the_chat_that_was_clic
 def test_deleting_before_the_store_answers(slow: Slow, two_chats: tuple[str, str]) -> None:
     one, _two = two_chats
     slow.hold()
-    slow.window.menus.action("delete_chat").trigger()
+    slow.actions.qaction("delete_chat").trigger()
     new = slow.send("not into what was deleted")
     slow.settle()
     assert slow.stored() == {one: ["about one"], new: ["not into what was deleted"]}
@@ -188,7 +190,7 @@ def test_regenerate_before_the_store_answers_is_for_the_chat_that_was_clicked(
     for versions in (1, 2):
         slow.hold()
         slow.click(one)
-        slow.window.menus.action("regenerate").trigger()
+        slow.actions.qaction("regenerate").trigger()
         if versions == 1:
             slow.chats.current.stop()
         slow.settle()
@@ -383,11 +385,11 @@ class User:
         QApplication.processEvents()
 
     def regenerate(self) -> None:
-        self.slow.window.menus.action("regenerate").trigger()
+        self.slow.actions.qaction("regenerate").trigger()
 
     def delete(self) -> None:
         if self.current is not None:
-            self.slow.window.menus.action("delete_chat").trigger()
+            self.slow.actions.qaction("delete_chat").trigger()
             del self.sent[self.current]
             self.unsent.pop(self.current, None)
             self.current = None

@@ -13,7 +13,6 @@ from app.ui.chat.answer_queue import CONSENT, SERVER
 from app.ui.chat.context_meter import ContextMeter, ContextUse
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.engine.client import EngineState
-from app.ui.notices import Action
 from tests.ui.parts import WAIT_MS, Rig
 
 FAR, NEAR = "http://far.example:8000", "http://127.0.0.1:8000"
@@ -79,7 +78,7 @@ def test_a_new_chat_goes_to_the_server_that_is_shown(far: Rig) -> None:
 def test_the_history_of_a_local_chat_goes_only_after_a_question(asking: Rig) -> None:
     assert (asking.model.state, asking.engine.state()) == (ChatState.WAITING, EngineState.READY)
     notice = asking.notice_list.notices()[CONSENT]
-    assert notice.actions == (Action.SEND_CHAT, Action.DO_NOT_SEND)
+    assert notice.actions == ("send_chat", "do_not_send")
     assert "“Hello”" in notice.text and "far.example" in notice.text
     asking.queue.send_chat()
     asking.settle()
@@ -153,7 +152,7 @@ def test_a_cut_answer_keeps_what_came_and_goes_on_when_asked(far: Rig) -> None:
     far.ask("Hello")
     cut = far.model.messages[-1]
     assert (cut.text, cut.status, cut.figures["failure"]) == ("Hello there", "interrupted", "It is cut.")
-    assert far.notice_list.notices()[SERVER].actions == (Action.ASK_AGAIN, Action.CONTINUE, Action.DISMISS)
+    assert far.notice_list.notices()[SERVER].actions == ("ask_again", "continue_answer", "dismiss")
     assert len(far.model.messages) == 2 and far.engine.state() is EngineState.READY  # nothing is sent again by itself
     assert far.model.continue_answer(cut.id, by_text=True)
     far.settle()
@@ -167,7 +166,7 @@ def test_an_answer_that_never_began_says_why(far: Rig) -> None:
     far.ask("Hello")
     lost = far.model.messages[-1]
     assert (lost.text, lost.status, lost.figures["failure"]) == ("", "failed", "It is unreachable.")
-    assert far.notice_list.notices()[SERVER].actions == (Action.ASK_AGAIN, Action.DISMISS)
+    assert far.notice_list.notices()[SERVER].actions == ("ask_again", "dismiss")
 
 
 @behaves("far lost")

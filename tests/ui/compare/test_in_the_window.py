@@ -76,7 +76,7 @@ def test_an_answer_is_compared_from_its_menu(qtbot: QtBot, running: Comparing) -
     running.model.set_settings(ChatSettings(seed=5, max_tokens=LONGEST_ANSWER))
     running.ask("What is a draft model?")
     answer = running.model.messages[-1]
-    running.window.menus.action("show_drafted").trigger()
+    running.actions.qaction("show_drafted").trigger()
     assert running.controller.compare._presenter is None  # it is made when it is wanted
     states: list[str] = []
     running.engine.state_changed.connect(lambda _: states.append(running.window.top_bar._label.text()))
@@ -94,7 +94,7 @@ def test_an_answer_is_compared_from_its_menu(qtbot: QtBot, running: Comparing) -
     for pane in (one.plain, one.drafted):
         assert all(figure.text().endswith(("tok/s", "s")) for figure in pane._figures.values())
     assert one.drafted._text().view._shows_drafted
-    running.window.menus.action("show_drafted").trigger()
+    running.actions.qaction("show_drafted").trigger()
     assert not one.drafted._text().view._shows_drafted
     with qtbot.waitSignal(running.controller.operations.chats_deleted, timeout=WAIT_MS):
         running.choose("delete_chat")
@@ -103,7 +103,7 @@ def test_an_answer_is_compared_from_its_menu(qtbot: QtBot, running: Comparing) -
 
 
 def test_the_shortcut_compares_the_last_answer_and_needs_one(running: Comparing) -> None:
-    action = running.window.menus.action("compare_last")
+    action = running.actions.qaction("compare_last")
     assert action.shortcut().toString() == "Ctrl+Shift+R"
     assert not action.isEnabled()
     running.ask("Hello")

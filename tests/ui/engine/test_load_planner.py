@@ -26,7 +26,7 @@ from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.load_planner import FittedPair, LoadPlanner, MemoryWatch, fitted, wishes_of
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker, PairFiles
-from app.ui.notices import Action, NoticeList
+from app.ui.notices import NoticeList
 from tests.support.gguf_files import make_model
 from tests.support.mtp_models import make_head_file, make_table_model
 from tests.support.vision_models import make_projector, make_seeing_model
@@ -279,7 +279,7 @@ def test_a_pair_that_does_not_fit_is_refused_and_what_was_loaded_stays(rig: Rig,
     notice = rig.notice_list.notices()["load"]
     assert "don't fit" in notice.text
     assert "GB" in notice.text or "TB" in notice.text
-    assert Action.LOAD_ANYWAY in notice.actions and Action.DISMISS in notice.actions
+    assert "load_anyway" in notice.actions and "dismiss" in notice.actions
     assert rig.pair_loader.pair() is before
     assert (rig.pair_loader.refused(), rig.pair_loader.files()) == (too_long, rig.files())
     with qtbot.waitSignal(rig.pair_loader.pair_opened, timeout=WAIT_MS) as opened:

@@ -18,7 +18,7 @@ from app.ui import notices
 from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker, PairFiles
-from app.ui.notices import Action, NoticeList
+from app.ui.notices import NoticeList
 from tests.support import remote_streams
 from tests.support.model_server import ModelServer, Reply
 from tests.ui.parts import WAIT_MS, Rig
@@ -170,7 +170,7 @@ def test_a_server_that_is_down_leaves_a_choice(rig: ServerRig, server: ModelServ
     server.routes["/v1/models"] = Reply.of({"error": "Unauthorized"}, 401)
     rig.pair_loader.load(PairFiles("m", server=server.url))
     rig.qtbot.waitUntil(lambda: "load" in rig.notice_list.notices(), timeout=WAIT_MS)
-    assert rig.notice_list.notices()["load"].actions[0] is Action.ENTER_KEY
+    assert rig.notice_list.notices()["load"].actions[0] == "enter_key"
     server.routes["/v1/models"] = Reply.of(remote_streams.VLLM_MODELS)
     with rig.qtbot.waitSignal(rig.pair_loader.pair_opened, timeout=WAIT_MS):
         rig.pair_loader.load_again()

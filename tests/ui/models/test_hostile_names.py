@@ -21,6 +21,7 @@ from app.ui.engine import pair_names
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.fit import NO_TARGET, READING
 from app.ui.models.open_dialog import OpenModelsDialog
+from app.ui.shell.all_actions import all_actions
 from app.ui.shell.bars import UndoBar
 from tests.support.gguf_files import make_model
 from tests.support.library_parts import small_model
@@ -99,7 +100,7 @@ def test_titles_of_chats(qtbot: QtBot) -> None:
     qtbot.addWidget(chats)
     chats.set_chats([Chat("1", f"Chat {HOSTILE}", 0.0, 0.0, None)], today=date(2026, 11, 22))
     check(chats)
-    bar = UndoBar()
+    bar = UndoBar(all_actions())
     qtbot.addWidget(bar)
     bar.offer(f"Deleted “{HOSTILE}”")
     check(bar)

@@ -19,6 +19,7 @@ from app.settings import Pair, SettingsFile
 from app.ui.engine.client import EngineClient, EngineState
 from app.ui.server.answer import ServedAnswer
 from app.ui.server.bar import ServingBar
+from app.ui.shell.all_actions import all_actions
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.server_wiring import figures_of, name_of, who_of
@@ -34,9 +35,10 @@ class Running:
         self.qtbot = qtbot
         settings = SettingsFile(paths.settings_file())
         settings.values.last_pair = Pair(str(pair[0]), str(pair[1]))
-        self.window = MainWindow(settings.values)
+        self.actions = all_actions()
+        self.window = MainWindow(settings.values, self.actions)
         self.engine = EngineClient(parent=self.window)
-        self.controller = Controller(self.window, settings, self.engine, ChatWorker(paths.chat_file()))
+        self.controller = Controller(self.window, settings, self.engine, ChatWorker(paths.chat_file()), self.actions)
         self.bar = self.window.serving_bar
         self.serving = self.controller.server.serving
         self.window.show()

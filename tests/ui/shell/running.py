@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QWidget
+from PySide6.QtWidgets import QAbstractButton, QMenu, QWidget
 from pytestqt.qtbot import QtBot
 
 from app import paths
@@ -12,8 +12,10 @@ from app.chats.model import Chat
 from app.chats.settings import ChatSettings
 from app.chats.worker import ChatWorker
 from app.settings import SettingsFile
+from app.ui.actions import plain
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.engine.client import EngineClient, EngineState
+from app.ui.shell.all_actions import all_actions
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
 from tests.ui.shell.warm_engine import WarmEngine
@@ -31,10 +33,11 @@ class Running:
     def __init__(self, qtbot: QtBot, engine: EngineClient | None = None) -> None:
         self.qtbot = qtbot
         self.settings = SettingsFile(paths.settings_file())
-        self.window = MainWindow(self.settings.values)
+        self.actions = all_actions()
+        self.window = MainWindow(self.settings.values, self.actions)
         self.engine = engine or WarmEngine(parent=self.window)
         self.worker = ChatWorker(paths.chat_file())
-        self.controller = Controller(self.window, self.settings, self.engine, self.worker)
+        self.controller = Controller(self.window, self.settings, self.engine, self.worker, self.actions)
         self.chats = self.controller.chats
         if self.FIRST_SETTINGS is not None:
             self.model.set_settings(self.FIRST_SETTINGS)
@@ -75,7 +78,13 @@ class Running:
 
     def choose(self, name: str) -> None:
         """Choose an entry of the menu bar."""
-        self.window.menus.action(name).trigger()
+        self.actions.qaction(name).trigger()
+
+    def menu(self, title: str) -> QMenu:
+        """A menu of the menu bar."""
+        [menu] = [one.menu() for one in self.window.menuBar().actions() if plain(one.text()) == title]
+        assert isinstance(menu, QMenu)
+        return menu
 
     def make_chat(self, title: str) -> Chat:
         return self.worker.submit(lambda store: store.create_chat(title)).result(timeout=10)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import QPoint, QPointF, QSize, Qt
@@ -13,10 +14,12 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage
 from app.settings import Settings
+from app.ui.actions import Actions
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.code_headers import CodeHeader
 from app.ui.chat.messages import UserMessage
 from app.ui.settings.general_page import apply
+from app.ui.shell.all_actions import ELSEWHERE, MENUS
 from app.ui.shell.main_window import MainWindow, Panel
 from app.ui.shell.zoom import Zoom
 from app.ui.widgets import stylesheet
@@ -32,9 +35,11 @@ class Rig:
         self.qtbot = qtbot
         self.values = Settings()
         self.saves = 0
-        self.window = MainWindow(self.values)
+        self.actions = actions_of_zoom()
+        self.window = MainWindow(self.values, self.actions)
         qtbot.addWidget(self.window)
-        self.zoom = Zoom(self.window, self.values, self._on_save)
+        self.zoom = Zoom(self.window, self.actions, self.values, self._on_save)
+        self.actions.begin(self)
         self.window.resize(1000, 700)
         self.window.show()
         qtbot.waitExposed(self.window)
@@ -43,16 +48,25 @@ class Rig:
         self.saves += 1
 
     def choose(self, name: str) -> None:
-        self.window.menus.action(name).trigger()
+        self.actions.qaction(name).trigger()
 
     def another(self) -> MainWindow:
         """A new window of the same size."""
-        window = MainWindow(self.values)
+        window = MainWindow(self.values, actions_of_zoom())
         self.qtbot.addWidget(window)
         window.resize(self.window.size())
         window.show()
         self.qtbot.waitExposed(window)
         return window
+
+
+def actions_of_zoom() -> Actions:
+    """Those that the rest of the app isn't needed for."""
+    menus = {
+        title: [one if one is None or "zoom" in one.name else replace(one, enabled=None, choices=None) for one in menu]
+        for title, menu in MENUS.items()
+    }
+    return Actions(menus, ELSEWHERE)
 
 
 @pytest.fixture
@@ -93,7 +107,7 @@ def test_all_text_has_the_size_it_would_have_in_a_new_window(qtbot: QtBot, rig: 
     for percent in (200, 67, 125):  # from wherever it comes
         rig.zoom.set(percent)
     fresh = rig.another()
-    Zoom(fresh, rig.values, lambda: None)
+    Zoom(fresh, actions_of_zoom(), rig.values, lambda: None)
     fill(fresh)
     qtbot.waitUntil(lambda: has_code(fresh))
     qtbot.waitUntil(lambda: sizes(rig.window) == sizes(fresh))
@@ -132,7 +146,7 @@ def test_from_the_menu_by_keys_of_any_window_and_with_the_wheel(qtbot: QtBot, ri
     other = TabbedWindow("Other", QSize(300, 200), QSize(100, 100))
     qtbot.addWidget(other)
     other.tabs.addTab(QPushButton("page"), "Page")
-    assert sign.isHidden() and rig.window.menus.action("zoom_in").shortcuts()[1].toString() == "Ctrl+="
+    assert sign.isHidden() and rig.actions.qaction("zoom_in").shortcuts()[1].toString() == "Ctrl+="
     rig.choose("zoom_in")
     assert (rig.values.zoom, rig.saves) == (110, 1)
     assert sign.isVisible() and sign.text.text() == "110%" and rig.window.rect().contains(sign.geometry())
@@ -156,9 +170,9 @@ def test_from_the_menu_by_keys_of_any_window_and_with_the_wheel(qtbot: QtBot, ri
     QTest.keyClick(other.tabs, Qt.Key.Key_0, ctrl)
     assert rig.values.zoom == 100
     rig.zoom.set(200)
-    assert not rig.window.menus.action("zoom_in").isEnabled()
+    assert not rig.actions.qaction("zoom_in").isEnabled()
     rig.zoom.set(50)
-    assert not rig.window.menus.action("zoom_out").isEnabled() and rig.window.menus.action("zoom_in").isEnabled()
+    assert not rig.actions.qaction("zoom_out").isEnabled() and rig.actions.qaction("zoom_in").isEnabled()
 
 
 def paragraph(rig: Rig) -> str:

@@ -235,7 +235,7 @@ from app.ui.shell.application import Application
 from app.ui.shell.main_window import MainWindow
 
 application = Application([])
-window = MainWindow(Settings())
+window = MainWindow(Settings(), all_actions())
 window.first_painted.connect(application.quit)
 window.show()
 application.exec()

@@ -93,7 +93,7 @@ def test_each_model_is_loaded_as_it_was_the_last_time(qtbot: QtBot, windows: lis
     assert running.opened().context_length == 700
     assert load_by_dialog(two, 512).context_length == 512
     assert load_by_dialog(one, 256).context_length == 256
-    commands.load_recent(1)
+    commands.load_recent(values.recent_pairs[1])
     assert running.opened().context_length == 512
     commands.load_pair(one)
     assert running.opened().context_length == 256

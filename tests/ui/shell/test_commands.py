@@ -8,9 +8,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import SIGNAL, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QMenuBar
 from pytestqt.qtbot import QtBot
 
 from app import paths
@@ -18,7 +17,6 @@ from app.models.downloads.item import Item, ItemState
 from app.models.downloads.queue_file import FILE_NAME, SavedItem, has_work
 from app.models.hub.repository import RemoteFile
 from app.ui.shell import commands as commands_module
-from app.ui.shell.menus import Menus
 from app.ui.widgets.system_notifications import Notifier
 from tests.support.saved_queue import write_queue
 from tests.ui.shell.running import WAIT_MS, Running
@@ -102,16 +100,3 @@ def test_other_windows_are_imported_in_another_thread_made_once_and_have_the_key
     QTest.keyClick(models.window, Qt.Key.Key_Q, ctrl)
     qtbot.waitUntil(lambda: not running.window.isVisible())
     assert not models.window.isVisible() and not settings.isVisible()
-
-
-# Connected by what is made for them.
-def test_each_action_does_something(running: Running, qtbot: QtBot) -> None:
-    menus, bar = running.window.menus, QMenuBar()
-    qtbot.addWidget(bar)
-    bare = Menus(bar, bar)  # the menus themselves listen to their actions, too
-
-    def receivers(of: Menus, name: str) -> int:
-        return of.action(name).receivers(SIGNAL("triggered(bool)"))
-
-    idle = {name for name in menus._actions if receivers(menus, name) == receivers(bare, name)}
-    assert not idle

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QGuiApplication, QKeySequence
+from PySide6.QtCore import QObject, Qt
+from PySide6.QtGui import QAction, QGuiApplication, QKeySequence
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -20,17 +20,36 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
+from app.ui.actions import Actions
+from app.ui.chat.operations import ChatOperations
 from app.ui.chat.parts import MessageEditor
+from app.ui.shell.all_actions import MENUS
 from app.ui.shell.edit_menu import NAMES, EditMenu, possible
-from app.ui.shell.menus import Menus
+
+
+class Deletions(ChatOperations):
+    """Some that can be undone."""
+
+    def __init__(self, parent: QObject) -> None:
+        QObject.__init__(self, parent)
+        self.count = 0
+
+    def can_undo(self) -> bool:
+        return bool(self.count)
+
+    def undo(self) -> None:
+        self.count -= 1
+        self.undo_changed.emit()
 
 
 class Window(QMainWindow):
     def __init__(self) -> None:
         super().__init__()
-        self.menus = Menus(self.menuBar(), self)
-        self.deletions = 0
-        self.edit_menu = EditMenu(self.menus, lambda: bool(self.deletions), self.undo_deletion, self)
+        self.actions_ = Actions({"&Edit": MENUS["&Edit"][:8]}, {}, self)
+        self.deletions = Deletions(self)
+        self.menu = self.actions_.fill_menu_bar(self.menuBar())["Edit"]
+        self.edit_menu = EditMenu(self.menu, self.actions_, self.deletions, self)
+        self.actions_.begin(self)
         self.field = QPlainTextEdit()
         self.view = QTextBrowser()
         self.view.setPlainText("an answer")
@@ -44,14 +63,13 @@ class Window(QMainWindow):
             layout.addWidget(part)
         self.setCentralWidget(content)
 
-    def undo_deletion(self) -> None:
-        self.deletions -= 1
-        self.edit_menu.reset()
+    def action(self, name: str) -> QAction:
+        return self.actions_.qaction(name)
 
     def open_menu(self) -> set[str]:
         """What can be chosen in the Edit menu."""
-        self.menus.menu("Edit").aboutToShow.emit()
-        return {name for name in NAMES if self.menus.action(name).isEnabled()}
+        self.menu.aboutToShow.emit()
+        return {name for name in NAMES if self.action(name).isEnabled()}
 
 
 @pytest.fixture
@@ -70,39 +88,39 @@ def test_only_what_can_be_done_can_be_chosen(window: Window) -> None:
     assert window.open_menu() == set()
     QTest.keyClicks(window.field, "words")
     assert window.open_menu() == {"undo", "select_all"}
-    window.menus.action("select_all").trigger()
+    window.action("select_all").trigger()
     assert window.open_menu() == {"undo", "cut", "copy", "select_all"}
-    window.menus.action("cut").trigger()
+    window.action("cut").trigger()
     assert window.field.toPlainText() == ""
     assert window.open_menu() == {"undo", "paste"}
-    window.menus.action("paste").trigger()
+    window.action("paste").trigger()
     assert window.field.toPlainText() == "words"
-    window.menus.action("undo").trigger()
+    window.action("undo").trigger()
     assert window.field.toPlainText() == ""
     assert "redo" in window.open_menu()
-    window.menus.action("redo").trigger()
+    window.action("redo").trigger()
     assert window.field.toPlainText() == "words"
 
 
 def test_undo_takes_back_a_deletion_where_no_text_can_be_undone(window: Window, qtbot: QtBot) -> None:
-    undo = window.menus.action("undo")
-    window.deletions = 2
+    undo = window.action("undo")
+    window.deletions.count = 2
     window.edit_menu.reset()
     QTest.keyClicks(window.field, "words")
     window.open_menu()
     assert undo.text() == "&Undo"
     undo.trigger()
-    assert (window.field.toPlainText(), window.deletions) == ("", 2)
+    assert (window.field.toPlainText(), window.deletions.count) == ("", 2)
     window.open_menu()
     assert undo.text() == "&Undo delete"
     undo.trigger()
-    assert window.deletions == 1
-    window.menus.menu("Edit").aboutToHide.emit()
+    assert window.deletions.count == 1
+    window.menu.aboutToHide.emit()
     assert undo.text() == "&Undo"
     window.list.setFocus()
     qtbot.waitUntil(window.list.hasFocus)
     QTest.keySequence(window.list, QKeySequence(QKeySequence.StandardKey.Undo))
-    assert window.deletions == 0
+    assert window.deletions.count == 0
     assert "undo" not in window.open_menu()
 
 
@@ -112,20 +130,20 @@ def test_the_key_stays_with_a_field_until_nothing_was_written_in_it(window: Wind
     editor.show()
     editor.setFocus()
     qtbot.waitUntil(editor.hasFocus)
-    window.deletions = 2
+    window.deletions.count = 2
     window.edit_menu.reset()
     QTest.keyClicks(editor, "words")
     for _ in range(3):  # held too long
         QTest.keySequence(editor, keys)
-    assert (editor.toPlainText(), window.deletions) == ("", 2)
+    assert (editor.toPlainText(), window.deletions.count) == ("", 2)
     editor.setPlainText("")  # it was sent
     QTest.keySequence(editor, keys)
-    assert window.deletions == 1
+    assert window.deletions.count == 1
 
 
 def test_each_part_offers_what_it_can(window: Window, qtbot: QtBot) -> None:
     QGuiApplication.clipboard().setText("before")
-    select_all = window.menus.action("select_all")
+    select_all = window.action("select_all")
 
     def focus(part: QWidget) -> None:
         part.setFocus()
@@ -135,7 +153,7 @@ def test_each_part_offers_what_it_can(window: Window, qtbot: QtBot) -> None:
     assert window.open_menu() == {"select_all"}
     select_all.trigger()
     assert window.open_menu() == {"copy", "select_all"}
-    window.menus.action("copy").trigger()
+    window.action("copy").trigger()
     assert QGuiApplication.clipboard().text() == "an answer"
     focus(window.list)
     assert window.open_menu() == {"select_all"}
@@ -176,7 +194,7 @@ def test_a_field_that_has_gone_does_nothing(window: Window, qtbot: QtBot) -> Non
     line = window.line
     with qtbot.waitSignal(line.destroyed):
         line.deleteLater()
-    window.edit_menu._act("select_all")
+    window.edit_menu.act("select_all")
 
 
 def test_fields_within_fields_and_labels(qtbot: QtBot) -> None:

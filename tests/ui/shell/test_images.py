@@ -13,7 +13,6 @@ from app.models.hub.catalog import load_catalog
 from app.protocol.options import LoadSettings
 from app.ui.chat.footer import figures_of
 from app.ui.engine.pair_files import PairFiles
-from app.ui.notices import Action
 from tests.support.hub_server import HubServer
 from tests.support.vision_models import CELLS, make_image, make_projector, make_seeing_model
 from tests.ui.chat.test_attachments import drop, mime
@@ -67,12 +66,12 @@ def test_the_projector_is_offered_downloaded_and_used(running: WithImages, serve
         "To see images, this model needs a second file, its projector (672 MB to download)."
     )
     assert not running.model.unsent.attachments
-    button(running.window.notice_bar, Action.GET_PROJECTOR.value).click()
+    button(running.window.notice_bar, "Get it").click()
     running.qtbot.waitUntil(lambda: "downloaded" in running.notices(), timeout=WAIT_MS)
     assert running.notices()["downloaded"].startswith("Qwen3.5 4B: projector for images has been downloaded")
     assert [path.name for path in folder.glob("*mmproj*")] == ["Qwen3.5-4B-Q4_K_M.mmproj-BF16.gguf"]
     with running.qtbot.waitSignal(running.controller.pair_loader.pair_opened, timeout=WAIT_MS):
-        button(running.window.notice_bar, Action.LOAD_DOWNLOADED.value).click()
+        button(running.window.notice_bar, "Load").click()
     running.ready()
     running.drop(image)
     assert [one.name for one in running.model.unsent.attachments] == ["a.png"] and "blind" not in running.notices()
@@ -86,7 +85,7 @@ def test_a_temporary_chat_has_images_until_it_is_left(running: WithImages, tmp_p
     running.load(make_seeing_model(tmp_path / "blind" / "unknown.gguf", "llava"))
     running.drop(make_image(tmp_path / "a.png").path)
     assert running.notices()["blind"].startswith("This model can't see images.")
-    assert Action.GET_PROJECTOR not in running.controller.notice_list.notices()["blind"].actions
+    assert "get_projector" not in running.controller.notice_list.notices()["blind"].actions
     make_projector(tmp_path / "mmproj.gguf", "llava")
     running.load(make_seeing_model(tmp_path / "seeing.gguf", "llava"), anyway=False)
     running.chats.new_temporary()

@@ -63,7 +63,7 @@ class Window(Running):
         return found
 
     def panes(self) -> list[QWidget]:
-        return [pane for pane, _first in self.window._panes._panes]
+        return [pane for pane, _first in self.window.panes._panes]
 
 
 @pytest.fixture
@@ -88,7 +88,7 @@ def test_tab_goes_through_the_window_as_one_reads_and_each_stop_is_seen_and_name
     running.window.undo_bar.offer("A chat was moved to the trash.")
     running.settle()
     stops = running.stops()
-    order = [running.window._panes.pane_of(one) for one in stops]
+    order = [running.window.panes.pane_of(one) for one in stops]
     panes = [pane for at, pane in enumerate(order) if at == 0 or pane is not order[at - 1]]
     assert panes == running.panes()
     top = [corner(one).x() for one in stops if order[stops.index(one)] is running.window.top_bar]
@@ -114,9 +114,9 @@ def test_tab_goes_through_the_window_as_one_reads_and_each_stop_is_seen_and_name
 
     unseen = []
     for one in stops:
-        pane = running.window._panes.pane_of(one)
+        pane = running.window.panes.pane_of(one)
         assert pane is not None
-        elsewhere = next(other for other in stops if running.window._panes.pane_of(other) is not pane)
+        elsewhere = next(other for other in stops if running.window.panes.pane_of(other) is not pane)
         if picture(pane, elsewhere) == picture(pane, one):
             unseen.append(one)
     assert unseen == []
@@ -149,7 +149,7 @@ def test_f6_goes_from_pane_to_pane_and_finds_back_in_every_chat(running: Window)
     running.choose("new_chat")
     QCoreApplication.processEvents()
     welcome = running.stops()
-    panes = [running.window._panes.pane_of(one) for one in welcome]
+    panes = [running.window.panes.pane_of(one) for one in welcome]
     assert panes == sorted(panes, key=lambda pane: running.panes().index(pane) if pane else -1)
     running.ask("word " * 600)
     for _ in range(3):
@@ -157,7 +157,7 @@ def test_f6_goes_from_pane_to_pane_and_finds_back_in_every_chat(running: Window)
     running.chats.open(first)
     running.qtbot.waitUntil(lambda: len(running.model.messages) == 4, timeout=WAIT_MS)
     running.settle()
-    panes = [running.window._panes.pane_of(one) for one in running.stops()]
+    panes = [running.window.panes.pane_of(one) for one in running.stops()]
     assert panes == sorted(panes, key=lambda pane: running.panes().index(pane) if pane else -1)
 
 

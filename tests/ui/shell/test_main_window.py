@@ -28,7 +28,7 @@ from app.settings import Settings, SettingsFile
 from app.ui import notices
 from app.ui.chat.markdown.code_headers import code_wrap
 from app.ui.engine.client import EngineClient, EngineState
-from app.ui.notices import Action
+from app.ui.shell.all_actions import all_actions
 from app.ui.shell.main_window import MainWindow
 from app.ui.speed.parts import CurveSection
 from tests.ui.shell.desktop import Desktop
@@ -193,9 +193,9 @@ def test_measuring_plain_speed_gives_a_baseline_that_stays_and_can_be_stopped(
         running.choose("measure_plain")
         running.choose("stop")
     assert running.engine.state() is EngineState.READY
-    assert not running.window.menus.action("stop").isEnabled()
+    assert not running.actions.qaction("stop").isEnabled()
     with qtbot.waitSignal(ended, timeout=WAIT_MS):
-        running.controller.commands.on_notice(Action.MEASURE, "slower")
+        running.actions.run("measure_plain")
     running.ready()
     sampling = running.controller.queue.settings(running.model.settings).sampling
     found: list[float | None] = []
@@ -362,7 +362,7 @@ def test_searching_by_keyboard_alone(qtbot: QtBot, open_window: Callable[[], Run
 def test_a_window_that_was_on_a_screen_that_is_gone_is_on_one_that_is_there(qtbot: QtBot) -> None:
     settings = Settings()
     for place in ((9000, 4000), None):
-        window = MainWindow(settings)
+        window = MainWindow(settings, all_actions())
         qtbot.addWidget(window)
         if place is not None:
             window.move(*place)
@@ -375,7 +375,7 @@ def test_a_window_that_was_on_a_screen_that_is_gone_is_on_one_that_is_there(qtbo
 @pytest.mark.usefixtures("dressed")
 @pytest.mark.parametrize("introduced", [False, True])
 def test_an_empty_chat_needs_no_scroll_bar_at_the_start(qtbot: QtBot, introduced: bool) -> None:
-    window = MainWindow(Settings(guide_introduced=introduced))
+    window = MainWindow(Settings(guide_introduced=introduced), all_actions())
     qtbot.addWidget(window)
     window.show()
     qtbot.waitExposed(window)
@@ -411,21 +411,21 @@ def test_panels_give_way_in_a_narrow_window_and_are_remembered(open_window: Call
     window.resize(700, 560)
     assert shown() == (False, True)
     window.close()
-    again = open_window().window
-    assert (again.width(), again.height()) == (700, 560)
-    assert not again.chat_list.isVisible()
-    assert not again.menus.action("toggle_chats").isChecked()
+    again = open_window()
+    assert (again.window.width(), again.window.height()) == (700, 560)
+    assert not again.window.chat_list.isVisible()
+    assert not again.actions.qaction("toggle_chats").isChecked()
 
 
 def test_one_switch_wraps_all_code_and_is_kept(open_window: Callable[[], Running]) -> None:
     running = open_window()
-    assert not code_wrap().is_on and not running.window.menus.action("wrap_code").isChecked()
+    assert not code_wrap().is_on and not running.actions.qaction("wrap_code").isChecked()
     running.choose("wrap_code")
     assert code_wrap().is_on
     running.window.close()
     code_wrap().set_on(False)
     again = open_window()
-    assert code_wrap().is_on and again.window.menus.action("wrap_code").isChecked()
+    assert code_wrap().is_on and again.actions.qaction("wrap_code").isChecked()
     again.choose("wrap_code")
     assert not code_wrap().is_on and not again.settings.values.code_wrap
 
@@ -439,7 +439,7 @@ def test_chats_of_a_newer_version_are_left_alone_and_the_window_goes_on(qtbot: Q
     running = Running(qtbot)
     running.begin()
     notice = running.controller.notice_list.notices()["store"]
-    assert Action.DISMISS in notice.actions
+    assert "dismiss" in notice.actions
     assert "will be lost when you close Slipstream" in notice.text
     running.close()
     assert paths.chat_file().read_bytes() == before

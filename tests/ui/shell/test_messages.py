@@ -60,7 +60,7 @@ class Chatting(Running):
         self.done()
 
     def is_enabled(self, name: str) -> bool:
-        return self.window.menus.action(name).isEnabled()
+        return self.actions.qaction(name).isEnabled()
 
     def texts(self) -> list[str]:
         return [one.text for one in self.model.messages]

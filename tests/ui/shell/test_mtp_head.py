@@ -23,7 +23,6 @@ from app.settings import Pair
 from app.ui.engine.client import EngineClient
 from app.ui.engine.pair_files import PairFiles
 from app.ui.models.presenter import ModelsPresenter
-from app.ui.notices import Action
 from tests.support.matrix import in_proof
 from tests.support.mtp_models import SIZE, make_head_file, make_table_model
 from tests.ui.models.windows import texts
@@ -99,7 +98,7 @@ class WithHead(Chatting):
 
     def restart_without_a_draft(self) -> PairLoaded:
         with self.qtbot.waitSignal(self.controller.pair_loader.pair_opened, timeout=WAIT_MS):
-            button(self.window.notice_bar, Action.RESTART_PLAIN).click()
+            button(self.window.notice_bar, "Restart without a draft").click()
         return self.pair()
 
     def library(self, folder: Path) -> ModelsPresenter:
@@ -210,9 +209,9 @@ def test_a_restart_without_a_draft_leaves_the_head_off_only_once(crashing: WithH
     )
     crashing.crash()
     with crashing.qtbot.waitSignal(crashing.controller.pair_loader.pair_opened, timeout=WAIT_MS):
-        button(crashing.window.notice_bar, Action.RESTART).click()
+        button(crashing.window.notice_bar, "Restart").click()
     assert not crashing.pair().has_head  # it may have been the head that crashed
-    crashing.controller.commands.load_recent(0)
+    crashing.actions.run("load_recent", crashing.settings.values.recent_pairs[0])
     crashing.qtbot.waitUntil(lambda: bool((found := crashing.controller.pair_loader.pair()) and found.has_head))
     crashing.ready()
 

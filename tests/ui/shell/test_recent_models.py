@@ -33,7 +33,7 @@ class WithAnother(Chatting):
 
     def load_other(self) -> None:
         with self.qtbot.waitSignal(self.controller.pair_loader.pair_opened, timeout=WAIT_MS):
-            self.controller.commands.load_recent(0)
+            self.actions.run("load_recent", self.settings.values.recent_pairs[0])
 
 
 @pytest.fixture

@@ -19,7 +19,6 @@ from app.ui.chat.answer_queue import CONSENT, SERVER
 from app.ui.chat.settings_tab import GRAYED, NO_SUCH_FORMAT
 from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.pair_files import PairFiles
-from app.ui.notices import Action
 from app.ui.speed.drawings import PositionBars
 from app.ui.speed.parts import ServerSection
 from app.ui.widgets.forms import Decimal
@@ -75,7 +74,7 @@ def connect(running: Chatting, address: str) -> None:
     connected(running)
 
 
-def notices_of(running: Chatting) -> dict[str, tuple[Action, ...]]:
+def notices_of(running: Chatting) -> dict[str, tuple[str, ...]]:
     return {subject: one.actions for subject, one in running.controller.notice_list.notices().items()}
 
 
@@ -148,16 +147,16 @@ def test_a_server_that_is_down_at_the_start_can_be_left_or_tried_again(
     panel = running.window.speed_panel
     running.qtbot.waitUntil(lambda: "load" in notices_of(running), timeout=WAIT_MS)
     running.qtbot.waitUntil(lambda: status_of(panel).startswith("Not connected"), timeout=WAIT_MS)
-    assert notices_of(running)["load"][0] is Action.CONNECT_AGAIN
-    running.controller.commands.on_notice(Action.LOAD_GUIDE, "load")
+    assert notices_of(running)["load"][0] == "connect_again"
+    running.actions.run("load_guide")
     running.ready()
     assert running.controller.pair_loader.remote() is None and not notices_of(running)
     assert panel.draft_length.isVisible() and not section(running).isVisible()
     running.qtbot.waitUntil(panel.plain_speed.isVisible, timeout=WAIT_MS)
-    running.controller.commands.load_recent(0)
+    running.actions.run("load_recent", running.settings.values.recent_pairs[0])
     running.qtbot.waitUntil(lambda: "load" in notices_of(running), timeout=WAIT_MS)
     vllm.routes["/v1/models"] = models
-    running.controller.commands.on_notice(Action.CONNECT_AGAIN, "load")
+    running.actions.run("connect_again")
     connected(running)
     assert not notices_of(running) and not panel.draft_length.isVisible()
     assert vllm.bodies(CHAT) == []
@@ -169,20 +168,20 @@ def test_a_cut_answer_is_continued_or_asked_for_again_with_a_button(open_window:
     running = open_window(Pair("m", server=vllm.url))
     connected(running)
     running.ask("What happened?")
-    assert notices_of(running)[SERVER] == (Action.ASK_AGAIN, Action.CONTINUE, Action.DISMISS)
+    assert notices_of(running)[SERVER] == ("ask_again", "continue_answer", "dismiss")
     assert running.model.messages[-1].text == "Two draft" and len(vllm.bodies(CHAT)) == 1
     vllm.routes[CHAT] = whole
     running.qtbot.waitUntil(lambda: running.is_enabled("continue_answer"), timeout=WAIT_MS)
-    running.controller.commands.on_notice(Action.CONTINUE, SERVER)
+    running.actions.run("continue_answer")
     running.qtbot.waitUntil(lambda: running.model.messages[-1].status == "complete", timeout=WAIT_MS)
     running.settle()
     assert vllm.bodies(CHAT)[-1]["messages"][-1]["content"] == "Two draft"
     assert running.model.messages[-1].text.startswith("Two draft") and not notices_of(running)
     vllm.routes[CHAT] = Reply.of({"error": "Unauthorized"}, 401)
     running.ask("And then?")
-    assert notices_of(running)[SERVER] == (Action.ENTER_KEY, Action.ASK_AGAIN)
+    assert notices_of(running)[SERVER] == ("enter_key", "ask_again")
     vllm.routes[CHAT] = whole
-    running.controller.commands.on_notice(Action.ASK_AGAIN, SERVER)
+    running.actions.run("ask_again")
     running.qtbot.waitUntil(lambda: running.model.messages[-1].status == "complete", timeout=WAIT_MS)
     assert running.model.messages[-1].version == 2 and not notices_of(running)
 
@@ -194,7 +193,7 @@ def test_a_local_chat_asks_before_it_goes_anywhere_and_offline_the_server_is_lef
     connect(running, "http://far.example:8000")
     running.type("And then?")
     running.qtbot.waitUntil(lambda: CONSENT in notices_of(running), timeout=WAIT_MS)
-    running.controller.commands.on_notice(Action.SEND_CHAT, CONSENT)
+    running.actions.run("send_chat")
     running.settle()
     assert running.model.messages[-1].text == " 3" and not notices_of(running)
     running.controller.commands.opening.open_server()  # what is used is what the dialog begins with

@@ -2,28 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QMenuBar
 from pytestqt.qtbot import QtBot
 
+from app.ui.actions import plain
 from app.ui.chat.send_key import send_key
-from app.ui.shell.menus import Menus, keys_of
+from app.ui.shell.all_actions import ELSEWHERE, MENUS, all_actions
 from app.ui.shell.shortcuts import ShortcutsDialog
 
 
-@pytest.fixture
-def menus(qtbot: QtBot) -> Iterator[Menus]:
-    bar = QMenuBar()
-    qtbot.addWidget(bar)
-    yield Menus(bar, bar)
-
-
-def opened(qtbot: QtBot, menus: Menus) -> ShortcutsDialog:
-    dialog = ShortcutsDialog(menus.shortcuts())
+def opened(qtbot: QtBot) -> ShortcutsDialog:
+    dialog = ShortcutsDialog(all_actions().shortcuts())
     qtbot.addWidget(dialog)
     dialog.show()
     return dialog
@@ -38,28 +28,28 @@ def shown(dialog: ShortcutsDialog) -> dict[str, str]:
     }
 
 
-def test_every_action_with_keys_is_listed(qtbot: QtBot, menus: Menus) -> None:
-    listed = shown(opened(qtbot, menus))
-    with_keys = {action.text(): keys_of(action) for action in menus._actions.values() if action.shortcuts()}
-    assert len(with_keys) > 25
-    for text, keys in with_keys.items():
-        assert listed[text.replace("&", "").rstrip("…")] == keys
+def test_every_action_with_keys_is_listed(qtbot: QtBot) -> None:
+    listed = shown(opened(qtbot))
+    actions = all_actions()
+    lines = [one for menu in MENUS.values() for one in menu if one is not None and actions.keys(one.name)]
+    assert len(lines) > 25
+    for one in lines:
+        assert listed[plain(one.text)] == actions.keys(one.name)
+    assert listed["Pin the chat"] == "Ctrl+Shift+P" and listed["Delete the chat"] == "Del"
     assert (listed["Find next"], listed["Speed panel"], listed["Stop"]) == ("F3 or Ctrl+G", "Ctrl+.", "Esc")
     assert "" not in listed.values()
 
 
-def test_the_keys_for_writing_are_those_that_were_chosen(
-    qtbot: QtBot, menus: Menus, usual_settings_later: None
-) -> None:
-    listed = shown(opened(qtbot, menus))
+def test_the_keys_for_writing_are_those_that_were_chosen(qtbot: QtBot, usual_settings_later: None) -> None:
+    listed = shown(opened(qtbot))
     assert (listed["Send the message"], listed["Start a new line"]) == ("Enter", "Shift+Enter")
     send_key().choose(needs_ctrl=True)
-    listed = shown(opened(qtbot, menus))
+    listed = shown(opened(qtbot))
     assert (listed["Send the message"], listed["Start a new line"]) == ("Ctrl+Enter", "Enter")
 
 
-def test_the_filter_takes_names_and_keys(qtbot: QtBot, menus: Menus) -> None:
-    dialog = opened(qtbot, menus)
+def test_the_filter_takes_names_and_keys(qtbot: QtBot) -> None:
+    dialog = opened(qtbot)
     assert dialog.focusWidget() is dialog.filter
     QTest.keyClicks(dialog.filter, "zoom in")
     assert set(shown(dialog)) == {"Zoom in"}
@@ -75,11 +65,12 @@ def test_the_filter_takes_names_and_keys(qtbot: QtBot, menus: Menus) -> None:
         QTest.keyClick(dialog.filter, Qt.Key.Key_Escape)
 
 
-def test_no_shortcut_takes_what_keyboards_write_with_altgr_or_alone(menus: Menus) -> None:
+def test_no_shortcut_takes_what_keyboards_write_with_altgr_or_alone() -> None:
     """AltGr is Ctrl+Alt on Windows, where Ctrl+Alt+Q is @ in Germany and Ctrl+Alt+E is € in most of Europe."""
     alt, none = Qt.KeyboardModifier.AltModifier, Qt.KeyboardModifier.NoModifier
-    every = [keys for action in menus._actions.values() for keys in action.shortcuts()]
-    keys = [one[0] for one in every]  # type: ignore[index]  # PySide's stubs don't know it
+    places = (*MENUS.values(), *ELSEWHERE.values())
+    every = [keys for place in places for action in place if action is not None for keys in action.key_sequences()]
+    keys = [one[0] for one in every if not one.isEmpty()]  # type: ignore[index]  # PySide's stubs don't know it
     assert len(keys) > 25
     written = range(Qt.Key.Key_Space, Qt.Key.Key_ydiaeresis + 1)
     for one in keys:

@@ -6,13 +6,13 @@ from collections.abc import Callable
 
 import pytest
 from PySide6.QtCore import QCoreApplication, Qt
-from PySide6.QtGui import QAction
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.ui.chat.context_meter import ContextUse
 from app.ui.engine.client import EngineState
+from app.ui.shell.all_actions import all_actions
 from app.ui.shell.top_bar import TopBar
 from tests.ui.shell.running import WAIT_MS, Running
 
@@ -36,7 +36,7 @@ def test_each_page_has_a_key_and_a_button_that_show_and_hide_it(open_window: Cal
     assert window.speed_panel.isVisible() and bar.speed.isChecked()
     bar.settings.click()
     assert window.settings_tab.isVisible() and bar.settings.isChecked() and not bar.speed.isChecked()
-    assert window.menus.action("chat_settings").shortcut().toString() == "Ctrl+I"
+    assert running.actions.qaction("chat_settings").shortcut().toString() == "Ctrl+I"
     assert "Ctrl+I" in bar.settings.toolTip()
 
 
@@ -109,7 +109,7 @@ def test_the_page_its_width_and_the_last_keys_are_kept(qtbot: QtBot, open_window
 
 @pytest.mark.usefixtures("dressed")
 def test_the_context_makes_room_for_the_name(qtbot: QtBot) -> None:
-    bar = TopBar(QAction("Chats"), QAction("Speed"), QAction("Settings"))
+    bar = TopBar(all_actions())
     qtbot.addWidget(bar)
     bar.set_pair("A model with quite a long name · and its draft", "")
     bar.setMinimumSize(1, 1)  # as in the window, which may be narrower

@@ -13,7 +13,6 @@ from app.models import starter
 from app.models.hub.catalog import Catalog
 from app.settings import Pair, SettingsFile
 from app.ui.chat.welcome import EXAMPLES, STARTER_EXAMPLES
-from app.ui.notices import Action
 from tests.support.library_parts import small_model
 from tests.ui.models.windows import MACHINE
 from tests.ui.shell.running import WAIT_MS, Running, button
@@ -114,7 +113,7 @@ def test_hidden_while_it_is_in_use_it_stays_in_use(open_window: OpenWindow, star
 
 
 def test_the_menu_knows_whether_it_is_installed(starter_model: Path, running: Running) -> None:
-    menu, action = running.window.menus.menu("File"), running.window.menus.action("load_starter")
+    menu, action = running.menu("File"), running.actions.qaction("load_starter")
     menu.aboutToShow.emit()
     assert action.isVisible()
     starter_model.rename(starter_model.with_suffix(".away"))
@@ -128,8 +127,8 @@ def test_the_menu_knows_whether_it_is_installed(starter_model: Path, running: Ru
 def test_none_is_installed(running: Running) -> None:
     running.qtbot.waitUntil(lambda: "Keep the guide" in shown(running), timeout=WAIT_MS)
     assert USE not in shown(running)
-    running.window.menus.menu("File").aboutToShow.emit()
-    assert not running.window.menus.action("load_starter").isVisible()
+    running.menu("File").aboutToShow.emit()
+    assert not running.actions.qaction("load_starter").isVisible()
 
 
 def test_removed_since_the_last_start(open_window: OpenWindow, starter_model: Path) -> None:
@@ -140,7 +139,7 @@ def test_removed_since_the_last_start(open_window: OpenWindow, starter_model: Pa
     again = open_window()
     again.qtbot.waitUntil(lambda: "load" in again.controller.notice_list.notices(), timeout=WAIT_MS)
     notice = again.controller.notice_list.notices()["load"]
-    assert f"{starter_model.name} has been moved or deleted" in notice.text and Action.LOAD_GUIDE in notice.actions
+    assert f"{starter_model.name} has been moved or deleted" in notice.text and "load_guide" in notice.actions
 
 
 def test_it_is_still_in_use_where_an_appimage_has_it_somewhere_else(
@@ -171,7 +170,7 @@ def test_a_better_model_is_offered_once_when_an_answer_is_written_again(
     running.ready()
     running.ask("Hello")
     regenerate(running)  # the guide's
-    use_it_again = running.window.menus.action("load_starter")
+    use_it_again = running.actions.qaction("load_starter")
     use_it_again.trigger()
     has_loaded(running, starter_model)
     notices = running.controller.notice_list
@@ -179,7 +178,7 @@ def test_a_better_model_is_offered_once_when_an_answer_is_written_again(
     regenerate(running)
     notice = notices.notices()["better"]
     assert "small and often wrong" in notice.text and "to download" in notice.text
-    running.controller.commands.on_notice(Action.GET_PROPOSED, "better")
+    running.actions.run("get_proposed")
     assert len(wanted) == 1 and "better" not in notices.notices()
     regenerate(running)
     assert "better" not in notices.notices()

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.ui.engine.client import EngineState
+from app.ui.shell.all_actions import all_actions
 from app.ui.shell.top_bar import TopBar, state_text
 from app.ui.widgets import stylesheet, theme
 
 
 @pytest.fixture
 def bar(qtbot: QtBot) -> TopBar:
-    chats = QAction("Chats", shortcut=QKeySequence("Ctrl+B"), checkable=True)
-    widget = TopBar(chats, QAction("Speed", checkable=True), QAction("Chat settings", checkable=True))
+    widget = TopBar(all_actions())
     qtbot.addWidget(widget)
     widget.resize(640, 48)
     widget.show()
@@ -88,12 +87,13 @@ def test_names_are_plain_text_and_the_dot_says_what_its_color_means(bar: TopBar)
 
 
 def test_the_buttons_follow_their_actions(qtbot: QtBot) -> None:
-    chats, speed = QAction("Chats", shortcut=QKeySequence("Ctrl+B"), checkable=True), QAction("Speed", checkable=True)
-    bar = TopBar(chats, speed, QAction())
+    actions = all_actions()
+    bar = TopBar(actions)
     qtbot.addWidget(bar)
-    chats.setChecked(True)
+    actions.qaction("toggle_chats").setChecked(True)
     assert bar.chats.isChecked() and not bar.speed.isChecked()
     assert bar.chats.toolTip() == "Show or hide the chats (Ctrl+B)"
-    with qtbot.waitSignal(speed.triggered):
+    actions.qaction("toggle_speed").setEnabled(True)
+    with qtbot.waitSignal(actions.qaction("toggle_speed").triggered):
         bar.speed.click()
-    assert speed.isChecked() and bar.speed.isChecked()
+    assert actions.qaction("toggle_speed").isChecked() and bar.speed.isChecked()

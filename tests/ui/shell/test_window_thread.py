@@ -26,6 +26,7 @@ from app.ui.models.coordinator import ModelsCoordinator
 from app.ui.models.library_service import LibraryService
 from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.settings.saver import SettingsSaver
+from app.ui.shell.all_actions import all_actions
 from app.ui.shell.main_window import MainWindow
 from app.ui.widgets import questions
 from app.ui.widgets.questions import open_in_folder
@@ -171,7 +172,7 @@ def test_who_loads_another_pair_hears_no_more_of_the_drive(
     """The guide is loaded without a plan, so that nothing else would take the notice away."""
     monkeypatch.setattr(load_planner, "SLOW_MS", 0)
     rig = Rig(qtbot, tmp_path, "ordinary")
-    window = MainWindow(Settings())
+    window = MainWindow(Settings(), all_actions())
     qtbot.addWidget(window)
     values = Settings(models_folder=str(tmp_path / "models"))
     models = ModelsCoordinator(window.transcript, rig.engine, rig.pair_loader, rig.chats, rig.notice_list, values)
