@@ -231,6 +231,7 @@ def test_a_folder_that_cannot_be_made_does_not_keep_the_window_shut(home: Path, 
 PAINTED_CODE = """
 import sys
 from app.settings import Settings
+from app.ui.shell.all_actions import all_actions
 from app.ui.shell.application import Application
 from app.ui.shell.main_window import MainWindow
 
