@@ -5,28 +5,35 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import Future
+from contextlib import ExitStack
+from functools import cached_property
 from pathlib import Path
 from typing import TypeVar
 
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage, unpack
+from app.chats.presets import Presets
 from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.client.stalls import Timings
 from app.protocol.events import Piece
+from app.settings import SettingsFile
 from app.ui.chat.answer_queue import AnswerQueue
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.footer import details_of, footer_of, note_of
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.chat.open_chats import OpenChats
+from app.ui.chat.operations import ChatOperations
 from app.ui.chat.page import ChatPage
-from app.ui.chat.writer import StoredChats
+from app.ui.chat.writer import StoredChats, StoredPresets
+from app.ui.context import AppContext, WindowSettings
 from app.ui.engine.client import EngineClient
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker, PairFiles
 from app.ui.notices import NoticeList
+from tests.ui.recorded_actions import Recorded
 
 WAIT_MS = 20_000
 T = TypeVar("T")
@@ -125,14 +132,36 @@ class Rig:
         self.page = Page()
         self.settings = AnswerSettings()
         self.queue = AnswerQueue(self.engine, self.pair_loader, self.notice_list, lambda _chat, _pair: self.settings)
+        self.store = StoredChats(self.worker, self.notice_list)
         self.chats = OpenChats(
-            StoredChats(self.worker, self.notice_list),
+            self.store,
             self.queue,
             self.notice_list,
             ChatSettings,
             self._temporary_store,
         )
         self.chat_page = ChatPage(self.page, self.chats)
+
+    @cached_property
+    def ctx(self) -> AppContext:
+        """What a part of the window is made with."""
+        settings = WindowSettings(SettingsFile(self.folder / "settings.json"), self.notice_list)
+        presets = StoredPresets(Presets(self.folder / "presets.json"), self.notice_list)
+        closing = ExitStack()
+        closing.callback(presets.close)
+        closing.callback(settings.close)
+        return AppContext(
+            settings=settings,
+            notices=self.notice_list,
+            engine=self.engine,
+            loader=self.pair_loader,
+            store=self.store,
+            presets=presets,
+            chats=self.chats,
+            operations=ChatOperations(self.store),
+            actions=Recorded(),
+            closing=closing,
+        )
 
     @property
     def model(self) -> ChatModel:
@@ -191,6 +220,8 @@ class Rig:
         return future.result()
 
     def close(self) -> None:
+        if "ctx" in vars(self):
+            self.ctx.closing.close()
         self.chats.shut_down()
         self.pair_loader.shutdown()
         self.worker.close()

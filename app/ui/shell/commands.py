@@ -15,7 +15,7 @@ from app.models.machine_memory import MachineMemory
 from app.models.starter import STARTER_NAME, starter_file
 from app.models.text import printable
 from app.protocol.commands import MeasurePlain
-from app.settings import Pair, Settings
+from app.settings import Pair
 from app.ui import notices
 from app.ui.actions import Actions, Choice
 from app.ui.chat.answer_queue import SERVER
@@ -23,6 +23,7 @@ from app.ui.chat.conversation import question_to_measure
 from app.ui.chat.markdown.code_headers import code_wrap
 from app.ui.chat.open_chats import OpenChats
 from app.ui.compare.launcher import CompareLauncher
+from app.ui.context import WindowSettings
 from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import PairFiles
@@ -53,11 +54,9 @@ class AppCommands(QObject):
         opening: What lets the user choose another pair.
 
     Signals:
-        settings_changed: A command changed them; they are to be applied and saved.
-        save_due: They were changed where nothing has to be applied.
+        save_due: Settings were changed where nothing has to be applied.
     """
 
-    settings_changed = Signal()
     save_due = Signal()
 
     def __init__(
@@ -71,7 +70,7 @@ class AppCommands(QObject):
         models: ModelsCoordinator,
         compare: CompareLauncher,
         server: ServerControl,
-        values: Settings,
+        settings: WindowSettings,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
@@ -84,7 +83,8 @@ class AppCommands(QObject):
         self._coordinator = models
         self._compare = compare
         self._server = server
-        self._values = values
+        self._values = values = settings.values
+        self._window_settings = settings
         self._models: ModelsPresenter | None = None
         self._settings: SettingsPresenter | None = None
         self._downloaded: Pair | None = None
@@ -92,7 +92,7 @@ class AppCommands(QObject):
         self._quiet.timeout.connect(self._on_quiet)
         self.notifier = Notifier(self)
         self.opening = OpenModels(
-            window, pair_loader, notice_list, models, values, self._load, self.settings_changed.emit, self
+            window, pair_loader, notice_list, models, values, self._load, self._window_settings.apply, self
         )
         pair_loader.load_begun.connect(self._on_load_begun)
 
@@ -152,7 +152,7 @@ class AppCommands(QObject):
     def show_drafted(self, shown: bool) -> None:
         """Tint drafted tokens, or not."""
         self._values.drafted_visible = shown
-        self.settings_changed.emit()
+        self._window_settings.apply()
 
     def toggle_drafted(self) -> None:
         self.show_drafted(not self._values.drafted_visible)
@@ -200,7 +200,7 @@ class AppCommands(QObject):
     def hide_starter(self, hidden: bool = True) -> None:
         """Whether the starter model is neither listed nor offered."""
         self._values.starter_hidden = hidden
-        self.settings_changed.emit()
+        self._window_settings.apply()
         if self._models is not None:
             self._models.apply_folders()
 

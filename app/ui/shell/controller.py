@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from contextlib import ExitStack
 from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer, Slot
@@ -32,6 +33,7 @@ from app.ui.chat.page import ChatPage
 from app.ui.chat.settings_presenter import ChatSettingsPresenter
 from app.ui.chat.writer import StoredChats, StoredPresets
 from app.ui.compare.launcher import CompareLauncher
+from app.ui.context import AppContext, WindowSettings
 from app.ui.engine.client import EngineClient
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker
@@ -74,20 +76,42 @@ class Controller(QObject):
         self._opened = worker.opened
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._results = Results(self)
-        self._is_shut_down = False
+        closing = self._closing = ExitStack()
         self.notice_list = NoticeList(self)
+        self._window_settings = WindowSettings(settings, self.notice_list, self)
         self.presets = StoredPresets(Presets(paths.data_dir() / PRESETS_FILE), self.notice_list, self)
+        closing.callback(self._remove_temporary)
+        closing.callback(self.presets.close)
+        closing.callback(self._window_settings.close)
         self._chat_store = StoredChats(worker, self.notice_list, self)
+        closing.callback(self._chat_store.close)
         self.pair_loader = PairLoader(engine, self.notice_list, LoadingMarker(paths.data_dir() / "loading.json"), self)
+        closing.callback(self.pair_loader.shutdown)
+        closing.callback(self._window_settings.save)
         self.queue = AnswerQueue(engine, self.pair_loader, self.notice_list, self._answer_settings, self)
         self.chats = OpenChats(
             self._chat_store, self.queue, self.notice_list, self._default_settings, self._temporary_chats, self
+        )
+        closing.callback(self.chats.shut_down)
+        self.operations = ChatOperations(self._chat_store, self)
+        self.ctx = ctx = AppContext(
+            settings=self._window_settings,
+            notices=self.notice_list,
+            engine=engine,
+            loader=self.pair_loader,
+            store=self._chat_store,
+            presets=self.presets,
+            chats=self.chats,
+            operations=self.operations,
+            actions=actions,
+            closing=closing,
         )
         self.page = ChatPage(window.transcript, self.chats, self)
         self.composer = ComposerPresenter(window.composer, self.chats, engine, self.notice_list, self)
         self.chat_settings = ChatSettingsPresenter(
             window.settings_tab, self.chats, self.presets, self.pair_loader, self.notice_list, self
         )
+        closing.callback(self.chat_settings.close)
         self.queue.is_shown = lambda chat_id: self.chats.current.id == chat_id
         self.context_meter = ContextMeter(
             self.chats, engine, lambda chat: self.queue.settings(chat).thinking, self, pair=self.pair_loader.pair
@@ -99,19 +123,19 @@ class Controller(QObject):
         self.attachments = Attachments(
             window.composer, window.drop_area, self.chats, self.context_meter, self.notice_list, self
         )
-        self.operations = ChatOperations(self._chat_store, self)
+        closing.callback(self.attachments.close)
         self.models = ModelsCoordinator(
             window.transcript, engine, self.pair_loader, self.chats, self.notice_list, settings.values, self
         )
+        closing.callback(self.models.close)
         self.compare = CompareLauncher(
             engine,
             self.pair_loader,
             self.chats,
             self,
         )
-        self.settings = SettingsWiring(
-            window, actions, settings, self.chats, self.pair_loader, self.compare, self.notice_list, self
-        )
+        closing.callback(self.compare.close)
+        self.settings = SettingsWiring(window, ctx, self.compare, self)
         self.server = ServerWiring(
             window,
             engine,
@@ -123,6 +147,7 @@ class Controller(QObject):
             lambda: settings.values.server,
             self,
         )
+        closing.callback(self.server.control.close)
         self.zoom = self.settings.zoom
         self.commands = AppCommands(
             window,
@@ -134,9 +159,10 @@ class Controller(QObject):
             self.models,
             self.compare,
             self.server.control,
-            settings.values,
+            self._window_settings,
             self,
         )
+        closing.callback(self.commands.close)
         self.message_operations = MessageOperations(
             self.chats,
             self.operations,
@@ -156,6 +182,7 @@ class Controller(QObject):
             self.messages.open_message,
             self,
         )
+        closing.callback(self.chat_commands.close)
         self.edit_menu = EditMenu(window.edit_menu, actions, self.operations, self)
         self._announcer = Announcer(window, engine, self.pair_loader, self.chats, self.operations, self.notice_list)
         self.finished_answers = FinishedAnswers(
@@ -163,6 +190,7 @@ class Controller(QObject):
         )
         self._daily = QTimer(self, interval=_DAY_MS)
         self._daily.timeout.connect(self.operations.tidy)
+        closing.callback(self._daily.stop)
         self.speed = SpeedWiring(
             window,
             engine,
@@ -174,6 +202,7 @@ class Controller(QObject):
             self.server.serving.is_own,
             self,
         )
+        closing.callback(self.speed.close)
         self._connect_engine()
         self._connect_chats()
         self._connect_window()
@@ -206,24 +235,9 @@ class Controller(QObject):
     @Slot()
     def shut_down(self) -> None:
         """Store everything, end the engine, close the store; returns when that is done."""
-        if self._is_shut_down:
-            return
-        self._is_shut_down = True
-        self.server.control.close()
-        self.compare.close()
-        self.commands.close()
-        self.chat_commands.close()
-        self.attachments.close()
-        self.models.close()
-        self.chat_settings.close()
-        self.chats.shut_down()
-        self._daily.stop()
-        self.settings.save()
-        self.pair_loader.shutdown()
-        self._chat_store.close()
-        self.settings.close()
-        self.speed.close()
-        self.presets.close()
+        self._closing.close()
+
+    def _remove_temporary(self) -> None:
         if self._temporary is not None:
             self._temporary.cleanup()
 
@@ -261,11 +275,10 @@ class Controller(QObject):
             button.clicked.connect(commands.measure_plain)
         panel.show_drafted.box.clicked.connect(commands.show_drafted)
         window.closed.connect(self.shut_down)
-        commands.save_due.connect(self.settings.save_soon)
+        commands.save_due.connect(self._window_settings.save_soon)
         commands.save_due.connect(self.settings.apply_offline)
-        commands.settings_changed.connect(self.settings.change)
-        commands.settings_changed.connect(self.speed.refresh_plain_speed)
-        commands.settings_changed.connect(self._introduce)
+        self._window_settings.changed.connect(self.speed.refresh_plain_speed)
+        self._window_settings.changed.connect(self._introduce)
 
     def _connect_chat_views(self) -> None:
         """The widgets of `app.ui.chat`."""
@@ -308,7 +321,7 @@ class Controller(QObject):
         else:
             values.starter_introduced = True
         self._introduce()
-        self.settings.save_soon()
+        self._window_settings.save_soon()
         self.window.composer.setFocus()
 
     # ------------------------------------------------------------ chats
@@ -371,7 +384,7 @@ class Controller(QObject):
         chat_id = None if model.is_new or model.is_temporary else model.id
         self.window.chat_list.set_current(chat_id)
         self._settings.values.last_chat_id = chat_id
-        self.settings.save_soon()
+        self._window_settings.save_soon()
         self.actions.refresh()
 
     @Slot(object)
@@ -406,7 +419,7 @@ class Controller(QObject):
     # ------------------------------------------------------------ notices, settings, dialogs
 
     def _save_soon(self) -> None:
-        self.settings.save_soon()
+        self._window_settings.save_soon()
 
     def _default_settings(self) -> ChatSettings:
         """The settings of a new chat."""

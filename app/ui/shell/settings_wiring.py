@@ -3,86 +3,50 @@
 from __future__ import annotations
 
 import msgspec
-from PySide6.QtCore import QObject, QTimer, Slot
+from PySide6.QtCore import QObject, Slot
 
 from app.protocol.options import DrafterChoice, DraftLength
-from app.settings import SettingsFile
-from app.ui import notices
-from app.ui.actions import Actions
 from app.ui.chat.markdown.code_headers import code_wrap
-from app.ui.chat.open_chats import OpenChats
 from app.ui.compare.launcher import CompareLauncher
-from app.ui.engine.pair import PairLoader
+from app.ui.context import AppContext
 from app.ui.engine.pair_files import PairFiles
-from app.ui.notices import NoticeList
 from app.ui.settings import in_use
-from app.ui.settings.saver import SettingsSaver
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.zoom import Zoom
-
-SETTINGS_DELAY_MS = 1000
 
 
 class SettingsWiring(QObject):
     """One for a main window.
 
     Attributes:
-        saver: Writes the file.
         zoom: How large everything is.
     """
 
     def __init__(
         self,
         window: MainWindow,
-        actions: Actions,
-        settings: SettingsFile,
-        chats: OpenChats,
-        pair_loader: PairLoader,
+        ctx: AppContext,
         compare: CompareLauncher,
-        notice_list: NoticeList,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._window = window
-        self._actions = actions
-        self._values = settings.values
-        self._chats = chats
-        self._pair_loader = pair_loader
+        self._settings = ctx.settings
+        self._actions = ctx.actions
+        self._values = ctx.settings.values
+        self._chats = ctx.chats
+        self._pair_loader = ctx.loader
         self._compare = compare
-        self._delay = QTimer(self, singleShot=True, interval=SETTINGS_DELAY_MS)
-        self._delay.timeout.connect(self.save)
-        self.saver = SettingsSaver(settings, self)
-        self.saver.save_failed.connect(lambda error: notice_list.show("settings", notices.plain_text(str(error))))
-        self.zoom = Zoom(window, actions, self._values, self.save_soon)
+        ctx.settings.changed.connect(self.apply)
+        ctx.settings.saving.connect(lambda: window.store(self._values))
+        self.zoom = Zoom(window, ctx.actions, ctx.settings)
         panel = window.speed_panel
         panel.draft_length.value_changed.connect(self._on_draft_length_changed)
         panel.drafter.choice_changed.connect(self._on_drafter_changed)
-        window.panels_changed.connect(self.save_soon)
-        pair_loader.pair_opened.connect(self._on_pair_opened)
+        window.panels_changed.connect(ctx.settings.save_soon)
+        ctx.loader.pair_opened.connect(self._on_pair_opened)
         code_wrap().set_on(self._values.code_wrap)
         code_wrap().changed.connect(self._on_code_wrap_changed)
-
-    @Slot()
-    def save_soon(self) -> None:
-        """Something was changed that needn't be applied."""
-        self._delay.start()
-
-    @Slot()
-    def save(self) -> None:
-        """Write them now, with the size and the panels of the window."""
-        self._delay.stop()
-        self._window.store(self._values)
-        self.saver.save()
-
-    def close(self) -> None:
-        """Returns when everything is written, or a disk takes too long."""
-        self.saver.close()
-
-    @Slot()
-    def change(self) -> None:
-        """Something was changed that is to be applied."""
-        self.apply()
-        self.save_soon()
 
     @Slot()
     def apply(self) -> None:
@@ -111,12 +75,12 @@ class SettingsWiring(QObject):
     def _on_pair_opened(self, files: PairFiles) -> None:
         in_use.keep_opened(self._values, files)
         self._actions.refresh()
-        self.save_soon()
+        self._settings.save_soon()
 
     @Slot(object)
     def _on_draft_length_changed(self, length: DraftLength) -> None:
         self._values.draft_length = None if length == "auto" else length
-        self.change()
+        self._settings.apply()
 
     @Slot(str)
     def _on_drafter_changed(self, drafter: DrafterChoice) -> None:
@@ -126,4 +90,4 @@ class SettingsWiring(QObject):
     @Slot()
     def _on_code_wrap_changed(self) -> None:
         self._values.code_wrap = code_wrap().is_on
-        self.save_soon()
+        self._settings.save_soon()

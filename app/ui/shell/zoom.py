@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from PySide6.QtCore import QEvent, QObject, Qt, QTimer
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QFrame
 
-from app.settings import Settings
 from app.ui.actions import Actions
+from app.ui.context import WindowSettings
 from app.ui.settings.general_page import apply, zoom_beside
 from app.ui.shell.main_window import MainWindow
 from app.ui.widgets import theme
@@ -27,11 +25,11 @@ _NOTCH = 120
 class Zoom(QObject):
     """Changes the zoom in the settings and carries it out."""
 
-    def __init__(self, window: MainWindow, actions: Actions, values: Settings, save_soon: Callable[[], object]) -> None:
+    def __init__(self, window: MainWindow, actions: Actions, settings: WindowSettings) -> None:
         super().__init__(window)
         self._window = window
-        self._values = values
-        self._save_soon = save_soon
+        self._settings = settings
+        self._values = settings.values
         self._turned = 0
         self.sign = ZoomSign(window)
         ReadingPlace(window.transcript.column)
@@ -49,7 +47,7 @@ class Zoom(QObject):
         self._values.zoom = percent
         apply(self._values)
         self.sign.say(percent)
-        self._save_soon()
+        self._settings.save_soon()
 
     def eventFilter(self, _watched: QObject, event: QEvent) -> bool:
         if event.type() is not QEvent.Type.Wheel or not isinstance(event, QWheelEvent):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
@@ -12,12 +13,15 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QPushButton, QTextEdit, QToolButton, QWidget
 from pytestqt.qtbot import QtBot
 
+from app import paths
 from app.chats.model import StoredMessage
-from app.settings import Settings
+from app.settings import Settings, SettingsFile
 from app.ui.actions import Actions
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.code_headers import CodeHeader
 from app.ui.chat.messages import UserMessage
+from app.ui.context import WindowSettings
+from app.ui.notices import NoticeList
 from app.ui.settings.general_page import apply
 from app.ui.shell.all_actions import ELSEWHERE, MENUS
 from app.ui.shell.main_window import MainWindow, Panel
@@ -33,19 +37,16 @@ class Rig:
     def __init__(self, qtbot: QtBot, qapp: QApplication) -> None:
         stylesheet.apply(qapp)
         self.qtbot = qtbot
-        self.values = Settings()
-        self.saves = 0
+        self.settings = WindowSettings(SettingsFile(paths.settings_file()), NoticeList())
+        self.values = self.settings.values
         self.actions = actions_of_zoom()
         self.window = MainWindow(self.values, self.actions)
         qtbot.addWidget(self.window)
-        self.zoom = Zoom(self.window, self.actions, self.values, self._on_save)
+        self.zoom = Zoom(self.window, self.actions, self.settings)
         self.actions.begin(self)
         self.window.resize(1000, 700)
         self.window.show()
         qtbot.waitExposed(self.window)
-
-    def _on_save(self) -> None:
-        self.saves += 1
 
     def choose(self, name: str) -> None:
         self.actions.qaction(name).trigger()
@@ -70,8 +71,10 @@ def actions_of_zoom() -> Actions:
 
 
 @pytest.fixture
-def rig(qtbot: QtBot, qapp: QApplication, usual_settings_later: None) -> Rig:
-    return Rig(qtbot, qapp)
+def rig(qtbot: QtBot, qapp: QApplication, usual_settings_later: None) -> Iterator[Rig]:
+    made = Rig(qtbot, qapp)
+    yield made
+    made.settings.close()
 
 
 def sizes(window: QWidget) -> Counter[tuple[str, float]]:
@@ -107,7 +110,7 @@ def test_all_text_has_the_size_it_would_have_in_a_new_window(qtbot: QtBot, rig: 
     for percent in (200, 67, 125):  # from wherever it comes
         rig.zoom.set(percent)
     fresh = rig.another()
-    Zoom(fresh, actions_of_zoom(), rig.values, lambda: None)
+    Zoom(fresh, actions_of_zoom(), rig.settings)
     fill(fresh)
     qtbot.waitUntil(lambda: has_code(fresh))
     qtbot.waitUntil(lambda: sizes(rig.window) == sizes(fresh))
@@ -148,7 +151,7 @@ def test_from_the_menu_by_keys_of_any_window_and_with_the_wheel(qtbot: QtBot, ri
     other.tabs.addTab(QPushButton("page"), "Page")
     assert sign.isHidden() and rig.actions.qaction("zoom_in").shortcuts()[1].toString() == "Ctrl+="
     rig.choose("zoom_in")
-    assert (rig.values.zoom, rig.saves) == (110, 1)
+    assert (rig.values.zoom, rig.settings._delay.isActive()) == (110, True)
     assert sign.isVisible() and sign.text.text() == "110%" and rig.window.rect().contains(sign.geometry())
     sign._timer.start(0)
     qtbot.waitUntil(sign.isHidden)

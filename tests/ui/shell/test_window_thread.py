@@ -13,10 +13,10 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from app import paths
-from app.errors import KnownError
 from app.models.header_cache import AT_ONCE
 from app.protocol.options import LoadSettings
 from app.settings import Settings, SettingsFile
+from app.ui.context import WindowSettings
 from app.ui.engine import load_planner
 from app.ui.engine.load_planner import LoadPlanner, MemoryWatch
 from app.ui.engine.pair_files import PairFiles
@@ -25,7 +25,7 @@ from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.coordinator import ModelsCoordinator
 from app.ui.models.library_service import LibraryService
 from app.ui.models.open_dialog import OpenModelsDialog
-from app.ui.settings.saver import SettingsSaver
+from app.ui.notices import NoticeList
 from app.ui.shell.all_actions import all_actions
 from app.ui.shell.main_window import MainWindow
 from app.ui.widgets import questions
@@ -81,7 +81,7 @@ def saved() -> dict[str, object]:
 
 def test_settings_are_saved_and_the_last_value_wins(qtbot: QtBot, owner: QObject, stalled: Stalled) -> None:
     file = SettingsFile(paths.settings_file())
-    saver = SettingsSaver(file, owner)
+    saver = WindowSettings(file, NoticeList(owner), owner)
     stalled.syncing()
     file.values.draft_length = 1
     first = saver.save()
@@ -106,9 +106,9 @@ def test_settings_are_saved_and_the_last_value_wins(qtbot: QtBot, owner: QObject
 def test_a_disk_that_hangs_does_not_keep_the_app_and_is_not_written_to_later(
     owner: QObject, stalled: Stalled, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("app.ui.settings.saver.PATIENCE_SECONDS", 0.01)
+    monkeypatch.setattr("app.ui.context.PATIENCE_SECONDS", 0.01)
     file = SettingsFile(paths.settings_file())
-    saver = SettingsSaver(file, owner)
+    saver = WindowSettings(file, NoticeList(owner), owner)
     stalled.syncing()
     file.values.draft_length = 1
     first = saver.save()
@@ -125,15 +125,15 @@ def test_a_disk_that_hangs_does_not_keep_the_app_and_is_not_written_to_later(
 
 def test_a_failure_to_save_is_told(qtbot: QtBot, owner: QObject, home: Path) -> None:
     file = SettingsFile(paths.settings_file())
-    saver = SettingsSaver(file, owner)
+    notice_list = NoticeList(owner)
+    saver = WindowSettings(file, notice_list, owner)
     paths.settings_file().parent.parent.mkdir(parents=True, exist_ok=True)
     in_the_way = paths.settings_file()
     in_the_way.mkdir(parents=True)
     (in_the_way / "file").write_text("so that it stays")
-    with qtbot.waitSignal(saver.save_failed, timeout=WAIT_MS) as failed:
-        saver.save()
-    assert isinstance(failed.args[0], KnownError)
-    assert "Settings couldn't be saved" in str(failed.args[0])
+    saver.save()
+    qtbot.waitUntil(lambda: "settings" in notice_list.notices(), timeout=WAIT_MS)
+    assert "Settings couldn't be saved" in notice_list.notices()["settings"].text
     in_the_way.rename(in_the_way.with_name("moved away"))
     saver.save()
     saver.close()
