@@ -356,7 +356,7 @@ def measure(folder: Path, messages: int, pages: int) -> Result:
     transcript.column.go_to_end()
     wait(0.5)
     loop.gaps()
-    controller.composer.send("And now?")
+    window.composer.send("And now?")
     loop.run_until(lambda: controller.queue.live is not None and controller.queue.live.message is not None)
     wait(1.0)
     sent = loop.gaps()

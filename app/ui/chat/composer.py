@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QMimeData, QSize, Qt, Signal, Slot
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QMimeData, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QDragEnterEvent, QGuiApplication, QImage, QKeySequence, QResizeEvent, QTextOption
 from PySide6.QtWidgets import QFrame, QPushButton, QSizePolicy, QWidget
 
+from app.ui import notices
 from app.ui.chat.chips import ComposerAttachments
 from app.ui.chat.drop_area import is_picture, local_files, picture_in
 from app.ui.chat.parts import MessageEditor, icon_button
 from app.ui.chat.send_key import send_key
+from app.ui.engine.client import EngineClient, EngineState
+from app.ui.notices import NoticeList
 from app.ui.widgets import icons, units
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import label
 from app.ui.widgets.entries import prose_margin
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
+
+if TYPE_CHECKING:
+    from app.ui.chat.model import ChatModel
+    from app.ui.chat.open_chats import OpenChats
 
 MAX_LINES = 8
 NARROW = 48
@@ -27,6 +36,19 @@ _LEAST_WIDTH = 300
 ATTACH_KEYS = "Ctrl+Shift+A"
 LONG_CHARACTERS, LONG_LINES = 4000, 60
 """A text that is longer is attached when it is pasted."""
+_ONCE_LOADED = "Your message will be sent once the model is loaded."
+_ONCE_THERE = "Your message will be sent once a model is loaded."
+_HINTS = {
+    EngineState.STARTING: _ONCE_LOADED,
+    EngineState.LOADING: _ONCE_LOADED,
+    EngineState.ANSWERING: "Your message will be sent after the answer in the other chat.",
+    EngineState.MEASURING: "Your message will be sent once the measurement is done.",
+    EngineState.COMPARING: "Your message will be sent once the current comparison is done.",
+    EngineState.SERVING: "Your message will be sent in a moment.",
+    EngineState.EMPTY: _ONCE_THERE,
+    EngineState.STOPPED: _ONCE_THERE,
+    EngineState.DIED: "Your message will be sent once the engine is running again.",
+}
 
 
 class _Editor(MessageEditor):
@@ -104,17 +126,18 @@ class Composer(QWidget):
     """A text field that grows, what is attached to it, and the button that sends or stops.
 
     Signals:
-        message_sent: Its text.
+        message_sent: The user sent what is written.
+        stop_requested: The user stopped the answer.
     """
 
     message_sent = Signal(str)
     stop_requested = Signal()
-    text_changed = Signal()
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._is_busy = self._is_narrow = self._has_attachments = self._is_reading = False
         self._count = 0
+        self._model: ChatModel | None = None
         self.attachments = ComposerAttachments()
         keys = QKeySequence(ATTACH_KEYS).toString(QKeySequence.SequenceFormat.NativeText)
         self.attach_button = icon_button("attach", "", f"Attach files ({keys})")
@@ -138,6 +161,56 @@ class Composer(QWidget):
         themes.follow(self.button, self._show_state)
         themes.follow_zoom(self, self._align)
         send_key().changed.connect(self._show_state)
+
+    def begin(self, chats: OpenChats, engine: EngineClient, notice_list: NoticeList) -> None:
+        """The chats are there: write in the one that is shown."""
+        self._engine = engine
+        self._notice_list = notice_list
+        self.message_sent.connect(self.send)
+        self.stop_requested.connect(self._stop)
+        engine.state_changed.connect(self._refresh)
+        chats.follow(
+            self._show, unsent__replaced=self._fill, state_changed=self._refresh, branch_changed=self._on_branch_changed
+        )
+
+    def _show(self, model: ChatModel) -> None:
+        self._model = model
+        self._fill(model.unsent.text)
+        self._refresh()
+
+    @Slot(str)
+    def send(self, text: str) -> None:
+        """Send this in the chat that is shown; what is written stays if that cannot be done now."""
+        if self._model is not None:
+            self._notice_list.remove(*notices.PASSING)
+            self._model.send(text)
+            self._fill(self._model.unsent.text)
+
+    @Slot()
+    def _stop(self) -> None:
+        if self._model is not None:
+            self._model.stop()
+
+    @Slot(str)
+    def _fill(self, text: str) -> None:
+        if self.text() != text:
+            self.set_text(text)
+
+    @Slot()
+    def _on_branch_changed(self) -> None:
+        QTimer.singleShot(0, self, self._refresh)  # the answer to a message that is sent is asked for behind it
+
+    @Slot()
+    def _refresh(self) -> None:
+        """Bring button, hint and the notice of a message without an answer to what is true now."""
+        if (model := self._model) is None:
+            return
+        self.set_busy(model.state.is_busy)
+        self.set_hint(_HINTS.get(self._engine.state(), "") if model.state.is_waiting else "")
+        if model.is_unanswered():
+            self._notice_list.show("unanswered", notices.unanswered())
+        else:
+            self._notice_list.remove("unanswered")
 
     def text(self) -> str:
         """What is written at present."""
@@ -198,7 +271,8 @@ class Composer(QWidget):
     @Slot()
     def _on_text_changed(self) -> None:
         self._show_state()
-        self.text_changed.emit()
+        if self._model is not None:
+            self._model.unsent.type(self.text())
 
     @Slot()
     def _on_button(self) -> None:

@@ -1,4 +1,5 @@
-"""How much of the context a chat takes, and what would be left out if the typed text were sent now.
+"""How much of the context a chat takes, and what would be left out if the typed text were sent now: shown in the top
+bar and beside the typed text, and told before it overflows.
 
 The engine counts, on a thread beside the one that computes; it is asked a moment after the last change. What an answer
 adds while it is written is counted here.
@@ -13,16 +14,19 @@ from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.chats.model import Attachment
 from app.chats.prompt_parts import prompt_images, prompt_text
-from app.chats.settings import ChatSettings
 from app.protocol.commands import CountTokens
-from app.protocol.events import Figures, PairLoaded, TokensCounted
+from app.protocol.events import Figures, TokensCounted
 from app.protocol.options import Overflow
 from app.protocol.remote import RemoteModel
+from app.ui import notices
+from app.ui.chat.composer import Composer
 from app.ui.chat.conversation import Conversation, conversation
 from app.ui.chat.footer import figures_of
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.chat.open_chats import OpenChats
 from app.ui.engine.client import EngineClient, EngineState
+from app.ui.engine.pair import PairLoader
+from app.ui.notices import NoticeList
 from app.ui.widgets import units
 
 DELAY_MS = 300
@@ -37,6 +41,9 @@ NEARLY_FULL = 0.85
 _LOAD_LONGER = "load the model with a longer context"
 MOST_CHARACTERS = 4_000_000
 """Of attachments that are counted at once."""
+SUBJECT = "context"
+_Told = tuple[str, str | None, bool]
+"""Of which chat, where its context would begin, and whether the message would fit at all."""
 
 
 @dataclass(frozen=True)
@@ -151,21 +158,23 @@ class ContextMeter(QObject):
         self,
         chats: OpenChats,
         engine: EngineClient,
-        thinking: Callable[[ChatSettings], str] = lambda _settings: "",
+        pair_loader: PairLoader,
+        notice_list: NoticeList,
+        composer: Composer,
+        show_gauge: Callable[[ContextUse | None], object],
         parent: QObject | None = None,
-        *,
-        pair: Callable[[], PairLoaded | None] = lambda: None,
     ) -> None:
-        """``thinking``: how much the loaded model is asked to think in a chat with these settings. ``pair``: what is
-        loaded."""
         super().__init__(parent)
-        self.may_be_sent: Callable[[ChatModel], bool] = lambda _chat: True
-        """Whether a server may count this chat."""
-        self._pair = pair
+        self._queue = chats.queue
+        self._pair_loader = pair_loader
+        self._notice_list = notice_list
+        self._composer = composer
+        self._show_gauge = show_gauge
+        self._told: _Told | None = None
+        """What the notice is about that is there, unless the user dismissed it."""
         self.use: ContextUse | None = None
         self.model = chats.current
         self._engine = engine
-        self._thinking = thinking
         self._asked = 0
         self._asked_for: tuple[Conversation, Overflow, int] | None = None
         """And the tokens of what is attached."""
@@ -184,6 +193,7 @@ class ContextMeter(QObject):
         self._live.timeout.connect(self._publish)
         self._patience = QTimer(self, singleShot=True, interval=PATIENCE_MS)
         self._patience.timeout.connect(self._hide)
+        self.changed.connect(self._tell)
         engine.tokens_counted.connect(self._on_counted)
         engine.state_changed.connect(self._on_engine_state_changed)
         chats.follow(
@@ -266,7 +276,7 @@ class ContextMeter(QObject):
         asked, attachments = self._conversation[1], model.unsent.attachments
         attached = sum(self._parts.get(one.sha256, 0) for one in attachments if one.kind == "text")
         self._asked_for = asked, overflow, attached
-        thinking = self._thinking(model.settings)
+        thinking = self._queue.settings(model.settings).thinking
         parts, images, text = self._uncounted(attachments), prompt_images(attachments), model.unsent.text
         if remote is not None and not remote.server.is_loopback:
             parts, images, text, attached = {}, (), "", 0  # what isn't sent stays on this computer
@@ -291,7 +301,8 @@ class ContextMeter(QObject):
 
     def _may_be_counted(self, model: ChatModel, remote: RemoteModel) -> bool:
         """Whether the server may see what is in the chat; on another computer, not before anything was sent."""
-        return self.may_be_sent(model) and (remote.server.is_loopback or bool(model.messages))
+        needs_consent = self._queue.consent.is_needed(model.id, model.messages)
+        return not needs_consent and (remote.server.is_loopback or bool(model.messages))
 
     def _uncounted(self, attachments: Sequence[Attachment]) -> dict[str, str]:
         """Attachments whose tokens aren't known: their hashes, and what the model reads of them."""
@@ -327,18 +338,44 @@ class ContextMeter(QObject):
             self.use = use
             self.changed.emit()
 
+    # ------------------------------------------------------------ what is told
+
+    @Slot()
+    def _tell(self) -> None:
+        use, model = self.use, self.model
+        self._show_gauge(use)
+        self._composer.show_tokens(use.text if use is not None else 0)
+        if use is None or not self._is_news(use, model):
+            self._told = None
+            self._notice_list.remove(SUBJECT)
+            return
+        told = model.id, use.starts_at, use.fits()
+        if told != self._told or SUBJECT in self._notice_list.notices():
+            self._told = told
+            is_too_long = use.attached > 0 and not use.fits()
+            long = notices.too_long(use.warning(), can_raise=self.can_raise())
+            self._notice_list.show(SUBJECT, long if is_too_long else notices.told(use.warning()))
+
+    def _is_news(self, use: ContextUse, model: ChatModel) -> bool:
+        """Whether there is something to say that was not so with the last answer."""
+        if not use.warning() or model.state.is_busy:
+            return False
+        last = next((one for one in reversed(model.messages) if one.role == "assistant"), None)
+        was_so = last is not None and last.figures.get("context_start") == use.starts_at
+        return not (use.dropped and was_so and use.fits())
+
     def can_raise(self) -> bool:
         """Whether the loaded model may have a longer context."""
-        pair = self._pair()
+        pair = self._pair_loader.pair()
         return pair is None or not (pair.remote or 0 < pair.target.training_context <= pair.context_length)
 
     def _remote(self) -> RemoteModel | None:
-        pair = self._pair()
+        pair = self._pair_loader.pair()
         return pair.remote if pair is not None else None
 
     def _told_by_server(self) -> ContextUse | None:
         """What the server said with its last answer in this chat, for one that doesn't count."""
-        pair, model = self._pair(), self.model
+        pair, model = self._pair_loader.pair(), self.model
         if pair is None or pair.remote is None or not pair.context_length:
             return None
         live = model.live if self._is_answering() else None

@@ -47,6 +47,10 @@ class ChatState(enum.Enum):
         """Whether an answer is being written or waited for."""
         return self in (ChatState.WAITING, ChatState.ANSWERING)
 
+    @property
+    def is_waiting(self) -> bool:
+        return self is ChatState.WAITING
+
 
 @dataclass
 class _Queued:

@@ -10,7 +10,7 @@ from PySide6.QtCore import QMetaObject, QObject, QTimer, Signal, Slot
 from app.chats.settings import ChatSettings
 from app.errors import KnownError
 from app.ui import notices
-from app.ui.chat.answer_queue import AnswerQueue
+from app.ui.chat.answer_queue import SERVER, AnswerQueue
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.chat.writer import StoredChats
 from app.ui.notices import NoticeList
@@ -135,6 +135,7 @@ class OpenChats(QObject):
         if before.is_temporary:
             self._end_temporary(before)
         self._tidy_soon()
+        self._notice_list.remove(SERVER)  # it is about the chat that was shown
         self.current_changed.emit(model)
 
     # ------------------------------------------------------------ what ends

@@ -21,9 +21,7 @@ from app.ui import notices
 from app.ui.actions import Actions
 from app.ui.chat.answer_queue import AnswerQueue
 from app.ui.chat.attachments import Attachments
-from app.ui.chat.composer_presenter import ComposerPresenter
 from app.ui.chat.context_meter import ContextMeter
-from app.ui.chat.context_presenter import ContextPresenter
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.live_answer import LiveAnswer
 from app.ui.chat.model import ChatModel
@@ -107,18 +105,20 @@ class Controller(QObject):
             closing=closing,
         )
         self.page = ChatPage(window.transcript, self.chats, self)
-        self.composer = ComposerPresenter(window.composer, self.chats, engine, self.notice_list, self)
+        window.composer.begin(self.chats, engine, self.notice_list)
         self.chat_settings = ChatSettingsPresenter(
             window.settings_tab, self.chats, self.presets, self.pair_loader, self.notice_list, self
         )
         closing.callback(self.chat_settings.close)
         self.queue.is_shown = lambda chat_id: self.chats.current.id == chat_id
         self.context_meter = ContextMeter(
-            self.chats, engine, lambda chat: self.queue.settings(chat).thinking, self, pair=self.pair_loader.pair
-        )
-        self.context_meter.may_be_sent = lambda chat: not self.queue.consent.is_needed(chat.id, chat.messages)
-        self.context = ContextPresenter(
-            self.context_meter, window.top_bar.show_context, window.composer, self.notice_list, self
+            self.chats,
+            engine,
+            self.pair_loader,
+            self.notice_list,
+            window.composer,
+            window.top_bar.show_context,
+            self,
         )
         self.attachments = Attachments(
             window.composer, window.drop_area, self.chats, self.context_meter, self.notice_list, self
@@ -285,7 +285,7 @@ class Controller(QObject):
         window, commands = self.window, self.commands
         chat_commands = window.transcript.commands
         chat_commands.compare = lambda message_id: self.compare.presenter().compare_answer(message_id)
-        chat_commands.ask = self.composer.send
+        chat_commands.ask = window.composer.send
         chat_commands.tokens_of = self.context_meter.tokens_of
         chat_commands.show_attachment = self.attachments.preview
         chat_commands.load_thumbnail = self.attachments.thumbnails.load

@@ -20,9 +20,7 @@ from app.ui.chat import context_meter
 from app.ui.chat.attachments import SUBJECT, Attachments
 from app.ui.chat.chips import AttachmentPreview, Chip, Chips
 from app.ui.chat.composer import LONG_CHARACTERS, LONG_LINES, Composer
-from app.ui.chat.composer_presenter import ComposerPresenter
 from app.ui.chat.context_meter import ContextMeter
-from app.ui.chat.context_presenter import ContextPresenter
 from app.ui.chat.drop_area import DropArea
 from app.ui.chat.messages import UserMessage
 from app.ui.chat.parts import ChatCommands
@@ -44,9 +42,10 @@ class Desk(Rig):
         self.below = QWidget()
         column((self.below, 1), self.composer, on=self.area)
         self.area.resize(700, 500)
-        self.meter = ContextMeter(self.chats, self.engine)
-        self.context = ContextPresenter(self.meter, lambda _use: None, self.composer, self.notice_list)
-        self.writing = ComposerPresenter(self.composer, self.chats, self.engine, self.notice_list)
+        self.meter = ContextMeter(
+            self.chats, self.engine, self.pair_loader, self.notice_list, self.composer, lambda _use: None
+        )
+        self.composer.begin(self.chats, self.engine, self.notice_list)
         self.attachments = Attachments(self.composer, self.area, self.chats, self.meter, self.notice_list)
         self.opened: list[str] = []
         self.imported: list[list[Path]] = []
@@ -76,7 +75,7 @@ class Desk(Rig):
 
     def close(self) -> None:
         self.attachments.close()
-        for part in (self.attachments, self.writing, self.context, self.meter):
+        for part in (self.attachments, self.meter):
             part.deleteLater()
         super().close()
 

@@ -36,8 +36,7 @@ def write(composer: Composer, text: str) -> None:
 
 
 def test_enter_sends_and_the_button_does(qtbot: QtBot, composer: Composer) -> None:
-    with qtbot.waitSignal(composer.text_changed):
-        write(composer, "one")
+    write(composer, "one")
     with qtbot.assertNotEmitted(composer.message_sent):
         press(composer, Qt.Key.Key_Return, Qt.KeyboardModifier.ShiftModifier)
     write(composer, "two")

@@ -20,8 +20,7 @@ from app.ui import notices
 from app.ui.chat import context_meter
 from app.ui.chat.composer import Composer
 from app.ui.chat.context_gauge import ContextDetails, ContextGauge
-from app.ui.chat.context_meter import ContextMeter, ContextUse
-from app.ui.chat.context_presenter import SUBJECT, ContextPresenter
+from app.ui.chat.context_meter import SUBJECT, ContextMeter, ContextUse
 from app.ui.chat.conversation import Conversation, conversation
 from app.ui.engine.client import EngineState
 from tests.ui.parts import WAIT_MS, Rig
@@ -33,13 +32,14 @@ class MeterRig(Rig):
 
     def __init__(self, qtbot: QtBot, folder: Path, behavior: str) -> None:
         super().__init__(qtbot, folder, behavior)
-        self.meter = ContextMeter(self.chats, self.engine)
         self.gauge = ContextGauge()
         self.composer = Composer()
         self.composer.resize(900, 100)
         for widget in (self.gauge, self.composer):
             qtbot.addWidget(widget)
-        self.presenter = ContextPresenter(self.meter, self._show, self.composer, self.notice_list)
+        self.meter = ContextMeter(
+            self.chats, self.engine, self.pair_loader, self.notice_list, self.composer, self._show
+        )
         self.counts: list[TokensCounted] = []
         self.engine.tokens_counted.connect(self.counts.append)
 
@@ -66,7 +66,6 @@ class MeterRig(Rig):
 
     def close(self) -> None:
         super().close()
-        self.presenter.deleteLater()
         self.meter.deleteLater()
 
 
@@ -99,13 +98,15 @@ def test_prompt_messages_and_typed_text_are_counted(rig: MeterRig) -> None:
 
 
 @pytest.mark.parametrize(("trained", "offered"), [(0, True), (CONTEXT_LENGTH, False), (2 * CONTEXT_LENGTH, True)])
-def test_a_longer_context_is_offered_where_the_model_has_one(rig: MeterRig, trained: int, offered: bool) -> None:
+def test_a_longer_context_is_offered_where_the_model_has_one(
+    rig: MeterRig, monkeypatch: pytest.MonkeyPatch, trained: int, offered: bool
+) -> None:
     pair = rig.pair_loader.pair()
     assert pair is not None
     known = replace(pair, target=replace(pair.target, training_context=trained))
-    meter = ContextMeter(rig.chats, rig.engine, parent=rig.meter, pair=lambda: known)
-    assert meter.can_raise() is offered
-    actions = notices.too_long("Too long.", can_raise=meter.can_raise()).actions
+    monkeypatch.setattr(rig.pair_loader, "pair", lambda: known)
+    assert rig.meter.can_raise() is offered
+    actions = notices.too_long("Too long.", can_raise=rig.meter.can_raise()).actions
     assert ("raise_context" in actions) is offered
 
 

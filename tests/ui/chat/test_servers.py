@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from pytestqt.qtbot import QtBot
 
+from app.chats.model import StoredMessage
 from app.protocol.commands import CountTokens
 from app.ui.chat.answer_queue import CONSENT, SERVER
+from app.ui.chat.composer import Composer
 from app.ui.chat.context_meter import ContextMeter, ContextUse
-from app.ui.chat.model import ChatModel, ChatState
+from app.ui.chat.model import ChatState
 from app.ui.engine.client import EngineState
 from tests.ui.parts import WAIT_MS, Rig
 
@@ -182,9 +184,9 @@ def test_a_notice_is_about_the_chat_that_is_shown(rig: Rig) -> None:
 
 
 def meter_of(rig: Rig) -> ContextMeter:
-    meter = ContextMeter(rig.chats, rig.engine, parent=rig.queue, pair=rig.pair_loader.pair)
-    meter.may_be_sent = lambda chat: not rig.queue.consent.is_needed(chat.id, chat.messages)
-    return meter
+    composer = Composer()
+    rig.qtbot.addWidget(composer)
+    return ContextMeter(rig.chats, rig.engine, rig.pair_loader, rig.notice_list, composer, lambda _use: None, rig.queue)
 
 
 def test_a_server_that_does_not_count_says_how_full_the_context_is_with_its_answer(far: Rig) -> None:
@@ -222,19 +224,19 @@ def test_this_computer_counts_what_is_typed_too(rig: Rig) -> None:
 @behaves("far counting")
 def test_a_chat_that_has_not_been_sent_is_not_counted_either(moved: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[CountTokens] = []
-    asked: list[ChatModel] = []
+    asked: list[str] = []
+    is_needed = moved.queue.consent.is_needed
 
     def count_tokens(question: CountTokens) -> int:
         counts.append(question)
         return 0
 
+    def is_asked_for(chat_id: str, branch: Sequence[StoredMessage]) -> bool:
+        asked.append(chat_id)
+        return is_needed(chat_id, branch)
+
     monkeypatch.setattr(moved.engine, "count_tokens", count_tokens)
-    meter = ContextMeter(moved.chats, moved.engine, parent=moved.queue, pair=moved.pair_loader.pair)
-
-    def may_be_sent(chat: ChatModel) -> bool:
-        asked.append(chat)
-        return not moved.queue.consent.is_needed(chat.id, chat.messages)
-
-    meter.may_be_sent = may_be_sent
+    monkeypatch.setattr(moved.queue.consent, "is_needed", is_asked_for)
+    meter = meter_of(moved)
     moved.qtbot.waitUntil(lambda: bool(asked), timeout=WAIT_MS)
     assert meter.use is None and not counts
