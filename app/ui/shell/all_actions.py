@@ -291,7 +291,7 @@ _MESSAGES = (
     _A("show_attachment", "", lambda app: app.attachments.preview),
     _A("tokens_of", "", lambda app: app.context_meter.tokens_of),
     _A("load_thumbnail", "", lambda app: app.attachments.thumbnails.load),
-    _A("ask", "", lambda app: app.composer.send),
+    _A("ask", "", lambda app: app.window.composer.send),
     _A("hide_introduction", "", lambda app: app.hide_introduction),
 )
 """Messages are named by their ids."""
