@@ -91,6 +91,16 @@ def child_environment(own: Mapping[str, str], **changes: str) -> dict[str, str]:
     return {**harmless, RESET_VARIABLE: "1", **changes}
 
 
+def engine_command(*options: str) -> list[str]:
+    """Program and arguments of the engine process, both from source and in a package."""
+    return own_command("--role=engine", *options)
+
+
+def remote_command() -> list[str]:
+    """Program and arguments of the process for models on servers."""
+    return own_command("--role=remote")
+
+
 def start_process(
     command: Sequence[str], changes: Mapping[str, str] | None = None, *, errors: int = subprocess.PIPE
 ) -> subprocess.Popen[bytes]:

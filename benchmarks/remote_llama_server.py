@@ -25,8 +25,9 @@ from typing import Any
 import httpx2
 
 from app import paths
-from app.client.process import EngineProcess, remote_command
+from app.client.process import EngineProcess
 from app.errors import KnownError
+from app.program import remote_command
 from app.protocol.commands import Cancel, CountTokens, Generate, Message
 from app.protocol.events import GenerationFinished, Round, RoundsReceived, TokensCounted
 from app.protocol.options import AnswerFormat, FormatKind, Sampling

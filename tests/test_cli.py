@@ -164,7 +164,8 @@ def test_the_engine_ends_by_itself_and_leaves_no_chat_on_the_disk(
 
     def watched(engine: EngineProcess, *raised: Any) -> None:
         leave(engine, *raised)
-        statuses.append(engine._process.returncode)
+        process = engine._engine._process
+        statuses.append(process.returncode if process else None)
 
     monkeypatch.setattr(EngineProcess, "__exit__", watched)
     assert cli.run(["generate", "--prompt", "x", "--max-tokens", "2", *map(str, models(pair))]) == 0

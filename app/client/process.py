@@ -1,21 +1,19 @@
-"""An engine process for callers that wait for its answers, such as commands."""
+"""An engine process: for an event loop, and for callers that wait for its answers, such as commands."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-import os
-import subprocess
+import logging
 import sys
-import threading
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import IO
+from typing import TypeVar
 
 from app import program
 from app.client.connection import Connection, Question
 from app.client.stalls import Stalled, Timings
-from app.client.state import EngineExit, ExitCause, exit_cause, out_of_memory_kills
+from app.client.state import EngineEndedError, EngineExit, ExitCause, exit_cause, out_of_memory_kills
 from app.errors import Canceled, KnownError
 from app.protocol.commands import Generate, Load, Quit, ScoreTokens
 from app.protocol.events import (
@@ -27,42 +25,313 @@ from app.protocol.events import (
     LoadFailed,
     LoadProgressed,
     PairLoaded,
+    PromptCounted,
     PromptProgressed,
     Round,
     RoundsReceived,
+    TextChecked,
+    Tokenized,
     TokensScored,
 )
 from app.protocol.frames import ProtocolError
 from app.protocol.framing import encode_frame
 from app.protocol.remote import Connect
+from app.protocol.serving import AnsweredQuestion, AsideQuestion
 
-_TIMINGS = Timings(quit=10.0)
+_log = logging.getLogger("slipstream.engine")
+_TIMINGS = Timings(silence=60.0, no_progress=300.0, cancel=60.0, quit=10.0)
+"""A stalled engine is ended, so be sure of it."""
+_QUESTION_SECONDS = 30.0
 
-
-def engine_command(*options: str) -> list[str]:
-    """Program and arguments of the engine process, both from source and in a package."""
-    return program.own_command("--role=engine", *options)
-
-
-def remote_command() -> list[str]:
-    """Program and arguments of the process for models on servers."""
-    return program.own_command("--role=remote")
+GenerationEvent = GenerationStarted | PromptProgressed | RoundsReceived | GenerationFinished
+_T = TypeVar("_T")
 
 
-class EngineEndedError(KnownError):
-    """The engine's process ended while it was needed; `ended` describes how."""
+class GenerationFailedError(KnownError):
+    """A request failed; ``prompt_tokens``: how many tokens a prompt has that is too long, else 0."""
 
-    def __init__(self, ended: EngineExit) -> None:
-        super().__init__(ended.sentence())
-        self.ended = ended
-        self.add_note("\n".join(ended.log_lines))
+    def __init__(self, event: GenerationFailed) -> None:
+        super().__init__(event.message)
+        self.prompt_tokens = event.prompt_tokens
+
+
+class TooLargeError(KnownError):
+    """A chat with a message that is too long to be handed on; the sentence is for whoever sent it."""
+
+    def __init__(self) -> None:
+        super().__init__("A message of this chat is too long.")
+
+
+class AsyncEngineProcess:
+    """An engine process, from `start` to `close`: one request at a time, and questions beside it.
+
+    Whatever waits for it raises `EngineEndedError` when it ends; `ended` is set then.
+    """
+
+    def __init__(self, *, is_watched: bool = True) -> None:
+        """``is_watched``: the process is ended when it stalls."""
+        self.ended = asyncio.Event()
+        """The process has ended, asked or not."""
+        self._is_watched = is_watched
+        self._connection = Connection(_TIMINGS)
+        self._process: asyncio.subprocess.Process | None = None
+        self._is_closing = False
+        self._events: asyncio.Queue[Event | EngineExit] = asyncio.Queue()
+        """Those of the current request."""
+        self._ending: asyncio.Future[None] | None = None
+        """The end of the last request, which goes on when whoever made that is canceled twice."""
+        self._questions: dict[int, asyncio.Future[AnsweredQuestion]] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self._memory_kills = out_of_memory_kills()
+        self._exit: EngineExit | None = None
+        self._wants_to_write = asyncio.Event()
+
+    @property
+    def process_id(self) -> int:
+        """0 before `start`."""
+        return self._process.pid if self._process else 0
+
+    async def start(self, command: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
+        """``command``: what to run in the engine's place; ``environment``: variables to set. Raises `EngineEndedError`
+        where there can't be a process."""
+        self._connection.start()
+        words = command or program.engine_command("--no-chat-files")
+        try:
+            self._process = await asyncio.create_subprocess_exec(*words, **program.process_options(environment))
+        except OSError as error:
+            reason = error.strerror or str(error)
+            ended = self._connection.died(ExitCause.FAILED_TO_START, reason)
+            self._fail(ended)
+            raise EngineEndedError(ended) from error
+        process = self._process
+        self._tasks = [
+            asyncio.create_task(work, name=name)
+            for work, name in (
+                (self._read(process), "engine-events"),
+                (self._listen(process), "engine-log"),
+                (self._write(process), "engine-commands"),
+                (self._watch(process), "engine-watch"),
+            )
+        ]
+
+    async def close(self) -> None:
+        """End the process, by force if it doesn't end by itself."""
+        process = self._process
+        if process is None or self._is_closing:
+            return
+        self._is_closing = True
+        try:
+            if self._connection.hello is not None and process.stdin is not None and process.returncode is None:
+                with contextlib.suppress(OSError, asyncio.TimeoutError):
+                    process.stdin.write(encode_frame(Quit()))
+                    process.stdin.close()
+                    await asyncio.wait_for(process.wait(), _TIMINGS.quit)
+        finally:
+            self.kill()
+            self._connection.stop()
+            await process.wait()
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            self._fail(self._exit or EngineExit(ExitCause.EXITED, "closed", self._connection.state))
+
+    def kill(self) -> None:
+        """End the process by force, if it runs."""
+        if self._process and self._process.returncode is None:
+            self._process.kill()
+
+    # ------------------------------------------------------------ requests
+
+    async def hello(self) -> Hello:
+        """The engine's greeting: its version, and the GPUs it can offload to. Not while a request is open."""
+        while (hello := self._connection.hello) is None:
+            await self._next_event()
+        return hello
+
+    async def load(
+        self, command: Load | Connect, on_progress: Callable[[LoadProgressed], None] = lambda _: None
+    ) -> PairLoaded:
+        """Load a pair, or use a server's model. Raises `KnownError` if that fails, and `Canceled`."""
+        self._ask(command)
+        async for event in self._answers():
+            match event:
+                case LoadProgressed():
+                    on_progress(event)
+                case LoadFailed():
+                    raise Canceled if event.cancelled else KnownError(event.message)
+                case PairLoaded():
+                    return event
+        raise AssertionError("a load always ends")
+
+    async def generate(self, command: Generate) -> AsyncGenerator[GenerationEvent, None]:
+        """Answer a chat; the last event is `GenerationFinished`. Close it early to cancel the answer, and wait for that
+        to have happened. Raises `GenerationFailedError` if it fails.
+        """
+        if self._ending is not None:
+            await asyncio.shield(self._ending)
+        self._ask(command)
+        try:
+            async for event in self._answers():
+                match event:
+                    case GenerationFailed():
+                        raise GenerationFailedError(event)
+                    case GenerationStarted() | PromptProgressed() | RoundsReceived() | GenerationFinished():
+                        yield event
+        finally:
+            self._ending = asyncio.ensure_future(self._end_request())
+            await asyncio.shield(self._ending)
+
+    async def score_tokens(self, command: ScoreTokens) -> TokensScored:
+        """Score some tokens with the target. Raises `GenerationFailedError` if that isn't possible."""
+        self._ask(command)
+        async for event in self._answers():
+            match event:
+                case GenerationFailed():
+                    raise GenerationFailedError(event)
+                case TokensScored():
+                    return event
+        raise AssertionError("a request always ends")
+
+    def cancel(self) -> None:
+        """Stop what is running; whoever waits for it gets its end."""
+        if (failed := self._connection.cancel()) is not None:
+            self._events.put_nowait(failed)
+        self._wants_to_write.set()
+
+    async def ask_aside(self, question: AsideQuestion) -> AnsweredQuestion:
+        """The answer to a question about the loaded pair, also beside a request. Raises `KnownError`."""
+        try:
+            number = self._connection.ask_aside(question)
+        except ProtocolError as error:
+            raise TooLargeError from error
+        if not number:
+            self._check_running()
+            raise KnownError("No model is loaded.")
+        answer = self._questions[number] = asyncio.get_running_loop().create_future()
+        self._wants_to_write.set()
+        try:
+            return await asyncio.wait_for(answer, _QUESTION_SECONDS)
+        except TimeoutError:
+            raise KnownError("The engine can't answer this question.") from None
+        finally:
+            self._questions.pop(number, None)
+
+    def _ask(self, command: Load | Connect | Question) -> None:
+        self._check_running()
+        while not self._events.empty():
+            self._events.get_nowait()
+        try:
+            if isinstance(command, Load | Connect):
+                self._connection.load(command)
+            else:
+                self._connection.ask(command)
+        except ProtocolError as error:
+            raise TooLargeError from error
+        self._wants_to_write.set()
+
+    async def _answers(self) -> AsyncIterator[Event]:
+        """The events of the current request."""
+        while self._connection.request or not self._events.empty():
+            yield await self._next_event()
+
+    async def _next_event(self) -> Event:
+        event = await self._events.get()
+        if isinstance(event, EngineExit):
+            self._events.put_nowait(event)  # for whoever asks next
+            raise EngineEndedError(event)
+        return event
+
+    async def _end_request(self) -> None:
+        """Cancel what still runs, and wait for its end."""
+        if self._connection.state.is_busy:
+            self.cancel()
+            with contextlib.suppress(EngineEndedError):
+                async for _ in self._answers():
+                    pass
+
+    def _check_running(self) -> None:
+        if self._exit is not None or self._process is None:
+            raise EngineEndedError(self._exit or EngineExit(ExitCause.EXITED, "closed", self._connection.state))
+
+    # ------------------------------------------------------------ bytes
+
+    async def _read(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdout is not None
+        while data := await process.stdout.read(65536):
+            try:
+                for event in self._connection.receive(data):
+                    self._take(event)
+            except ProtocolError:
+                process.kill()
+            self._wants_to_write.set()  # a greeting lets the first command go
+
+    def _take(self, event: Event | Stalled) -> None:
+        match event:
+            case Stalled():
+                self._end_stalled()
+            case PromptCounted() | TextChecked() | Tokenized():
+                question = self._questions.get(event.request)
+                if question and not question.done():
+                    question.set_result(event)
+            case _:
+                self._events.put_nowait(event)
+
+    async def _write(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stdin is not None
+        with contextlib.suppress(OSError):  # `_watch` sees its end
+            while True:
+                await self._wants_to_write.wait()
+                self._wants_to_write.clear()
+                while self._connection.is_sending():
+                    process.stdin.write(self._connection.bytes_to_send())
+                    await process.stdin.drain()
+
+    async def _listen(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None
+        while data := await process.stderr.read(65536):
+            self._connection.log.add(data)
+        self._connection.log.end()
+
+    # ------------------------------------------------------------ its end
+
+    async def _watch(self, process: asyncio.subprocess.Process) -> None:
+        """Notice a stall, and the end."""
+        ending = asyncio.ensure_future(process.wait())
+        try:
+            while not (await asyncio.wait([ending], timeout=_TIMINGS.tick if self._is_watched else None))[0]:
+                if self._connection.needs_ticks():
+                    if self._connection.tick():
+                        self._end_stalled()
+                    self._wants_to_write.set()
+        finally:
+            ending.cancel()
+        if self._is_closing:
+            return
+        await asyncio.gather(*self._tasks[:2], return_exceptions=True)  # its last words
+        code = process.returncode or 0
+        crashed = code < 0 or (sys.platform == "win32" and code > 0x7FFFFFFF)
+        cause = exit_cause(abs(code), crashed=crashed, memory_kills_before=self._memory_kills)
+        self._fail(self._connection.died(*cause))
+
+    def _end_stalled(self) -> None:
+        _log.error("the engine doesn't respond and is ended")
+        self.kill()
+
+    def _fail(self, ended: EngineExit) -> None:
+        """Tell whoever waits."""
+        self._exit = ended
+        self._events.put_nowait(ended)
+        for question in self._questions.values():
+            if not question.done():
+                question.set_exception(EngineEndedError(ended))
+        self.ended.set()
 
 
 class EngineProcess:
-    """Starts an engine process and ends it at the end of a ``with`` statement.
+    """`AsyncEngineProcess` for callers without an event loop: each method waits for the engine.
 
-    Each method waits for the engine, and raises `EngineEndedError` if the engine ends. One request at a time, in one
-    thread; only `cancel` may be called from a signal handler.
+    Starts the process and ends it at the end of a ``with`` statement. One request at a time, in one thread; only
+    `cancel` may be called from elsewhere, such as a signal handler.
     """
 
     def __init__(
@@ -73,20 +342,16 @@ class EngineProcess:
         With ``--unwatched`` the rounds of an answer arrive twice a second, which disturbs the computation less. After
         ``limit_seconds``, if given, the process is ended.
         """
-        self._connection = Connection(_TIMINGS)
-        self._events: deque[Event] = deque()
-        self._is_reading = self._is_canceled = self._is_overdue = False
-        self._limit_seconds = limit_seconds
-        self._memory_kills = out_of_memory_kills()
-        self._connection.start()
+        self._runner = asyncio.Runner()
+        self._is_canceled = self._is_overdue = self._is_closed = False
+        self._limit: asyncio.TimerHandle | None = None
+        self._limit_seconds = 0.0
+        self._engine = AsyncEngineProcess(is_watched=False)
         try:
-            self._process = program.start_process(command or engine_command("--no-chat-files", *options), environment)
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise EngineEndedError(self._connection.died(ExitCause.FAILED_TO_START, reason)) from error
-        self._listener = threading.Thread(target=self._listen, name="engine-log", daemon=True)
-        self._listener.start()
-        self._timer: threading.Timer | None = None
+            self._run(self._engine.start(command or program.engine_command("--no-chat-files", *options), environment))
+        except BaseException:
+            self.__exit__(None, None, None)
+            raise
         if limit_seconds is not None:
             self.limit(limit_seconds)
 
@@ -97,160 +362,83 @@ class EngineProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """End the process, by force if necessary."""
-        if self._timer:
-            self._timer.cancel()
         try:
-            with contextlib.suppress(OSError, KnownError, subprocess.TimeoutExpired):
-                if self._connection.hello is not None:
-                    self._write(encode_frame(Quit()))
-                    _opened(self._process.stdin).close()
-                    self._process.wait(_TIMINGS.quit)
+            self._runner.run(self._engine.close())
         finally:
-            self._process.kill()
-            self._process.wait()
-            self._listener.join()
-            for stream in (self._process.stdin, self._process.stdout, self._process.stderr):
-                _opened(stream).close()
-
-    # ------------------------------------------------------------ requests
+            self._is_closed = True
+            self._runner.close()
 
     @property
     def process_id(self) -> int:
-        return self._process.pid
+        return self._engine.process_id
 
     def limit(self, seconds: float) -> None:
         """End the process ``seconds`` from now, whatever the limit was before."""
-        if self._timer:
-            self._timer.cancel()
+        if self._limit:
+            self._limit.cancel()
         self._limit_seconds = seconds
-        self._timer = threading.Timer(seconds, self._end_overdue)
-        self._timer.daemon = True
-        self._timer.start()
+        self._limit = self._runner.get_loop().call_later(seconds, self._end_overdue)
 
     def hello(self) -> Hello:
         """The engine's greeting: its version, and the GPUs it can offload to."""
-        while (hello := self._connection.hello) is None:
-            self._read()
-        return hello
+        return self._run(self._engine.hello())
 
     def load(
         self, command: Load | Connect, on_progress: Callable[[LoadProgressed], None] = lambda _: None
     ) -> PairLoaded:
         """Load a pair, or use a server's model. Raises `KnownError` if that fails, and `Canceled`."""
-        for event in self._answers(command):
-            match event:
-                case LoadProgressed():
-                    on_progress(event)
-                case LoadFailed():
-                    raise Canceled if event.cancelled else KnownError(event.message)
-                case PairLoaded():
-                    return event
-        raise AssertionError("a load always ends")
+        return self._run(self._unless_canceled(self._engine.load(command, on_progress)))
 
     def generate(
         self, command: Generate
     ) -> Iterator[GenerationStarted | PromptProgressed | Round | GenerationFinished]:
         """Answer a chat; the last event is `GenerationFinished`. Raises `KnownError` if that fails."""
-        for event in self._answers(command):
-            match event:
-                case RoundsReceived():
+        events = self._engine.generate(command)
+
+        async def next_event() -> GenerationEvent | None:
+            return await anext(events, None)
+
+        event = self._run(self._unless_canceled(next_event()))
+        try:
+            while event is not None:
+                if isinstance(event, RoundsReceived):
                     yield from event.rounds
-                case GenerationFailed():
-                    raise KnownError(event.message)
-                case GenerationStarted() | PromptProgressed() | GenerationFinished():
+                else:
                     yield event
+                event = self._run(next_event())
+        finally:
+            if not self._is_closed:
+                self._run(events.aclose())
 
     def score_tokens(self, command: ScoreTokens) -> TokensScored:
         """Score some tokens with the target. Raises `KnownError` if that isn't possible, and `Canceled`."""
-        for event in self._answers(command):
-            match event:
-                case GenerationFailed():
-                    raise Canceled if self._is_canceled else KnownError(event.message)
-                case TokensScored():
-                    return event
-        raise AssertionError("a request always ends")
+        try:
+            return self._run(self._unless_canceled(self._engine.score_tokens(command)))
+        except GenerationFailedError:
+            if self._is_canceled:
+                raise Canceled from None
+            raise
 
     def cancel(self) -> None:
         """Stop whatever is running; every later request raises `Canceled`."""
         self._is_canceled = True
-        if self._is_reading:
-            self._send_cancel()
+        self._runner.get_loop().call_soon_threadsafe(self._engine.cancel)
 
-    # ------------------------------------------------------------ bytes
-
-    def _answers(self, command: Load | Connect | Question) -> Iterator[Event]:
-        """The events that answer a command."""
+    async def _unless_canceled(self, request: Coroutine[object, object, _T]) -> _T:
         if self._is_canceled:
+            request.close()
             raise Canceled
-        self._events.clear()
-        connection = self._connection
-        if isinstance(command, Load | Connect):
-            connection.load(command)
-        else:
-            connection.ask(command)
-        while self._events or connection.request:
-            if self._events:
-                yield self._events.popleft()
-            else:
-                self._read()
+        return await request
 
-    def _read(self) -> None:
-        """Send what there is to send, and wait for output."""
-        self._write_all()
-        self._is_reading = True  # what is canceled before is seen in the next line, what is canceled later is sent
+    def _run(self, work: Coroutine[object, object, _T]) -> _T:
         try:
-            if self._is_canceled:
-                self._send_cancel()
-            data = os.read(_opened(self._process.stdout).fileno(), 65536)
-        finally:
-            self._is_reading = False
-        if not data:
-            raise self._ended()
-        try:
-            self._events += (event for event in self._connection.receive(data) if not isinstance(event, Stalled))
-        except ProtocolError:
-            self._process.kill()
-            raise self._ended() from None
-
-    def _send_cancel(self) -> None:
-        if (failed := self._connection.cancel()) is not None:
-            self._events.append(failed)
-        self._write_all()
-
-    def _write_all(self) -> None:
-        while self._connection.is_sending():
-            self._write(self._connection.bytes_to_send())
-
-    def _write(self, data: bytes) -> None:
-        rest = memoryview(data)
-        try:
-            while rest:
-                rest = rest[os.write(_opened(self._process.stdin).fileno(), rest) :]
-        except OSError:
-            raise self._ended() from None
-
-    def _listen(self) -> None:
-        errors, log = _opened(self._process.stderr), self._connection.log
-        while data := os.read(errors.fileno(), 65536):
-            log.add(data)
-        log.end()
-
-    # ------------------------------------------------------------ the end
-
-    def _ended(self) -> KnownError:
-        code = self._process.wait()
-        self._listener.join()
-        if self._is_overdue:
-            return KnownError(f"The engine did not finish within {self._limit_seconds:.0f} s and was stopped.")
-        crashed = code < 0 or (sys.platform == "win32" and code > 0x7FFFFFFF)
-        cause = exit_cause(abs(code), crashed=crashed, memory_kills_before=self._memory_kills)
-        return EngineEndedError(self._connection.died(*cause))
+            return self._runner.run(work)
+        except EngineEndedError as error:
+            if not self._is_overdue:
+                raise
+            sentence = f"The engine did not finish within {self._limit_seconds:.0f} s and was stopped."
+            raise KnownError(sentence) from error
 
     def _end_overdue(self) -> None:
         self._is_overdue = True
-        self._process.kill()
-
-
-def _opened(stream: IO[bytes] | None) -> IO[bytes]:
-    assert stream is not None  # all of them are pipes
-    return stream
+        self._engine.kill()

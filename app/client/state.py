@@ -10,6 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.errors import KnownError
 from app.logs import redact
 
 _log = logging.getLogger("slipstream.engine")
@@ -111,6 +112,15 @@ class EngineExit:
             *(self.log_lines or ("(none)",)),
         ]
         return redact("\n".join(lines))
+
+
+class EngineEndedError(KnownError):
+    """The engine's process ended while it was needed; `ended` describes how."""
+
+    def __init__(self, ended: EngineExit) -> None:
+        super().__init__(ended.sentence())
+        self.ended = ended
+        self.add_note("\n".join(ended.log_lines))
 
 
 class LogLines:

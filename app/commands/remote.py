@@ -12,7 +12,8 @@ from types import FrameType
 
 import msgspec
 
-from app.client.process import EngineProcess, remote_command
+from app import program
+from app.client.process import EngineProcess
 from app.commands.models.choosing import settings
 from app.commands.output import wrong_usage
 from app.compare.running import Engine
@@ -105,7 +106,7 @@ def comparing(
     if pair.remote is None or command is None:
         yield engine, None
     elif options.plain_server is not None:
-        with _canceled_with(EngineProcess(command=remote_command())) as plain:
+        with _canceled_with(EngineProcess(command=program.remote_command())) as plain:
             other = plain.load(msgspec.structs.replace(command, address=options.plain_server, model=""))
             for sentence in differences(pair, other):
                 print(f"slipstream: {sentence}", file=sys.stderr)

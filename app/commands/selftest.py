@@ -28,8 +28,8 @@ import msgspec
 import psutil
 
 from app import __version__, decoders, helper, paths, program
-from app.client.process import EngineEndedError, EngineProcess
-from app.client.state import ExitCause
+from app.client.process import EngineProcess
+from app.client.state import EngineEndedError, ExitCause
 from app.commands.images import image_at
 from app.commands.selftest_server import check_server
 from app.errors import KnownError

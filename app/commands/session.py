@@ -11,8 +11,8 @@ from pathlib import Path
 
 import msgspec
 
-from app import paths
-from app.client.process import EngineProcess, remote_command
+from app import paths, program
+from app.client.process import EngineProcess
 from app.commands.images import projector_for
 from app.commands.options import check_main_gpu
 from app.commands.output import show_progress, wrong_usage
@@ -35,7 +35,7 @@ def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tu
     """
     connecting = connect_command(options)
     command = connecting or load_command(options)
-    words = remote_command() if connecting else ()
+    words = program.remote_command() if connecting else ()
     previous = signal.getsignal(signal.SIGINT)
     try:
         with EngineProcess(*([] if watched else ["--unwatched"]), command=words) as engine:

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import msgspec
 
-from app.client.process import EngineEndedError
+from app.client.state import EngineEndedError
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Curve, Skipped
 from app.compare.steps import Compared, Steps, task_of

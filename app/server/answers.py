@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from typing import Any
 
-from app.client.async_process import GenerationFailedError, TooLargeError
+from app.client.process import GenerationFailedError, TooLargeError
 from app.errors import KnownError
 from app.protocol.commands import Generate
 from app.protocol.events import Figures, GenerationFinished, GenerationStarted, PairLoaded, RoundsReceived

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import msgspec
 
-from app.client.async_process import AsyncEngineProcess, GenerationEvent
-from app.client.process import EngineEndedError
+from app.client.process import AsyncEngineProcess, GenerationEvent
+from app.client.state import EngineEndedError
 from app.errors import KnownError
 from app.protocol.commands import CheckText, CountPrompt, Generate, Load, Tokenize
 from app.protocol.events import GenerationFinished, LoadProgressed, PairLoaded, PromptCounted, TextChecked, Tokenized
@@ -86,13 +86,19 @@ class OwnEngine:
                 yield event
 
     async def check_text(self, question: CheckText) -> TextChecked:
-        return await self._loaded().check_text(question)
+        answer = await self._loaded().ask_aside(question)
+        assert isinstance(answer, TextChecked)
+        return answer
 
     async def count_prompt(self, question: CountPrompt) -> PromptCounted:
-        return await self._loaded().count_prompt(question)
+        answer = await self._loaded().ask_aside(question)
+        assert isinstance(answer, PromptCounted)
+        return answer
 
     async def tokenize(self, question: Tokenize) -> Tokenized:
-        return await self._loaded().tokenize(question)
+        answer = await self._loaded().ask_aside(question)
+        assert isinstance(answer, Tokenized)
+        return answer
 
     def _loaded(self) -> AsyncEngineProcess:
         if self.pair is None or self._process is None:

@@ -8,7 +8,7 @@ from itertools import count
 
 import msgspec
 
-from app.client.async_process import GenerationFailedError, TooLargeError
+from app.client.process import GenerationFailedError, TooLargeError
 from app.errors import KnownError
 from app.protocol.commands import CheckText, CountPrompt, Generate, Tokenize
 from app.protocol.events import (

@@ -14,7 +14,8 @@ import llama_cpp
 import msgspec
 import psutil
 
-from app.client.process import EngineEndedError, EngineProcess
+from app.client.process import EngineProcess
+from app.client.state import EngineEndedError
 from app.commands.selftest import CHECKS, Workplace
 from app.engine.host.engine import Engine
 from app.engine.llama import backend

@@ -10,12 +10,11 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.client.async_process import AsyncEngineProcess, GenerationFailedError
-from app.client.process import EngineEndedError
-from app.client.state import ExitCause
+from app.client.process import AsyncEngineProcess, GenerationFailedError
+from app.client.state import EngineEndedError, ExitCause
 from app.errors import KnownError
 from app.protocol.commands import CheckText, Generate, Load, Message, Tokenize
-from app.protocol.events import GenerationFinished, GenerationStarted, RoundsReceived
+from app.protocol.events import GenerationFinished, GenerationStarted, RoundsReceived, TextChecked, Tokenized
 from app.protocol.options import LoadSettings
 from tests.support.gguf_files import make_model
 from tests.support.mtp_models import make_table_model
@@ -37,7 +36,7 @@ def test_a_pair_is_loaded_and_answers_and_what_fails_says_why(tmp_path: Path) ->
         await engine.start()
         try:
             with pytest.raises(KnownError, match="No model"):
-                await engine.tokenize(Tokenize(request=0, text="a"))
+                await engine.ask_aside(Tokenize(request=0, text="a"))
             with pytest.raises(KnownError, match=r"gone\.gguf"):
                 await engine.load(Load(request=0, target=str(tmp_path / "gone.gguf")))
             pair = await engine.load(Load(request=0, target=str(target)))
@@ -49,9 +48,11 @@ def test_a_pair_is_loaded_and_answers_and_what_fails_says_why(tmp_path: Path) ->
             first, *_, last = await answered(engine)
             assert isinstance(first, GenerationStarted) and isinstance(last, GenerationFinished)
             assert last.figures.completion_tokens == 16
-            tokens = await engine.tokenize(Tokenize(request=0, text="hello"))
+            tokens = await engine.ask_aside(Tokenize(request=0, text="hello"))
+            assert isinstance(tokens, Tokenized)
             assert b"".join(tokens.pieces).strip() == b"hello"
-            assert (await engine.check_text(CheckText(request=0, text="hello"))).tokens
+            checked = await engine.ask_aside(CheckText(request=0, text="hello"))
+            assert isinstance(checked, TextChecked) and checked.tokens
         finally:
             await engine.close()
         assert engine.ended.is_set()
@@ -74,7 +75,7 @@ def test_questions_beside_an_answer_and_the_end_of_it(tmp_path: Path) -> None:
                 async for event in events:
                     if isinstance(event, RoundsReceived):
                         break
-                assert (await engine.tokenize(Tokenize(request=0, text="a"))).tokens
+                assert (await engine.ask_aside(Tokenize(request=0, text="a"))).tokens
             assert isinstance((await answered(engine))[-1], GenerationFinished)  # the first one is over
         finally:
             await engine.close()
@@ -101,7 +102,7 @@ def test_one_that_is_killed(tmp_path: Path) -> None:
                             is_killed = True
             assert ended.value.ended.cause in (ExitCause.KILLED, ExitCause.EXITED)
             with pytest.raises(EngineEndedError):
-                await engine.tokenize(Tokenize(request=0, text="a"))
+                await engine.ask_aside(Tokenize(request=0, text="a"))
         finally:
             await engine.close()
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app.client.process import EngineEndedError, EngineProcess
-from app.client.state import ExitCause
+from app.client.process import EngineProcess
+from app.client.state import EngineEndedError, ExitCause
 from app.errors import Canceled, KnownError
 from app.protocol.commands import Generate, Load, Message, ScoreTokens
 from app.protocol.events import GenerationFinished, GenerationStarted, Round

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app import paths
+from app import paths, program
 from app.client.connection import Connection, Question
-from app.client.process import engine_command, remote_command
 from app.client.stalls import Stalled, Timings
 from app.client.state import EngineExit, EngineState, ExitCause
 from app.errors import KnownError
@@ -80,8 +79,8 @@ class EngineClient(QObject):
         """``command`` starts the process that computes here, ``for_servers`` the one that talks to servers."""
         super().__init__(parent)
         self._connection = Connection(timings)
-        self._own_command = list(command or engine_command())
-        self._server_command = list(for_servers or remote_command())
+        self._own_command = list(command or program.engine_command())
+        self._server_command = list(for_servers or program.remote_command())
         self._is_remote = False
         """Whether the process is the one for servers."""
         self._quit_ms = round(self._connection.timings.quit * 1000)
