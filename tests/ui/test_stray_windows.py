@@ -9,12 +9,9 @@ from PySide6.QtCore import QEvent, QObject
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.models.hub.catalog import load_catalog
 from app.ui.models.choice import OpenModelsChoice
-from app.ui.models.fit_badge import badge_for_size
 from app.ui.models.open_dialog import OpenModelsDialog
-from app.ui.models.recommended_tab import Recommendation, RecommendedTab
-from tests.ui.models.windows import MACHINE, Windows
+from tests.ui.models.windows import Windows
 
 
 class Watcher(QObject):
@@ -61,10 +58,6 @@ def test_open_models_shows_nothing_before_itself(watcher: Watcher, qtbot: QtBot)
     assert watcher.shown == ["OpenModelsDialog"]
 
 
-def test_recommended_models_show_nothing_before_themselves(watcher: Watcher, qtbot: QtBot) -> None:
-    tab = RecommendedTab(lambda _offer, _images: None, lambda _offer: None)
-    qtbot.addWidget(tab)
-    offers = load_catalog().offers(MACHINE)
-    best, *others = (Recommendation(offer, badge_for_size(offer.needed, MACHINE)) for offer in offers)
-    tab.show_models("", best, others)
+def test_recommended_models_show_nothing_before_themselves(watcher: Watcher, closed_windows: Windows) -> None:
+    closed_windows.open().window.recommended.refresh()
     assert watcher.shown == []

@@ -21,7 +21,7 @@ from app.models.origins import FILE_NAME as ORIGINS_FILE
 from app.models.origins import Origins
 from app.storage.json_file import NotSavedError
 
-_NOTIFY_SECONDS = 0.1
+_NOTIFY_SECONDS = 0.25
 _CLOSE_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
@@ -77,7 +77,6 @@ class DownloadQueue:
         """
         self._changed = set(self._entries)
         """Items the thread has to check."""
-        self._is_busy = False
         self._saving = threading.Lock()
         self._is_over = False
         """Whether another process may be using the file now."""
@@ -155,11 +154,6 @@ class DownloadQueue:
         with self._lock:
             return [entry.progress() for entry in self._entries.values()]
 
-    def is_settling(self) -> bool:
-        """Whether the last action is still being carried out, so that `progress` will change."""
-        with self._lock:
-            return bool(self._changed) or self._is_busy
-
     def paths(self, id: str) -> tuple[Path, Path | None]:
         """The paths of an item's target, and of its draft or the file with its head, now or later: for a split model,
         its first file, which is the one to open.
@@ -232,11 +226,10 @@ class DownloadQueue:
         """After each change: delete what was discarded, start transfers, store the queue, report."""
         while True:
             with self._lock:
-                self._is_busy = False
                 self._wake.wait_for(lambda: self._changed or self._closed)
                 if self._closed:
                     return
-                changed, self._changed, self._is_busy = self._changed, set(), True
+                changed, self._changed = self._changed, set()
             try:
                 self._delete_discarded()
                 changed |= self._start_some()

@@ -1,4 +1,4 @@
-"""Hugging Face outside the window's thread: searches, repositories, drafts, the access token."""
+"""Hugging Face outside the window's thread."""
 
 from __future__ import annotations
 
@@ -8,19 +8,15 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject
 
 from app.errors import Canceled, KnownError
-from app.models.downloads.item import Item
 from app.models.gguf import read_header
 from app.models.hub import drafts
-from app.models.hub.api import HubConnection, network_settings
-from app.models.hub.catalog import CatalogModel, Offer
-from app.models.hub.catalog_items import resolve
-from app.models.hub.heads import HubModel, look_at
-from app.models.hub.projectors import projector_for
+from app.models.hub.api import Hub, HubConnection, network_settings
+from app.models.hub.drafts import DraftCandidate
 from app.models.hub.remote_header import read_remote_header
-from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sort
+from app.models.hub.repository import RemoteModel
 from app.models.hub.tokens import TokenPlace
 from app.settings import Settings
 from app.ui.widgets.tasks import Failed, Lane
@@ -33,12 +29,7 @@ class HubService(QObject):
 
     Attributes:
         network: The one way to the network, which the downloads use too.
-
-    Signals:
-        draft_found: A `DraftCandidate` of the search for drafts that is running. One that was stopped says nothing.
     """
-
-    draft_found = Signal(object)
 
     def __init__(self, values: Settings, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -61,42 +52,25 @@ class HubService(QObject):
             return str(error)
         return ""
 
-    def page(self, repository: str) -> str:
-        """The address of a repository's page. Raises `KnownError` if there is an `endpoint_problem`."""
-        return f"{self.network.endpoint}/{repository}"
+    def is_closed(self) -> bool:
+        """For a question that can stop in between; may be called from any thread."""
+        return self._lane.is_closed()
 
-    # ------------------------------------------------------------ questions
-
-    def search(self, words: str, sort: Sort, done: Callable[[list[SearchResult]], None], failed: Failed) -> None:
-        self._lane.submit(partial(self._connection.hub.search, words, sort), done, failed)
-
-    def repository(self, repository: str, done: Callable[[Repository], None], failed: Failed) -> None:
-        self._lane.submit(partial(self._connection.hub.repository, repository), done, failed)
-
-    def look_at(
-        self, model: RemoteModel, repository: Repository, done: Callable[[HubModel], None], failed: Failed
-    ) -> None:
-        """What a model of ``repository`` is before it is downloaded, and which MTP head and projector are its own."""
-        self._lane.submit(
-            partial(look_at, self.network, model, repository.heads, self._lane.is_closed, vision=repository.vision),
-            done,
-            failed,
-        )
-
-    def resolve(self, offer: Offer, done: Callable[[Item], None], failed: Failed, *, with_images: bool = False) -> None:
-        """What to download for a recommended model. ``with_images``: with its projector."""
-        self._lane.submit(partial(resolve, self._connection.hub, offer, with_images=with_images), done, failed)
-
-    def find_projector(self, model: CatalogModel, path: Path, done: Callable[[Item], None], failed: Failed) -> None:
-        """What the file ``path`` of a recommended model needs to see images."""
-        self._lane.submit(partial(projector_for, self._connection.hub, model, path), done, failed)
+    def ask(self, question: Callable[[Hub], T], done: Callable[[T], None], failed: Failed) -> None:
+        """Call ``question`` in another thread, then ``done`` or ``failed`` in the window's."""
+        self._lane.submit(lambda: question(self._connection.hub), done, failed)
 
     def find_drafts(
-        self, model: Path | RemoteModel, bases: Sequence[str], done: Callable[[int], None], failed: Failed
+        self,
+        model: Path | RemoteModel,
+        bases: Sequence[str],
+        found: Callable[[DraftCandidate], None],
+        done: Callable[[int], None],
+        failed: Failed,
     ) -> None:
         """Find drafts for a model on this computer, or for one that isn't downloaded and is based on ``bases``.
 
-        Each is reported by `draft_found`; ``done`` gets how many there were.
+        ``found`` gets each, ``done`` how many there were. A search that is stopped says nothing more.
         """
         self._finding.set()
         stop = self._finding = threading.Event()
@@ -104,22 +78,22 @@ class HubService(QObject):
         def unless_stopped(call: Callable[[T], None]) -> Callable[[T], None]:
             return lambda value: None if stop.is_set() else call(value)
 
-        tell = unless_stopped(self.draft_found.emit)
+        tell = unless_stopped(found)
 
-        def find() -> int:
+        def find(hub: Hub) -> int:
             if isinstance(model, Path):
                 header = read_header(model)
             else:
                 header = read_remote_header(self.network, model, self._lane.is_closed)
             number = 0
-            for candidate in drafts.find_drafts(self._connection.hub, header, bases, stop.is_set):
+            for candidate in drafts.find_drafts(hub, header, bases, stop.is_set):
                 if stop.is_set():
                     raise Canceled
                 self._lane.post(partial(tell, candidate))
                 number += 1
             return number
 
-        self._lane.submit(find, unless_stopped(done), unless_stopped(failed))
+        self.ask(find, unless_stopped(done), unless_stopped(failed))
 
     def stop_finding(self) -> None:
         """End the search for drafts."""

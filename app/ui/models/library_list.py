@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeView, QWidget
 
 from app.models.library.entry import LibraryEntry
 from app.models.text import printable, size_text
-from app.ui.models.fit_badge import FitBadge
+from app.ui.models.fit import FitBadge
 from app.ui.widgets import theme, units
 from app.ui.widgets.controls import plain_tooltip
 from app.ui.widgets.table import LEFT, RIGHT, hide_columns, set_up_table

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -9,7 +11,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
-from PySide6.QtCore import QObject, Signal
+from PySide6.QtCore import QObject, QProcess, QUrl, Signal
+from PySide6.QtGui import QDesktopServices
 
 from app import paths
 from app.models import trials as trials_file
@@ -20,8 +23,9 @@ from app.models.machine_memory import MachineMemory
 from app.models.ranking import Judge, Ranking, rank_drafts, trial_of_own_head
 from app.models.starter import starter_file
 from app.models.trials import Trials
+from app.program import windows_program
 from app.settings import Settings
-from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge, badge_for
+from app.ui.models.fit import UNKNOWN_FIT, FitBadge, badge_for
 from app.ui.widgets.tasks import Failed, Lane
 
 _PROGRESS_SHARE = 0.002
@@ -126,6 +130,10 @@ class LibraryService(QObject):
         """Compute something that would block the window."""
         self._lane.submit(function, done)
 
+    def reveal(self, path: Path) -> None:
+        """Show a file in the system's file manager, selected if the system can do that, or a folder."""
+        self._lane.submit(path.is_dir, partial(_reveal, path))
+
     def rank(self, target: LibraryEntry, done: Callable[[Ranking], None]) -> None:
         """All other models as drafts for ``target``, most promising first, and what its own head brought."""
         library, entries = self._library, self.entries()
@@ -218,3 +226,15 @@ class LibraryService(QObject):
                 self._slow_lane.post(lambda: self.progressed.emit(path, share))
 
         return tell, stop.is_set
+
+
+def _reveal(path: Path, is_folder: bool) -> None:
+    if is_folder:
+        QDesktopServices.openUrl(QUrl.fromLocalFile(str(path)))
+    elif sys.platform == "win32":
+        # Explorer has its own syntax for this, which QProcess would quote.
+        subprocess.Popen(f'"{windows_program("explorer.exe")}" /select,"{path}"')
+    elif sys.platform == "darwin":
+        QProcess.startDetached("/usr/bin/open", ["-R", str(path)])
+    else:
+        QDesktopServices.openUrl(QUrl.fromLocalFile(str(path.parent)))

@@ -2,85 +2,101 @@
 
 from __future__ import annotations
 
+import contextlib
+import time
 from collections.abc import Sequence
+from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QGridLayout, QLineEdit, QMenu, QProgressBar, QPushButton, QSizePolicy, QWidget
 
+from app.errors import KnownError
+from app.models.downloads.disk import free_bytes
 from app.models.library.entry import LibraryEntry
-from app.models.library.folders import FolderKind
+from app.models.library.folders import FolderKind, ModelFolder
 from app.models.mtp import why_unwanted
-from app.models.ranking import RankedDraft
+from app.models.ranking import RankedDraft, Ranking
 from app.models.text import count_text, printable, size_text, visible
-from app.models.trials import Trial
 from app.protocol.limits import ALL_LAYERS
-from app.ui.models.fit_badge import UNKNOWN_FIT, FitBadge
-from app.ui.models.library_list import LibraryList, LibraryRow
-from app.ui.models.trial_text import measured_here, trial_role
+from app.settings import Settings
+from app.ui.models.commands import ModelCommands
+from app.ui.models.fit import UNKNOWN_FIT, FitBadge, measured_here, trial_role
+from app.ui.models.library_list import LibraryList, LibraryRow, row_of
+from app.ui.models.library_service import LibraryService, models_folder
 from app.ui.widgets import theme
 from app.ui.widgets.controls import beside, clear_layout, label, plain_tooltip, scrolling, show_text, small_button
 from app.ui.widgets.layouts import LEFT, LIST_MARGINS, TOP, column, row
+from app.ui.widgets.questions import ask
 from app.ui.widgets.theme import SPACING
 
 _NOTHING = "Select a model to see its details and the drafts that fit it."
 _ROWS_AT_ONCE = 3
 FIRST_DRAFTS = 5
 """How many rows are shown at first, of fitting drafts and of others; the rest on request."""
+_CHECKED = {
+    True: ("✓ Complete · checksum verified", "good"),
+    False: (
+        (
+            "The checksum doesn't match, so the file is not what was published. Delete it and download it again; don't "
+            "load it."
+        ),
+        "bad",
+    ),
+    None: ("Slipstream doesn't know the checksums of all its files, so they can't be verified.", "warning"),
+}
+"""The result for a checked file, and its text role."""
 
 
 class LibraryTab(QWidget):
-    """Lays out list and page.
+    """The list, and the page of the selected model.
 
     Attributes:
         list, page: The parts.
-        folders, get, again: The buttons "Folders…", "Get models" and "Look again".
+
+    Signals:
+        get_requested: The user wants other models.
     """
 
-    def __init__(self) -> None:
+    get_requested = Signal()
+
+    def __init__(self, service: LibraryService, values: Settings, commands: ModelCommands) -> None:
         super().__init__()
+        self._service, self._values, self._commands = service, values, commands
         self._search = QLineEdit(placeholderText="Search the library", clearButtonEnabled=True)
         self._search.setAccessibleName("Search the library")
         self._summary = label(role="quiet", figures=True, wraps=True)
         self._offer = label(role="quiet", wraps=True)
+        self._offer.hide()
         self._empty = label(wraps=True)
-        self.get = small_button("Get models")
-        self.again = small_button("Rescan")
-        self.again.setToolTip("Scans the folders again")
-        self.folders = small_button("Folders…")
+        self._get = small_button("Get models")
+        self._get.hide()
         self.list = LibraryList()
-        self.page = ModelPage()
+        self.page = ModelPage(service, commands)
         self._total = 0
         self._lay_out()
-        self.get.hide()
-        self.show_offer("")
         self._search.textChanged.connect(self._on_search)
-
-    def show_rows(self, rows: Sequence[LibraryRow], summary: str) -> None:
-        """``summary`` says how many models there are and how much space they take."""
-        self._total = len(rows)
-        self.list.show_rows(rows)
-        self._summary.setText(summary)
-        self._show_emptiness()
-
-    def show_offer(self, text: str) -> None:
-        """Folders of other apps that could be added."""
-        show_text(self._offer, text)
-
-    def show_scanning(self) -> None:
-        """The folders are being scanned."""
-        self._summary.setText("Scanning the folders…")
+        self._get.clicked.connect(self.get_requested)
+        self.list.chosen.connect(self._show_page)
+        self.list.opened.connect(self._on_opened)
+        self.page.files_changed.connect(self.scan)
+        service.scanned.connect(self.refresh)
+        service.scan_failed.connect(lambda error: self._show_rows(([], str(error))))
 
     def _lay_out(self) -> None:
+        again, folders = small_button("Rescan"), small_button("Folders…")
+        again.setToolTip("Scans the folders again")
+        again.clicked.connect(self.scan)
+        folders.clicked.connect(self._commands.show_folders)
         left = QWidget(minimumWidth=280)
         column(
             self._search,
             self._empty,
-            (self.get, LEFT),
+            (self._get, LEFT),
             (self.list, 1),
             self._offer,
             self._summary,
-            row(self.again, self.folders, None),
+            row(again, folders, None),
             gap=3 * SPACING,
             margins=LIST_MARGINS,
             on=left,
@@ -88,6 +104,43 @@ class LibraryTab(QWidget):
         splitter = beside(left, self.page, [560, 400])
         splitter.setStretchFactor(0, 1)
         column(splitter, on=self)
+
+    @Slot()
+    def scan(self) -> None:
+        """Scan the folders again."""
+        self._summary.setText("Scanning the folders…")
+        self._service.scan()
+        self._service.find(lambda found: show_text(self._offer, offer(found)))
+
+    @Slot()
+    def refresh(self) -> None:
+        """Show what is known now: after a scan, a trial, or a change of memory."""
+        service, folder = self._service, models_folder(self._values)
+        entries, now = service.entries(), time.time()
+
+        def make() -> tuple[list[LibraryRow], str]:
+            rows = [row_of(entry, service.fit(entry), now) for entry in entries]
+            return rows, "\n".join([_summary(entries, _free(folder)), *service.notices()])
+
+        service.compute(make, self._show_rows)
+
+    def _show_rows(self, made: tuple[Sequence[LibraryRow], str]) -> None:
+        rows, summary = made
+        self._total = len(rows)
+        self.list.show_rows(rows)
+        self._summary.setText(summary)
+        self._show_emptiness()
+        self._show_page()
+
+    @Slot(str)
+    def _show_page(self) -> None:
+        self.page.show_model(self._service.entry(self.list.path()))
+
+    @Slot(str)
+    def _on_opened(self, path: str) -> None:
+        entry = self._service.entry(path)
+        if entry is not None and entry.usable:
+            self._commands.open_pair(path)
 
     @Slot(str)
     def _on_search(self, text: str) -> None:
@@ -100,26 +153,33 @@ class LibraryTab(QWidget):
         else:
             text = "" if self.list.rows.shown else "No models found."
         show_text(self._empty, text)
-        self.get.setVisible(not self._total)
+        self._get.setVisible(not self._total)
 
 
 class ModelPage(QWidget):
-    """Shows a model: what it is, the drafts for it, what pairs brought, and what one can do with the file.
-
-    Attributes:
-        open, join, reveal, verify, delete, find_draft, stop: Buttons and menu entries.
+    """A model: what it is, the drafts for it, what pairs brought, and what one can do with the file.
 
     Signals:
-        pair_requested: Load it with this draft.
+        files_changed: Something was deleted or joined.
+        drafts_wanted: The `LibraryEntry` for which to look for drafts on Hugging Face.
     """
 
-    pair_requested = Signal(str, str)
+    files_changed = Signal()
+    drafts_wanted = Signal(object)
 
-    def __init__(self) -> None:
+    def __init__(self, service: LibraryService, commands: ModelCommands) -> None:
         super().__init__(minimumWidth=300)
         theme.set_role(self, "side")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
+        self._service, self._commands = service, commands
+        self._entry: LibraryEntry | None = None
         self._path = ""
+        self._checking: set[str] = set()
+        """Paths of the models being checked or waiting for it."""
+        self._checked: dict[str, tuple[str, str]] = {}
+        """The result of a check: a sentence and its role, shown when the model is selected."""
+        self._deleted = ""
+        """What happened to the last model, until another one is selected."""
         self._ranked: list[RankedDraft] = []
         self._waiting: list[RankedDraft] = []
         """Drafts that aren't on the page yet."""
@@ -132,27 +192,35 @@ class ModelPage(QWidget):
         self._own_head = label(wraps=True, figures=True)
         self._drafts_status = label(role="quiet", wraps=True)
         self._all_drafts = small_button("")
-        self.find_draft = small_button("Find a draft on Hugging Face…")
+        self._find_draft = small_button("Find a draft on Hugging Face…")
         self._status = label(role="quiet", wraps=True)
         self._bar = QProgressBar(textVisible=False, maximum=1000)
         self._bar.setAccessibleName("Verifying the file")
-        self.stop = small_button("Stop")
-        self.open, self.join = QPushButton("Open…"), QPushButton("Join…")
-        for button in (self.open, self.join):
+        self._stop = small_button("Stop")
+        self._make_actions()
+        self._lay_out()
+        self._all_drafts.clicked.connect(self._on_all_drafts)
+        self._find_draft.clicked.connect(lambda: self.drafts_wanted.emit(self._entry))
+        self._stop.clicked.connect(lambda: service.stop(self._path))
+        service.progressed.connect(self._on_progressed)
+        self.show_model(None)
+
+    def _make_actions(self) -> None:
+        """What one can do with the file."""
+        self._open, self._join = QPushButton("Open…"), QPushButton("Join…")
+        for button in (self._open, self._join):
             theme.set_role(button, "primary")
+        self._open.clicked.connect(lambda: self._commands.open_pair(self._path))
+        self._join.clicked.connect(self._on_join)
         self._file = QPushButton("File ▾")
         self._file.setAccessibleName("File actions")
-        self._menu = QMenu(self._file, toolTipsVisible=True)
-        self._file.setMenu(self._menu)
-        self.reveal = self._menu.addAction("Show in folder")
-        copy = self._menu.addAction("Copy path")
-        self.verify = self._menu.addAction("Verify checksum")
-        self._menu.addSeparator()
-        self.delete = self._menu.addAction("Delete…")
-        self._lay_out()
-        copy.triggered.connect(lambda: QGuiApplication.clipboard().setText(self._path))
-        self._all_drafts.clicked.connect(self._on_all_drafts)
-        self.clear()
+        menu = QMenu(self._file, toolTipsVisible=True)
+        self._file.setMenu(menu)
+        menu.addAction("Show in folder", lambda: self._service.reveal(Path(self._path)))
+        menu.addAction("Copy path", lambda: QGuiApplication.clipboard().setText(self._path))
+        self._verify = menu.addAction("Verify checksum", self._on_verify)
+        menu.addSeparator()
+        self._delete = menu.addAction("Delete…", self._on_delete)
 
     # ------------------------------------------------------------ what is shown
 
@@ -160,45 +228,61 @@ class ModelPage(QWidget):
         """The model that is shown; empty for none."""
         return self._path
 
-    def clear(self, message: str = "") -> None:
-        """Show no model. ``message`` says what happened to the last one."""
-        self._path = ""
-        self._nothing.setText(visible(message) or _NOTHING)
-        self._inside.hide()
-        self._nothing.show()
-
-    def show_model(self, entry: LibraryEntry, fit: FitBadge, freed: int) -> None:
-        """``freed``: bytes that deleting it frees."""
-        path = str(entry.path)
-        if path != self._path:
-            self.show_drafts([], "Looking for drafts…")
-            self.show_status("")
-            self.show_verifying(None)
-        self._path = path
-        self._title.setText(printable(entry.title, 120))
-        away = "" if entry.available else "This folder isn't available right now."
-        show_text(self._problem, entry.problem or away, "quiet" if entry.is_head and entry.available else "bad")
-        self._show_facts([(name, value) for name, value in _facts(entry, fit) if value])
-        self.open.setEnabled(entry.usable)
-        self.open.setHidden(entry.in_pieces)
-        self.join.setVisible(entry.in_pieces and not entry.read_only)
-        self._can_verify = entry.available and (entry.origin is not None or (bool(entry.sha256) and all(entry.sha256)))
-        self._refresh_verify()
-        is_starter = entry.folder.kind is FolderKind.STARTER
-        self.delete.setVisible(is_starter or not (entry.available and entry.read_only))
-        if is_starter:
-            self.delete.setText("Hide")
-        elif entry.available:
-            self.delete.setText(f"Delete (frees {size_text(freed)})…" if freed else "Delete…")
+    def show_model(self, entry: LibraryEntry | None) -> None:
+        self._entry = entry
+        if entry is None:
+            self._path = ""
+            self._nothing.setText(visible(self._deleted) or _NOTHING)
+            self._inside.hide()
+            self._nothing.show()
+            return
+        self._deleted = ""
+        if (path := str(entry.path)) != self._path:
+            self._path = path
+            self._show_drafts([], "Looking for drafts…")
+            show_text(self._status, *self._checked.get(path, ("", "quiet")))
+            self._show_verifying(0.0 if path in self._checking else None)
+        self._show_details(entry)
+        if entry.usable:
+            self._service.rank(entry, lambda ranking: self._on_ranked(path, ranking))
         else:
-            self.delete.setText("Remove from list")
-        for widget in (self._drafts_heading, self._drafts_status, self.find_draft):
-            widget.setVisible(entry.usable)
+            self._show_drafts([])
         self._nothing.hide()
         self._inside.show()
 
-    def show_drafts(self, ranked: Sequence[RankedDraft], status: str = "", own_head: Trial | None = None) -> None:
-        """Drafts, best first; those that don't fit are gray and say why. ``own_head``: the trial of the head inside."""
+    def _show_details(self, entry: LibraryEntry) -> None:
+        self._title.setText(printable(entry.title, 120))
+        away = "" if entry.available else "This folder isn't available right now."
+        show_text(self._problem, entry.problem or away, "quiet" if entry.is_head and entry.available else "bad")
+        self._show_facts([(name, value) for name, value in _facts(entry, self._service.fit(entry)) if value])
+        self._open.setEnabled(entry.usable)
+        self._open.setHidden(entry.in_pieces)
+        self._join.setVisible(entry.in_pieces and not entry.read_only)
+        self._can_verify = entry.available and (entry.origin is not None or (bool(entry.sha256) and all(entry.sha256)))
+        self._refresh_verify()
+        is_starter = entry.folder.kind is FolderKind.STARTER
+        self._delete.setVisible(is_starter or not (entry.available and entry.read_only))
+        freed = self._service.would_free(entry)
+        if is_starter:
+            self._delete.setText("Hide")
+        elif entry.available:
+            self._delete.setText(f"Delete (frees {size_text(freed)})…" if freed else "Delete…")
+        else:
+            self._delete.setText("Remove from list")
+        for widget in (self._drafts_heading, self._drafts_status, self._find_draft):
+            widget.setVisible(entry.usable)
+
+    def _on_ranked(self, path: str, ranking: Ranking) -> None:
+        if self._path != path:
+            return
+        fitting = sum(one.verdict.fits for one in ranking.drafts)
+        self._show_drafts(ranking.drafts, "" if fitting else "No other model in the library has a matching vocabulary.")
+        head = ranking.own_head
+        measured = "" if head is None else f"MTP head inside. Measured here: {measured_here(head)}"
+        show_text(self._own_head, measured, trial_role(head))
+
+    def _show_drafts(self, ranked: Sequence[RankedDraft], status: str = "") -> None:
+        """Drafts, best first; those that don't fit are gray and say why."""
         others = [one for one in ranked if not one.verdict.fits]
         first = [one for one in ranked if one.verdict.fits][:FIRST_DRAFTS] + others[:FIRST_DRAFTS]
         self._ranked = list(ranked)
@@ -206,28 +290,110 @@ class ModelPage(QWidget):
         self._all_drafts.setText(f"Show all {len(ranked)}")
         self._all_drafts.setVisible(len(first) < len(ranked))
         show_text(self._drafts_status, status)
-        measured = "" if own_head is None else f"MTP head inside. Measured here: {measured_here(own_head)}"
-        show_text(self._own_head, measured, trial_role(own_head))
+        show_text(self._own_head, "")
 
-    def show_verifying(self, share: float | None) -> None:
+    def _show_verifying(self, share: float | None) -> None:
         """The progress of a check of the file, 0 to 1; ``None`` if there is none."""
-        for widget in (self._bar, self.stop):
+        for widget in (self._bar, self._stop):
             widget.setVisible(share is not None)
         self._refresh_verify()
         if share is not None:
             self._bar.setValue(round(share * 1000))
 
-    def show_status(self, text: str, role: str = "quiet") -> None:
-        """Show the result of the last action."""
-        show_text(self._status, text, role)
-
-    # ------------------------------------------------------------ inside
-
     def _refresh_verify(self) -> None:
-        self.verify.setEnabled(self._can_verify and self._bar.isHidden())
-        self.verify.setToolTip(
+        self._verify.setEnabled(self._can_verify and self._bar.isHidden())
+        self._verify.setToolTip(
             "" if self._can_verify else "Slipstream didn't download this file, so its checksum isn't known."
         )
+
+    # ------------------------------------------------------------ the file
+
+    @Slot()
+    def _on_verify(self) -> None:
+        entry, path = self._entry, self._path
+        if entry is None or path in self._checking:
+            return
+        self._checked.pop(path, None)
+        show_text(self._status, "")
+        self._begin_check()
+        self._service.verify(
+            entry,
+            lambda is_right: self._end_check(path, *_CHECKED[is_right]),
+            lambda error: self._end_check(path, str(error), "warning"),
+        )
+
+    @Slot()
+    def _on_join(self) -> None:
+        entry, path = self._entry, self._path
+        if entry is None or path in self._checking:
+            return
+
+        def done(whole: Path) -> None:
+            self._checking.discard(path)
+            self._deleted = f"{printable(whole.name, 120)} is one file now."
+            self.files_changed.emit()
+
+        def begin() -> None:
+            self._begin_check()
+            self._service.join(entry, done, lambda error: self._end_check(path, str(error), "warning"))
+
+        ask(
+            self,
+            "Join pieces",
+            f"Join the {len(entry.parts)} pieces of {printable(entry.title, 120)} to one file? This needs "
+            f"{size_text(entry.size)} of free disk space. The pieces are deleted once the whole file is complete.",
+            safe={"Join": begin},
+        )
+
+    def _begin_check(self) -> None:
+        self._checking.add(self._path)
+        self._show_verifying(0.0)
+
+    @Slot(str, float)
+    def _on_progressed(self, path: str, share: float) -> None:
+        if path in self._checking and path == self._path:
+            self._show_verifying(share)
+
+    def _end_check(self, path: str, text: str, role: str) -> None:
+        self._checking.discard(path)
+        self._checked[path] = text, role
+        if path == self._path:
+            self._show_verifying(None)
+            show_text(self._status, text, role)
+
+    @Slot()
+    def _on_delete(self) -> None:
+        entry = self._entry
+        if entry is None:
+            return
+        if entry.folder.kind is FolderKind.STARTER:
+            self._deleted = "The starter model is hidden now. File → Starter model brings it back."
+            self._commands.hide_starter()
+            return
+        if not entry.available:
+            self._service.forget(entry)  # nothing is deleted, and it comes back with its folder
+            return
+        if any(self._commands.is_loaded(str(part)) for part in entry.parts):
+            text = "This model is loaded. Open another model first, then delete this one."
+            show_text(self._status, text, "warning")
+            return
+        title, freed = printable(entry.file_title, 120), size_text(self._service.would_free(entry))
+
+        def done(freed: int) -> None:
+            self._deleted = f"{title} was deleted. {size_text(freed)} of disk space was freed."
+            self.files_changed.emit()
+
+        def failed(error: KnownError) -> None:
+            show_text(self._status, str(error), "bad")
+
+        ask(
+            self,
+            "Delete model",
+            f"Delete {title}? This frees {freed} and can't be undone.",
+            lossy={"Delete": lambda: self._service.delete(entry, done, failed)},
+        )
+
+    # ------------------------------------------------------------ inside
 
     def _lay_out(self) -> None:
         self._inside = QWidget()
@@ -238,8 +404,8 @@ class ModelPage(QWidget):
         column(
             self._title,
             self._problem,
-            row(self.open, self.join, self._file, None),
-            row((self._bar, 1), self.stop),
+            row(self._open, self._join, self._file, None),
+            row((self._bar, 1), self._stop),
             self._status,
             self._facts,
             self._drafts_heading,
@@ -247,7 +413,7 @@ class ModelPage(QWidget):
             self._drafts_status,
             self._drafts,
             (self._all_drafts, LEFT),
-            (self.find_draft, LEFT),
+            (self._find_draft, LEFT),
             None,
             gap=3 * SPACING,
             on=self._inside,
@@ -310,7 +476,7 @@ class ModelPage(QWidget):
         if verdict.fits:
             use = small_button("Load together")
             use.setAccessibleName(f"Load together with the draft {title.text()}")
-            use.clicked.connect(lambda: self.pair_requested.emit(self._path, str(entry.path)))
+            use.clicked.connect(lambda: self._commands.load_pair(self._path, str(entry.path)))
             line.addWidget(use, 0, TOP)
         return widget
 
@@ -356,3 +522,27 @@ def _facts(entry: LibraryEntry, fit: FitBadge) -> list[tuple[str, str]]:
     facts.append(("File", f"{printable(str(entry.path), 400)}{parts}"))
     facts.append(("Folder", entry.folder.kind.label))
     return facts
+
+
+def _summary(entries: Sequence[LibraryEntry], free: int | None) -> str:
+    """``12 models, 48 GB · 210 GB free in the models folder``."""
+    there = [entry for entry in entries if entry.available]
+    text = f"{len(there)} model{'' if len(there) == 1 else 's'}, {size_text(sum(entry.size for entry in there))}"
+    if away := len(entries) - len(there):
+        text += f" · {away} in folders that aren't available"
+    return text if free is None else f"{text} · {size_text(free)} free in the models folder"
+
+
+def offer(found: Sequence[ModelFolder]) -> str:
+    """``Models from LM Studio and Ollama were found on this computer. Choose Folders… to add them (read only).``"""
+    names = list(dict.fromkeys(folder.kind.label for folder in found))
+    if not names:
+        return ""
+    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    return f"Models from {listed} were found on this computer. Choose Folders… to add them (read only)."
+
+
+def _free(folder: Path) -> int | None:
+    with contextlib.suppress(KnownError):
+        return free_bytes(folder)
+    return None

@@ -25,12 +25,11 @@ from app.ui.engine.pair_files import guide_files, is_guide
 from app.ui.engine.pair_names import recent_titles
 from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.fields import AcceptRuleFields, MemoryFields, SpecialFields
-from app.ui.models.fit import NO_TARGET, READING, PairCheck, PairChecker
+from app.ui.models.fit import NO_TARGET, READING, PairCheck, PairChecker, measured_here
 from app.ui.models.library_service import LibraryService
 from app.ui.models.memory_part import MemoryPart
 from app.ui.models.pickers import FileRow, PairPicks, dropped_files
 from app.ui.models.template_field import TemplateFields
-from app.ui.models.trial_text import measured_here
 from app.ui.widgets import theme
 from app.ui.widgets.controls import label, plain_tooltip, scrolling
 from app.ui.widgets.head_control import HeadControl

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import partial
 from typing import Literal
 
+from PySide6.QtCore import Signal, Slot
 from PySide6.QtWidgets import QAbstractButton, QCheckBox, QFrame, QWidget
 
-from app.models.hub.catalog import DraftModel, Inside, Offer, Sidecar
+from app.models.downloads.item import Item, ItemState
+from app.models.hub.catalog import DraftModel, Inside, Offer, Sidecar, load_catalog
+from app.models.hub.catalog_items import places, resolve
+from app.models.machine_memory import MachineMemory
 from app.models.mtp import can_compute
-from app.models.text import size_text
-from app.ui.models.fit_badge import FitBadge
+from app.models.text import printable, size_text
+from app.ui.models.downloads_tab import DownloadsTab
+from app.ui.models.fit import FitBadge, badge_for_size
+from app.ui.models.hub_service import HubService
+from app.ui.models.library_service import LibraryService
 from app.ui.widgets import theme
 from app.ui.widgets.controls import clear_layout, explain, label, scrolling, show_text, small_button
 from app.ui.widgets.layouts import CARD_MARGINS, LEFT, PAGE_MARGINS, column, row
@@ -31,26 +40,38 @@ class Recommendation:
 
 
 class RecommendedTab(QWidget):
-    """Shows the models.
+    """A card for each model.
 
-    Attributes:
-        search: The button for whoever looks for something else.
+    Signals:
+        search_requested: The user looks for something else.
+        details_requested: The repository whose files shall be shown.
     """
 
-    def __init__(self, get: Callable[[Offer, bool], object], show_details: Callable[[Offer], object]) -> None:
-        """``get`` downloads a model, with its projector or without; ``show_details`` shows its repository."""
+    search_requested = Signal()
+    details_requested = Signal(str)
+
+    def __init__(
+        self,
+        hub: HubService,
+        library: LibraryService,
+        downloads: DownloadsTab,
+        machine: Callable[[], MachineMemory],
+    ) -> None:
+        """``machine`` is the current memory."""
         super().__init__()
-        self._get, self._show_details = get, show_details
+        self._hub, self._library, self._downloads, self._read_machine = hub, library, downloads, machine
+        self._catalog = load_catalog()
         self._machine = label(role="quiet", wraps=True)
         self._status = label(role="quiet", wraps=True)
         self._cards = column(gap=3 * SPACING)
-        self.search = small_button("Search for another model")
+        search = small_button("Search for another model")
+        search.clicked.connect(self.search_requested)
         inside = QWidget()
         column(
             self._machine,
             self._status,
             self._cards,
-            (self.search, LEFT),
+            (search, LEFT),
             None,
             gap=3 * SPACING,
             margins=PAGE_MARGINS,
@@ -60,9 +81,67 @@ class RecommendedTab(QWidget):
         column(self._area, on=self)
         self._buttons: dict[str, QAbstractButton] = {}
         """Those of the cards, by accessible name."""
-        self.show_status("")
+        self._show_status("")
 
-    def show_status(self, text: str, role: str = "quiet") -> None:
+    @Slot()
+    def refresh(self) -> None:
+        """Show the models for the current memory: those that fit before those that don't."""
+        machine = self._read_machine()
+        best = self._catalog.propose(machine)
+
+        def shown(offer: Offer) -> Recommendation:
+            return Recommendation(offer, badge_for_size(offer.needed, machine), self.whereabouts(offer))
+
+        others = [shown(one) for one in self._catalog.offers(machine) if best is None or one.model is not best.model]
+        others.sort(key=lambda one: one.fit.mood == "bad")
+        self.show_models(machine_text(machine), shown(best) if best else None, others)
+
+    # ------------------------------------------------------------ getting
+
+    def get(self, offer: Offer, with_images: bool = False) -> None:
+        """Look a model up and have it downloaded; if wanted, with what it needs to see images."""
+        self._show_status(f"Looking up the files of {offer.model.title}…")
+        self._hub.ask(
+            partial(resolve, offer=offer, with_images=with_images),
+            partial(self._on_resolved, offer),
+            lambda error: self._show_status(str(error), "bad"),
+        )
+
+    def _on_resolved(self, offer: Offer, item: Item) -> None:
+        if self.whereabouts(offer) == "incomplete" and not item.head and not item.draft:
+            text = f"{offer.file.repository} no longer offers the MTP head of {offer.model.title}."
+            self._show_status(text, "bad")
+            return
+        self._show_status("")
+        self._downloads.add(item)
+
+    def whereabouts(self, offer: Offer) -> Whereabouts:
+        entries = [entry for entry in self._library.entries() if entry.usable or (entry.is_head and entry.available)]
+        there = [(entry.origin.repository, entry.origin.path) for entry in entries if entry.origin is not None]
+        coming = [
+            (file.repository, file.path)
+            for one in self._downloads.progress()
+            if one.state is not ItemState.DONE
+            for file in one.item.files
+        ]
+        model = [(place.repository, place.file) for place in places(offer, metal=True)]
+        match offer.accelerator:
+            case DraftModel(repository=repository, file=file):
+                wanted = [model, [(repository, file)]]
+            case Sidecar(repository=elsewhere, file=file):
+                wanted = [model, [(elsewhere or repository, file) for repository, _ in model]]
+            case _:
+                wanted = [model]
+        missing = [one for one in wanted if not _is_among(one, there)]
+        if not missing:
+            return "library"
+        if _is_among(missing[0], coming):  # the model, if that is missing: a draft may come for another one
+            return "downloads"
+        return "hub" if model in missing else "incomplete"
+
+    # ------------------------------------------------------------ what is shown
+
+    def _show_status(self, text: str, role: str = "quiet") -> None:
         """The progress of a download request, or why it failed."""
         show_text(self._status, text, role)
 
@@ -102,11 +181,11 @@ class RecommendedTab(QWidget):
         images.setAccessibleName(f"{images.text()}: {model.title}")
         if model.mmproj is None or not get.isEnabled():
             images.hide()  # to show it, without a parent, would open a window; so would the next one
-        get.clicked.connect(lambda: self._get(one.offer, images.isChecked()))
+        get.clicked.connect(lambda: self.get(one.offer, images.isChecked()))
         details = small_button("Other files…")
         details.setToolTip("Shows the repository with all its quantizations")
         details.setAccessibleName(f"Other files of {model.title}")
-        details.clicked.connect(lambda: self._show_details(one.offer))
+        details.clicked.connect(lambda: self.details_requested.emit(one.offer.file.repository))
         self._buttons |= {button.accessibleName(): button for button in (get, images, details)}
         fit = label(one.fit.text, one.fit.mood)
         fit.setToolTip(one.fit.detail)
@@ -196,3 +275,23 @@ def license_text(offer: Offer) -> str:
         licenses.append(offer.accelerator.license)
     note = f" · {offer.model.license_note}" if offer.model.license_note else ""
     return f"License: {', '.join(dict.fromkeys(licenses))}{note}"
+
+
+def machine_text(machine: MachineMemory) -> str:
+    """``NVIDIA RTX 4060, 7.6 GB of 8.6 GB free · memory: 11 GB of 16 GB free``."""
+    parts = [
+        f"{printable(device.description)}, {size_text(device.free_bytes)} of {size_text(device.total_bytes)} free"
+        for device in machine.devices
+    ]
+    parts.append(f"memory: {size_text(machine.memory_free)} of {size_text(machine.memory_total)} free")
+    text = " · ".join(parts)
+    return text[0].upper() + text[1:] if machine.devices else f"No GPU support in this build · {text}"
+
+
+def _is_among(wanted: Sequence[tuple[str, str]], files: Sequence[tuple[str, str]]) -> bool:
+    """Whether one of ``files`` is a wanted one; both are repositories and paths."""
+    return any(
+        repository == named and fnmatchcase(path.rpartition("/")[2].lower(), file.lower())
+        for named, file in wanted
+        for repository, path in files
+    )

@@ -2,67 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from pathlib import Path
+from typing import cast
 
-from PySide6.QtCore import Qt, Signal, Slot
+from PySide6.QtCore import Qt, QUrl, Slot
+from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QCheckBox, QComboBox, QLineEdit, QPushButton, QTreeWidgetItem, QWidget
 
+from app.errors import KnownError
+from app.models.downloads.item import Item
 from app.models.hub.drafts import DraftCandidate
-from app.models.hub.heads import HubModel
-from app.models.hub.repository import RemoteModel, Repository, SearchResult
+from app.models.hub.heads import HubModel, look_at
+from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sort
+from app.models.library.entry import LibraryEntry
+from app.models.memory_shape import shape_of
 from app.models.text import count_text, printable, size_text
-from app.ui.models.fit_badge import FitBadge
+from app.ui.models.commands import ModelCommands
+from app.ui.models.downloads_tab import DownloadsTab
+from app.ui.models.fit import FitBadge, badge_for, badge_for_size
+from app.ui.models.hub_service import HubService
 from app.ui.widgets import theme
 from app.ui.widgets.controls import beside, label, plain_tooltip, show_text, small_button
 from app.ui.widgets.layouts import LIST_MARGINS, column, row
 from app.ui.widgets.table import Table
 from app.ui.widgets.theme import SPACING
 
-SORTS = (
-    ("trending", "Trending"),
-    ("downloads", "Most downloaded"),
-    ("likes", "Most liked"),
-    ("newest", "Newest"),
-)
+SORTS: dict[Sort, str] = {
+    "trending": "Trending",
+    "downloads": "Most downloaded",
+    "likes": "Most liked",
+    "newest": "Newest",
+}
 _GATED = {
     "automatic": "Gated: accept the terms on the model's page, then enter an access token.",
     "manual": "Gated: the owner decides who may download it. Ask on the model's page, then enter an access token.",
 }
+_BESIDE_WEIGHTS = 1_000_000_000
+"""Bytes for the KV cache and buffers until a header gives better numbers."""
 
 
 class SearchTab(QWidget):
-    """Shows what was found and says what the user wants to know or have.
+    """The search and what it found, beside the page of the selected repository.
 
     Attributes:
         page: The repository that is shown.
-
-    Signals:
-        search_requested: Words and one of `SORTS`.
-        repository_chosen: The id of a repository whose files shall be shown.
     """
 
-    search_requested = Signal(str, str)
-    repository_chosen = Signal(str)
-
-    def __init__(self) -> None:
+    def __init__(self, hub: HubService, downloads: DownloadsTab, commands: ModelCommands) -> None:
         super().__init__()
+        self._hub = hub
+        self._searched = 0
+        """Number of the latest search; answers to earlier ones are ignored."""
         example = "Search Hugging Face for GGUF models, such as qwen3 8b"
         self._words = QLineEdit(placeholderText=example, clearButtonEnabled=True)
         self._words.setAccessibleName("Search words")
         self._sort = QComboBox()
         self._sort.setAccessibleName("Sort by")
-        for value, text in SORTS:
+        for value, text in SORTS.items():
             self._sort.addItem(text, value)
         go = QPushButton("Search")
         theme.set_role(go, "primary")
-        self._status = label(role="quiet", wraps=True)
+        self._status = label(
+            "Type what you're looking for. Nothing is sent before you press Search.", "quiet", wraps=True
+        )
         self._results = Table(
             "Repositories found",
             ["Repository", "Downloads", "Likes", "Updated"],
             right=(1, 2),
             least_widths={1: 320, 2: 480, 3: 400},
         )
-        self.page = RepositoryPage()
+        self.page = RepositoryPage(hub, downloads, commands)
         left = QWidget(minimumWidth=280)
         column(
             row((self._words, 1), go),
@@ -74,15 +84,37 @@ class SearchTab(QWidget):
             on=left,
         )
         column(beside(left, self.page, [520, 440]), on=self)
-        self._words.returnPressed.connect(self._on_search)
-        go.clicked.connect(self._on_search)
-        self._sort.activated.connect(self._on_search)
+        self._words.returnPressed.connect(self._search)
+        go.clicked.connect(self._search)
+        self._sort.activated.connect(self._search)
         self._results.itemSelectionChanged.connect(self._on_selected)
-        self.show_status("Type what you're looking for. Nothing is sent before you press Search.")
 
-    # ------------------------------------------------------------ what is shown
+    def set_words(self, words: str) -> None:
+        """Enter words for the user, and search."""
+        self._words.setText(words)
+        self._search()
 
-    def show_results(self, results: Sequence[SearchResult]) -> None:
+    @Slot()
+    def _search(self) -> None:
+        words, sort = self._words.text().strip(), cast(Sort, self._sort.currentData())
+        if not words:
+            return
+        self._searched += 1
+        number = self._searched
+        self._show_status("Searching…")
+
+        def found(results: list[SearchResult]) -> None:
+            if number == self._searched:
+                self.page.clear()
+                self._show_results(results)
+
+        def failed(error: KnownError) -> None:
+            if number == self._searched:
+                self._show_status(str(error), "bad")
+
+        self._hub.ask(lambda hub: hub.search(words, sort), found, failed)
+
+    def _show_results(self, results: Sequence[SearchResult]) -> None:
         self._results.clear()
         for one in results:
             name = printable(one.id, 120) + ("  (gated)" if one.gated != "no" else "")
@@ -90,45 +122,31 @@ class SearchTab(QWidget):
             item = self._results.add(cells, one.id)
             gated = "\nYou have to accept its terms on its page first." if one.gated != "no" else ""
             item.setToolTip(0, plain_tooltip(printable(one.id, 200) + gated))
-        self.show_status("" if results else "No models found. Try fewer or different words.")
+        self._show_status("" if results else "No models found. Try fewer or different words.")
 
-    def show_status(self, text: str, role: str = "quiet") -> None:
-        """What the search is doing, or why it failed."""
+    def _show_status(self, text: str, role: str = "quiet") -> None:
         show_text(self._status, text, role)
-
-    def set_words(self, words: str) -> None:
-        """Enter words for the user, and search."""
-        self._words.setText(words)
-        self._on_search()
-
-    # ------------------------------------------------------------ inside
-
-    @Slot()
-    def _on_search(self) -> None:
-        if words := self._words.text().strip():
-            self.search_requested.emit(words, self._sort.currentData())
 
     @Slot()
     def _on_selected(self) -> None:
-        if (chosen := self._results.chosen()) is not None:
-            self.repository_chosen.emit(chosen)
+        if isinstance(chosen := self._results.chosen(), str):
+            self.page.look_up(chosen)
 
 
 class RepositoryPage(QWidget):
-    """Shows files and asks for them.
+    """The files of a repository and the drafts for one of them, and what to download of it.
 
     Attributes:
         repository: What is shown; ``None`` while drafts for a model on this computer are looked for.
-        web_page, token, find_draft, get: The buttons "Open page", "Enter token…", "Find a draft" and "Get".
-
-    Signals:
-        model_chosen: Another `model` is selected, or none.
     """
 
-    model_chosen = Signal()
-
-    def __init__(self) -> None:
+    def __init__(self, hub: HubService, downloads: DownloadsTab, commands: ModelCommands) -> None:
         super().__init__(minimumWidth=300)
+        self._hub, self._downloads, self._commands = hub, downloads, commands
+        self._number = 0
+        """Of what is shown; answers about something else are ignored."""
+        self._fitting = 0
+        """How many of the drafts that were found fit."""
         theme.set_role(self, "side")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.repository: Repository | None = None
@@ -153,16 +171,27 @@ class RepositoryPage(QWidget):
         """Whether it is still to be found out which head belongs to it."""
         self._drafts_status = label(role="quiet", wraps=True)
         self._reason = label(role="quiet", wraps=True)
-        self.web_page = small_button("Open page")
-        self.token = small_button("Enter token…")
-        self.find_draft = QPushButton("Find a draft for this model")
-        self.get = QPushButton("Get")
-        theme.set_role(self.get, "primary")
+        self._web_page = small_button("Open page")
+        self._token = small_button("Enter token…")
+        self._find_draft = QPushButton("Find a draft for this model")
+        self._get = QPushButton("Get")
+        theme.set_role(self._get, "primary")
+        self._lay_out()
+        self._files.itemSelectionChanged.connect(self._on_file_selected)
+        self._drafts.itemSelectionChanged.connect(self._refresh)
+        self._with_head.toggled.connect(self._refresh)
+        self._web_page.clicked.connect(self._on_web_page)
+        self._token.clicked.connect(commands.ask_for_token)
+        self._find_draft.clicked.connect(self._on_find)
+        self._get.clicked.connect(self._on_get)
+        self.clear()
+
+    def _lay_out(self) -> None:
         layout = column(
             self._title,
             self._facts,
             self._gated,
-            row(self.web_page, self.token, None),
+            row(self._web_page, self._token, None),
             (self._files, 2),
             self._head,
             self._with_head,
@@ -170,15 +199,11 @@ class RepositoryPage(QWidget):
             self._drafts_status,
             (self._drafts, 1),
             self._reason,
-            row(None, self.find_draft, self.get),
+            row(None, self._find_draft, self._get),
             margins=4 * SPACING,
             on=self,
         )
         layout.insertStretch(layout.count() - 1, 0)  # takes the space only when there is no list
-        self._files.itemSelectionChanged.connect(self._on_file_selected)
-        self._drafts.itemSelectionChanged.connect(self._refresh)
-        self._with_head.toggled.connect(self._refresh)
-        self.clear()
 
     # ------------------------------------------------------------ what is chosen
 
@@ -207,6 +232,8 @@ class RepositoryPage(QWidget):
 
     def clear(self, message: str = "Select a repository to see its files.") -> None:
         """Show no repository."""
+        self._number += 1
+        self._hub.stop_finding()
         self.repository = None
         self._title.setText("")
         self._facts.setText(message)
@@ -217,7 +244,23 @@ class RepositoryPage(QWidget):
         self._clear_drafts()
         self._refresh()
 
-    def show_repository(self, repository: Repository, fits: Mapping[RemoteModel, FitBadge]) -> None:
+    def look_up(self, name: str) -> None:
+        """Look a repository up and show its files."""
+        self.clear(f"Looking up {printable(name)}…")
+        number = self._number
+
+        def found(repository: Repository) -> None:
+            if number == self._number:
+                self._show_repository(repository)
+
+        def failed(error: KnownError) -> None:
+            if number == self._number:
+                self.clear(str(error))
+
+        self._hub.ask(lambda hub: hub.repository(name), found, failed)
+
+    def _show_repository(self, repository: Repository) -> None:
+        machine = self._commands.machine()
         self.clear("")
         self.repository = repository
         self._title.setText(printable(repository.id, 200))
@@ -226,7 +269,7 @@ class RepositoryPage(QWidget):
         show_text(self._gated, _GATED.get(repository.gated, ""))
         items = [self._files.add((), model) for model in repository.models]
         for item, model in zip(items, repository.models, strict=True):
-            self._dress(item, model, fits[model])
+            self._dress(item, model, badge_for_size(model.size + _BESIDE_WEIGHTS, machine))
         self._files.setVisible(bool(items))
         if len(items) == 1:
             self._files.setCurrentItem(items[0])
@@ -237,25 +280,60 @@ class RepositoryPage(QWidget):
             self._facts.setText(f"{self._facts.text()}\n{_PIECES}")
         self._refresh()
 
-    def begin_drafts(self) -> None:
-        """A search for drafts starts."""
-        self._clear_drafts("Looking for drafts: reading and comparing their vocabularies…")
+    @Slot()
+    def _on_file_selected(self) -> None:
+        """Its header says exactly how much memory it takes and whether it has a head; a few megabytes at most."""
+        self._forget_head()
+        self._clear_drafts()
+        self._refresh()
+        self._hub.stop_finding()
+        repository, model = self.repository, self.model()
+        if repository is None or model is None:
+            return
 
-    def show_fit(self, model: RemoteModel, fit: FitBadge) -> None:
-        """It has become known whether this model fits."""
+        def found(what: HubModel) -> None:
+            alone = FitBadge("MTP head only", "quiet", _ALONE) if what.place == "alone" else None
+            self._on_looked(model, alone or badge_for(shape_of(what.header), self._commands.machine()), what)
+
+        def failed(error: KnownError) -> None:
+            self._on_looked(model, FitBadge("Unknown", "quiet", str(error)), None)
+
+        heads, vision = repository.heads, repository.vision
+        self._hub.ask(lambda hub: look_at(hub.network, model, heads, self._hub.is_closed, vision), found, failed)
+
+    def _on_looked(self, model: RemoteModel, fit: FitBadge, found: HubModel | None) -> None:
+        """``found``: what the model is; ``None`` if its file couldn't be read."""
         if (item := self._files.item_of(model)) is not None:
             self._dress(item, model, fit)
-
-    def show_head(self, model: RemoteModel, found: HubModel | None) -> None:
-        """It has become known whether this model has an MTP head; ``None``: its file couldn't be read."""
         if model is self.model():
             self._looked, self._is_looking = found, False
             self._refresh()
-            if found is not None and found.place == "alone" and (item := self._files.item_of(model)) is not None:
-                self._dress(item, model, FitBadge("MTP head only", "quiet", _ALONE))
 
-    def add_draft(self, offer: DraftCandidate) -> None:
+    # ------------------------------------------------------------ drafts
+
+    def find_drafts_for(self, entry: LibraryEntry) -> None:
+        """Look for drafts for a model in the library."""
+        self.clear(f"Drafts for {printable(entry.title, 120)}, which is in your library.")
+        self._find_drafts(entry.path, ())
+
+    @Slot()
+    def _on_find(self) -> None:
+        repository, model = self.repository, self.model()
+        if repository is not None and model is not None:
+            self._find_drafts(model, repository.base_models)
+
+    def _find_drafts(self, model: Path | RemoteModel, bases: Sequence[str]) -> None:
+        self._fitting = 0
+        self._clear_drafts("Looking for drafts: reading and comparing their vocabularies…")
+
+        def failed(error: KnownError) -> None:
+            show_text(self._drafts_status, str(error))
+
+        self._hub.find_drafts(model, bases, self._add_draft, self._on_drafts_done, failed)
+
+    def _add_draft(self, offer: DraftCandidate) -> None:
         """A draft was found, whether it fits or not."""
+        self._fitting += offer.verdict.fits
         model, verdict = offer.model, offer.verdict
         moods = ("", "", "warning" if verdict.warning else "good") if verdict.fits else ("quiet",) * 3
         cells = (printable(model.name, 120), size_text(model.size), "yes" if verdict.fits else "no")
@@ -265,9 +343,36 @@ class RepositoryPage(QWidget):
         if verdict.fits and not self._drafts.selectedItems():
             self._drafts.setCurrentItem(item)
 
-    def show_drafts_status(self, text: str) -> None:
-        """The progress or the result of the search for drafts."""
+    def _on_drafts_done(self, number: int) -> None:
+        if not number:
+            text = "No small model of this family was found. Search for one by name."
+        else:
+            fit = "none fit" if not self._fitting else "1 fits" if self._fitting == 1 else f"{self._fitting} fit"
+            text = f"{number} checked, {fit}. Their vocabularies were compared, not just their names."
         show_text(self._drafts_status, text)
+
+    # ------------------------------------------------------------ the buttons
+
+    @Slot()
+    def _on_get(self) -> None:
+        repository, model, draft = self.repository, self.model(), self.draft()
+        if repository is not None and model is not None:
+            title = f"{_short(repository.id)} {model.quantization}".strip()
+            head = self.head()
+            extra = " with draft" if draft is not None else " with MTP head" if head is not None else ""
+            licenses = repository.license, draft.license if draft is not None else ""
+            second = draft.model if draft is not None else None
+            self._downloads.add(Item.of(title + extra, model, second, licenses, head, self.projector()))
+        elif draft is not None:
+            title = f"{_short(draft.repository)} {draft.model.quantization}".strip()
+            self._downloads.add(Item.of(title, draft.model, None, (draft.license,)))
+
+    @Slot()
+    def _on_web_page(self) -> None:
+        if problem := self._hub.endpoint_problem():
+            self.clear(problem)
+        elif self.repository is not None:
+            QDesktopServices.openUrl(QUrl(f"{self._hub.network.endpoint}/{self.repository.id}"))
 
     # ------------------------------------------------------------ inside
 
@@ -279,7 +384,7 @@ class RepositoryPage(QWidget):
     def _clear_drafts(self, status: str = "") -> None:
         self._drafts.clear()
         self._drafts.hide()
-        self.show_drafts_status(status)
+        show_text(self._drafts_status, status)
 
     def _forget_head(self) -> None:
         self._looked = None
@@ -290,30 +395,23 @@ class RepositoryPage(QWidget):
         self._with_images.setChecked(True)
 
     @Slot()
-    def _on_file_selected(self) -> None:
-        self._forget_head()
-        self._clear_drafts()
-        self._refresh()
-        self.model_chosen.emit()
-
-    @Slot()
     def _refresh(self) -> None:
         has_model, found, draft = self.model() is not None, self._drafts.chosen(), self.draft()
         show_text(self._reason, _sentence(found) if isinstance(found, DraftCandidate) else "")
-        self.web_page.setVisible(self.repository is not None)
-        self.token.setVisible(self.repository is not None and self.repository.gated != "no")
+        self._web_page.setVisible(self.repository is not None)
+        self._token.setVisible(self.repository is not None and self.repository.gated != "no")
         is_alone = self._looked is not None and self._looked.place == "alone"
-        self.find_draft.setVisible(has_model and not is_alone)
-        self.get.setVisible(self.repository is not None or draft is not None)
-        self.get.setEnabled((has_model and not is_alone and not self._is_looking) or draft is not None)
+        self._find_draft.setVisible(has_model and not is_alone)
+        self._get.setVisible(self.repository is not None or draft is not None)
+        self._get.setEnabled((has_model and not is_alone and not self._is_looking) or draft is not None)
         self._refresh_head()
         if (head := self.head()) is not None:
-            self.get.setText(f"Get with MTP head (+{size_text(head.size)})")
+            self._get.setText(f"Get with MTP head (+{size_text(head.size)})")
         elif draft is None:
-            self.get.setText("Get")
+            self._get.setText("Get")
         else:
             size = size_text(draft.model.size)
-            self.get.setText(f"Get with draft (+{size})" if has_model else f"Get this draft ({size})")
+            self._get.setText(f"Get with draft (+{size})" if has_model else f"Get this draft ({size})")
 
     def _refresh_head(self) -> None:
         found = self._looked
@@ -352,3 +450,8 @@ def _sentence(draft: DraftCandidate) -> str:
     """What is known about it, in one line."""
     parts = (f"{printable(draft.repository)}:", draft.verdict.reason, draft.verdict.warning, draft.verdict.note)
     return " ".join(part for part in parts if part)
+
+
+def _short(repository: str) -> str:
+    """``Qwen3-8B`` for ``Qwen/Qwen3-8B-GGUF``."""
+    return repository.rpartition("/")[2].removesuffix("-GGUF")

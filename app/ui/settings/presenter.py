@@ -13,8 +13,7 @@ from app.models.hub.tokens import TokenPlace
 from app.models.text import printable
 from app.settings import Settings
 from app.ui.models.library_service import models_folder
-from app.ui.models.presenter import ModelsPresenter
-from app.ui.models.reveal import reveal
+from app.ui.models.window import ModelsWindow
 from app.ui.server.control import ServerControl
 from app.ui.settings import general_page
 from app.ui.settings.general_page import GeneralPage
@@ -65,7 +64,7 @@ class SettingsPresenter(QObject):
     def __init__(
         self,
         values: Settings,
-        models: ModelsPresenter,
+        models: ModelsWindow,
         server: ServerControl,
         save_soon: Callable[[], object],
         parent: QObject | None = None,
@@ -73,7 +72,7 @@ class SettingsPresenter(QObject):
         super().__init__(parent)
         self._values = values
         self._models = models
-        self._library = models.library
+        self._library = models.service
         self._hub = models.hub
         self._save_soon = save_soon
         self._timer = QTimer(self, interval=TRAFFIC_INTERVAL_MS)
@@ -89,7 +88,7 @@ class SettingsPresenter(QObject):
         # It also changes from the menu.
         theme.follow_zoom(self, lambda: self.window.general.show_settings(self._values))
         page.change.clicked.connect(lambda: self._choose("Choose the models folder", self._on_folder_chosen))
-        page.reveal.clicked.connect(lambda: reveal(models_folder(self._values), self._library))
+        page.reveal.clicked.connect(lambda: self._library.reveal(models_folder(self._values)))
         page.add.clicked.connect(lambda: self._choose("Choose a folder with models", self._on_folder_added))
         network.changed.connect(self._on_network_changed)
         network.enter_token.clicked.connect(self.ask_for_token)

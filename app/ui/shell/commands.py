@@ -38,7 +38,7 @@ from app.ui.widgets.system_notifications import Notifier
 from app.ui.widgets.tabbed_window import bring_to_front
 
 if TYPE_CHECKING:
-    from app.ui.models.presenter import ModelsPresenter
+    from app.ui.models.window import ModelsWindow
     from app.ui.settings.presenter import SettingsPresenter
 
 QUIET_MS = 3000
@@ -85,7 +85,7 @@ class AppCommands(QObject):
         self._server = server
         self._values = values = settings.values
         self._window_settings = settings
-        self._models: ModelsPresenter | None = None
+        self._models: ModelsWindow | None = None
         self._settings: SettingsPresenter | None = None
         self._downloaded: Pair | None = None
         self._quiet = QTimer(self, singleShot=True, interval=QUIET_MS)
@@ -107,7 +107,7 @@ class AppCommands(QObject):
         if self._settings is not None:
             self._settings.window.close()
         if self._models is not None:
-            self._models.close()
+            self._models.shut_down()
         self.opening.close()
 
     # ------------------------------------------------------------ answers
@@ -211,15 +211,15 @@ class AppCommands(QObject):
 
     # ------------------------------------------------------------ other windows
 
-    def models(self) -> ModelsPresenter:
+    def models(self) -> ModelsWindow:
         """The window with models and what is behind it, made now if there is none yet."""
         if self._models is None:
-            from app.ui.models.presenter import ModelsPresenter
+            from app.ui.models.window import ModelsWindow
 
-            self._models = ModelsPresenter(self._values, self._coordinator.library(), self, self)
+            self._models = ModelsWindow(self._values, self._coordinator.library(), self)
         return self._models
 
-    def _with_models(self, act: Callable[[ModelsPresenter], object]) -> None:
+    def _with_models(self, act: Callable[[ModelsWindow], object]) -> None:
         """Do something that needs the window with models.
 
         The first time, what is behind it is imported before, in another thread: it takes longer than a window may stand

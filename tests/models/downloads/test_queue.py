@@ -330,7 +330,6 @@ def test_nobody_waits_for_the_disk(
         ("pair", ItemState.CANCELED),
         (NOTES, ItemState.QUEUED),
     ]
-    assert queue.is_settling()
     disk.go_on.set()
     watched.wait_for(NOTES, ItemState.DONE)
     hub.release()

@@ -49,7 +49,7 @@ def full(dressed: None, windows: Windows, tmp_path: Path) -> Windows:
             for item, state in zip(items, states, strict=True)
         ]
     )
-    windows.presenter._hub_presenter.refresh()
+    windows.window.recommended.refresh()
     return windows
 
 

@@ -106,7 +106,7 @@ def test_cancel_keeps_what_arrived_and_discard_deletes_it(windows: Windows, cont
 def test_a_gated_model_shows_its_page_and_takes_a_token(windows: Windows, pages: Pages, model: bytes) -> None:
     tab = windows.window.downloads
     windows.values.token_to_mirror = True
-    windows.presenter.hub.apply_settings()
+    windows.window.hub.apply_settings()
     windows.server.add(NAME, {PATH: model}, gated="auto")
     with windows.qtbot.waitSignal(windows.commands.needs_user, timeout=WAIT_MS) as told:
         windows.get((NAME, PATH))
@@ -123,7 +123,7 @@ def test_a_gated_model_shows_its_page_and_takes_a_token(windows: Windows, pages:
     assert isinstance(line, QLineEdit)
     line.setText(" hf_good ")
     button(dialog, "Save").click()
-    windows.until(lambda: windows.presenter.hub._connection.tokens.get("127.0.0.1") == "hf_good")
+    windows.until(lambda: windows.window.hub._connection.tokens.get("127.0.0.1") == "hf_good")
     button(tab, "Try again").click()
     windows.says("Complete · checksum verified")
 
@@ -172,16 +172,16 @@ def test_a_queue_in_other_hands(closed_windows: Windows) -> None:
         assert other.stdout is not None and other.stdin is not None
         assert other.stdout.readline() == b"ready\n"
         windows = closed_windows.open()
-        windows.presenter.show_downloads()
+        windows.window.show_downloads()
         assert sentence in texts(windows.window.downloads)
         windows.server.add(NAME, {PATH: b"x"})
         windows.get((NAME, PATH))  # is not done, and the sentence is in front
         assert windows.window.tabs.currentWidget() is windows.window.downloads
         other.stdin.close()
         assert other.wait() == 0
-    windows.presenter.show_downloads()
+    windows.window.show_downloads()
     assert sentence not in texts(windows.window.downloads)
-    assert windows.presenter.downloads.progress() == []
+    assert windows.window.downloads.progress() == []
 
 
 def test_it_goes_on_after_a_restart(windows: Windows, content: bytes) -> None:
@@ -189,7 +189,7 @@ def test_it_goes_on_after_a_restart(windows: Windows, content: bytes) -> None:
     windows.close()
     windows.open()
     windows.until((windows.models / NAME / PATH).exists)
-    windows.presenter.show_downloads()
+    windows.window.show_downloads()
     windows.says("Complete · checksum verified")
     assert (windows.models / NAME / PATH).read_bytes() == content
     assert windows.server.bodies()[-1].start > 0  # what had arrived was not fetched again

@@ -19,8 +19,7 @@ from app.models.origins import FILE_NAME, Origin, Origins
 from app.models.text import size_text
 from app.models.trials import FileKey, Trial
 from app.ui.models.library_list import COLUMNS, when
-from app.ui.models.library_presenter import offer
-from app.ui.models.library_tab import FIRST_DRAFTS
+from app.ui.models.library_tab import FIRST_DRAFTS, offer
 from app.ui.widgets import theme
 from tests.support.library_parts import small_model
 from tests.ui.models.windows import WAIT_MS, Windows, button, buttons, column, question, texts
@@ -66,7 +65,7 @@ def test_nothing_yet(windows: Windows) -> None:
     assert NOTHING in shown
     button(windows.window.library, "Get models").click()
     assert windows.window.tabs.currentWidget() is windows.window.recommended
-    windows.presenter.show_library()
+    windows.window.show_library()
     button(windows.window.library, "Folders…").click()
     assert windows.settings.isVisible()
 

@@ -65,7 +65,7 @@ def test_a_head_by_itself_is_listed_last_and_cannot_be_opened(stocked: Windows) 
     assert not button(stocked.model_page, "Open…").isEnabled()
     assert stocked.model_page._problem.property("role") == "quiet"  # nothing is wrong with it
     assert "Drafts for this model" not in texts(stocked.model_page)
-    assert stocked.model_page.delete.isVisible()
+    assert stocked.model_page._delete.isVisible()
 
 
 def test_a_head_inside_says_whether_it_is_used(stocked: Windows, monkeypatch: pytest.MonkeyPatch) -> None:

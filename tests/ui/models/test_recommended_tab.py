@@ -7,14 +7,15 @@ from PySide6.QtWidgets import QApplication, QPushButton, QScrollArea
 from pytestqt.qtbot import QtBot
 
 from app.models.hub.catalog import load_catalog
-from app.ui.models.fit_badge import badge_for_size
+from app.ui.models.fit import badge_for_size
 from app.ui.models.recommended_tab import Recommendation, RecommendedTab
-from tests.ui.models.windows import GB, MACHINE
+from tests.ui.models.windows import GB, MACHINE, Windows, button
 
 
 @pytest.fixture
-def tab(qtbot: QtBot) -> RecommendedTab:
-    tab = RecommendedTab(lambda _offer, _images: None, lambda _offer: None)
+def tab(windows: Windows, qtbot: QtBot) -> RecommendedTab:
+    window = windows.window
+    tab = RecommendedTab(window.hub, windows.library, window.downloads, lambda: MACHINE)
     qtbot.addWidget(tab)
     tab.resize(700, 500)
     show(tab)
@@ -56,6 +57,7 @@ def test_the_list_keeps_its_place_where_the_focused_model_has_gone(tab: Recommen
     show(tab, count=4)
     qtbot.wait_until(lambda: len(details(tab)) == 5)
     assert bar.value() == 50
-    tab.search.setFocus()
+    search = button(tab, "Search for another model")
+    search.setFocus()
     show(tab)
-    assert tab.search.hasFocus()
+    assert search.hasFocus()

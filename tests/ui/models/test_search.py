@@ -112,7 +112,7 @@ def test_drafts_that_fit_and_that_do_not(hub: Windows) -> None:
     drafts.setCurrentItem(good)
     button(hub.page, "Get with draft (+50 KB)").click()
     hub.says("Complete · checksum verified")
-    (progress,) = hub.presenter.downloads.progress()
+    (progress,) = hub.window.downloads.progress()
     assert progress.item.title == "Mistral-Small-24B Q4_K_M with draft"
     assert [file.repository for file in progress.item.files] == [TARGET, DRAFT]
 
@@ -173,7 +173,7 @@ def test_nothing_found(hub: Windows) -> None:
     found.setCurrentItem(rows(found)[0])
     hub.until(lambda: any("It has no GGUF models." in text for text in texts(hub.page)))
     hub.server.add("owner/cut", {"m.gguf.part1of2": b"1", "m.gguf.part2of2": b"2"})
-    hub.presenter._hub_presenter.show_repository("owner/cut")
+    hub.page.look_up("owner/cut")
     hub.until(lambda: any("Some models are in pieces" in text for text in texts(hub.page)))
     assert not button(hub.page, "Get").isEnabled()
     hub.search("24B")
@@ -270,7 +270,7 @@ def with_sidecar(windows: Windows) -> Windows:
 
 
 def test_the_best_model_for_this_machine_comes_first(windows: Windows) -> None:
-    windows.presenter.show_recommended()
+    windows.window.show_recommended()
     best = proposed(windows).model
     shown = texts(windows.window.recommended)
     assert shown[0] == "Some GPU, 7.6 GB of 8.6 GB free · memory: 11 GB of 16 GB free"
@@ -280,7 +280,7 @@ def test_the_best_model_for_this_machine_comes_first(windows: Windows) -> None:
     assert len(primary) == 1
     assert all(model.title in shown for model in load_catalog().models)
     windows.machine = MachineMemory(memory_total=GB, memory_free=GB // 2)
-    windows.presenter.show_recommended()
+    windows.window.show_recommended()
     alone = "None of the recommended models fits in this computer's memory. The Slipstream Guide works everywhere."
     windows.until(lambda: alone in texts(windows.window.recommended))
     assert windows.server.requests == []
@@ -288,7 +288,7 @@ def test_the_best_model_for_this_machine_comes_first(windows: Windows) -> None:
 
 def test_a_card_says_what_accelerates_a_model(with_sidecar: Windows, monkeypatch: pytest.MonkeyPatch) -> None:
     windows = with_sidecar
-    windows.presenter.show_recommended()
+    windows.window.show_recommended()
     shown = texts(card(windows, "Gemma 4 12B"))
     assert "Its MTP head drafts: a file of 254 MB that comes with it." in shown
     assert "Get (7 GB)" in buttons(card(windows, "Gemma 4 12B"))
@@ -300,7 +300,7 @@ def test_a_card_says_what_accelerates_a_model(with_sidecar: Windows, monkeypatch
     assert ngrams in texts(card(windows, "gpt-oss 20B"))
     assert any("LFM Open License" in text for text in texts(card(windows, "LFM2.5 8B-A1B")))
     monkeypatch.setattr(mtp, "ASSISTANTS", {})
-    windows.presenter.show_recommended()
+    windows.window.show_recommended()
     shown = texts(card(windows, "Gemma 4 12B"))
     assert f"Answers without its MTP head in this version. {ngrams}" in shown
 
@@ -312,19 +312,19 @@ def test_a_model_and_its_head_are_one_item_and_then_in_the_library(with_sidecar:
     assert isinstance(offer.accelerator, Sidecar)
     host(windows, offer, tmp_path / "hub")
     windows.server.faults.add(offer.file.file, Fault(stall_at=1000))
-    windows.presenter.show_recommended()
+    windows.window.show_recommended()
     get = next(text for text in buttons(card(windows, title)) if text.startswith("Get ("))
     button(card(windows, title), get).click()
     assert f"Looking up the files of {title}…" in texts(windows.window.recommended)
     windows.until(lambda: windows.window.tabs.currentWidget() is windows.window.downloads)
-    (progress,) = windows.presenter.downloads.progress()
+    (progress,) = windows.window.downloads.progress()
     assert progress.item.title == f"{title} {offer.file.quantization} with MTP head"
-    windows.presenter.show_recommended()
+    windows.window.show_recommended()
     state = button(card(windows, title), "In Downloads")
     assert not state.isEnabled()
     windows.server.release()
-    windows.until(lambda: windows.presenter._whereabouts(offer) == "library")
-    windows.presenter.show_recommended()
+    windows.until(lambda: windows.window.recommended.whereabouts(offer) == "library")
+    windows.window.show_recommended()
     assert not button(card(windows, title), "In your library").isEnabled()
     assert (windows.models / offer.file.repository / offer.accelerator.file).is_file()
 
@@ -335,20 +335,20 @@ def test_a_head_that_is_missing_in_the_library_is_offered(with_sidecar: Windows,
     title, head = offer.model.title, offer.accelerator
     assert isinstance(head, Sidecar)
     host(windows, offer, tmp_path / "hub")
-    windows.presenter.get_offer(offer)
-    windows.until(lambda: windows.presenter._whereabouts(offer) == "library")
+    windows.window.get_offer(offer)
+    windows.until(lambda: windows.window.recommended.whereabouts(offer) == "library")
     file = windows.models / offer.file.repository / head.file
     windows.says("Complete · checksum verified")
     file.unlink()
     windows.scanned()
-    windows.presenter.show_recommended()
+    windows.window.show_recommended()
     missing = "The model is in your library, but its MTP head, which drafts for it, isn't."
     assert missing in texts(card(windows, title))
     button(card(windows, title), f"Get its MTP head ({size_text(head.size)})").click()
-    windows.until(lambda: windows.presenter._whereabouts(offer) == "library")
+    windows.until(lambda: windows.window.recommended.whereabouts(offer) == "library")
     assert file.is_file()
     assert len(windows.server.bodies(offer.file.file)) == 1  # the model isn't downloaded again
-    windows.presenter.show_recommended()
+    windows.window.show_recommended()
     assert missing not in texts(card(windows, title))
 
 
@@ -358,9 +358,9 @@ def test_a_missing_head_that_is_no_longer_offered(with_sidecar: Windows, tmp_pat
     host(windows, offer, tmp_path / "hub")
     target = next(file for file in windows.server.repositories[offer.file.repository].files if "mtp" not in file)
     windows.get((offer.file.repository, target))
-    windows.until(lambda: windows.presenter._whereabouts(offer) == "incomplete")
+    windows.until(lambda: windows.window.recommended.whereabouts(offer) == "incomplete")
     windows.server.add(offer.file.repository, {target: tmp_path / "hub" / target})
-    windows.presenter.show_recommended()
+    windows.window.show_recommended()
     get = next(text for text in buttons(card(windows, offer.model.title)) if text.startswith("Get its MTP head"))
     button(card(windows, offer.model.title), get).click()
     gone = f"{offer.file.repository} no longer offers the MTP head of {offer.model.title}."
@@ -370,12 +370,12 @@ def test_a_missing_head_that_is_no_longer_offered(with_sidecar: Windows, tmp_pat
 
 def test_other_files_of_a_model(windows: Windows, tmp_path: Path) -> None:
     offer = proposed(windows)
-    windows.presenter.get_offer(offer)
+    windows.window.get_offer(offer)
     status = windows.window.recommended._status
     windows.until(lambda: offer.file.repository in status.text())  # it isn't there any more
     assert status.property("role") == "bad"
     host(windows, offer, tmp_path / "hub")
-    windows.presenter.show_recommended()
+    windows.window.show_recommended()
     button(card(windows, offer.model.title), "Other files…").click()
     assert windows.window.tabs.currentWidget() is windows.window.search
     windows.until(lambda: bool(rows(tree(windows.page, "Files"))))
@@ -393,7 +393,7 @@ def heads(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def choose_first(windows: Windows, files: dict[str, Path]) -> None:
     """Show a repository with these files, choose its smallest model and wait for its header."""
     windows.server.add("owner/m-GGUF", dict(files))
-    windows.presenter._hub_presenter.show_repository("owner/m-GGUF")
+    windows.page.look_up("owner/m-GGUF")
     windows.window.show_tab(windows.window.search)
     windows.until(lambda: bool(rows(tree(windows.page, "Files"))))
     tree(windows.page, "Files").setCurrentItem(rows(tree(windows.page, "Files"))[0])
@@ -412,7 +412,7 @@ def test_a_head_inside_is_said_and_one_that_cannot_be_used(
     choose_first(windows, {"m-Q4_0.gguf": heads["plain"], "mtp-m.gguf": heads["head"]})
     assert any("which this version can't use yet" in text for text in texts(windows.page))
     button(windows.page, "Get").click()
-    (progress,) = windows.presenter.downloads.progress()
+    (progress,) = windows.window.downloads.progress()
     assert progress.item.head == ()
     windows.says("Complete · checksum verified")
 
@@ -431,7 +431,7 @@ def test_a_head_beside_a_model_is_offered_with_it(windows: Windows, heads: dict[
     windows.says("Complete · checksum verified")
     assert "m Q4_0 with MTP head" in texts(windows.window.downloads)
     assert (windows.models / "owner/m-GGUF/mtp-m.gguf").is_file()
-    pair = windows.presenter.downloads.pair_of(windows.presenter.downloads.progress()[0].item)
+    pair = windows.window.downloads.pair_of(windows.window.downloads.progress()[0].item)
     assert pair == Pair(*(str(windows.models / "owner/m-GGUF" / name) for name in ("m-Q4_0.gguf", "mtp-m.gguf")))
 
 
@@ -439,7 +439,7 @@ def test_nothing_is_downloaded_before_it_is_known_whether_there_is_a_head(
     windows: Windows, heads: dict[str, Path]
 ) -> None:
     windows.server.add("owner/m-GGUF", {"m-Q4_0.gguf": heads["plain"], "mtp-m.gguf": heads["head"]})
-    windows.presenter._hub_presenter.show_repository("owner/m-GGUF")
+    windows.page.look_up("owner/m-GGUF")
     windows.until(lambda: bool(rows(tree(windows.page, "Files"))))
     windows.server.faults.add("mtp-m.gguf", Fault(status=404), at="resolve")
     tree(windows.page, "Files").setCurrentItem(rows(tree(windows.page, "Files"))[0])
@@ -456,7 +456,7 @@ def test_a_head_alone_is_nothing_to_chat_with(windows: Windows, heads: dict[str,
     assert cell(rows(tree(windows.page, "Files"))[0], 2) == "MTP head only"
     assert not button(windows.page, "Get").isEnabled()
     windows.server.add("owner/heads", {"mtp-m.gguf": heads["head"]})
-    windows.presenter._hub_presenter.show_repository("owner/heads")
+    windows.page.look_up("owner/heads")
     windows.until(lambda: any("only MTP heads" in text for text in texts(windows.page)))
 
 
@@ -476,7 +476,7 @@ def test_downloads_and_models_of_an_earlier_catalog(windows: Windows, tmp_path: 
         windows.server.add(name, {path.name: path})
     windows.get(*((name, path.name) for name, path in zip(names, files, strict=True)), title="Qwen2.5 1.5B with draft")
     windows.says("Complete · checksum verified")
-    windows.presenter.show_recommended()
+    windows.window.show_recommended()
     shown = buttons(windows.window.recommended)
     assert "In your library" not in shown and "In Downloads" not in shown
     assert "Qwen2.5 1.5B with draft" in texts(windows.window.downloads)
@@ -498,7 +498,7 @@ def test_a_projector_beside_a_model_is_offered_with_it(windows: Windows, tmp_pat
     windows.says("Complete · checksum verified")
     folder = windows.models / "owner/m-GGUF"
     assert sorted(path.name for path in folder.iterdir()) == ["m-Q4_0.gguf", "mmproj-BF16.gguf"]
-    pair = windows.presenter.downloads.pair_of(windows.presenter.downloads.progress()[0].item)
+    pair = windows.window.downloads.pair_of(windows.window.downloads.progress()[0].item)
     assert pair == Pair(str(folder / "m-Q4_0.gguf"), None)
 
 
@@ -511,7 +511,7 @@ def test_a_recommended_model_with_its_projector(with_sidecar: Windows, tmp_path:
     projector = make_projector(tmp_path / "projector.gguf", "llava")
     hosted = {path: one.content for path, one in files.items()}
     windows.server.add(offer.file.repository, {**hosted, offer.model.mmproj.file: projector})
-    windows.presenter.show_recommended()
+    windows.window.show_recommended()
     shown = card(windows, offer.model.title)
     (box,) = shown.findChildren(QCheckBox)
     assert box.text().startswith("With images: another ") and not box.isChecked()

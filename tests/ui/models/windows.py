@@ -30,8 +30,8 @@ from app.ui.engine.pair_files import LoadingMarker
 from app.ui.models.library_list import LibraryList
 from app.ui.models.library_service import LibraryService
 from app.ui.models.library_tab import ModelPage
-from app.ui.models.presenter import ModelsPresenter
 from app.ui.models.search_tab import RepositoryPage
+from app.ui.models.window import ModelsWindow
 from app.ui.notices import NoticeList
 from app.ui.server.control import ServerControl
 from app.ui.server.serving import Serving
@@ -63,7 +63,7 @@ class Windows:
 
     def open(self) -> Windows:
         self.library = LibraryService(self.values, lambda: self.machine)
-        self.presenter = ModelsPresenter(self.values, self.library, self.commands)
+        self.window = ModelsWindow(self.values, self.library, self.commands)
         self.engine = EngineClient()
         notice_list = NoticeList(self.engine)
         pair_loader = PairLoader(self.engine, notice_list, LoadingMarker(self.folder / "loading.json"), self.engine)
@@ -71,11 +71,11 @@ class Windows:
         self.server_control = ServerControl(serving, lambda: self.values.server, self.engine)
         self.settings_presenter = SettingsPresenter(
             self.values,
-            self.presenter,
+            self.window,
             self.server_control,
             self.commands.settings_changed.emit,
         )
-        self.window, self.settings = self.presenter.window, self.settings_presenter.window
+        self.settings = self.settings_presenter.window
         self.is_open = True
         return self
 
@@ -83,14 +83,13 @@ class Windows:
         if self.is_open:
             self.is_open = False
             self.settings.close()
-            self.presenter.close()
+            self.window.shut_down()
             self.library.close()
             self.server_control.close()
             for part in (
                 self.window,
                 self.settings,
                 self.settings_presenter,
-                self.presenter,
                 self.library,
                 self.engine,
             ):
@@ -103,7 +102,7 @@ class Windows:
 
     def hub_idle(self) -> None:
         """Wait until every question to the hub is answered and its answer is dealt with."""
-        self.until(self.presenter.hub._lane.is_idle)
+        self.until(self.window.hub._lane.is_idle)
 
     def library_idle(self) -> None:
         """Wait until the library has done all it was asked for; what it answers may ask again."""
@@ -125,7 +124,7 @@ class Windows:
     def scanned(self) -> list[LibraryEntry]:
         """Show the library and wait until it has looked into the folders."""
         with self.qtbot.waitSignal(self.library.scanned, timeout=WAIT_MS):
-            self.presenter.show_library()
+            self.window.show_library()
         self.library_idle()
         return self.library.entries()
 
@@ -164,7 +163,7 @@ class Windows:
         """Download files of the hub, the second as a draft."""
         remote = [self.server.remote_file(*file) for file in files]
         item = Item(id=title, title=title, target=(remote[0],), draft=tuple(remote[1:]))
-        self.presenter.get(item)
+        self.window.downloads.add(item)
         return item
 
     def says(self, part: str) -> None:
@@ -199,7 +198,7 @@ class Commands(QObject):
 
     def hide_starter(self) -> None:
         self._windows.values.starter_hidden = True
-        self._windows.presenter.apply_folders()
+        self._windows.window.apply_folders()
 
     def show_folders(self) -> None:
         self._windows.settings_presenter.show_models()

@@ -92,7 +92,7 @@ def test_another_models_folder_is_used_and_the_old_one_stays_in_the_library(
     with windows.qtbot.waitSignals([windows.commands.settings_changed, windows.library.scanned], timeout=WAIT_MS):
         button(box, "Keep them in the library").click()
     assert (windows.values.models_folder, windows.values.extra_folders) == (str(new), [str(old)])
-    queue = windows.presenter.downloads._queue
+    queue = windows.window.downloads._queue
     assert queue is not None and queue.models_folder == new
     (entry,) = windows.library.entries()
     assert entry.path == mine and entry.read_only

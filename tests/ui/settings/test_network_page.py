@@ -76,7 +76,7 @@ def test_offline_takes_effect_at_once(windows: Windows, page: NetworkPage) -> No
 def test_downloads_at_the_same_time(windows: Windows, page: NetworkPage) -> None:
     field(page, "Simultaneous downloads").setValue(4)
     assert windows.values.parallel_downloads == 4
-    queue = windows.presenter.downloads._queue
+    queue = windows.window.downloads._queue
     assert queue is not None and queue._parallel == 4
 
 
@@ -132,7 +132,7 @@ def test_a_token_is_kept_in_the_keyring_and_removed(
 
 
 def test_a_token_that_is_none_is_refused_and_said_so(windows: Windows) -> None:
-    windows.presenter.show_downloads()
+    windows.window.show_downloads()
     windows.commands.ask_for_token()
     dialog = open_dialog(TokenDialog)
     line = dialog.findChild(QLineEdit)
@@ -148,7 +148,7 @@ def test_a_token_that_is_none_is_refused_and_said_so(windows: Windows) -> None:
 
 def test_without_a_keyring_it_is_kept_in_memory_and_says_so(windows: Windows, page: NetworkPage) -> None:
     keyring.set_keyring(fail.Keyring())  # type: ignore[no-untyped-call]
-    windows.presenter.hub.set_token(SECRET, windows.settings_presenter._show_token, lambda error: None)
+    windows.window.hub.set_token(SECRET, windows.settings_presenter._show_token, lambda error: None)
     windows.until(lambda: any("in memory until Slipstream closes" in text for text in texts(page)))
 
 

@@ -23,7 +23,7 @@ from tests.ui.shell.running import WAIT_MS, Running
 
 HEAVY = ("httpx2", "huggingface_hub", "keyring", "llama_cpp", "numpy", "filelock")
 OTHERS = (
-    "app.ui.models.presenter",
+    "app.ui.models.window",
     "app.ui.settings.presenter",
     "app.ui.compare.trial",
     "app.models.hub.network",
@@ -83,20 +83,20 @@ def test_other_windows_are_imported_in_another_thread_made_once_and_have_the_key
     assert commands._models is None
     qtbot.waitUntil(lambda: commands._models is not None, timeout=WAIT_MS)
     models = commands.models()
-    tabs = models.window.tabs
-    qtbot.waitUntil(lambda: tabs.currentWidget() is models.window.recommended, timeout=WAIT_MS)
+    tabs = models.tabs
+    qtbot.waitUntil(lambda: tabs.currentWidget() is models.recommended, timeout=WAIT_MS)
     assert threads and threading.main_thread() not in threads
     running.choose("show_library")
-    assert commands.models() is models and models.window.isVisible() and tabs.currentWidget() is models.window.library
-    qtbot.waitUntil(models.window.isActiveWindow)
-    QTest.keyClick(models.window, Qt.Key.Key_Comma, ctrl)
+    assert commands.models() is models and models.isVisible() and tabs.currentWidget() is models.library
+    qtbot.waitUntil(models.isActiveWindow)
+    QTest.keyClick(models, Qt.Key.Key_Comma, ctrl)
     settings = commands.settings().window
     qtbot.waitUntil(settings.isActiveWindow)
     QTest.keyClick(settings, Qt.Key.Key_L, ctrl | Qt.KeyboardModifier.ShiftModifier)
-    qtbot.waitUntil(models.window.isActiveWindow)
-    assert tabs.currentWidget() is models.window.recommended
+    qtbot.waitUntil(models.isActiveWindow)
+    assert tabs.currentWidget() is models.recommended
     running.choose("show_settings")
     assert settings.isVisible() and commands.settings().window is settings
-    QTest.keyClick(models.window, Qt.Key.Key_Q, ctrl)
+    QTest.keyClick(models, Qt.Key.Key_Q, ctrl)
     qtbot.waitUntil(lambda: not running.window.isVisible())
-    assert not models.window.isVisible() and not settings.isVisible()
+    assert not models.isVisible() and not settings.isVisible()

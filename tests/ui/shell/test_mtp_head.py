@@ -22,7 +22,7 @@ from app.protocol.options import LoadSettings
 from app.settings import Pair
 from app.ui.engine.client import EngineClient
 from app.ui.engine.pair_files import PairFiles
-from app.ui.models.presenter import ModelsPresenter
+from app.ui.models.window import ModelsWindow
 from tests.support.matrix import in_proof
 from tests.support.mtp_models import SIZE, make_head_file, make_table_model
 from tests.ui.models.windows import texts
@@ -101,13 +101,13 @@ class WithHead(Chatting):
             button(self.window.notice_bar, "Restart without a draft").click()
         return self.pair()
 
-    def library(self, folder: Path) -> ModelsPresenter:
+    def library(self, folder: Path) -> ModelsWindow:
         """The window "Models" with these files in its library."""
         models = self.controller.commands.models()
         self.settings.values.models_folder = str(folder)
-        with self.qtbot.waitSignal(models.library.scanned, timeout=WAIT_MS):
+        with self.qtbot.waitSignal(models.service.scanned, timeout=WAIT_MS):
             models.show_library()
-        self.qtbot.waitUntil(lambda: bool(models.window.library.list.rows.shown), timeout=WAIT_MS)
+        self.qtbot.waitUntil(lambda: bool(models.library.list.rows.shown), timeout=WAIT_MS)
         return models
 
 
@@ -166,9 +166,9 @@ def test_a_head_in_a_file_of_its_own_is_refused_in_a_notice_or_in_use(chatting: 
     assert chatting.notice() == ""
     assert "in a separate file, mtp-model.gguf" in chatting.window.top_bar.pair.toolTip()
     assert chatting.controller.models.is_loaded(str(head))
-    page = chatting.library(heads).window.library.page
-    chatting.controller.commands.models().window.library.list.select(str(head))
-    page.delete.trigger()
+    page = chatting.library(heads).library.page
+    chatting.controller.commands.models().library.list.select(str(head))
+    page._delete.trigger()
     assert "This model is loaded. Open another model first, then delete this one." in texts(page)
     assert head.is_file()
 
@@ -286,8 +286,8 @@ def test_a_head_is_tried_out_and_the_library_shows_what_it_brought(
     (trial,) = tried.args
     assert isinstance(trial, Trial)
     keys = FileKey.of(target), FileKey.of(heads / draft if draft else target)
-    assert models.library.trials.get(*keys) == trial
-    page = models.window.library.page
-    models.window.library.list.select(str(target))
+    assert models.service.trials.get(*keys) == trial
+    page = models.library.page
+    models.library.list.select(str(target))
     first = "Measured here: " if draft else "MTP head inside. Measured here: "
     chatting.qtbot.waitUntil(lambda: any(text.startswith(first) for text in texts(page)), timeout=WAIT_MS)

@@ -87,7 +87,7 @@ def test_hidden_until_it_is_chosen_in_the_menu(open_window: OpenWindow, starter_
     again = open_window()
     again.ready()
     assert "Keep the guide" in shown(again) and USE not in shown(again)
-    library = again.controller.commands.models().library
+    library = again.controller.commands.models().service
     with again.qtbot.waitSignal(library.scanned, timeout=WAIT_MS):
         library.scan()
     assert library.entries() == []

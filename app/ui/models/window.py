@@ -1,0 +1,129 @@
+"""The window "Models" with everything behind it; created when it is first needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from PySide6.QtCore import QSize, Slot
+
+from app.models.downloads.item import Item, ItemProgress
+from app.models.hub.catalog import CatalogModel, Offer
+from app.models.hub.projectors import projector_for
+from app.models.library.entry import LibraryEntry
+from app.settings import Settings
+from app.ui.models.commands import ModelCommands
+from app.ui.models.downloads_tab import DownloadsTab
+from app.ui.models.hub_service import HubService
+from app.ui.models.library_service import LibraryService
+from app.ui.models.library_tab import LibraryTab
+from app.ui.models.recommended_tab import RecommendedTab
+from app.ui.models.search_tab import SearchTab
+from app.ui.widgets.tabbed_window import TabbedWindow
+
+
+class ModelsWindow(TabbedWindow):
+    """What is on this computer, what could be, and what is on its way.
+
+    Attributes:
+        service, hub: The models on this computer, and Hugging Face.
+        library, recommended, search, downloads: The tabs.
+    """
+
+    def __init__(self, values: Settings, library: LibraryService, commands: ModelCommands) -> None:
+        super().__init__("Models", first_size=QSize(1040, 700), minimum_size=QSize(620, 420))
+        self._commands = commands
+        self.service = library
+        self.hub = HubService(values, self)
+        self.downloads = DownloadsTab(values, self.hub.network, commands)
+        self.library = LibraryTab(library, values, commands)
+        self.recommended = RecommendedTab(self.hub, library, self.downloads, commands.machine)
+        self.search = SearchTab(self.hub, self.downloads, commands)
+        for tab, name in (
+            (self.library, "Library"),
+            (self.recommended, "Recommended"),
+            (self.search, "Search"),
+            (self.downloads, "Downloads"),
+        ):
+            self.tabs.addTab(tab, name)
+        self.tabs.currentChanged.connect(self._on_tab_shown)
+        self.library.get_requested.connect(self.show_recommended)
+        self.library.page.drafts_wanted.connect(self._find_drafts)
+        self.recommended.search_requested.connect(lambda: self.show_tab(self.search))
+        self.recommended.details_requested.connect(self._show_repository)
+        self.downloads.added.connect(self.show_downloads)
+        self.downloads.finished.connect(self._on_finished)
+        self.downloads.failed.connect(self._on_failed)
+        self.downloads.active_changed.connect(self._show_active_downloads)
+        self.downloads.begin()
+        library.scan()
+
+    @Slot()
+    def show_library(self) -> None:
+        self.library.scan()
+        self.show_tab(self.library)
+
+    @Slot()
+    def show_recommended(self) -> None:
+        self.recommended.refresh()
+        self.show_tab(self.recommended)
+
+    @Slot()
+    def show_downloads(self) -> None:
+        self.downloads.begin()
+        self.show_tab(self.downloads)
+
+    @Slot(object)
+    def _find_drafts(self, entry: LibraryEntry) -> None:
+        self.show_tab(self.search)
+        self.search.page.find_drafts_for(entry)
+
+    @Slot(str)
+    def _show_repository(self, name: str) -> None:
+        self.show_tab(self.search)
+        self.search.page.look_up(name)
+
+    def get_offer(self, offer: Offer) -> None:
+        """Download a recommended model."""
+        self.show_recommended()
+        self.recommended.get(offer)
+
+    def get_projector(self, model: CatalogModel, path: Path) -> None:
+        """Download what the file ``path`` of a recommended model needs to see images, into its folder."""
+        self.show_downloads()
+        self.hub.ask(
+            lambda hub: projector_for(hub, model, path),
+            lambda item: self.downloads.add(item, path.parent),
+            lambda error: self._commands.tell_download_stopped(f"the projector of {model.title}", str(error)),
+        )
+
+    def apply_folders(self) -> None:
+        """The settings now name other folders with models."""
+        self.downloads.apply_settings()
+        self.library.scan()
+
+    def shut_down(self) -> None:
+        """The main window is closed. Downloads continue when Slipstream is started again."""
+        self.close()
+        self.downloads.shut_down()
+        self.hub.close()
+
+    @Slot(int)
+    def _on_tab_shown(self) -> None:
+        tab = self.tabs.currentWidget()
+        if tab is self.recommended:
+            self.recommended.refresh()
+        elif tab is self.library:
+            self.service.judge_again()
+
+    @Slot(int)
+    def _show_active_downloads(self, number: int) -> None:
+        self.tabs.setTabText(self.tabs.indexOf(self.downloads), f"Downloads ({number})" if number else "Downloads")
+
+    @Slot(object)
+    def _on_finished(self, item: Item) -> None:
+        self.service.scan()
+        self._commands.tell_downloaded(item.title, self.downloads.pair_of(item))
+
+    @Slot(object)
+    def _on_failed(self, progress: ItemProgress) -> None:
+        self._commands.tell_download_stopped(progress.item.title, progress.message)
