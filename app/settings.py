@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import threading
-from collections.abc import Collection
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -18,10 +17,10 @@ from msgspec import Meta
 
 from app import decoders
 from app.errors import KnownError
-from app.protocol.limits import MAX_COUNT, MAX_DRAFT_LENGTH, HeadChoice
-from app.protocol.options import AcceptRule, DrafterChoice, LoadSettings, Propose, Sampling
+from app.protocol.limits import MAX_DRAFT_LENGTH, HeadChoice
+from app.protocol.options import AcceptRule, LoadSettings, Propose
 from app.protocol.serving import DEFAULT_PORT
-from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NewerFileError, NotSavedError, decode
+from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NotSavedError, OtherVersionError, decode
 from app.storage.lenient import lenient, struct_of
 
 VERSION = 5
@@ -172,24 +171,11 @@ class Settings(msgspec.Struct, kw_only=True):
         self.recent_pairs = [pair, *(other for other in self.recent_pairs if other != pair)][:MAX_RECENT_PAIRS]
 
 
-class FormerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What versions up to 2 stored for all chats together. It now belongs to each chat, and starts with a preset."""
-
-    drafter: DrafterChoice = "auto"
-    model_sampling: bool = True
-    """As the model's file recommends; else ``sampling``."""
-    sampling: Sampling = Sampling()
-    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
-    longest_answer: Annotated[int, Meta(ge=1, le=MAX_COUNT)] | None = None
-    stop_strings: list[str] = []
-    system_prompt: str = ""
-
-
 class SettingsFile:
     """The settings of one file: read ``values``, change its attributes, `save`.
 
-    Unknown settings, as a newer version may have added, stay in the file. A file of a newer format is read as far as
-    it is understood, and never written.
+    Unknown settings, as a newer version may have added, stay in the file. A file of another format is never written;
+    one of a newer format is read as far as it is understood.
     """
 
     def __init__(self, path: Path) -> None:
@@ -199,16 +185,13 @@ class SettingsFile:
             {},
             version=VERSION,
             what="Settings",
-            upgrade=_upgraded,
             patience=PATIENCE_SECONDS,
             log_level=logging.INFO,  # `notice` reports it
         )
         self._saving = threading.Lock()
-        self._is_newer = False
+        self._is_foreign = False
         self.notice: str | None = None
         """What to tell the user about the file, in a sentence or two."""
-        self.former: FormerSettings | None = None
-        """What an older version stored here, if it did. It stays in the file until this is ``None``."""
         self.values = self._read()
 
     def save(self, values: Settings | None = None) -> None:
@@ -216,14 +199,13 @@ class SettingsFile:
 
         Raises `KnownError` if the disk does not let us; `msgspec.ValidationError` for a value out of its range (a bug).
         """
-        if self._is_newer:
+        if self._is_foreign:
             return
         with self._saving:
             raw = msgspec.to_builtins(self.values if values is None else values)
-            gone = set() if self.former else set(FormerSettings.__struct_fields__)
             decoders.convert(raw, Settings)
             try:
-                self._file.update(lambda content: {"version": VERSION, **_merged(content, raw, Settings, gone)})
+                self._file.update(lambda content: {"version": VERSION, **_merged(content, raw, Settings)})
             except NotSavedError as error:
                 raise KnownError(
                     f"Settings couldn't be saved in {self._file.path.parent}: {error.reason}. They apply until you "
@@ -233,8 +215,8 @@ class SettingsFile:
     def _read(self) -> Settings:
         try:
             content = self._file.load()
-        except NewerFileError:
-            return self._read_newer()
+        except OtherVersionError as error:
+            return self._read_foreign(is_newer=error.is_newer)
         except OSError as error:
             raise KnownError(
                 f"The settings in {self._file.path} can't be read or moved aside: {error.strerror or error}. Move "
@@ -248,14 +230,19 @@ class SettingsFile:
             )
         problems: list[str] = []
         values = lenient(Settings, content, problems)
-        if content.keys() & set(FormerSettings.__struct_fields__):
-            self.former = lenient(FormerSettings, content, problems)
         if problems:
             self.notice = f"Some settings couldn't be used and have their default values: {', '.join(problems)}."
         return values
 
-    def _read_newer(self) -> Settings:
-        self._is_newer = True
+    def _read_foreign(self, *, is_newer: bool) -> Settings:
+        self._is_foreign = True
+        if not is_newer:
+            self.notice = (
+                "These settings were saved by a version of Slipstream from before its first release. All settings have "
+                "their default values, and changes last only until you close Slipstream, because the file is left as "
+                f"it is. To keep changes, move it away: {self._file.path}"
+            )
+            return Settings()
         self.notice = (
             "These settings were saved by a newer version of Slipstream. Settings this version doesn't know have "
             "their default values, and changes last only until you close Slipstream, because the file is left as "
@@ -267,37 +254,11 @@ class SettingsFile:
         return lenient(Settings, content, [])
 
 
-def _upgraded(version: int, data: bytes) -> dict[str, Any]:
-    """Up to version 1 two settings had other names. Up to version 2 all models were loaded in the same way; what was
-    chosen for all chats stays where it is, for `SettingsFile.former`. Up to version 3 a 0 left it to the memory plan
-    how many layers keep their experts in system memory. Up to version 4 no pair was on a server; such a version would
-    take one for files."""
-    content = decode(data, dict[str, Any])
-    content["version"] = VERSION
-    load = content.get("load")
-    for values, before, now in (
-        (content, "guide_kept", "guide_introduced"),
-        (load, "kept_cache_mib", "chat_cache_mib"),
-    ):
-        if isinstance(values, dict) and before in values:
-            values[now] = values.pop(before)
-    match content:
-        case {"last_pair": {"target": str(target)}, "load": dict()} if version < 3:
-            content["model_loads"] = {target: load}
-    loads = content.get("model_loads")
-    for values in (load, *(loads.values() if isinstance(loads, dict) else ())):
-        if version < 4 and isinstance(values, dict) and values.get("expert_layers_on_cpu") == 0:
-            del values["expert_layers_on_cpu"]
-    return content
-
-
-def _merged(
-    content: dict[str, Any], values: dict[str, Any], kind: type[msgspec.Struct], gone: Collection[str] = ()
-) -> dict[str, Any]:
-    """``values`` replacing those in ``content``, where unknown settings stay, except for those that are ``gone``."""
+def _merged(content: dict[str, Any], values: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
+    """``values`` replacing those in ``content``, where unknown settings stay."""
     merged = {**content, **values}
     for field in msgspec.structs.fields(kind):
         struct, before = struct_of(field.type), content.get(field.name)
         if struct is not None and isinstance(before, dict):
             merged[field.name] = _merged(before, values[field.name], struct)
-    return {key: value for key, value in merged.items() if key not in ("version", *gone)}
+    return {key: value for key, value in merged.items() if key != "version"}

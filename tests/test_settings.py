@@ -18,7 +18,6 @@ from app.settings import (
     MAX_MODEL_LOADS,
     MAX_RECENT_PAIRS,
     VERSION,
-    FormerSettings,
     Pair,
     ServerSettings,
     Settings,
@@ -136,8 +135,8 @@ def test_a_broken_file_is_put_aside(path: Path, content: bytes) -> None:
     assert SettingsFile(path).notice is None
 
 
-def test_a_draft_length_of_an_older_version_stays_fixed(path: Path) -> None:
-    write(path, {"version": 1, "draft_length": 5})
+def test_a_chosen_draft_length_stays_fixed(path: Path) -> None:
+    write(path, {"version": VERSION, "draft_length": 5})
     file = SettingsFile(path)
     assert file.values == Settings(draft_length=5)
     assert file.notice is None
@@ -146,7 +145,7 @@ def test_a_draft_length_of_an_older_version_stays_fixed(path: Path) -> None:
 def test_one_unusable_value_costs_only_itself(path: Path) -> None:
     load, loads = {"context_length": -5, "threads": 7}, {"/a": {"threads": 3, "kv_type": "q9"}, "/b": 1}
     content = {"draft_length": 99, "load": load, "model_loads": loads, "parallel_downloads": 4, "accept": None}
-    write(path, {"version": 1, **content})
+    write(path, {"version": VERSION, **content})
     file = SettingsFile(path)
     expected = Settings(load=LoadSettings(threads=7), model_loads={"/a": LoadSettings(threads=3)}, parallel_downloads=4)
     assert file.values == expected
@@ -158,11 +157,10 @@ def test_one_unusable_value_costs_only_itself(path: Path) -> None:
 
 def test_numbers_that_are_too_large_are_not_used(path: Path) -> None:
     load = {name: 2**64 for name in LoadSettings.__struct_fields__ if name != "kv_type"}
-    others = dict.fromkeys(("draft_length", "parallel_downloads", "zoom", "longest_answer"), 2**64)
+    others = dict.fromkeys(("draft_length", "parallel_downloads", "zoom"), 2**64)
     write(path, {"version": VERSION, "load": load, "unknown": 2**64, **others, "top_k": 1})
     file = SettingsFile(path)
     assert file.values == Settings()
-    assert file.former == FormerSettings()
     file.save()
     assert read(path)["unknown"] == 2**64
 
@@ -170,7 +168,7 @@ def test_numbers_that_are_too_large_are_not_used(path: Path) -> None:
 def test_settings_that_this_version_does_not_know_stay_in_the_file(path: Path) -> None:
     write(path, {"version": VERSION, "colors": {"name": "dusk"}, "load": {"threads": 5, "turbo": 2}})
     file = SettingsFile(path)
-    assert (file.notice, file.former) == (None, None)
+    assert file.notice is None
     file.values.draft_length = 6
     file.save()
     file.save()
@@ -257,7 +255,7 @@ def test_heads_are_used_as_they_were_the_last_time() -> None:
 
 
 def test_the_chat_template_of_a_model_is_remembered(path: Path) -> None:
-    write(path, (DATA / "settings-version-5-without-second-servers.json").read_text(encoding="utf-8"))
+    write(path, (DATA / "settings-version-5.json").read_text(encoding="utf-8"))
     file = SettingsFile(path)
     assert (file.notice, file.values.template_for("/m/a.gguf")) == (None, "")
     for name in ("a", "b"):
@@ -269,47 +267,23 @@ def test_the_chat_template_of_a_model_is_remembered(path: Path) -> None:
     assert SettingsFile(path).values.model_templates == {"/n/a.gguf": "/n/own.jinja"}
 
 
-def test_settings_of_a_version_without_heads_are_used_as_they_are(path: Path) -> None:
-    write(path, (DATA / "settings-version-3-without-heads.json").read_text(encoding="utf-8"))
+@pytest.mark.parametrize("version", [1, 4])
+def test_settings_from_before_the_first_release_are_not_used_and_left_alone(path: Path, version: int) -> None:
+    content = json.loads((DATA / "settings-version-4.json").read_text(encoding="utf-8"))
+    write(path, {**content, "version": version})
+    before = path.read_bytes()
     file = SettingsFile(path)
-    assert (file.notice, file.values.model_heads) == (None, {})
-    assert (file.values.load_for("/m/a.gguf").context_length, file.values.last_pair) == (512, Pair("/m/a.gguf"))
-    file.values.remember_head("/m/a.gguf", "on")
+    assert file.values == Settings()
+    assert file.notice is not None
+    assert "before its first release" in file.notice and file.notice.endswith(str(path))
+    file.values.zoom = 150
     file.save()
-    assert SettingsFile(path).values.head_for("/m/a.gguf") == "on"
-    assert read(path)["model_heads"] == {"/m/a.gguf": "on"}
-
-
-def test_up_to_version_3_no_experts_on_the_cpu_meant_as_planned(path: Path) -> None:
-    write(path, (DATA / "settings-version-3.json").read_text(encoding="utf-8"))
-    file = SettingsFile(path)
-    assert file.notice is None
-    dense, mixture = file.values.load_for("/m/dense.gguf"), file.values.load_for("/m/mixture.gguf")
-    assert (dense, file.values.load) == (LoadSettings(context_length=4096), LoadSettings(kv_type="q8_0"))
-    assert (mixture.expert_layers_on_cpu, mixture.tensor_split) == (12, (3.0, 1.0))
-    file.values.remember_load("/m/dense.gguf", LoadSettings(expert_layers_on_cpu=0))
-    file.save()
-    assert SettingsFile(path).values.load_for("/m/dense.gguf").expert_layers_on_cpu == 0
-
-
-def test_up_to_version_4_all_pairs_were_on_this_computer(path: Path) -> None:
-    write(path, (DATA / "settings-version-4.json").read_text(encoding="utf-8"))
-    file = SettingsFile(path)
-    values = file.values
-    assert file.notice is None
-    assert (values.last_pair, values.recent_pairs[1]) == (Pair("/m/mixture.gguf"), Pair("/m/a.gguf", "/m/b.gguf"))
-    assert values.load_for("/m/mixture.gguf").expert_layers_on_cpu == 0  # version 4 means none
-    values.remember_pair(Pair("qwen", server="http://10.0.0.7:8000"))
-    file.save()
-    again = SettingsFile(path).values
-    assert again.last_pair == Pair("qwen", None, "http://10.0.0.7:8000")
-    assert again.recent_pairs[1:] == [Pair("/m/mixture.gguf"), Pair("/m/a.gguf", "/m/b.gguf")]
-    again.models_moved(Path("/m"), Path("/n"))
-    assert again.recent_pairs[0] == Pair("qwen", None, "http://10.0.0.7:8000")
+    assert path.read_bytes() == before
+    assert [entry.name for entry in path.parent.iterdir()] == [path.name]
 
 
 def test_servers_in_use_are_known_and_a_second_one_to_compare_with_is_left_alone(path: Path) -> None:
-    content = json.loads((DATA / "settings-version-5-without-second-servers.json").read_text(encoding="utf-8"))
+    content = json.loads((DATA / "settings-version-5.json").read_text(encoding="utf-8"))
     second = {"http://gpu-box:8000": {"target": "qwen", "draft": None, "server": "http://plain:8000"}}
     write(path, {**content, "plain_servers": second})
     file = SettingsFile(path)
@@ -321,7 +295,7 @@ def test_servers_in_use_are_known_and_a_second_one_to_compare_with_is_left_alone
 
 
 def test_a_head_choice_of_a_newer_version_costs_only_the_choices_about_heads(path: Path) -> None:
-    write(path, {"version": 3, "zoom": 125, "model_heads": {"/m/a.gguf": "sometimes"}})
+    write(path, {"version": VERSION, "zoom": 125, "model_heads": {"/m/a.gguf": "sometimes"}})
     values = SettingsFile(path).values
     assert (values.zoom, values.head_for("/m/a.gguf")) == (125, "auto")
 

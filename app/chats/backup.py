@@ -14,7 +14,7 @@ from datetime import date, datetime
 from pathlib import Path
 
 from app.chats.attachments import attachments_folder, copy_to, hashes, remove_except
-from app.chats.schema import APPLICATION_ID, VERSION
+from app.chats.schema import APPLICATION_ID, OLDEST, VERSION
 
 DAILY_BACKUPS = 7
 MOST_DAYS = 30
@@ -166,7 +166,7 @@ def _is_sound(backup: Path) -> bool:
             (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.Error:
         return False
-    return bool(application_id == APPLICATION_ID and 1 <= version <= VERSION and verdict == "ok")
+    return bool(application_id == APPLICATION_ID and OLDEST <= version <= VERSION and verdict == "ok")
 
 
 def _sync(path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from app.chats.attachments import attachments_folder
 from app.chats.backup import back_up_before_migration, restore_newest
-from app.chats.schema import APPLICATION_ID, MIGRATIONS, Migrations, has_all_columns, migrate
+from app.chats.schema import APPLICATION_ID, MIGRATIONS, OLDEST, VERSION, Migrations, has_all_columns, migrate
 from app.errors import KnownError
 from app.storage.files import broken_name
 
@@ -94,8 +94,8 @@ def _sentence(code: int, path: Path) -> str | None:
 def open_database(path: Path, migrations: Migrations = MIGRATIONS) -> tuple[sqlite3.Connection, str | None]:
     """The open, checked and up-to-date chat file, and a notice for the user if a damaged one was moved aside.
 
-    Raises `KnownError` when the file is of a newer version, cannot be written or is in use. A file that is damaged or
-    isn't a chat file is never written to: it is renamed, and the newest intact backup takes its place.
+    Raises `KnownError` when the file is of a version that can't be read, cannot be written or is in use. A file that is
+    damaged or isn't a chat file is never written to: it is renamed, and the newest intact backup takes its place.
     """
     if path == MEMORY:
         return _open(path, migrations), None
@@ -133,7 +133,7 @@ def _open(path: Path, migrations: Migrations) -> sqlite3.Connection:
         with known_errors(path):
             if path == MEMORY:
                 connection.execute("PRAGMA temp_store = MEMORY")  # otherwise sorting and VACUUM may write files
-            _check(connection, path, len(migrations))
+            _check(connection, path, OLDEST + len(migrations))
             for setting in _WRITE_SETTINGS:
                 connection.execute(f"PRAGMA {setting}")
             _upgrade(connection, path, migrations)
@@ -160,15 +160,11 @@ def _check(connection: sqlite3.Connection, path: Path, supported: int) -> None:
             return
         if application_id != APPLICATION_ID:
             raise _DamagedError("another application's database")
-        if version > supported:
-            raise KnownError(
-                f"Your chats were saved by a newer version of Slipstream ({path}, format {version}; this version reads "
-                f"up to {supported}). Nothing was changed. Update Slipstream to open them."
-            )
+        _check_version(path, version, supported)
         (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
         if verdict != "ok":
             raise _DamagedError("the integrity check failed")
-        if version == len(MIGRATIONS) and not has_all_columns(connection):
+        if version == VERSION and not has_all_columns(connection):
             raise _DamagedError("a table or a column is missing")
     except sqlite3.DatabaseError as error:
         # Without mistakes in the statements above, SQLITE_ERROR is about the file: "unsupported file format".
@@ -180,11 +176,25 @@ def _check(connection: sqlite3.Connection, path: Path, supported: int) -> None:
         raise _DamagedError(_NO_TEXT) from error
 
 
+def _check_version(path: Path, version: int, supported: int) -> None:
+    if version > supported:
+        raise KnownError(
+            f"Your chats were saved by a newer version of Slipstream ({path}, format {version}; this version reads "
+            f"up to {supported}). Nothing was changed. Update Slipstream to open them."
+        )
+    if version < OLDEST:
+        raise KnownError(
+            f"Your chats were saved by a version of Slipstream from before its first release ({path}, format "
+            f"{version}; this version reads {OLDEST} and newer). Nothing was changed. Move the file to another folder "
+            "to begin without these chats."
+        )
+
+
 def _upgrade(connection: sqlite3.Connection, path: Path, migrations: Migrations) -> None:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    if version < len(migrations):
+    if version < OLDEST + len(migrations):
         if version > 0:
-            back_up_before_migration(connection, path, len(migrations))
+            back_up_before_migration(connection, path, OLDEST + len(migrations))
         migrate(connection, migrations)
     else:
         # If the file can't be written or is in use, this shows now, not at the first message.

@@ -13,15 +13,13 @@ from app.chats.preset_files import PresetFile, preset_as_file, read_preset
 from app.chats.settings import ChatSettings
 from app.errors import KnownError
 from app.storage.files import write_export
-from app.storage.json_file import PATIENCE_SECONDS, JsonFile, NewerFileError, Versioned
+from app.storage.json_file import PATIENCE_SECONDS, JsonFile, OtherVersionError, Versioned
 from app.storage.lenient import lenient
 
 FILE_NAME = "presets.json"
 VERSION = 1
 MAX_PRESETS = 500
 MAX_NAME_LENGTH = 80
-FORMER_SETTINGS = "My settings"
-"""The preset made from what 0.1.0 had for all chats together."""
 
 
 class _File(Versioned, kw_only=True):
@@ -31,8 +29,6 @@ class _File(Versioned, kw_only=True):
     """Name of the preset for models without their own; empty if there is none."""
     defaults: dict[str, str] = msgspec.field(default_factory=dict)
     """Names by the path of a target."""
-    has_former: bool = False
-    """Whether the settings of 0.1.0 have been added, which happens only once."""
 
 
 class Presets:
@@ -57,7 +53,7 @@ class Presets:
         """What to tell the user about the file."""
         try:
             self._content = self._file.load()
-        except NewerFileError:
+        except OtherVersionError:
             self._content = self._file.read()
             self.notice = (
                 "The presets were saved by a newer version of Slipstream and can't be used here. "
@@ -178,17 +174,6 @@ class Presets:
             return {"defaults": {**others, target: known} if known else others}
 
         self._change(changed)
-
-    def keep_former(self, settings: ChatSettings) -> None:
-        """Make what 0.1.0 had for all chats the default, named `FORMER_SETTINGS`. Does nothing the second time."""
-
-        def kept(file: _File) -> dict[str, Any]:
-            if file.has_former:
-                return {}
-            name = _free(file, FORMER_SETTINGS)
-            return {"presets": _with(file, name, settings), "default": file.default or name, "has_former": True}
-
-        self._change(kept)
 
     # ------------------------------------------------------------ files
 

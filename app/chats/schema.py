@@ -9,7 +9,20 @@ from app.errors import KnownError
 
 APPLICATION_ID = 0x534C5053  # "SLPS"
 
-_VERSION_1 = (
+OLDEST = 4
+"""The oldest version that can be read; none before it was released."""
+
+_ATTACHMENT = """
+    position INTEGER NOT NULL,
+    sha256 TEXT NOT NULL CHECK (length(sha256) = 64),
+    kind TEXT NOT NULL CHECK (kind IN ('text', 'image')),
+    name TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    media_type TEXT NOT NULL,
+    width INTEGER NOT NULL,
+    height INTEGER NOT NULL
+"""
+_TABLES = (
     """
     CREATE TABLE chats (
         id TEXT PRIMARY KEY,
@@ -18,10 +31,21 @@ _VERSION_1 = (
         updated_at REAL NOT NULL,
         leaf_id TEXT,
         deleted_at REAL,
+        pinned_at REAL,
+        folder_id TEXT REFERENCES folders (id) ON DELETE SET NULL,
+        settings TEXT NOT NULL DEFAULT '',
+        number INTEGER,
         FOREIGN KEY (id, leaf_id) REFERENCES messages (chat_id, id) DEFERRABLE INITIALLY DEFERRED
     )
     """,
-    # The long columns come last, so that a search can read the text without reading past them.
+    # The search index refers to chats by their numbers, because VACUUM may change rowids.
+    "CREATE UNIQUE INDEX chats_by_number ON chats (number)",
+    "CREATE INDEX chats_by_folder ON chats (folder_id)",
+    # All that a search reads of the chats, in the order in which it reads them.
+    "CREATE INDEX chats_by_time ON chats (deleted_at, updated_at DESC, number DESC, title, id)",
+    "CREATE TABLE folders (id TEXT PRIMARY KEY, name TEXT NOT NULL, created_at REAL NOT NULL)",
+    # The long columns come last, so that a search can read the text without reading past them; the tokens are 32-bit
+    # integers, least significant byte first.
     # A child is always newer than its parent: `seq` orders versions and finds the newest leaf. Messages go with their
     # chat; a cascade from parent to child would nest too deep for SQLite after 1,000 messages.
     """
@@ -40,60 +64,17 @@ _VERSION_1 = (
         settings TEXT NOT NULL DEFAULT '{}',
         figures TEXT NOT NULL DEFAULT '{}',
         provenance TEXT NOT NULL DEFAULT '[]',
+        tokens BLOB NOT NULL DEFAULT x'',
+        thinking TEXT NOT NULL DEFAULT '',
         UNIQUE (chat_id, id),
         FOREIGN KEY (chat_id, parent_id) REFERENCES messages (chat_id, id) DEFERRABLE INITIALLY DEFERRED
     )
     """,
     "CREATE INDEX messages_by_parent ON messages (chat_id, parent_id, seq)",
     "CREATE INDEX messages_streaming ON messages (status) WHERE status = 'streaming'",
-    # An empty chat_id is the composer of a chat that doesn't exist yet.
-    "CREATE TABLE unsent (chat_id TEXT PRIMARY KEY, text TEXT NOT NULL)",
-)
-
-_VERSION_2 = (
-    "CREATE TABLE folders (id TEXT PRIMARY KEY, name TEXT NOT NULL, created_at REAL NOT NULL)",
-    "ALTER TABLE chats ADD COLUMN pinned_at REAL",
-    "ALTER TABLE chats ADD COLUMN folder_id TEXT REFERENCES folders (id) ON DELETE SET NULL",
-    "ALTER TABLE chats ADD COLUMN settings TEXT NOT NULL DEFAULT ''",
-    # The search index refers to chats by these numbers, because VACUUM may change rowids.
-    "ALTER TABLE chats ADD COLUMN number INTEGER",
-    "UPDATE chats SET number = rowid",
-    "CREATE UNIQUE INDEX chats_by_number ON chats (number)",
-    "CREATE INDEX chats_by_folder ON chats (folder_id)",
-    # 32-bit integers, least significant byte first.
-    "ALTER TABLE messages ADD COLUMN tokens BLOB NOT NULL DEFAULT x''",
     # Messages that the search index doesn't have in their current form, and which index has all the others.
     "CREATE TABLE unindexed (seq INTEGER PRIMARY KEY)",
     "CREATE TABLE search_index (key TEXT NOT NULL)",
-    # Version 0.1.0 had no trash: it hid what was to be erased, which happens when the file is opened.
-    "UPDATE chats SET deleted_at = 0 WHERE deleted_at IS NOT NULL",
-)
-
-
-def _split_thinking(connection: sqlite3.Connection) -> None:
-    from app.chats.raw_thinking import split_stored  # only where there is something to migrate
-
-    split_stored(connection)
-
-
-_VERSION_3 = (
-    "ALTER TABLE messages ADD COLUMN thinking TEXT NOT NULL DEFAULT ''",
-    _split_thinking,
-    # All that a search reads of the chats, in the order in which it reads them.
-    "CREATE INDEX chats_by_time ON chats (deleted_at, updated_at DESC, number DESC, title, id)",
-)
-
-_ATTACHMENT = """
-    position INTEGER NOT NULL,
-    sha256 TEXT NOT NULL CHECK (length(sha256) = 64),
-    kind TEXT NOT NULL CHECK (kind IN ('text', 'image')),
-    name TEXT NOT NULL,
-    size INTEGER NOT NULL,
-    media_type TEXT NOT NULL,
-    width INTEGER NOT NULL,
-    height INTEGER NOT NULL
-"""
-_VERSION_4 = (
     f"""
     CREATE TABLE attachments (
         message_id TEXT NOT NULL REFERENCES messages (id) ON DELETE CASCADE,
@@ -101,7 +82,8 @@ _VERSION_4 = (
         PRIMARY KEY (message_id, position)
     ) WITHOUT ROWID
     """,
-    # As in the table unsent, an empty chat_id is the chat that doesn't exist yet.
+    # An empty chat_id is the composer of a chat that doesn't exist yet.
+    "CREATE TABLE unsent (chat_id TEXT PRIMARY KEY, text TEXT NOT NULL)",
     f"""
     CREATE TABLE unsent_attachments (
         chat_id TEXT NOT NULL,
@@ -112,10 +94,10 @@ _VERSION_4 = (
 )
 
 Migrations = Sequence[Sequence[str | Callable[[sqlite3.Connection], None]]]
-MIGRATIONS: Migrations = (_VERSION_1, _VERSION_2, _VERSION_3, _VERSION_4)
-"""Step i takes a file from version i to version i + 1. Never change a step that has been released: add one."""
+MIGRATIONS: Migrations = ()
+"""Step i takes a file from version `OLDEST` + i to the next. Never change a step that has been released: add one."""
 
-VERSION = len(MIGRATIONS)
+VERSION = OLDEST + len(MIGRATIONS)
 
 _COLUMNS = {
     "chats": "id, title, created_at, updated_at, leaf_id, deleted_at, pinned_at, folder_id, settings, number",
@@ -143,11 +125,11 @@ class MigrationError(KnownError):
 
 
 def migrate(connection: sqlite3.Connection, migrations: Migrations = MIGRATIONS) -> None:
-    """Bring the file to the newest version, with all steps in one transaction."""
+    """Bring a new file, or one of an older version, to the newest, with all steps in one transaction."""
     with connection:
         connection.execute("BEGIN IMMEDIATE")
         (version,) = connection.execute("PRAGMA user_version").fetchone()
-        for step in migrations[version:]:
+        for step in (_TABLES, *migrations) if version == 0 else migrations[version - OLDEST :]:
             for statement in step:
                 if isinstance(statement, str):
                     connection.execute(statement)
@@ -156,7 +138,7 @@ def migrate(connection: sqlite3.Connection, migrations: Migrations = MIGRATIONS)
         if connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
             raise MigrationError
         connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
-        connection.execute(f"PRAGMA user_version = {len(migrations)}")
+        connection.execute(f"PRAGMA user_version = {OLDEST + len(migrations)}")
 
 
 def has_all_columns(connection: sqlite3.Connection) -> bool:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 _TRIES = 50
 _PAUSE_SECONDS = 0.01
-_STRAY_SECONDS = 3600.0
 _NO_SYNC = (errno.EINVAL, errno.EACCES, errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF)
 """Errors from file systems that can't sync a folder to disk, or whose folders may not be opened."""
 
@@ -74,19 +73,12 @@ def _parts(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
 def strays(path: Path) -> list[Path]:
     """What processes that were killed while writing ``path`` left next to it.
 
-    Without the lock of ``path``, what another process is writing now is among them. Version 0.1.0 wrote without a lock,
-    under names without the dot: such files count after an hour, in case it is running.
+    Without the lock of ``path``, what another process is writing now is among them.
     """
-    stray = re.compile(re.escape(path.name) + r"(\.[0-9a-f]{8}|[a-z0-9_]{8})\.part")
-    found: list[Path] = []
+    stray = re.compile(re.escape(path.name) + r"\.[0-9a-f]{8}\.part")
     with contextlib.suppress(OSError):
-        for entry in os.scandir(path.parent):
-            if (name := stray.fullmatch(entry.name)) is None:
-                continue
-            age = time.time() - entry.stat(follow_symlinks=False).st_mtime
-            if name[1].startswith(".") or abs(age) > _STRAY_SECONDS:
-                found.append(Path(entry.path))
-    return found
+        return [Path(entry.path) for entry in os.scandir(path.parent) if stray.fullmatch(entry.name)]
+    return []
 
 
 def remove_strays(path: Path) -> None:

@@ -40,11 +40,13 @@ class NotSavedError(KnownError):
         self.reason = reason
 
 
-class NewerFileError(OSError):
-    """A newer version of the app wrote the file, which stays as it is."""
+class OtherVersionError(OSError):
+    """A version of the app wrote the file that can't be understood here; it stays as it is."""
 
-    def __init__(self, path: Path) -> None:
-        super().__init__(None, f"{path.name} was written by a newer version of Slipstream and is left as it is")
+    def __init__(self, path: Path, *, is_newer: bool) -> None:
+        which = "a newer version of Slipstream" if is_newer else "a version of Slipstream from before its first release"
+        super().__init__(None, f"{path.name} was written by {which} and is left as it is")
+        self.is_newer = is_newer
 
 
 class _Head(msgspec.Struct):
@@ -64,7 +66,7 @@ class _State(NamedTuple, Generic[T]):
 
 
 class JsonFile(Generic[T]):
-    """A missing file counts as empty. One that can't be understood is moved aside, one of a newer version left alone.
+    """A missing file counts as empty. One that can't be understood is moved aside, one of another version left alone.
 
     Safe from any thread and alongside other processes. It is read again when it has changed.
     """
@@ -76,16 +78,14 @@ class JsonFile(Generic[T]):
         *,
         what: str,
         version: int = 1,
-        upgrade: Callable[[int, bytes], T] | None = None,
         patience: float = _BACKGROUND_SECONDS,
         is_cache: bool = False,
         log_level: int = logging.WARNING,
     ) -> None:
         """``what`` begins the sentence ``… could not be kept``.
 
-        ``upgrade`` gets what an older version wrote, with its number (0 where there is none), and raises one of
-        `NOT_UNDERSTOOD` for what is none. ``patience`` is how many seconds another process is waited for. What is not
-        understood of a cache is written over. ``log_level`` is that of problems with the file.
+        ``patience`` is how many seconds another process is waited for. What is not understood of a cache, such as that
+        of an older version, is written over. ``log_level`` is that of problems with the file.
         """
         if getattr(empty, "version", version) != version:
             raise ValueError(f"{path.name} is version {version}, but the new content says otherwise")
@@ -96,7 +96,6 @@ class JsonFile(Generic[T]):
         self._empty = empty
         self._version = version
         self._what = what
-        self._upgrade = upgrade
         self._patience = patience
         self._is_cache = is_cache
         self._log_level = log_level
@@ -117,7 +116,7 @@ class JsonFile(Generic[T]):
         return _reason(failure) if failure else ""
 
     def load(self) -> T:
-        """The content of the file. Raises `NewerFileError` and other `OSError`."""
+        """The content of the file. Raises `OtherVersionError` and other `OSError`."""
         state = self._current()
         if state.failure is not None:
             raise state.failure
@@ -188,13 +187,11 @@ class JsonFile(Generic[T]):
 
     def _decoded(self, data: bytes) -> T:
         version = version_of(data)
-        if version > self._version:
-            raise NewerFileError(self.path)
         if version == self._version:
             return decode(data, type(self._empty))
-        if self._upgrade is None:
-            raise ValueError(f"version {version}, not {self._version}")
-        return self._upgrade(version, data)
+        if version > self._version or (version > 0 and not self._is_cache):
+            raise OtherVersionError(self.path, is_newer=version > self._version)
+        raise ValueError(f"version {version}, not {self._version}")
 
     def _tell(self, text: str) -> None:
         """Log a problem, but not repeatedly."""

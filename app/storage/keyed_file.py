@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
 from app import decoders, paths
 from app.errors import KnownError
-from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NotSavedError, Versioned, decode
+from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NotSavedError, Versioned
 
 log = logging.getLogger("slipstream.store")
 
 _MOST_ENTRIES = 64
 T = TypeVar("T")
-Upgrade = Callable[[dict[str, Any]], dict[str, Any]]
-"""The value that an older version wrote for a key, in this version's form."""
 
 
 class _File(Versioned):
@@ -29,14 +27,21 @@ class _File(Versioned):
 class KeyedFile(Generic[T]):
     """If the file can't be read or written, or an entry isn't valid, only its content is lost."""
 
-    def __init__(self, path: Path | None, kind: type[T], *, version: int = 1, upgrade: Upgrade | None = None) -> None:
-        """``kind`` is the type that msgspec reads an entry as. Without a ``path`` nothing is stored.
-
-        ``upgrade`` gets the entries of versions older than ``version``; without it, their form is the current one.
-        """
+    def __init__(self, path: Path | None, kind: type[T], *, version: int = 1) -> None:
+        """``kind`` is the type that msgspec reads an entry as. Without a ``path`` nothing is stored."""
         self._kind = kind
         self._version = version
-        self._file = _json_file(path, version, upgrade) if path else None
+        self._file: JsonFile[_File] | None = None
+        if path is not None:
+            self._file = JsonFile(
+                path,
+                _File(version=version, entries={}),
+                version=version,
+                what=path.name,
+                patience=PATIENCE_SECONDS,
+                is_cache=True,
+                log_level=logging.INFO,
+            )
 
     def get(self, key: str) -> T | None:
         """The value stored for ``key``."""
@@ -63,33 +68,6 @@ class KeyedFile(Generic[T]):
             self._file.update(added)
         except NotSavedError as error:
             log.info("%s", error)
-
-
-def _json_file(path: Path, version: int, upgrade: Upgrade | None) -> JsonFile[_File]:
-    def upgraded(older: int, data: bytes) -> _File:
-        entries = decode(data, _File).entries if older else decode(data, dict[str, msgspec.Raw])
-        if upgrade:
-            entries = {key: _upgraded(entry, upgrade) for key, entry in entries.items()}
-        return _File(version=version, entries=entries)
-
-    return JsonFile(
-        path,
-        _File(version=version, entries={}),
-        version=version,
-        what=path.name,
-        upgrade=upgraded,
-        patience=PATIENCE_SECONDS,
-        is_cache=True,
-        log_level=logging.INFO,
-    )
-
-
-def _upgraded(entry: msgspec.Raw, upgrade: Upgrade) -> msgspec.Raw:
-    """An invalid one stays as it is: `KeyedFile.get` reports it."""
-    try:
-        return msgspec.Raw(msgspec.json.encode(upgrade(decoders.decode(entry, dict[str, Any]))))
-    except (*NOT_UNDERSTOOD, AttributeError, TypeError):
-        return entry
 
 
 def cache_file(name: str) -> Path | None:

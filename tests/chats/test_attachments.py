@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import shutil
-import sqlite3
 import stat
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -26,7 +23,6 @@ from app.chats.formats.reading import ChatReading
 from app.chats.formats.writing import WRITE
 from app.chats.model import Attachment, StoredMessage
 from app.chats.prompt_parts import prompt_images, prompt_text
-from app.chats.schema import VERSION
 from app.chats.store import ChatStore, new_id
 from app.errors import KnownError
 from tests.support.vision_models import make_image
@@ -292,21 +288,6 @@ def test_a_damaged_backup_costs_no_attachment(path: Path) -> None:
 
 
 # ------------------------------------------------------------ files of other versions, export and import
-
-
-def test_a_file_of_version_3_gets_attachments(path: Path) -> None:
-    path.parent.mkdir()
-    shutil.copyfile(DATA / "chats-version-3.sqlite", path)
-    with ChatStore(path) as store:
-        (chat,) = store.chats()
-        branch = store.branch(chat.id)
-        assert [message.attachments for message in branch] == [()] * 4
-        message = replace(branch[0], id=new_id(), attachments=(notes(store),))
-        assert store.add_message(message).attachments[0].text == "Grüner Tee\n"
-        assert [one.versions for one in store.branch(chat.id)] == [2]
-    (backup,) = backup_folder(path).glob(f"chats-before-version-{VERSION}-*.sqlite")
-    with contextlib.closing(sqlite3.connect(backup)) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (3,)
 
 
 def test_a_file_of_version_4_opens(path: Path) -> None:

@@ -17,8 +17,7 @@ import pytest
 from app.chats import schema
 from app.chats.backup import DAILY_BACKUPS, backup_folder, daily_backups
 from app.chats.database import MEMORY, open_database
-from app.chats.model import unpack
-from app.chats.schema import VERSION
+from app.chats.schema import OLDEST, VERSION
 from app.chats.store import ChatStore
 from app.errors import KnownError
 from tests.support.chats import add_question
@@ -49,62 +48,6 @@ def broken_files(path: Path) -> list[str]:
     return sorted(file.name for file in path.parent.glob("chats.broken-*"))
 
 
-def test_a_file_of_version_1_opens(path: Path) -> None:
-    path.parent.mkdir()
-    shutil.copyfile(DATA / "chats-version-1.sqlite", path)
-    with ChatStore(path) as store:
-        ((chat, _),) = ((one.chat, one.snippets) for one in store.search("zweite"))
-        assert chat.title == "A chat of version 1"
-        first, second = store.branch(chat.id)
-        assert (first.text, second.text) == ("Was ist ein Entwurf?", "Die zweite Antwort")
-        assert (second.version, second.versions, second.status) == (2, 2, "stopped")
-        assert (second.seed, second.finish_reason, second.pair) == (42, "cancelled", "Guide 16M + draft 1M")
-        assert second.settings == {"temperature": 0.8, "stop": ["\n\n"]}
-        assert second.figures == {"completion_tokens": 3, "draft": {"accepted": 2}}
-        assert [piece.drafter for piece in unpack(second.text, second.provenance)] == ["model", "model", None]
-        assert store.select_version(second.id, -1)[1].text == "Die erste Antwort"
-        assert store.unsent(None) == "noch nicht gesendet"
-        assert store.unsent(chat.id) == "halb"
-
-
-def test_a_file_of_version_2_opens(path: Path) -> None:
-    path.parent.mkdir()
-    shutil.copyfile(DATA / "chats-version-2.sqlite", path)
-    with ChatStore(path) as store:
-        store.mark_interrupted()
-        (chat,) = store.chats()
-        ordner = store.folders()[1]
-        assert [folder.name for folder in store.folders()] == ["Empty", "Ordner"]
-        assert (chat.title, chat.folder_id) == ("Was ist ein Entwurf?", ordner.id)
-        assert (chat.pinned_at is not None, chat.settings) == (True, '{"preset":"My settings","seed":7}')
-        asked, second = store.branch(chat.id)
-        assert (second.text, second.status, list(second.tokens)) == ("Die zweite", "interrupted", [1, 5])
-        first = store.select_version(second.id, -1)[1]
-        assert (first.text, list(first.tokens), first.seed) == ("Die erste Antwort", [1, 2, 70_000], 7)
-        assert (first.settings, first.figures) == ({"seed": 7}, {"completion_tokens": 3})
-        assert [piece.drafter for piece in unpack(first.text, first.provenance)] == ["model", None]
-        assert [one.message_id for one in store.search("entwurf")[0].snippets] == [asked.id]
-        assert [one.title for one in store.trash()] == ["In the trash"]
-        assert store.unsent(chat.id) == "halb"
-
-
-def test_a_file_of_version_3_opens(path: Path) -> None:
-    path.parent.mkdir()
-    shutil.copyfile(DATA / "chats-version-3.sqlite", path)
-    with ChatStore(path) as store:
-        store.mark_interrupted()
-        (chat,) = store.chats()
-        _asked, answer, _again, cut = store.branch(chat.id)
-        assert (answer.text, answer.thinking, list(answer.tokens)) == ("Ein Entwurf.", "A sketch.", [9, 1, 2, 10, 3, 4])
-        pieces = unpack(answer.text, answer.provenance, answer.thinking)
-        assert [(one.text, one.thinking) for one in pieces if one.drafter] == [
-            ("A sketch", True),
-            ("", True),
-            ("Ein Entwurf", False),
-        ]
-        assert (cut.text, cut.thinking, cut.status, list(cut.tokens)) == ("", "A sketch", "interrupted", [9, 1])
-
-
 def test_chats_in_memory_have_no_temporary_files() -> None:
     connection, _notice = open_database(MEMORY)
     with contextlib.closing(connection):
@@ -112,9 +55,44 @@ def test_chats_in_memory_have_no_temporary_files() -> None:
 
 
 def test_there_is_a_file_of_every_version() -> None:
-    assert {f"chats-version-{number}.sqlite" for number in range(1, VERSION + 1)} == {
+    assert {f"chats-version-{number}.sqlite" for number in range(OLDEST - 1, VERSION + 1)} == {
         file.name for file in DATA.glob("chats-version-*.sqlite")
     }
+
+
+def test_a_new_file_is_like_one_that_was_written_step_by_step(path: Path) -> None:
+    """Up to version 4, each version altered the tables of the one before."""
+
+    def described(connection: sqlite3.Connection) -> dict[str, object]:
+        names = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema ORDER BY name")]
+        found: dict[str, object] = {}
+        for name in names:
+            for pragma in ("table_info", "foreign_key_list", "index_xinfo"):
+                found[f"{pragma} {name}"] = connection.execute(f"PRAGMA {pragma}({name})").fetchall()
+        return found
+
+    with contextlib.closing(sqlite3.connect(DATA / "chats-version-4.sqlite")) as before:
+        migrated = described(before)
+    with ChatStore(path) as store:
+        assert described(store._connection) == migrated
+
+
+def test_a_file_from_before_the_first_release_is_refused_and_left_alone(path: Path) -> None:
+    path.parent.mkdir()
+    before = Path(shutil.copyfile(DATA / "chats-version-3.sqlite", path)).read_bytes()
+    with pytest.raises(KnownError, match=r"before its first release .*format 3; .* Nothing was changed\."):
+        ChatStore(path)
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_backup_from_before_the_first_release_does_not_come_back(path: Path) -> None:
+    write_chat(path, "sound", datetime(2026, 11, 18, 12))
+    older = Path(shutil.copyfile(DATA / "chats-version-3.sqlite", backup_folder(path) / "chats-2026-11-19.sqlite"))
+    damage(path)
+    with ChatStore(path) as store:
+        assert store.notice is not None and "backup of 2026-11-18" in store.notice
+    assert older.read_bytes() == (DATA / "chats-version-3.sqlite").read_bytes()
 
 
 def test_a_newer_file_is_refused_and_left_alone(path: Path) -> None:

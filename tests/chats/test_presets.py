@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.chats.presets import FORMER_SETTINGS, MAX_NAME_LENGTH, MAX_PRESETS, Presets
+from app.chats.presets import MAX_NAME_LENGTH, MAX_PRESETS, Presets
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.errors import KnownError
 
@@ -134,17 +134,6 @@ def test_there_is_an_end(path: Path) -> None:
     with pytest.raises(KnownError, match=f"already {MAX_PRESETS} presets"):
         presets.save("one more", BRIEF)
     presets.save("7", BRIEF, replace=True)
-
-
-def test_the_settings_of_the_version_before_come_once(path: Path) -> None:
-    presets = Presets(path)
-    presets.save(FORMER_SETTINGS.upper(), LONG)
-    presets.keep_former(BRIEF)
-    assert presets.names() == [FORMER_SETTINGS.upper(), f"{FORMER_SETTINGS} 2"]
-    assert presets.default_name(MODEL) == f"{FORMER_SETTINGS} 2"
-    presets.delete(presets.default_name())
-    Presets(path).keep_former(BRIEF)
-    assert Presets(path).names() == [FORMER_SETTINGS.upper()]
 
 
 def test_a_value_that_makes_no_sense_costs_only_itself_and_stays_in_the_file(path: Path) -> None:

@@ -23,8 +23,8 @@ from tests.packaged.display import Display
 from tests.packaged.packaged_app import PackagedApp
 
 QUESTION = "What is a draft model?"
-DATA_OF_0_1_0 = Path(__file__).parents[1] / "data" / "version-4b42be7"
-"""The whole folder of a user of 0.1.0 that was killed while an answer streamed."""
+OLDER_DATA = Path(__file__).parents[1] / "data" / "version-aa1f71ac"
+"""The whole folder of a user of an older version that was killed while an answer streamed."""
 _NOT_THE_PACKAGES = re.compile(r"/(home|proc|dev|var/(cache|log|lib/(apt|dpkg)))/|/etc/ld\.so\.cache$|-$")
 """What the users, apt, dpkg and ldconfig write, and the backups of /etc/passwd."""
 
@@ -69,25 +69,25 @@ def test_chats_survive_upgrade_and_removal_and_nothing_else_stays(
     assert app.questions() == [QUESTION]
 
 
-def test_what_0_1_0_wrote_is_there_after_the_upgrade(
+def test_what_an_older_version_wrote_is_there_after_the_upgrade(
     installed: CleanSystem, new_app: NewApp, display: Display, artefacts: Path
 ) -> None:
     app = new_app(installed)
-    home = f"{app.user.home}/0.1.0"
+    home = f"{app.user.home}/older"
     # New times: what nobody used for a month is deleted.
-    shutil.copytree(DATA_OF_0_1_0, installed.path(home), copy_function=shutil.copy)
+    shutil.copytree(OLDER_DATA, installed.path(home), copy_function=shutil.copy)
     installed.run("chown", "-R", app.user.name, home)
     app.env[HOME_VARIABLE] = home
-    # The model that 0.1.0 had loaded last isn't on this computer.
+    # The model that it had loaded last isn't on this computer.
     model = f"{app.user.home}/guide.gguf"
     shutil.copyfile(GUIDE / "guide-target.gguf", installed.path(model))
     opened = app.open(display, model)
     display.press(opened.window("^Open models"), "Return")
     opened.wait_until_ready()
     before = (app.titles(), app.questions())
-    assert {"Wie wird das Wetter in Tromsø?", "Renamed by hand"} <= set(before[0])
-    assert display.photograph(artefacts / "data-of-0.1.0.png")
-    display.press(opened.window(), "ctrl+a")  # in the place of what 0.1.0 had unsent
+    assert {"Wie wird das Wetter in Tromsø?", "Which tea?"} <= set(before[0])
+    assert display.photograph(artefacts / "older-data.png")
+    display.press(opened.window(), "ctrl+a")  # in the place of what was unsent
     assert opened.ask(QUESTION)
     assert opened.quit() == 0
     app.wait_until_gone()

@@ -89,7 +89,7 @@ def test_damaged_models_in_the_library(proof: Proof, tmp_path: Path, start_windo
 def _chats(folder: Path, chance: random.Random) -> Path:
     """A chat file as this version or an older one wrote it, with some chats or many."""
     path = folder / "chats.sqlite"
-    older = [*DATA.glob("chats-version-*.sqlite"), DATA / "thinking-in-text-version-2.sqlite"]
+    older = list(DATA.glob("chats-version-*.sqlite"))
     if chance.random() < 0.3:
         shutil.copyfile(chance.choice(older), path)
         return path
@@ -232,7 +232,7 @@ def _damaged_home(home: Path, chance: random.Random) -> None:
     home.mkdir()
     chats = _chats(home, chance)
     chats.write_bytes(damaged(chats.read_bytes(), chance))
-    for source in (DATA / "version-324c867").glob("*.json"):
+    for source in (DATA / "version-aa1f71ac").glob("*.json"):
         content = source.read_bytes()
         (home / source.name).write_bytes(damaged_json(content, chance) if chance.random() < 0.7 else content)
     (home / "cache").mkdir()

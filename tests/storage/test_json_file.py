@@ -10,7 +10,7 @@ from pathlib import Path
 import filelock
 import pytest
 
-from app.storage.json_file import JsonFile, NewerFileError, NotSavedError, Versioned
+from app.storage.json_file import JsonFile, NotSavedError, OtherVersionError, Versioned
 from app.storage.lock import Lock
 from tests.support.permissions import reachable, without_rights
 
@@ -63,7 +63,7 @@ def test_a_file_of_a_newer_version_is_left_alone(tmp_path: Path, is_cache: bool)
     file = a_file(tmp_path, is_cache=is_cache)
     assert file.read().counts == {}
     assert file.problem == "counts.json was written by a newer version of Slipstream and is left as it is"
-    with pytest.raises(NewerFileError):
+    with pytest.raises(OtherVersionError):
         file.load()
     with pytest.raises(NotSavedError, match=r"^The count couldn't be saved: counts\.json was written by a newer"):
         file.update(counted)
@@ -73,7 +73,20 @@ def test_a_file_of_a_newer_version_is_left_alone(tmp_path: Path, is_cache: bool)
 
 
 @pytest.mark.allow_logs
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"version": 1, "counts": {}}', b'{"version": 2}', b"[" * 9999])
+def test_a_file_of_an_older_version_is_left_alone_but_a_cache_written_over(tmp_path: Path) -> None:
+    older = b'{"version": 1, "counts": {"a": 7}}'
+    (tmp_path / NAME).write_bytes(older)
+    file = a_file(tmp_path)
+    assert file.read().counts == {}
+    with pytest.raises(NotSavedError, match="by a version of Slipstream from before its first release and is left"):
+        file.update(counted)
+    assert (tmp_path / NAME).read_bytes() == older
+    a_file(tmp_path, is_cache=True).update(counted)
+    assert a_file(tmp_path).read().counts == {"a": 1}
+
+
+@pytest.mark.allow_logs
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"counts": {}}', b'{"version": 2}', b"[" * 9999])
 def test_what_is_not_understood_is_moved_aside(tmp_path: Path, content: bytes) -> None:
     (tmp_path / NAME).write_bytes(content)
     file = a_file(tmp_path)
@@ -196,16 +209,3 @@ def test_names_that_are_no_text_survive(tmp_path: Path) -> None:
     file = a_file(tmp_path)
     file.update(lambda content: counted(content, "caf\udce9 ü"))
     assert a_file(tmp_path).read().counts == {"caf\udce9 ü": 1}
-
-
-def test_an_older_version_is_upgraded(tmp_path: Path) -> None:
-    def upgrade(version: int, data: bytes) -> Counts:
-        if version != 1:
-            raise ValueError(version)
-        return Counts(version=2, counts={"bytes": len(data)})
-
-    (tmp_path / NAME).write_bytes(b'{"version": 1}')
-    file = JsonFile(tmp_path / NAME, Counts(version=2, counts={}), version=2, what="", upgrade=upgrade)
-    assert file.read().counts == {"bytes": 14}
-    file.update(counted)
-    assert a_file(tmp_path).read().counts == {"bytes": 14, "a": 1}

@@ -45,7 +45,8 @@ def test_a_broken_file_costs_what_was_in_it_only(tmp_path: Path, content: bytes)
 
 def test_an_entry_of_another_time_is_ignored_and_takes_no_other_with_it(tmp_path: Path) -> None:
     path = tmp_path / "values.json"
-    path.write_bytes(b'{"old": {"seconds": 3}, "good": {"verify": {"1": 0.5, "2": 0.625}, "since_plain": 0.125}}')
+    entries = b'{"old": {"seconds": 3}, "good": {"verify": {"1": 0.5, "2": 0.625}, "since_plain": 0.125}}'
+    path.write_bytes(b'{"version": 1, "entries": %b}' % entries)
     store = a_file(path)
     assert store.get("old") is None
     store.put("new", ONE)

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from app.engine.decoding.kv_cache import MeasurableCache
 from app.engine.policy.costs import Costs
@@ -257,31 +256,12 @@ class MeasuredCosts:
     plain: MeasuredSeconds
     """Seconds of a plain pass when it was measured, on empty caches."""
     method: int = 1
-    """The version of the measurement; missing in files of older versions."""
-
-
-def _upgraded(entry: dict[str, Any]) -> dict[str, Any]:
-    """`MeasuredCosts` as stored up to version 2. On a computer with a GPU a pair is measured again, because older
-    versions didn't try to use graphs again.
-    """
-    if "drafts" not in entry.get("costs", {}):
-        entry = _with_named_draft(entry)
-    return {**entry, "method": 1} if entry.get("build", {}).get("driver") else entry
-
-
-def _with_named_draft(entry: dict[str, Any]) -> dict[str, Any]:
-    """As stored up to version 1, when only one drafter that decodes could be loaded. A head was stored as if it were a
-    draft model, so a pair with a head is measured again.
-    """
-    costs = dict(entry.get("costs", {}))
-    named = {"token": costs.pop("draft", None), "catch_up": costs.pop("catch_up", None)}
-    named["growth"] = costs.pop("draft_growth", 0.0)
-    return {**entry, "costs": {**costs, "drafts": {"model": named} if named["token"] is not None else {}}}
+    """The version of the measurement."""
 
 
 def costs_file(path: Path | None) -> KeyedFile[MeasuredCosts]:
     """The measured costs of pairs at ``path``; nothing is stored without one."""
-    return KeyedFile(path, MeasuredCosts, version=3, upgrade=_upgraded)
+    return KeyedFile(path, MeasuredCosts, version=3)
 
 
 def up_to_date(

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -20,12 +19,6 @@ _HALVED_AT = 20_000
 """After this many tokens of a kind its counters are halved, so that recent answers weigh more."""
 _SAVE_SECONDS = 30.0
 """Not after every answer: a crash may lose a little of what was learned, but the file is not written all the time."""
-_RENAMED = {
-    "arms": "rates",
-    "greedy_lead": "greedy_advantage",
-    "greedy_lead_weight": "greedy_advantage_weight",
-}
-_RATES_OF = {"model": ("coupled", "greedy"), "ngram": ("ngram",)}
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -42,27 +35,7 @@ class Remembered(msgspec.Struct, frozen=True):
 
 def history_file(path: Path | None) -> KeyedFile[Remembered]:
     """The pairs' histories at ``path``; nothing is stored without one."""
-    return KeyedFile(path, Remembered, version=3, upgrade=_upgraded)
-
-
-def _upgraded(entry: dict[str, Any]) -> dict[str, Any]:
-    """Up to version 1, what is known about a kind of text had other names; up to version 2, it stood for all drafters
-    together, and a head for the draft model.
-    """
-    priors: dict[str, dict[str, dict[str, Any]]] = {}
-    for rule, by_kind in entry.get("priors", {}).items():
-        for drafter, names in _RATES_OF.items():
-            parts = {kind: _part_of(prior, names) for kind, prior in by_kind.items()}
-            if known := {kind: prior for kind, prior in parts.items() if prior["rates"]}:
-                priors.setdefault(rule, {})[drafter] = known
-    return {**entry, "priors": priors}
-
-
-def _part_of(prior: dict[str, Any], names: Collection[str]) -> dict[str, Any]:
-    """What a prior of all drafters says about the one whose rates have these ``names``."""
-    prior = {_RENAMED.get(name, name): value for name, value in prior.items()}
-    rates = {name: rate for name, rate in prior.get("rates", {}).items() if name in names}
-    return {**prior, "rates": rates} if len(names) > 1 else {"rates": rates}
+    return KeyedFile(path, Remembered, version=3)
 
 
 class PairHistory:

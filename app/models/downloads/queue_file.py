@@ -9,7 +9,7 @@ import msgspec
 
 from app.errors import KnownError
 from app.models.downloads.item import Item, ItemState
-from app.storage.json_file import NOT_UNDERSTOOD, JsonFile, NewerFileError, Versioned, decode, version_of
+from app.storage.json_file import NOT_UNDERSTOOD, JsonFile, OtherVersionError, Versioned, decode, version_of
 from app.storage.lock import BusyError
 
 FILE_NAME = "downloads.json"
@@ -55,7 +55,7 @@ class QueueFile:
         """
         try:
             items = self._file.load().items
-        except NewerFileError:
+        except OtherVersionError:
             raise KnownError(
                 "The list of downloads was written by a newer version of Slipstream, so it is left as it is and "
                 "nothing can be downloaded here. Use the newer version."

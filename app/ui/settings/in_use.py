@@ -6,13 +6,12 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-from app.chats.presets import Presets
-from app.chats.settings import ChatSettings, SamplingChoice
+from app.chats.settings import ChatSettings
 from app.models.hub.recommended import recommended
 from app.models.starter import starter_file
 from app.protocol.events import PairLoaded
 from app.protocol.remote import RemoteModel
-from app.settings import FormerSettings, Pair, Settings, SettingsFile
+from app.settings import Pair, Settings
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.engine import drafters
 from app.ui.engine.pair_files import PairFiles, guide_files, is_guide
@@ -122,32 +121,4 @@ def _of_server(settings: AnswerSettings, chat: ChatSettings, remote: RemoteModel
         drafter="none" if settings.drafter == "none" and remote.can_switch_drafting else "auto",
         format=wanted if wanted is not None and wanted.kind in remote.formats else None,
         chosen=tuple(key for key in sampling.__struct_fields__ if getattr(sampling, key) is not None),
-    )
-
-
-def move_former_settings(file: SettingsFile, presets: Presets) -> None:
-    """Make a preset of what an older version had for all chats, so that these continue as before.
-
-    Raises `KnownError` if it can't be written: then the values stay in ``file`` for the next start.
-    """
-    if file.former is None:
-        return
-    settings = chat_settings_of(file.former)
-    if settings != ChatSettings():
-        presets.keep_former(settings)
-    file.former = None
-
-
-def chat_settings_of(former: FormerSettings) -> ChatSettings:
-    """The same as the settings of a chat."""
-    sampling = former.sampling
-    return ChatSettings(
-        system_prompt=former.system_prompt,
-        sampling=SamplingChoice()
-        if former.model_sampling
-        else SamplingChoice(**{key: getattr(sampling, key) for key in sampling.__struct_fields__}),
-        seed=former.seed,
-        max_tokens=former.longest_answer,
-        stop=list(former.stop_strings),
-        drafter=former.drafter,
     )

@@ -223,8 +223,6 @@ class Controller(QObject):
         """Load the pair, open the chats; call when the window has been painted."""
         for subject, notice in (notices_at_start or {}).items():
             self.notice_list.show(subject, notice)
-        if self._settings.former is not None:
-            self.presets.change(lambda presets: in_use.move_former_settings(self._settings, presets))
         in_use.follow_starter(self._settings.values)
         self.pair_loader.open_at_start(in_use.files_at_start(self._settings.values))
         self._results.when_done(self._opened, self._on_chats_opened, self._on_chats_unavailable)

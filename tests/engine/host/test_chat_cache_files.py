@@ -63,16 +63,6 @@ def test_what_was_written_is_read_again(tmp_path: Path) -> None:
         assert again.data.dtype == np.uint8 and again.data.flags.c_contiguous
 
 
-def test_what_an_older_version_wrote_is_read(tmp_path: Path) -> None:
-    """Commit 324c867, whose header says how long a token takes."""
-    shutil.copy(Path(__file__).parents[2] / "data" / f"{OWNER}-version-324c867.kept", tmp_path)
-    files = ChatCacheFiles(tmp_path)
-    (file,) = files.of(OWNER)
-    read = files.read(file, never)
-    assert read is not None and read.least == 2
-    assert (read.tokens.tolist(), read.data.tolist()) == ([3, 4, 5, 6, 7], list(range(40)))
-
-
 @pytest.mark.skipif(sys.platform == "win32", reason="modes are POSIX's")
 def test_only_the_user_can_read_what_chats_said(tmp_path: Path) -> None:
     old = os.umask(0)

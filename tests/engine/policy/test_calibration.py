@@ -63,13 +63,13 @@ def test_what_an_answer_taught_is_kept(engine: Engine, load: Loader, random_pair
 @pytest.mark.parametrize(
     "nonsense",
     [
-        {"costs": {"verify": {"2": 0.1}, "draft": None}},
-        {"costs": {"verify": {"1": 0.0}, "draft": None}},
-        {"costs": {"verify": {"1": -1.0}, "draft": 0.1}},
-        {"costs": {"verify": {"1": 0.1}, "draft": 0.0}},
-        {"costs": {"verify": {"1": 0.1}, "draft": None, "growth": {"1": -0.1}}},
-        {"costs": {"verify": {"1": 0.1}, "draft": 0.1, "draft_growth": -0.1}},
-        {"costs": {"verify": {"1": 0.1}, "draft": 0.1, "catch_up": -0.1}},
+        {"costs": {"verify": {"2": 0.1}}},
+        {"costs": {"verify": {"1": 0.0}}},
+        {"costs": {"verify": {"1": -1.0}, "drafts": {"model": {"token": 0.1}}}},
+        {"costs": {"verify": {"1": 0.1}, "drafts": {"model": {"token": 0.0}}}},
+        {"costs": {"verify": {"1": 0.1}, "growth": {"1": -0.1}}},
+        {"costs": {"verify": {"1": 0.1}, "drafts": {"model": {"token": 0.1, "growth": -0.1}}}},
+        {"costs": {"verify": {"1": 0.1}, "drafts": {"model": {"token": 0.1, "catch_up": -0.1}}}},
         {"plain": 0.0},
     ],
 )
@@ -77,7 +77,7 @@ def test_costs_that_make_no_sense_are_not_used(tmp_path: Path, nonsense: dict[st
     sound = msgspec.to_builtins(MeasuredCosts(Costs({1: 0.1}), OLD, 0.1), str_keys=True)
     entries = {"sound": sound, "nonsense": sound | nonsense}
     path = tmp_path / "costs.json"
-    path.write_bytes(msgspec.json.encode({"version": 1, "entries": entries}))
+    path.write_bytes(msgspec.json.encode({"version": 3, "entries": entries}))
     store = costs_file(path)
     assert store.get("sound") == MeasuredCosts(Costs({1: 0.1}), OLD, 0.1)
     assert store.get("nonsense") is None

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-import errno
-import json
-import os
-import shutil
 from dataclasses import replace
-from pathlib import Path
 
 import msgspec
-import pytest
 
-from app.chats.presets import FORMER_SETTINGS, Presets
 from app.chats.settings import ChatSettings, SamplingChoice
-from app.errors import KnownError
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.options import LoadSettings, Sampling
 from app.protocol.remote import RemoteModel, Server
-from app.settings import Pair, Settings, SettingsFile
+from app.settings import Pair, Settings
 from app.ui.engine.pair_files import PairFiles, guide_files
 from app.ui.settings.in_use import (
     answer_settings,
@@ -27,7 +19,6 @@ from app.ui.settings.in_use import (
     files_to_load,
     keep_choice,
     keep_opened,
-    move_former_settings,
 )
 
 COOL = Sampling(temperature=0.0)
@@ -38,8 +29,6 @@ PAIR = PairLoaded(
     sampling=COOL,
     recommended=["temperature"],
 )
-FORMER = Path(__file__).parents[2] / "data" / "settings-version-2.json"
-"""Written by 0.1.0, version 2."""
 
 
 def test_the_model_decides_until_the_user_does() -> None:
@@ -105,102 +94,6 @@ def test_what_is_chosen_in_the_dialog() -> None:
     files = keep_choice(values, replace(begun, draft=None, accept="rejection"))
     assert files == PairFiles("/t.gguf", None, LoadSettings(threads=1))
     assert (values.accept, values.model_loads) == ("rejection", {})
-
-
-# ---------------------------------------------------------------- from 0.1.0
-
-MINE = ChatSettings(
-    preset=FORMER_SETTINGS,
-    system_prompt="Answer in short sentences.",
-    sampling=SamplingChoice(
-        temperature=0.3,
-        top_k=12,
-        top_p=0.95,
-        min_p=0.05,
-        repetition_penalty=1.0,
-        frequency_penalty=0.0,
-        presence_penalty=0.0,
-        penalty_window=64,
-    ),
-    seed=11,
-    max_tokens=500,
-    stop=["END", "\n\n"],
-    drafter="ngram",
-)
-
-
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return Path(shutil.copy(FORMER, tmp_path / "settings.json"))
-
-
-def former_keys(path: Path) -> set[str]:
-    keys = {"drafter", "model_sampling", "sampling", "seed", "longest_answer", "stop_strings", "system_prompt"}
-    content: dict[str, object] = json.loads(path.read_bytes())
-    return keys & content.keys()
-
-
-def test_what_held_for_all_chats_becomes_the_preset_they_begin_with(path: Path) -> None:
-    file, presets = SettingsFile(path), Presets(path.with_name("presets.json"))
-    move_former_settings(file, presets)
-    assert len(former_keys(path)) == 7  # nothing is dropped before the next save
-    file.save()
-    assert former_keys(path) == set()
-    again, kept = SettingsFile(path), Presets(path.with_name("presets.json"))
-    assert kept.names() == [FORMER_SETTINGS]
-    assert kept.default_for("/models/any.gguf") == MINE
-    assert (again.former, again.notice) == (None, None)
-    values = again.values
-    assert (values.draft_length, values.propose, values.accept, values.last_chat_id) == (4, "greedy", "block", "abc")
-    assert values.load == LoadSettings(context_length=16384, kv_type="q8_0")
-    assert values.model_loads == {"/models/t.gguf": values.load}
-
-
-def test_without_anything_of_ones_own_there_is_no_preset(path: Path) -> None:
-    path.write_text(json.dumps({"version": 2, "model_sampling": True, "seed": None, "drafter": "auto"}))
-    file, presets = SettingsFile(path), Presets(path.with_name("presets.json"))
-    assert file.former is not None
-    move_former_settings(file, presets)
-    file.save()
-    assert (presets.names(), presets.default_name(), former_keys(path)) == ([], "", set())
-    assert not path.with_name("presets.json").exists()
-
-
-def test_where_the_disk_is_full_nothing_is_lost(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(_descriptor: int) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    file, presets = SettingsFile(path), Presets(path.with_name("presets.json"))
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "fsync", full)
-        with pytest.raises(KnownError, match=r"^The presets couldn't be saved: No space left on device\.$"):
-            move_former_settings(file, presets)
-    assert presets.default_for() == MINE  # for as long as the app runs
-    file.save()
-    assert len(former_keys(path)) == 7
-    file, presets = SettingsFile(path), Presets(path.with_name("presets.json"))
-    assert presets.names() == []
-    move_former_settings(file, presets)
-    assert Presets(path.with_name("presets.json")).default_for() == MINE
-
-
-def test_after_an_end_in_the_middle_there_is_no_second_preset(path: Path) -> None:
-    presets = Presets(path.with_name("presets.json"))
-    move_former_settings(SettingsFile(path), presets)  # and the settings are never saved
-    presets.rename(FORMER_SETTINGS, "Short")
-    presets.save("Short", ChatSettings(system_prompt="Changed."), replace=True)
-    file, presets = SettingsFile(path), Presets(path.with_name("presets.json"))
-    move_former_settings(file, presets)
-    assert (presets.names(), presets.default_for().system_prompt, file.former) == (["Short"], "Changed.", None)
-
-
-def test_beside_presets_of_a_newer_version_the_values_stay(path: Path) -> None:
-    path.with_name("presets.json").write_text('{"version": 99}')
-    file, presets = SettingsFile(path), Presets(path.with_name("presets.json"))
-    with pytest.raises(KnownError, match="newer version of Slipstream"):
-        move_former_settings(file, presets)
-    file.save()
-    assert len(former_keys(path)) == 7
 
 
 REMOTE = PairLoaded(

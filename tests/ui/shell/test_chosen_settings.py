@@ -1,8 +1,7 @@
-"""The whole window: settings of the version before, and models that are loaded as they were the last time."""
+"""The whole window: models that are loaded as they were the last time."""
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 from collections.abc import Iterator
@@ -11,13 +10,10 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app import paths
-from app.chats.presets import FORMER_SETTINGS
 from app.protocol.options import LoadSettings
 from app.ui.engine.client import EngineClient
 from app.ui.models.open_dialog import OpenModelsDialog
 from tests.support.gguf_files import make_model
-from tests.ui.settings.test_in_use import FORMER
 from tests.ui.shell.running import WAIT_MS, Running
 
 pytestmark = pytest.mark.usefixtures("guide_pair", "dressed")
@@ -32,9 +28,6 @@ class Chosen(Running):
         super().__init__(qtbot, EngineClient([sys.executable, "-m", "tests.ui.scripted_engine", "echo"]))
         self.begin()
         self.ready()
-
-    def has_preset(self, name: str) -> None:
-        self.qtbot.waitUntil(lambda: self.model.settings.preset == name, timeout=WAIT_MS)
 
     def opened(self) -> LoadSettings:
         """How the pair was loaded that is being loaded now."""
@@ -51,24 +44,6 @@ def windows(qtbot: QtBot) -> Iterator[list[Chosen]]:
     yield opened
     for running in opened:
         running.close()
-
-
-def test_chats_go_on_with_what_the_version_before_had(qtbot: QtBot, windows: list[Chosen]) -> None:
-    content = json.loads(FORMER.read_bytes()) | {"last_pair": None}
-    paths.settings_file().write_text(json.dumps(content), encoding="utf-8")
-    running = Chosen(qtbot)
-    windows.append(running)
-    running.has_preset(FORMER_SETTINGS)
-    settings = running.controller.queue.settings(running.model.settings)
-    assert (settings.seed, settings.max_tokens, settings.stop) == (11, 500, ("END", "\n\n"))
-    assert (settings.system_prompt, settings.drafter) == ("Answer in short sentences.", "ngram")
-    assert (settings.sampling.temperature, settings.sampling.top_k) == (0.3, 12)
-    assert "presets" not in running.controller.notice_list.notices()
-    running.ask("Hello")
-    assert running.model.messages[-1].settings["seed"] == 11
-    running.close()
-    kept = json.loads(paths.settings_file().read_bytes())
-    assert kept["version"] == 5 and not {"seed", "system_prompt"} & kept.keys()
 
 
 def test_each_model_is_loaded_as_it_was_the_last_time(qtbot: QtBot, windows: list[Chosen], tmp_path: Path) -> None:
