@@ -357,11 +357,12 @@ def measure(folder: Path, messages: int, pages: int) -> Result:
     wait(0.5)
     loop.gaps()
     window.composer.send("And now?")
-    loop.run_until(lambda: controller.queue.live is not None and controller.queue.live.message is not None)
+    loop.run_until(lambda: bool(controller.answers.open) and controller.answers.open[0].message is not None)
     wait(1.0)
     sent = loop.gaps()
-    assert controller.queue.live is not None
-    loop.run_until(every_frame(type_beside_an_answer(window, engine, controller.queue.live.request, KEYS)))
+    job = controller.answers.open[0].job
+    assert job is not None
+    loop.run_until(every_frame(type_beside_an_answer(window, engine, job.request, KEYS)))
     wait(1.0)
     typed = loop.gaps()
     result = Result(

@@ -19,6 +19,7 @@ from app.ui.chat.operations import ChatOperations
 from app.ui.chat.writer import StoredChats, StoredPresets
 from app.ui.engine.client import EngineClient
 from app.ui.engine.pair import PairLoader
+from app.ui.engine.queue import EngineQueue
 from app.ui.notices import NoticeList
 from app.ui.widgets.tasks import Lane
 
@@ -101,6 +102,7 @@ class AppContext:
     notices: NoticeList
     engine: EngineClient
     loader: PairLoader
+    queue: EngineQueue
     store: StoredChats
     presets: StoredPresets
     chats: OpenChats

@@ -263,16 +263,6 @@ def better_model(proposal: str) -> Notice:
     return Notice("info", text, ("get_proposed", "dismiss"))
 
 
-def busy_trying() -> Notice:
-    text = "These new models are being tested, which also measures the speed without a draft. This takes a few seconds."
-    return Notice("info", text, ("dismiss",))
-
-
-def busy_comparing() -> Notice:
-    text = "The speed wasn't measured because a comparison is running. Try again when it is finished."
-    return Notice("info", text, ("dismiss",))
-
-
 API_SERVER_ENDED = "The API server stopped unexpectedly several times in a row."
 
 
@@ -286,11 +276,6 @@ def api_server_failed(reason: str) -> Notice:
     """It can't listen; ``reason`` is a sentence."""
     text = f"The API server didn't start. {reason}"
     return Notice("warning", text, ("api_server_settings", "restart_api_server", "dismiss"))
-
-
-def busy_serving() -> Notice:
-    text = "The speed wasn't measured because Slipstream is answering another program. Try again when that is done."
-    return Notice("info", text, ("dismiss",))
 
 
 def told(text: str) -> Notice:

@@ -150,9 +150,9 @@ class User(QObject):
         self._timer = QTimer(self, interval=10)
         self._timer.timeout.connect(self._on_time)
         self._timer.start()
-        controller.queue.begun.connect(self._on_answer_begun)
+        controller.answers.begun.connect(self._on_answer_begun)
         controller.notice_list.changed.connect(self._on_notices_changed)
-        controller.server.serving.state_changed.connect(self._on_serving)
+        controller.serving.state_changed.connect(self._on_serving)
         self.asked.connect(self._on_asked)
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -186,7 +186,7 @@ class User(QObject):
         if self._is_busy:
             if controller.pair_loader.pair() is None:
                 controller.pair_loader.load_again()
-            controller.server.serving.start(Serve(host=None, port=0, key=None))
+            controller.serving.start(Serve(host=None, port=0, key=None))
 
     def _is_settled(self) -> bool:
         """Whether nothing goes on in the chat that is shown, and its last change was saved or refused."""
@@ -221,7 +221,7 @@ class User(QObject):
 
     @Slot()
     def _on_serving(self) -> None:
-        serving = self.controller.server.serving
+        serving = self.controller.serving
         tell(f"server {serving.state.kind}", [serving.process_id(), *(port for _host, port in serving.state.addresses)])
 
     # ------------------------------------------------------------ what the busy user does
@@ -296,10 +296,10 @@ class User(QObject):
     def mend(self) -> None:
         """Press what the notices offer after several crashes."""
         controller = self.controller
-        if controller.engine.state() is EngineState.DIED and not controller.pair_loader.can_bring_back():
+        if controller.engine.state() is EngineState.DIED:
             controller.pair_loader.restart()
-        if controller.server.serving.state.kind == "failed":
-            controller.server.serving.restart()
+        if controller.serving.state.kind == "failed":
+            controller.serving.restart()
 
     # ------------------------------------------------------------ what standard input asks for
 

@@ -56,7 +56,7 @@ def test_from_the_card_of_the_first_start_to_an_answer_of_the_starter_model(
     with qtbot.waitSignal(loader.pair_opened, timeout=WAIT_MS):
         button(transcript, "Use the starter model").click()
     running.ready()
-    settings = running.controller.queue.settings(running.model.settings)
+    settings = running.controller.answers.settings(running.model.settings)
     assert (settings.sampling.temperature, settings.sampling.top_p) == (0.2, 0.9)
     button(transcript, "Rewrite a sentence").click()
     qtbot.waitUntil(lambda: running.model.state.is_busy or len(running.model.messages) == 2, timeout=WAIT_MS)

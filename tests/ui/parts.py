@@ -20,7 +20,7 @@ from app.chats.worker import ChatWorker
 from app.client.stalls import Timings
 from app.protocol.events import Piece
 from app.settings import SettingsFile
-from app.ui.chat.answer_queue import AnswerQueue
+from app.ui.chat.answers import Answers
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.footer import details_of, footer_of, note_of
 from app.ui.chat.model import ChatModel, ChatState
@@ -32,6 +32,7 @@ from app.ui.context import AppContext, WindowSettings
 from app.ui.engine.client import EngineClient
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker, PairFiles
+from app.ui.engine.queue import EngineQueue
 from app.ui.notices import NoticeList
 from tests.ui.recorded_actions import Recorded
 
@@ -131,11 +132,12 @@ class Rig:
         self.pair_loader = PairLoader(self.engine, self.notice_list, self.marker)
         self.page = Page()
         self.settings = AnswerSettings()
-        self.queue = AnswerQueue(self.engine, self.pair_loader, self.notice_list, lambda _chat, _pair: self.settings)
+        self.queue = EngineQueue(self.engine, self.pair_loader, idle_ms=1)
+        self.answers = Answers(self.queue, self.pair_loader, self.notice_list, lambda _chat, _pair: self.settings)
         self.store = StoredChats(self.worker, self.notice_list)
         self.chats = OpenChats(
             self.store,
-            self.queue,
+            self.answers,
             self.notice_list,
             ChatSettings,
             self._temporary_store,
@@ -155,6 +157,7 @@ class Rig:
             notices=self.notice_list,
             engine=self.engine,
             loader=self.pair_loader,
+            queue=self.queue,
             store=self.store,
             presets=presets,
             chats=self.chats,
@@ -194,6 +197,10 @@ class Rig:
         assert self.model.send(text)
         self.settle()
 
+    def is_wanted(self) -> bool:
+        """Whether any chat waits for, or is getting, an answer."""
+        return bool(self.answers.open)
+
     def is_busy(self) -> bool:
         """Whether the chat that is shown waits for, or is getting, an answer."""
         return self.model.state.is_busy
@@ -225,5 +232,13 @@ class Rig:
         self.chats.shut_down()
         self.pair_loader.shutdown()
         self.worker.close()
-        for part in (self.chats, self.queue, self.chat_page, self.pair_loader, self.notice_list, self.engine):
+        for part in (
+            self.chats,
+            self.answers,
+            self.queue,
+            self.chat_page,
+            self.pair_loader,
+            self.notice_list,
+            self.engine,
+        ):
             part.deleteLater()

@@ -35,8 +35,8 @@ def main(target: str, draft: str, key: str = "") -> None:
     controller = Controller(window, settings, engine, ChatWorker(paths.chat_file()), actions)
     window.show()
     if key:
-        controller.server.control._store.set(KEY_NAME, key)  # there is no keyring: in memory
-    serving = controller.server.serving
+        controller.server._store.set(KEY_NAME, key)  # there is no keyring: in memory
+    serving = controller.serving
 
     def tell() -> None:
         if serving.state.kind == "listening" and controller.pair_loader.pair() is not None:

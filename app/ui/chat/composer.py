@@ -14,6 +14,7 @@ from app.ui.chat.drop_area import is_picture, local_files, picture_in
 from app.ui.chat.parts import MessageEditor, icon_button
 from app.ui.chat.send_key import send_key
 from app.ui.engine.client import EngineClient, EngineState
+from app.ui.engine.queue import Priority
 from app.ui.notices import NoticeList
 from app.ui.widgets import icons, units
 from app.ui.widgets import theme as themes
@@ -49,6 +50,7 @@ _HINTS = {
     EngineState.STOPPED: _ONCE_THERE,
     EngineState.DIED: "Your message will be sent once the engine is running again.",
 }
+_BEHIND = "Your message will be sent after the answers in {} other chats."
 
 
 class _Editor(MessageEditor):
@@ -165,7 +167,9 @@ class Composer(QWidget):
     def begin(self, chats: OpenChats, engine: EngineClient, notice_list: NoticeList) -> None:
         """The chats are there: write in the one that is shown."""
         self._engine = engine
+        self._queue = chats.answers.queue
         self._notice_list = notice_list
+        self._queue.changed.connect(self._refresh)
         self.message_sent.connect(self.send)
         self.stop_requested.connect(self._stop)
         engine.state_changed.connect(self._refresh)
@@ -206,11 +210,16 @@ class Composer(QWidget):
         if (model := self._model) is None:
             return
         self.set_busy(model.state.is_busy)
-        self.set_hint(_HINTS.get(self._engine.state(), "") if model.state.is_waiting else "")
+        self.set_hint(self._why_it_waits(model) if model.state.is_waiting else "")
         if model.is_unanswered():
             self._notice_list.show("unanswered", notices.unanswered())
         else:
             self._notice_list.remove("unanswered")
+
+    def _why_it_waits(self, model: ChatModel) -> str:
+        job = model.live.job if model.live is not None else None
+        others = self._queue.before(job).count(Priority.CHAT) if job is not None else 0
+        return _BEHIND.format(others) if others > 1 else _HINTS.get(self._engine.state(), "")
 
     def text(self) -> str:
         """What is written at present."""

@@ -165,7 +165,7 @@ class ContextMeter(QObject):
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self._queue = chats.queue
+        self._answers = chats.answers
         self._pair_loader = pair_loader
         self._notice_list = notice_list
         self._composer = composer
@@ -276,7 +276,7 @@ class ContextMeter(QObject):
         asked, attachments = self._conversation[1], model.unsent.attachments
         attached = sum(self._parts.get(one.sha256, 0) for one in attachments if one.kind == "text")
         self._asked_for = asked, overflow, attached
-        thinking = self._queue.settings(model.settings).thinking
+        thinking = self._answers.settings(model.settings).thinking
         parts, images, text = self._uncounted(attachments), prompt_images(attachments), model.unsent.text
         if remote is not None and not remote.server.is_loopback:
             parts, images, text, attached = {}, (), "", 0  # what isn't sent stays on this computer
@@ -301,7 +301,7 @@ class ContextMeter(QObject):
 
     def _may_be_counted(self, model: ChatModel, remote: RemoteModel) -> bool:
         """Whether the server may see what is in the chat; on another computer, not before anything was sent."""
-        needs_consent = self._queue.consent.is_needed(model.id, model.messages)
+        needs_consent = self._answers.consent.is_needed(model.id, model.messages)
         return not needs_consent and (remote.server.is_loopback or bool(model.messages))
 
     def _uncounted(self, attachments: Sequence[Attachment]) -> dict[str, str]:

@@ -30,6 +30,7 @@ from app.ui.chat.conversation import AnswerSettings, Conversation, conversation
 from app.ui.chat.footer import combined, figures_of
 from app.ui.chat.thinking_clock import ThinkingClock
 from app.ui.engine.pair_names import has_written, speaker
+from app.ui.engine.queue import Job
 
 _CUT = ("length", "context", "cancelled")
 _TAIL, _SHARE = 6000, 0.04  # so many characters compress to so little where an answer goes in circles (lists: 0.06)
@@ -125,7 +126,8 @@ class LiveAnswer(QObject):
         self.chat_id = self.branch[-1].chat_id
         self.settings = settings
         self.message: StoredMessage | None = None
-        self.request = 0
+        self.job: Job | None = None
+        """With which the engine is asked."""
         self.is_stored = False
         """Whether the store has what it answers, or refused it."""
         self.pieces: list[Piece] = []

@@ -20,7 +20,7 @@ from app.chats.settings import ChatSettings, chat_settings
 from app.chats.store import ChatStore, new_id
 from app.chats.tree import Deletion
 from app.errors import KnownError
-from app.ui.chat.answer_queue import AnswerQueue
+from app.ui.chat.answers import Answers
 from app.ui.chat.live_answer import LiveAnswer, can_continue, was_cut
 from app.ui.chat.unsent import UnsentMessage, edited_answer, new_question
 from app.ui.chat.writer import ChatWriter, StoredChats
@@ -104,7 +104,7 @@ class ChatModel(QObject):
     def __init__(
         self,
         chat_store: StoredChats,
-        queue: AnswerQueue,
+        answers: Answers,
         settings: ChatSettings,
         chat_id: str = "",
         *,
@@ -124,7 +124,7 @@ class ChatModel(QObject):
         self.unsent = UnsentMessage(self.writer, chat_id or None, self, is_known=self.is_new)
         self._has_chosen = False
         """Whether the settings are this chat's own."""
-        self._queue = queue
+        self._answers = answers
         self._chat_store = chat_store
         self._reading = 0
         """How many readings of the store are under way."""
@@ -381,7 +381,7 @@ class ChatModel(QObject):
     def stop(self) -> None:
         """No more of the answer that is being written or waited for."""
         if self.live is not None:
-            self._queue.stop(self.live)
+            self._answers.stop(self.live)
         elif self._queued is not None:
             if self._queued.is_message:
                 self._queued.is_answered = False
@@ -392,7 +392,7 @@ class ChatModel(QObject):
     def stop_thinking(self) -> None:
         """Let the answer begin that the model is still thinking about."""
         if self.live is not None:
-            self._queue.stop_thinking(self.live)
+            self._answers.stop_thinking(self.live)
 
     def choose_version(self, message_id: str, step: int) -> bool:
         """Show an earlier (negative) or later version of a message, and what followed it."""
@@ -491,7 +491,7 @@ class ChatModel(QObject):
             self.stored.emit()
             if live is not None and live is self.live:
                 live.is_stored = True
-                self._queue.go_on()
+                self._answers.go_on()
 
         first_settings = self.settings.to_json() if self.is_new else None
         write = self.unsent.question_writer(question, first_settings=first_settings, is_sent=place is None)
@@ -529,7 +529,7 @@ class ChatModel(QObject):
         live.ended.connect(self._on_ended)
         live.withdrawn.connect(self._on_withdrawn)
         self._refresh()
-        self._queue.add(live)
+        self._answers.add(live)
 
     @Slot()
     def _on_begun(self) -> None:
@@ -574,11 +574,11 @@ class ChatModel(QObject):
     def close_store(self) -> None:
         """The end of a temporary chat: what goes on in it is stopped, and the store that it has for itself goes."""
         if self.live is not None:
-            self._queue.abandon(self.live)
+            self._answers.abandon(self.live)
         self._chat_store.close(wait=False)  # nothing of it is to be kept
 
     def shut_down(self) -> None:
-        """The window closes, and `AnswerQueue.clear` was called: everything goes to the store."""
+        """The window closes, and `Answers.clear` was called: everything goes to the store."""
         queued, self._queued = self._queued, None
         self.writer.end_answer()
         self.unsent.finish(*(("", ()) if queued is None else (queued.text, queued.attachments)))

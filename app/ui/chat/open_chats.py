@@ -10,10 +10,11 @@ from PySide6.QtCore import QMetaObject, QObject, QTimer, Signal, Slot
 from app.chats.settings import ChatSettings
 from app.errors import KnownError
 from app.ui import notices
-from app.ui.chat.answer_queue import SERVER, AnswerQueue
+from app.ui.chat.answers import SERVER, Answers
+from app.ui.chat.live_answer import LiveAnswer
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.chat.writer import StoredChats
-from app.ui.notices import NoticeList
+from app.ui.notices import Notice, NoticeList
 
 
 class OpenChats(QObject):
@@ -21,7 +22,7 @@ class OpenChats(QObject):
 
     Attributes:
         current: The chat that is shown; there always is one.
-        queue: Has their answers written.
+        answers: Has their answers written.
 
     Signals:
         current_changed: Another `ChatModel` is shown. Its messages may still be on their way.
@@ -36,7 +37,7 @@ class OpenChats(QObject):
     def __init__(
         self,
         chat_store: StoredChats,
-        queue: AnswerQueue,
+        answers: Answers,
         notice_list: NoticeList,
         default_settings: Callable[[], ChatSettings],
         temporary_store: Callable[[], StoredChats],
@@ -44,7 +45,7 @@ class OpenChats(QObject):
     ) -> None:
         """``default_settings``: for chats that chose nothing. ``temporary_store``: one that leaves nothing behind."""
         super().__init__(parent)
-        self.queue = queue
+        self.answers = answers
         self._default_settings = default_settings
         self._chat_store = chat_store
         self._temporary_store = temporary_store
@@ -54,6 +55,7 @@ class OpenChats(QObject):
         """Whether what the store has for the chat to come was asked for."""
         self._new = self._made()
         self.current = self._new
+        answers.not_finished.connect(self._on_not_finished)
 
     # ------------------------------------------------------------ which one is shown
 
@@ -111,7 +113,9 @@ class OpenChats(QObject):
 
     def _made(self, chat_id: str = "", *, is_temporary: bool = False) -> ChatModel:
         store = self._temporary_store() if is_temporary else self._chat_store
-        model = ChatModel(store, self.queue, self._default_settings(), chat_id, is_temporary=is_temporary, parent=self)
+        model = ChatModel(
+            store, self.answers, self._default_settings(), chat_id, is_temporary=is_temporary, parent=self
+        )
         if chat_id:
             self._open[chat_id] = model
         elif not is_temporary and not self._has_begun:
@@ -156,7 +160,7 @@ class OpenChats(QObject):
 
     def shut_down(self) -> None:
         """The window closes; call before the engine and the store are closed."""
-        self.queue.clear()
+        self.answers.clear()
         for model in self._models():
             model.shut_down()
         if self.current.is_temporary:
@@ -197,6 +201,11 @@ class OpenChats(QObject):
         else:
             self._notice_list.show("save", notices.not_saved(f"Your latest changes haven't been saved yet. {failure}"))
         self._tidy_soon()
+
+    @Slot(object, object)
+    def _on_not_finished(self, live: LiveAnswer, notice: Notice) -> None:
+        if live is self.current.live:
+            self._notice_list.show(SERVER, notice)
 
     @Slot(object)
     def _on_failed(self, error: KnownError) -> None:

@@ -4,34 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtCore import QObject
 
 from app.ui.chat.open_chats import OpenChats
 from app.ui.engine.client import EngineClient
 from app.ui.engine.pair import PairLoader
+from app.ui.engine.queue import EngineQueue
 
 if TYPE_CHECKING:
     from app.ui.compare.presenter import ComparePresenter
 
 
 class CompareLauncher(QObject):
-    """One for a main window.
-
-    Signals:
-        engine_wanted: A comparison waits for the engine.
-    """
-
-    engine_wanted = Signal()
+    """One for a main window."""
 
     def __init__(
         self,
         engine: EngineClient,
+        queue: EngineQueue,
         pair_loader: PairLoader,
         chats: OpenChats,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._engine = engine
+        self._queue = queue
         self._pair_loader = pair_loader
         self._chats = chats
         self._shows_drafted = False
@@ -42,14 +39,9 @@ class CompareLauncher(QObject):
         if self._presenter is None:
             from app.ui.compare.presenter import ComparePresenter
 
-            self._presenter = ComparePresenter(self._engine, self._pair_loader, self._chats, self)
+            self._presenter = ComparePresenter(self._engine, self._queue, self._pair_loader, self._chats, self)
             self._presenter.window.one.set_show_drafted(self._shows_drafted)
-            self._presenter.runner.waiting_changed.connect(self._on_waiting_changed)
         return self._presenter
-
-    def is_running(self) -> bool:
-        """Whether a comparison is running, or waits for the engine."""
-        return self._presenter is not None and self._presenter.runner.is_running()
 
     def forget_chat(self, chat_id: str) -> None:
         """The chat was deleted."""
@@ -61,11 +53,6 @@ class CompareLauncher(QObject):
         self._shows_drafted = shown
         if self._presenter is not None:
             self._presenter.window.one.set_show_drafted(shown)
-
-    @Slot(bool)
-    def _on_waiting_changed(self, waits: bool) -> None:
-        if waits:
-            self.engine_wanted.emit()
 
     def close(self) -> None:
         """The main window is closed."""

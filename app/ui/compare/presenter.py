@@ -33,6 +33,7 @@ from app.ui.compare.wording import Verdict
 from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_names import host_of, server_name
+from app.ui.engine.queue import EngineQueue, Priority
 from app.ui.widgets.questions import ask_where_to_save
 from app.ui.widgets.tasks import Lane
 
@@ -44,12 +45,10 @@ _IDLE = {
     EngineState.DIED: "The engine isn't running. The main window says why and can restart it.",
 }
 _WAITS = {
-    EngineState.STARTING: "Starts when the pair is loaded.",
-    EngineState.LOADING: "Starts when the pair is loaded.",
-    EngineState.MEASURING: "Starts after the measurement.",
-    EngineState.COMPARING: "Starts when the engine has stopped.",
-    EngineState.SERVING: "Starts when the engine has stopped.",
+    Priority.CHAT: "Starts when the answer in the chat has finished.",
+    Priority.MEASUREMENT: "Starts after the measurement.",
 }
+_WAITS_FOR_PAIR, _WAITS_A_MOMENT = "Starts when the pair is loaded.", "Starts when the engine has stopped."
 
 
 class ComparePresenter(QObject):
@@ -68,12 +67,14 @@ class ComparePresenter(QObject):
     def __init__(
         self,
         engine: EngineClient,
+        queue: EngineQueue,
         pair_loader: PairLoader,
         chats: OpenChats,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._engine = engine
+        self._queue = queue
         self._pair_loader = pair_loader
         self._chats = chats
         self._subject: Subject | None = None
@@ -84,7 +85,7 @@ class ComparePresenter(QObject):
         self._snapshot: Snapshot | None = None
         """The setup of that comparison; ``None`` before its first run."""
         self._set_snapshot: Snapshot | None = None
-        self.runner = Runner(engine, chats.queue.is_wanted, self)
+        self.runner = Runner(engine, queue, self)
         self.runner.may_ask = self._may_ask
         self._exports = Lane(self, "export")
         self._counting = Lane(self, "compared texts")
@@ -151,12 +152,11 @@ class ComparePresenter(QObject):
 
     def _connect(self) -> None:
         runner = self.runner
-        self._chats.queue.wanted_changed.connect(lambda wanted: None if wanted else runner.go_on())
+        self._queue.changed.connect(self._show_waiting)
         self._chats.current_changed.connect(self._on_chat_left)
         self._engine.state_changed.connect(self._refresh)
         self._engine.state_changed.connect(self._show_waiting)
         self._pair_loader.pair_changed.connect(self._refresh)
-        runner.waiting_changed.connect(self._show_waiting)
         runner.run_begun.connect(self._on_run_begun)
         runner.compared.connect(self._on_compared)
 
@@ -184,7 +184,7 @@ class ComparePresenter(QObject):
 
     def _asked(self) -> RepeatedAnswer | None:
         """How the answer is requested from the pair that is loaded now."""
-        now = self._chats.queue.settings(self._chats.current.settings)
+        now = self._chats.answers.settings(self._chats.current.settings)
         return self._subject.asked(now, self._pair_loader.pair()) if self._subject is not None else None
 
     def _take(self, subject: Subject) -> None:
@@ -232,7 +232,7 @@ class ComparePresenter(QObject):
 
     def _set_command(self, longest: int) -> Generate:
         """Like answers in the chat now, but always with a draft, and each prompt unchanged."""
-        now = self._chats.queue.settings(self._chats.current.settings)
+        now = self._chats.answers.settings(self._chats.current.settings)
         if now.draft_length == 0 or now.drafter == "none":
             now = replace(now, draft_length="auto", drafter="auto")
         return replace(now, max_tokens=longest, stop=()).command([])
@@ -328,7 +328,7 @@ class ComparePresenter(QObject):
         """The same for a model on a server."""
         if not remote.can_switch_drafting:
             return wording.NO_SWITCH.format(server=server_name(remote.server))
-        subject, consent = self._subject, self._chats.queue.consent
+        subject, consent = self._subject, self._chats.answers.consent
         if not of_set and subject is not None and consent.is_needed(subject.chat_id or "", subject.branch):
             return wording.NOT_SENT.format(host=host_of(remote.server.address))
         return ""
@@ -342,9 +342,12 @@ class ComparePresenter(QObject):
 
     @Slot()
     def _show_waiting(self) -> None:
-        waits = ""
-        if self.runner.is_waiting():
-            waits = _WAITS.get(self._engine.state(), "Starts when the answer in the chat has finished.")
+        before, waits = self.runner.waits_for(), ""
+        if before is not None:
+            has_pair = self._engine.state().has_pair
+            waits = (
+                _WAITS.get(before[0], _WAITS_A_MOMENT) if before else _WAITS_A_MOMENT if has_pair else _WAITS_FOR_PAIR
+            )
         for tab in self._tabs:
             tab.set_waiting(waits)
 

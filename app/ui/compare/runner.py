@@ -1,7 +1,6 @@
 """Has prompts answered with and without a draft by the engine that the chat uses, one run after another. No widgets.
 
-The chat never interrupts a run: a message sent in the meantime is answered before the next prompt, and the comparison
-continues after that answer.
+A prompt has the engine for both of its runs, so that they meet the same conditions; between two prompts chats go first.
 """
 
 from __future__ import annotations
@@ -10,13 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from PySide6.QtCore import QObject, QTimer, Signal, Slot
+from PySide6.QtCore import QObject, Signal, Slot
 
 from app.compare.results import Skipped
 from app.compare.steps import Compared, Steps, Task
 from app.protocol.commands import Generate, ScoreTokens
 from app.protocol.events import GenerationFailed, GenerationFinished, PromptProgressed, RoundsReceived, TokensScored
 from app.ui.engine.client import EngineClient, EngineState
+from app.ui.engine.queue import EngineQueue, Job, Loss, Priority
 
 WARM_UP_TOKENS = 32
 ENGINE_LOST = "The engine stopped, so the comparison was canceled. The main window says why and can restart it."
@@ -44,7 +44,6 @@ class Runner(QObject):
         may_ask: Called before each answer is requested; an `End` it returns ends the comparison.
 
     Signals:
-        waiting_changed: Whether it waits for the engine.
         run_begun: Number of the task, and whether the run has a draft.
         prompt_progressed: Tokens of the prompt done, and all of them; also before the first run.
         rounds_received: Rounds of the run.
@@ -55,7 +54,6 @@ class Runner(QObject):
         ended: The `End`.
     """
 
-    waiting_changed = Signal(bool)
     run_begun = Signal(int, bool)
     prompt_progressed = Signal(int, int)
     rounds_received = Signal(list)
@@ -65,199 +63,166 @@ class Runner(QObject):
     left_out = Signal(object)
     ended = Signal(object)
 
-    def __init__(self, engine: EngineClient, is_wanted: Callable[[], bool], parent: QObject | None = None) -> None:
-        """``is_wanted``: whether the chat needs the engine; `go_on` reports that it no longer does."""
+    def __init__(
+        self,
+        engine: EngineClient,
+        queue: EngineQueue,
+        parent: QObject | None = None,
+        *,
+        priority: Priority = Priority.COMPARISON,
+    ) -> None:
         super().__init__(parent)
         self._engine = engine
-        self._is_wanted = is_wanted
+        self._queue = queue
+        self._priority = priority
         self.may_ask: Callable[[], End | None] = lambda: None
-        self._steps: Steps | None = None
+        self._plan: Callable[[], Steps] | None = None
         """Only while it is running."""
-        self._request = 0
-        self._is_waiting = False
-        self._has_result = False
+        self._steps: Steps | None = None
+        self._job: Job | None = None
+        """With which the engine is asked for the current task."""
+        self._has_begun = self._has_result = False
         self._refusal = ""
         """Why the last prompt was skipped."""
-        engine.state_changed.connect(self._on_state_changed)
-        engine.prompt_progressed.connect(self._on_prompt_progressed)
-        engine.rounds_received.connect(self._on_rounds_received)
-        engine.generation_finished.connect(self._on_generation_finished)
-        engine.generation_failed.connect(self._on_generation_failed)
-        engine.tokens_scored.connect(self._on_tokens_scored)
 
     # ------------------------------------------------------------ for callers
 
     def is_running(self) -> bool:
         return self._steps is not None
 
-    def is_waiting(self) -> bool:
-        """Whether it is waiting because the engine isn't free."""
-        return self._is_waiting
+    def waits_for(self) -> list[Priority] | None:
+        """What goes first, while it waits for the engine; otherwise ``None``."""
+        is_waiting = self._job is not None and not self._job.is_running()
+        return self._queue.before(self._job) if is_waiting and self._job is not None else None
 
     def start_one(self, task: Task) -> None:
         """Compare one answer: without a draft, then with one."""
-        self._start(Steps.of_one(task))
+        self._start(lambda: Steps.of_one(task))
 
     def start_set(self, tasks: Sequence[Task]) -> None:
         """Compare prompts, all with the first seed, then all with the next, after two short runs that don't count."""
-        self._start(Steps.of_set(tasks, WARM_UP_TOKENS))
+        self._start(lambda: Steps.of_set(tasks, WARM_UP_TOKENS))
 
     @Slot()
     def stop(self) -> None:
         """Stop at once; the engine stops within one verify pass."""
         if self.is_running():
-            if self._request:
-                self._engine.cancel()
             self._end(End("stopped"))
 
     def give_up(self, message: str) -> None:
-        """The engine is gone or gets another pair; ``message`` tells the user."""
+        """It can't go on; ``message`` tells the user why."""
         if self.is_running():
-            if self._request and self._engine.state() is EngineState.COMPARING:
-                self._engine.cancel()
             self._end(End("failed", message))
-
-    @Slot()
-    def go_on(self) -> None:
-        """The engine may be free; starts the next prompt if it is."""
-        if self._is_waiting:
-            QTimer.singleShot(0, self, self._next_task)
 
     # ------------------------------------------------------------ steps
 
-    def _start(self, plan: Steps) -> None:
+    def _start(self, plan: Callable[[], Steps]) -> None:
         if self.is_running():
             raise RuntimeError("a comparison is running")
-        self._steps = plan
-        self._has_result, self._refusal = False, ""
+        self._plan, self._steps = plan, plan()
+        self._has_begun, self._has_result, self._refusal = False, False, ""
         if (reason := _CANNOT_START.get(self._engine.state())) is not None:
             self._end(End("failed", reason))
         else:
-            self._next_task()
+            self._submit()
 
-    @Slot()
-    def _next_task(self) -> None:
-        """Start the next prompt, if the engine is free and the chat doesn't need it."""
-        if not self.is_running() or self._request:
-            return
-        is_free = self._engine.state() is EngineState.READY and not self._is_wanted()
-        self._set_waiting(not is_free)
-        if is_free:
-            self._next_step()
+    def _submit(self) -> None:
+        """The next task, when it has its turn."""
+        self._job = job = Job(self._next, self._priority, in_series=True)
+        job.prompt_progressed.connect(self._on_prompt_progressed)
+        job.rounds_received.connect(self._on_rounds_received)
+        job.answered.connect(self._on_answered)
+        job.failed.connect(self._on_failed)
+        job.put_off.connect(self._on_put_off)
+        job.lost.connect(self._on_lost)
+        self._queue.submit(job)
 
-    def _next_step(self) -> None:
+    def _next(self) -> Generate | ScoreTokens | None:
+        """What the task needs next; when it is over, the next one waits for its turn."""
+        self._has_begun = True
         if self._steps is None:
-            return  # stopped by the receiver of the last signal
+            return None
         match found := self._steps.next():
             case Generate():
-                self._ask_for_answer(found)
+                return found if self._may_begin() else None
             case ScoreTokens():
-                self._request = self._engine.ask(found)
-                if not self._request:
-                    self._steps.fail("this engine doesn't report scores")
-                    self._next_step()
+                return found
             case Compared():
                 self._has_result = True
                 self.compared.emit(found)
-                self._task_over()
             case Skipped():
                 self._refusal = found.reason
                 self.left_out.emit(found)
-                self._task_over()
+        if self.is_running():  # not stopped by the receiver
+            self._task_over(self._steps)
+        return None
 
-    def _ask_for_answer(self, command: Generate) -> None:
+    def _task_over(self, steps: Steps) -> None:
+        if not steps.is_done():
+            self._submit()
+        else:
+            self._end(End("done") if self._has_result else End("failed", self._refusal))
+
+    def _may_begin(self) -> bool:
         assert self._steps is not None and self._steps.step is not None
-        step = self._steps.step
         if (end := self.may_ask()) is not None:
             self._end(end)
-            return
-        if step.counts:
-            self.run_begun.emit(step.number, step.drafted)
-            if not self.is_running():
-                return  # given up by its receiver
-        self._request = self._engine.ask(command, compared=True)
-
-    def _task_over(self) -> None:
-        if self._steps is None:
-            return  # stopped by its receiver
-        if not self._steps.is_done():
-            self._next_task()
-        elif self._has_result:
-            self._end(End("done"))
-        else:
-            self._end(End("failed", self._refusal))
+        elif (step := self._steps.step).counts:
+            self.run_begun.emit(step.number, step.drafted)  # its receiver may give up
+        return self.is_running()
 
     def _end(self, end: End) -> None:
-        self._request = 0
-        self._steps = None
-        self._set_waiting(False)
+        job, self._job, self._plan, self._steps = self._job, None, None, None
+        if job is not None:
+            self._queue.drop(job)
         self.ended.emit(end)
-
-    def _set_waiting(self, waits: bool) -> None:
-        if waits != self._is_waiting:
-            self._is_waiting = waits
-            self.waiting_changed.emit(waits)
 
     # ------------------------------------------------------------ what the engine reports
 
-    @Slot(EngineState)
-    def _on_state_changed(self, state: EngineState) -> None:
-        if not self.is_running():
-            return
-        if state in _CANNOT_START:
-            self.give_up(ENGINE_LOST if self._request else _CANNOT_START[state])
-        elif self._request and state is EngineState.LOADING:
-            self.give_up(PAIR_GIVEN_UP)
-        elif state is EngineState.READY:
-            self.go_on()
-
     @Slot(object)
     def _on_prompt_progressed(self, progress: PromptProgressed) -> None:
-        if self._is_own(progress.request):
-            self.prompt_progressed.emit(progress.done, progress.total)
+        self.prompt_progressed.emit(progress.done, progress.total)
 
     @Slot(object)
     def _on_rounds_received(self, event: RoundsReceived) -> None:
-        if self._steps is None or not self._is_own(event.request):
-            return
-        for one in event.rounds:
-            self._steps.add(one)
-        if self._steps.step is not None and self._steps.step.counts:
-            self.rounds_received.emit(event.rounds)
+        if self._steps is not None:
+            for one in event.rounds:
+                self._steps.add(one)
+            if self._steps.step is not None and self._steps.step.counts:
+                self.rounds_received.emit(event.rounds)
 
     @Slot(object)
-    def _on_generation_finished(self, finished: GenerationFinished) -> None:
-        if self._steps is None or not self._is_own(finished.request):
+    def _on_answered(self, event: GenerationFinished | TokensScored) -> None:
+        if self._steps is None:
             return
-        self._request = 0
-        if finished.finish_reason == "cancelled":
+        if isinstance(event, TokensScored):
+            self._steps.score(event)
+        elif event.finish_reason == "cancelled":
             self._end(End("stopped"))
-            return
-        running = self._steps
-        step, run = running.step, running.finish(finished)
-        if finished.draft_failure:
-            self.draft_failed.emit(finished.draft_failure)
-        if step is not None and step.counts:
-            self.run_ended.emit(run)
-        if self._steps is running:  # not stopped by its receiver
-            self._next_step()
+        else:
+            step, run = self._steps.step, self._steps.finish(event)
+            if event.draft_failure:
+                self.draft_failed.emit(event.draft_failure)
+            if step is not None and step.counts:
+                self.run_ended.emit(run)
 
     @Slot(object)
-    def _on_generation_failed(self, failed: GenerationFailed) -> None:
-        if self._steps is not None and self._is_own(failed.request):
-            self._request = 0
+    def _on_failed(self, failed: GenerationFailed) -> None:
+        if self._steps is not None:
             if failed.cause in _GONE:
                 self._end(End("failed", failed.message))
-                return
-            self._steps.fail(failed.message)
-            self._next_step()
+            else:
+                self._steps.fail(failed.message)
 
-    @Slot(object)
-    def _on_tokens_scored(self, scored: TokensScored) -> None:
-        if self._steps is not None and self._is_own(scored.request):
-            self._request = 0
-            self._steps.score(scored)
-            self._next_step()
+    @Slot()
+    def _on_put_off(self) -> None:
+        """What was begun is begun anew: both runs are to meet the same conditions."""
+        if self._plan is not None:
+            self._steps = self._plan()
 
-    def _is_own(self, request: int) -> bool:
-        return self._request != 0 and request == self._request
+    @Slot(str)
+    def _on_lost(self, what: Loss) -> None:
+        if what == "pair":
+            self.give_up(PAIR_GIVEN_UP)
+        else:
+            self.give_up(ENGINE_LOST if self._has_begun else _CANNOT_START.get(self._engine.state(), DIED))

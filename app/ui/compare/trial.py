@@ -1,7 +1,7 @@
 """A trial of a pair that was loaded for the first time: a few seconds plain and with draft, while nobody waits.
 
-What it measures stands in the model's page and ranks drafts before all guesses. The chat comes first: a message ends
-the trial at once, and it begins again when the engine is free.
+What it measures stands in the model's page and ranks drafts before all guesses. Everything else goes first: it ends the
+trial at once, which begins again when the engine has been free for a while.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import time
 from dataclasses import replace
 from functools import partial
 
-from PySide6.QtCore import QObject, QTimer, Signal, Slot
+from PySide6.QtCore import QObject, Signal, Slot
 
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison
@@ -23,8 +23,9 @@ from app.protocol.commands import Message
 from app.protocol.events import PairLoaded
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.open_chats import OpenChats
-from app.ui.compare.runner import End, Runner
-from app.ui.engine.client import EngineClient, EngineState
+from app.ui.compare.runner import Runner
+from app.ui.engine.client import EngineClient
+from app.ui.engine.queue import EngineQueue, Priority
 from app.ui.widgets.tasks import Lane
 
 _log = logging.getLogger(__name__)
@@ -33,7 +34,6 @@ PROMPT = "Explain in a few sentences what a checksum is good for. Then write a s
 SECONDS = 3.0
 """In seconds, for the run without a draft; with a draft it is faster."""
 LEAST_TOKENS, MOST_TOKENS = 16, 128
-IDLE_MS = 1500
 _SEED = 0
 
 
@@ -46,57 +46,43 @@ class PairTrial(QObject):
 
     tried = Signal(object)
 
-    def __init__(self, engine: EngineClient, chats: OpenChats, trials: Trials, parent: QObject | None = None) -> None:
+    def __init__(
+        self, engine: EngineClient, queue: EngineQueue, chats: OpenChats, trials: Trials, parent: QObject | None = None
+    ) -> None:
         super().__init__(parent)
         self._engine = engine
         self._chats = chats
         self._trials = trials
-        self._pair: PairLoaded | None = None
         self._keys: tuple[FileKey, FileKey] | None = None
-        """The keys under which the pair's trial is stored."""
+        """Under which the trial of the loaded pair is to be stored."""
         self._asked = 0
         self._lane = Lane(self, "trials")
-        self._runner = Runner(engine, chats.queue.is_wanted, self)
-        self._idle = QTimer(self, singleShot=True, interval=IDLE_MS)
-        self._idle.timeout.connect(self._begin)
+        self._runner = Runner(engine, queue, self, priority=Priority.TRIAL)
         self._runner.compared.connect(self._on_compared)
-        self._runner.ended.connect(self._on_ended)
-        chats.queue.wanted_changed.connect(self._on_wanted_changed)
 
     def is_running(self) -> bool:
-        return self._runner.is_running()
+        """Whether the engine is at it."""
+        return self._runner.is_running() and self._runner.waits_for() is None
 
     def set_pair(self, pair: PairLoaded | None) -> None:
         """A pair was loaded or unloaded."""
-        self.stop()
-        self._pair = self._keys = None
+        self._runner.stop()
+        self._keys = None
         self._asked += 1
         if pair is not None and (draft := _draft_path(pair)):
             number = self._asked
 
             def looked_up(keys: tuple[FileKey, FileKey] | None) -> None:
                 if number == self._asked and keys is not None:
-                    self._pair, self._keys = pair, keys
-                    self._wait()
+                    self._keys = keys
+                    self._runner.start_one(_task(pair, self._chats.answers.settings(self._chats.current.settings)))
 
             self._lane.submit(partial(self._keys_to_try, pair.target.path, draft), looked_up)
 
-    @Slot()
-    def stop(self) -> None:
-        """The engine is needed for something else."""
-        self._idle.stop()
-        self._runner.stop()
-
     def close(self) -> None:
         """The main window is closed."""
-        self.stop()
+        self._runner.stop()
         self._lane.close()
-
-    @Slot()
-    def put_off(self) -> None:
-        """Stop for a while: it starts again when the engine is free."""
-        self.stop()
-        self._wait()
 
     # ------------------------------------------------------------ inside
 
@@ -110,28 +96,6 @@ class PairTrial(QObject):
             return None
         return keys if self._trials.get(*keys) is None else None
 
-    @Slot()
-    def _wait(self) -> None:
-        if self._pair is not None:
-            self._idle.start()
-
-    @Slot()
-    def _begin(self) -> None:
-        pair = self._pair
-        if pair is None or self._runner.is_running():
-            return
-        if self._chats.queue.is_wanted() or self._engine.state() is not EngineState.READY:
-            self._wait()
-            return
-        self._runner.start_one(_task(pair, self._chats.queue.settings(self._chats.current.settings)))
-
-    @Slot(bool)
-    def _on_wanted_changed(self, wanted: bool) -> None:
-        if wanted:
-            self.stop()
-        else:
-            self._wait()
-
     @Slot(object)
     def _on_compared(self, compared: Compared) -> None:
         keys, trial = self._keys, _measured(compared.comparison, self._engine.description())
@@ -143,11 +107,6 @@ class PairTrial(QObject):
             self.tried.emit(trial)
 
         self._lane.submit(lambda: self._trials.put(*keys, trial), lambda _: self.tried.emit(trial), failed)
-
-    @Slot(object)
-    def _on_ended(self, end: End) -> None:
-        if end.kind != "stopped":
-            self._pair = None  # tried, or it can't be tried
 
 
 def _draft_path(pair: PairLoaded) -> str:

@@ -1,4 +1,4 @@
-"""The loaded pair: loading, restarting after a crash, measuring its plain speed. No widgets."""
+"""The loaded pair: loading, restarting after a crash. No widgets."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app.models.names import model_name
-from app.protocol.commands import MeasurePlain
-from app.protocol.events import GenerationFailed, LoadFailed, LoadProgressed, MemoryRead, PairLoaded, PlainMeasured
+from app.protocol.events import LoadFailed, LoadProgressed, MemoryRead, PairLoaded
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
 from app.protocol.remote import Connect, RemoteModel
@@ -45,8 +44,6 @@ class PairLoader(QObject):
         pair_refused: What was asked for is not loaded, and the engine was not asked; `refused`.
         pair_given_up: Another pair is about to be loaded; what the engine does is over.
         engine_lost: The engine went away while it may have been busy.
-        plain_speed_measured: The measured tokens per second.
-        measuring_ended: A measurement is over, however it went.
     """
 
     pair_changed = Signal(object)
@@ -56,8 +53,6 @@ class PairLoader(QObject):
     pair_refused = Signal()
     pair_given_up = Signal()
     engine_lost = Signal()
-    plain_speed_measured = Signal(float)
-    measuring_ended = Signal()
 
     def __init__(
         self, engine: EngineClient, notice_list: NoticeList, marker: LoadingMarker, parent: QObject | None = None
@@ -74,7 +69,6 @@ class PairLoader(QObject):
         self._refused: PairFiles | None = None
         self._pair: PairLoaded | None = None
         self._load_request = 0
-        self._measure_request = 0
         self._plan: Callable[[PairFiles, Planned], None] | None = None
         self._asked = 0
         """Number of the latest load request; plans for earlier ones are ignored."""
@@ -88,8 +82,6 @@ class PairLoader(QObject):
         engine.engine_exited.connect(self._on_engine_exited)
         engine.engine_stalled.connect(self._on_engine_stalled)
         engine.state_changed.connect(self._on_state_changed)
-        engine.plain_measured.connect(self._on_plain_measured)
-        engine.generation_failed.connect(self._on_generation_failed)
 
     # ------------------------------------------------------------ what is there
 
@@ -124,9 +116,13 @@ class PairLoader(QObject):
         """Whether it is being determined if and how a pair can be loaded."""
         return self._is_planning
 
-    def can_bring_back(self) -> bool:
-        """Whether a message may restart the engine without asking."""
-        return self._files is not None and not self._tracker.is_exhausted(time.monotonic())
+    def bring_back(self) -> None:
+        """A message waits: start an engine that died again, unless it does that often; say so if there is no model."""
+        state = self._engine.state()
+        if state is EngineState.DIED and self._files is not None and not self._tracker.is_exhausted(time.monotonic()):
+            self.restart()
+        elif state is EngineState.EMPTY and not (self._is_planning or "load" in self._notice_list.notices()):
+            self._notice_list.show("load", notices.no_model())
 
     def report(self) -> str:
         """The report of the last crash; empty if there was none."""
@@ -197,7 +193,6 @@ class PairLoader(QObject):
     def _leave_server(self) -> None:
         """What is to be loaded here is planned with the memory of this computer, which only our own engine can tell."""
         self.pair_given_up.emit()
-        self._end_measuring()
         self._set_pair(None)
         self._given = None
         self._engine.start()
@@ -211,7 +206,6 @@ class PairLoader(QObject):
     ) -> None:
         self.pair_given_up.emit()
         self._given = self._files
-        self._end_measuring()
         self._pair = None
         self._remark = remark
         self.pair_changed.emit(None)  # in any case, because another pair is wanted now
@@ -250,7 +244,6 @@ class PairLoader(QObject):
         self._notice_list.remove(*ENGINE_NOTICES)
         self._set_pair(None)
         self._marker.clear()
-        self._end_measuring()
         self._engine.restart()
         self.engine_lost.emit()
         if (files := self._files) is not None:
@@ -260,32 +253,6 @@ class PairLoader(QObject):
     def shutdown(self) -> None:
         self._engine.shutdown()
         self._marker.clear()
-
-    # ------------------------------------------------------------ plain speed
-
-    def measure_plain(self, command: MeasurePlain) -> bool:
-        """Measure decoding without a draft; returns whether it could start."""
-        if self._engine.state() is not EngineState.READY:
-            return False
-        self._measure_request = self._engine.ask(command)
-        return True
-
-    @Slot(object)
-    def _on_plain_measured(self, measured: PlainMeasured) -> None:
-        if measured.request == self._measure_request:
-            self._end_measuring()
-            self.plain_speed_measured.emit(measured.decode_tokens_per_second)
-
-    @Slot(object)
-    def _on_generation_failed(self, failed: GenerationFailed) -> None:
-        if failed.request == self._measure_request:
-            self._end_measuring()
-            self._notice_list.show("measure", notices.plain_text(failed.message))
-
-    def _end_measuring(self) -> None:
-        if self._measure_request:
-            self._measure_request = 0
-            self.measuring_ended.emit()
 
     # ------------------------------------------------------------ what the engine reports
 
@@ -358,7 +325,6 @@ class PairLoader(QObject):
         had_head = self._pair is not None and self._pair.has_head
         self._marker.clear()
         self._last_exit = ended
-        self._end_measuring()
         self._set_pair(None)
         now = time.monotonic()
         self._tracker.record(now)

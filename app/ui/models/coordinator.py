@@ -26,6 +26,7 @@ from app.ui.engine.load_planner import NO_MEMORY_FOR_IMAGES, FittedPair, LoadPla
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import PairFiles, is_guide
 from app.ui.engine.pair_names import Introduction, introduction
+from app.ui.engine.queue import EngineQueue
 from app.ui.engine.server_keys import ServerKeys
 from app.ui.notices import Notice, NoticeList
 from app.ui.widgets.tasks import Lane
@@ -71,6 +72,7 @@ class ModelsCoordinator(QObject):
         self,
         transcript: Transcript,
         engine: EngineClient,
+        queue: EngineQueue,
         pair_loader: PairLoader,
         chats: OpenChats,
         notice_list: NoticeList,
@@ -80,6 +82,7 @@ class ModelsCoordinator(QObject):
         super().__init__(parent)
         self._transcript = transcript
         self._engine = engine
+        self._queue = queue
         self._pair_loader = pair_loader
         self._chats = chats
         self._notice_list = notice_list
@@ -171,16 +174,6 @@ class ModelsCoordinator(QObject):
 
     # ------------------------------------------------------------ trials
 
-    def is_trying(self) -> bool:
-        """Whether a new pair is being tried out."""
-        return self._trial is not None and self._trial.is_running()
-
-    @Slot()
-    def put_off_trial(self) -> None:
-        """Leave the engine to something else for a while."""
-        if self._trial is not None and self._trial.is_running():
-            self._trial.put_off()
-
     @Slot(object)
     def _on_pair_changed(self, pair: PairLoaded | None) -> None:
         if self._trial is not None:
@@ -199,7 +192,7 @@ class ModelsCoordinator(QObject):
         if self._trial is None:
             from app.ui.compare.trial import PairTrial
 
-            self._trial = PairTrial(self._engine, self._chats, self.library().trials, self)
+            self._trial = PairTrial(self._engine, self._queue, self._chats, self.library().trials, self)
             self._trial.tried.connect(self._on_tried)
         return self._trial
 

@@ -34,13 +34,11 @@ class ServedAnswer:
     Attributes:
         client: The program, by its own name.
         request: The number under which the program's server knows it.
-        is_stopped: No more of it is wanted, by the user.
     """
 
     def __init__(self, client: str, command: Generate) -> None:
         self.client = client
         self.request = command.request
-        self.is_stopped = False
         self._command = _dated(command)
         self._tokens: list[int] = []
         self._statistics = Statistics()

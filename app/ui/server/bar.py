@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QTimer, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
-from app.ui.widgets import theme
+from app.models.text import printable
+from app.ui.engine.queue import Priority
+from app.ui.widgets import theme, units
 from app.ui.widgets.controls import ElidedLabel, label, plain_tooltip, small_button
 from app.ui.widgets.entries import prose_margin
 from app.ui.widgets.layouts import row
 from app.ui.widgets.theme import SPACING
+
+if TYPE_CHECKING:
+    from app.ui.server.answer import ServedAnswer
+    from app.ui.server.serving import Serving
+
+_REFRESH_MS = 100
+_LONGEST_NAME = 40
+_WAITS = {
+    Priority.CHAT: "for the answer in the chat",
+    Priority.MEASUREMENT: "for the measurement",
+    Priority.COMPARISON: "for the comparison",
+}
 
 
 class ServingBar(QWidget):
@@ -28,9 +45,35 @@ class ServingBar(QWidget):
         self.stop.setAccessibleName("Stop the answer for the other program")
         self._row: QHBoxLayout = row(self._dot, (self._who, 1), self._figures, self.stop, on=self)
         theme.follow_zoom(self, self._align)
+        self._serving: Serving | None = None
+        self._refresh = QTimer(self, singleShot=True, interval=_REFRESH_MS)
+        self._refresh.timeout.connect(self._show)
         self.hide()
 
-    def show_answer(self, who: str, figures: str, *, is_written: bool) -> None:
+    def follow(self, serving: Serving) -> None:
+        """Show what this does from now on."""
+        self._serving = serving
+        serving.answer_changed.connect(self._show)
+        serving.answer_advanced.connect(self._on_answer_advanced)
+        self.stop.clicked.connect(serving.stop_answer)
+
+    @Slot()
+    def _on_answer_advanced(self) -> None:
+        if not self._refresh.isActive():
+            self._refresh.start()
+
+    @Slot()
+    def _show(self) -> None:
+        serving = self._serving
+        if serving is None or serving.answer is None:
+            self._refresh.stop()
+            self.hide()
+        else:
+            answer, is_written = serving.answer, serving.is_writing()
+            who = who_of(answer, waits_for=None if is_written else serving.waits_for() or Priority.SERVED)
+            self._show_answer(who, figures_of(answer), is_written=is_written)
+
+    def _show_answer(self, who: str, figures: str, *, is_written: bool) -> None:
         """``who`` says for which program; ``is_written``: now, and not later."""
         theme.set_role(self._dot, "good" if is_written else "quiet")
         if self._who.text() != who:
@@ -47,3 +90,25 @@ class ServingBar(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         self._align()
+
+
+def name_of(client: str) -> str:
+    """A program's own name, which can be any text."""
+    name = client.partition("/")[0]
+    return "another program" if name in ("", "?") else printable(name, _LONGEST_NAME)
+
+
+def who_of(answer: ServedAnswer, *, waits_for: Priority | None) -> str:
+    """``Answering for Zed``; ``waits_for``: what the engine does first."""
+    name = name_of(answer.client)
+    if waits_for is None:
+        return f"Answering for {name}"
+    return f"{name[:1].upper()}{name[1:]} is waiting {_WAITS.get(waits_for, 'for the engine')}"
+
+
+def figures_of(answer: ServedAnswer) -> str:
+    """``214 tokens · 74 tok/s``; empty before the first token."""
+    if not answer.tokens:
+        return ""
+    speed = answer.tokens_per_second()
+    return units.tokens(answer.tokens) + (f" · {units.speed(speed)}" if speed else "")

@@ -1,28 +1,23 @@
 """Lets other programs use the window's engine: one answer at a time, behind everything the window itself wants.
 
-A chat never waits for another program longer than one pass: the program's answer is interrupted, and goes on where it
-was when the chat has its own. Comparisons and measurements are waited for, too; they aren't interrupted. Whoever loads
-another pair ends what other programs had asked of the one before.
+Its answers are interrupted for whatever the window wants (`app.ui.engine.queue`), and go on where they were. Whoever
+loads another pair ends what other programs had asked of the one before.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
-from PySide6.QtCore import QObject, QTimer, Signal, Slot
+from PySide6.QtCore import QObject, Signal, Slot
 
 from app.protocol.commands import CheckText, CountPrompt, Tokenize
 from app.protocol.events import (
-    GenerationFailed,
-    GenerationFinished,
-    GenerationStarted,
     PairLoaded,
-    PromptProgressed,
     RoundsReceived,
 )
 from app.protocol.frames import ProtocolError
@@ -43,14 +38,13 @@ from app.ui import notices
 from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.crash_tracker import CrashTracker
 from app.ui.engine.pair import PairLoader
+from app.ui.engine.queue import EngineQueue, Job, Priority
 from app.ui.notices import NoticeList
 from app.ui.server.answer import ServedAnswer
 from app.ui.server.process import ServerProcess
 
 NOTICE = "api server"
 MOST_RECORDS = 50
-_AGAIN_MS = 250
-_TOO_LONG = "A message of this chat is too long."
 _LOADING = "Slipstream is loading a model. Try again in a moment."
 _NO_MODEL = "No model is loaded in Slipstream's window."
 _REMOTE = "Slipstream's window is using a model on another server, which other programs can't use through it."
@@ -86,30 +80,26 @@ class Serving(QObject):
 
     Signals:
         state_changed: `state` is another one.
-        answer_changed: `answer` is another one, or goes on, or waits.
+        answer_changed: `answer` is another one, or goes on, or waits, or has another place.
         answer_advanced: There are more tokens of it.
-        engine_wanted: A program waits for the engine: a trial should make room.
         request_ended: There is one more in `records`.
     """
 
     state_changed = Signal()
     answer_changed = Signal()
     answer_advanced = Signal()
-    engine_wanted = Signal()
     request_ended = Signal()
 
     def __init__(
         self,
         engine: EngineClient,
+        queue: EngineQueue,
         pair_loader: PairLoader,
         notice_list: NoticeList,
-        is_wanted: Callable[[], bool],
         command: Sequence[str] | None = None,
         parent: QObject | None = None,
     ) -> None:
-        """``is_wanted``: whether the window wants the engine for itself; `go_on` reports that it no longer does, and
-        `interrupt` that it does. ``command``: what to run in the server's place.
-        """
+        """``command``: what to run in the server's place."""
         super().__init__(parent)
         self.state = ServerState()
         self.answer: ServedAnswer | None = None
@@ -117,28 +107,19 @@ class Serving(QObject):
         self._engine = engine
         self._pair_loader = pair_loader
         self._notice_list = notice_list
-        self._is_wanted = is_wanted
+        self._queue = queue
         self._process = ServerProcess(command, self)
         self._serve: Serve | None = None
         self._tracker = CrashTracker()
-        self._request = 0
-        """The last one that the engine was asked."""
-        self._running: ServedAnswer | None = None
-        """What the engine writes; ``None`` also while it only ends what isn't wanted any more."""
+        self._job: Job | None = None
+        """With which the engine is asked for `answer`."""
         self._told: PairServed | None = None
         self._questions: dict[int, int] = {}
         """The server's numbers of questions, by the engine's."""
-        self._again = QTimer(self, singleShot=True, interval=_AGAIN_MS)
-        """Somebody may want the engine and leave it without a change of its state."""
-        self._again.timeout.connect(self._go_on)
         self._process.received.connect(self._on_received)
         self._process.ended.connect(self._on_process_ended)
         engine.state_changed.connect(self._on_engine_state_changed)
-        engine.generation_started.connect(self._on_generation_started)
-        engine.prompt_progressed.connect(self._on_prompt_progressed)
-        engine.rounds_received.connect(self._on_rounds_received)
-        engine.generation_finished.connect(self._on_generation_finished)
-        engine.generation_failed.connect(self._on_generation_failed)
+        queue.changed.connect(self._on_queue_changed)
         engine.text_checked.connect(self._on_question_answered)
         engine.prompt_counted.connect(self._on_question_answered)
         engine.tokenized.connect(self._on_question_answered)
@@ -153,11 +134,12 @@ class Serving(QObject):
 
     def is_writing(self) -> bool:
         """Whether the engine is busy with `answer`, which otherwise waits."""
-        return self._running is not None
+        return self._job is not None and self._job.is_running()
 
-    def is_own(self, request: int) -> bool:
-        """Whether this request of the engine is another program's."""
-        return request != 0 and request == self._request
+    def waits_for(self) -> Priority | None:
+        """What the engine does before it writes `answer`."""
+        before = self._queue.before(self._job) if self._job is not None else []
+        return before[0] if before else None
 
     def start(self, serve: Serve) -> None:
         """Serve like this from now on; what the server does is in `state`."""
@@ -190,28 +172,10 @@ class Serving(QObject):
         self._process.close()
 
     @Slot()
-    def interrupt(self) -> None:
-        """The window wants the engine: it is free within one pass."""
-        if self.is_writing():
-            self._engine.cancel()
-
-    @Slot()
     def stop_answer(self) -> None:
         """The user wants no more of what is being written: the program gets what there is."""
-        answer = self.answer
-        if answer is None:
-            return
-        answer.is_stopped = True
-        if self.is_writing():
-            self._engine.cancel()
-        else:
-            self._send(*answer.ended("cancelled"))
-            self._set_answer(None)
-
-    @Slot()
-    def go_on(self) -> None:
-        """Let the engine write if it is free."""
-        QTimer.singleShot(0, self, self._go_on)  # whoever tells us may want it for something else first
+        if self.answer is not None and self._job is not None and self._queue.cancel(self._job):
+            self._end(*self.answer.ended("cancelled"))
 
     # ------------------------------------------------------------ what programs ask for
 
@@ -224,9 +188,7 @@ class Serving(QObject):
                 self._fail(message.message)
             case Asked():
                 self._drop()
-                self._set_answer(ServedAnswer(message.client, message.command))
-                self.engine_wanted.emit()
-                self._go_on()
+                self._ask(ServedAnswer(message.client, message.command))
             case GivenUp():
                 if self.answer is not None and self.answer.request == message.request:
                     self._drop()
@@ -246,29 +208,30 @@ class Serving(QObject):
         else:
             self._send(Unavailable(request=question.request))
 
-    @Slot()
-    def _go_on(self) -> None:
-        answer = self.answer
-        if answer is None or self._engine.state() is not EngineState.READY:
-            return
-        if self._is_wanted():
-            self._again.start()
-            return
-        try:
-            self._request = self._engine.ask(answer.command(), served=True)
-        except ProtocolError:
-            self._send(GenerationFailed(request=answer.request, message=_TOO_LONG))
-            self._set_answer(None)
-        else:
-            self._running = answer
-            self.answer_changed.emit()
+    def _ask(self, answer: ServedAnswer) -> None:
+        self._job = job = Job(answer.command, Priority.SERVED)
+        job.started.connect(lambda event: self._send(answer.started(event)))
+        job.prompt_progressed.connect(lambda event: self._send(answer.progressed(event)))
+        job.rounds_received.connect(self._on_rounds_received)
+        job.put_off.connect(answer.interrupted)
+        job.answered.connect(lambda event: self._end(*answer.finished(event)))
+        job.failed.connect(lambda event: self._end(*answer.failed(event)))
+        job.lost.connect(lambda _what: self._end())
+        self._set_answer(answer)
+        self._queue.submit(job)
 
     def _drop(self) -> None:
         """Nobody wants what is being written any more."""
-        self.interrupt()
-        self._running = None
+        job, self._job = self._job, None
+        if job is not None:
+            self._queue.drop(job)
         if self.answer is not None:
             self._set_answer(None)
+
+    def _end(self, *messages: ToServer) -> None:
+        self._job = None
+        self._send(*messages)
+        self._set_answer(None)
 
     def _set_answer(self, answer: ServedAnswer | None) -> None:
         self.answer = answer
@@ -276,44 +239,16 @@ class Serving(QObject):
 
     # ------------------------------------------------------------ what the engine says
 
-    def _answer_to(self, request: int) -> ServedAnswer | None:
-        """What the engine writes for another program, if this is its request."""
-        return self._running if request == self._request else None
-
-    @Slot(object)
-    def _on_generation_started(self, event: GenerationStarted) -> None:
-        if (answer := self._answer_to(event.request)) is not None:
-            self._send(answer.started(event))
-
-    @Slot(object)
-    def _on_prompt_progressed(self, event: PromptProgressed) -> None:
-        if (answer := self._answer_to(event.request)) is not None:
-            self._send(answer.progressed(event))
+    @Slot()
+    def _on_queue_changed(self) -> None:
+        if self.answer is not None:
+            self.answer_changed.emit()
 
     @Slot(object)
     def _on_rounds_received(self, event: RoundsReceived) -> None:
-        if (answer := self._answer_to(event.request)) is not None:
-            self._send(answer.advanced(event))
+        if self.answer is not None:
+            self._send(self.answer.advanced(event))
             self.answer_advanced.emit()
-
-    @Slot(object)
-    def _on_generation_finished(self, event: GenerationFinished) -> None:
-        if (answer := self._answer_to(event.request)) is None:
-            return
-        self._running = None
-        if event.finish_reason == "cancelled" and not answer.is_stopped:
-            answer.interrupted(event)
-            self.answer_changed.emit()
-        else:
-            self._send(*answer.finished(event))
-            self._set_answer(None)
-
-    @Slot(object)
-    def _on_generation_failed(self, event: GenerationFailed) -> None:
-        if (answer := self._answer_to(event.request)) is not None:
-            self._running = None
-            self._send(*answer.failed(event))
-            self._set_answer(None)
 
     @Slot(object)
     def _on_question_answered(self, event: AnsweredQuestion) -> None:
@@ -322,9 +257,7 @@ class Serving(QObject):
 
     @Slot(EngineState)
     def _on_engine_state_changed(self, state: EngineState) -> None:
-        if state is EngineState.READY:
-            self.go_on()
-        elif not state.has_pair:
+        if not state.has_pair:
             self._tell_pair()
 
     @Slot(object)
@@ -342,10 +275,9 @@ class Serving(QObject):
         served = PairServed(pair=pair, why=why)
         if served == self._told:
             return
-        self._told, self._running = served, None
+        self._told = served
         self._questions.clear()
-        if self.answer is not None:
-            self._set_answer(None)
+        self._drop()
         self._send(served)
 
     def _why_unavailable(self) -> str:

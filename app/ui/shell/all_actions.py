@@ -12,7 +12,6 @@ from app.models.starter import starter_file
 from app.ui.actions import Action, Actions
 from app.ui.chat.composer import ATTACH_KEYS
 from app.ui.chat.list.menus import MOVE_KEYS, PIN_KEYS
-from app.ui.engine.client import EngineState
 from app.ui.settings.general_page import ZOOM_STEPS
 
 if TYPE_CHECKING:
@@ -41,12 +40,13 @@ def _has_messages(app: App) -> bool:
 
 
 def _can_stop(app: App) -> bool:
-    return app.chats.current.state.is_busy or app.engine.state() is EngineState.MEASURING
+    return app.chats.current.state.is_busy or app.speed.is_measuring()
 
 
 def _can_measure(app: App) -> bool:
     remote = app.pair_loader.remote()
-    return app.engine.state() is EngineState.READY and (remote is None or remote.can_switch_drafting)
+    can_switch = remote is None or remote.can_switch_drafting
+    return app.engine.state().has_pair and can_switch and not app.speed.is_measuring()
 
 
 def _can_stop_thinking(app: App) -> bool:
@@ -233,7 +233,7 @@ _CHAT = (
     _A(
         "measure_plain",
         "Me&asure speed without a draft",
-        lambda app: app.commands.measure_plain,
+        lambda app: app.speed.measure,
         enabled=_can_measure,
     ),
 )
@@ -326,8 +326,8 @@ _NOTICES = (
     _A("connect_again", "Retry", lambda app: app.pair_loader.load_again),
     _A("choose_server", "Server…", lambda app: app.commands.opening.open_server),
     _A("enter_key", "Enter key…", lambda app: partial(app.commands.opening.open_server, for_key=True)),
-    _A("send_chat", "Send it", lambda app: app.queue.send_chat),
-    _A("do_not_send", "Don't send", lambda app: app.queue.do_not_send),
+    _A("send_chat", "Send it", lambda app: app.answers.send_chat),
+    _A("do_not_send", "Don't send", lambda app: app.answers.do_not_send),
     _A("answer", "Answer it", lambda app: app.chats.current.regenerate),
     _A("ask_again", "Ask again", lambda app: app.commands.ask_again),
     _A("cancel_answer", "Stop", lambda app: app.engine.cancel),
@@ -338,7 +338,7 @@ _NOTICES = (
     _A("attach_pages", "Attach the pages as pictures", lambda app: app.attachments.attach_scans),
     _A("use_beginning", "Use the beginning", lambda app: app.attachments.use_beginning),
     _A("raise_context", "Raise the context", lambda app: app.commands.opening.open_models),
-    _A("restart_api_server", "Restart the API server", lambda app: app.server.serving.restart),
+    _A("restart_api_server", "Restart the API server", lambda app: app.serving.restart),
     _A("api_server_settings", "API server settings…", lambda app: app.commands.show_server),
 )
 

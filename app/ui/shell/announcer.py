@@ -56,7 +56,7 @@ class Announcer(QObject):
         self._settled = QTimer(self, singleShot=True, interval=0)
         self._settled.timeout.connect(self._on_notices_settled)
         self._is_loading = False
-        chats.queue.begun.connect(self._on_answer_begun)
+        chats.answers.begun.connect(self._on_answer_begun)
         notice_list.changed.connect(lambda: self._settled.start())  # noqa: PLW0108 - without the notices
         engine.state_changed.connect(self._on_engine_state_changed)
         self._pair_loader = pair_loader

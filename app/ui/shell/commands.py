@@ -14,17 +14,15 @@ from app.models.downloads.queue_file import FILE_NAME, has_work
 from app.models.machine_memory import MachineMemory
 from app.models.starter import STARTER_NAME, starter_file
 from app.models.text import printable
-from app.protocol.commands import MeasurePlain
 from app.settings import Pair
 from app.ui import notices
 from app.ui.actions import Actions, Choice
-from app.ui.chat.answer_queue import SERVER
-from app.ui.chat.conversation import question_to_measure
+from app.ui.chat.answers import SERVER
 from app.ui.chat.markdown.code_headers import code_wrap
 from app.ui.chat.open_chats import OpenChats
 from app.ui.compare.launcher import CompareLauncher
 from app.ui.context import WindowSettings
-from app.ui.engine.client import EngineClient, EngineState
+from app.ui.engine.client import EngineClient
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import PairFiles
 from app.ui.engine.pair_names import recent_titles
@@ -34,6 +32,7 @@ from app.ui.server.control import ServerControl
 from app.ui.settings import in_use
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.open_models import OpenModels
+from app.ui.shell.speed_presenter import SpeedPresenter
 from app.ui.widgets.system_notifications import Notifier
 from app.ui.widgets.tabbed_window import bring_to_front
 
@@ -70,6 +69,7 @@ class AppCommands(QObject):
         models: ModelsCoordinator,
         compare: CompareLauncher,
         server: ServerControl,
+        speed: SpeedPresenter,
         settings: WindowSettings,
         parent: QObject | None = None,
     ) -> None:
@@ -83,6 +83,7 @@ class AppCommands(QObject):
         self._coordinator = models
         self._compare = compare
         self._server = server
+        self._speed = speed
         self._values = values = settings.values
         self._window_settings = settings
         self._models: ModelsWindow | None = None
@@ -113,11 +114,11 @@ class AppCommands(QObject):
     # ------------------------------------------------------------ answers
 
     def stop(self) -> None:
-        """Stop measuring, or else the answer of the chat that is shown."""
-        if self._engine.state() is EngineState.MEASURING:
-            self._engine.cancel()
-        else:
+        """Stop the answer of the chat that is shown, or else measuring."""
+        if self._chats.current.state.is_busy:
             self._chats.current.stop()
+        else:
+            self._speed.stop()
 
     def ask_again(self) -> None:
         """Ask the server for the last answer again, which it didn't finish."""
@@ -125,28 +126,6 @@ class AppCommands(QObject):
         self._chats.current.regenerate()
 
     # ------------------------------------------------------------ speed
-
-    @Slot()
-    def measure_plain(self) -> None:
-        """Measure the speed of the target without a draft, on the chat that is shown."""
-        current = self._chats.current
-        settings = self._chats.queue.settings(current.settings)
-        is_unsent = self._chats.queue.consent.is_needed(current.id, current.messages)
-        messages = question_to_measure([] if is_unsent else current.messages, settings.system_prompt)
-        asked = MeasurePlain(
-            request=0,
-            messages=messages,
-            sampling=settings.sampling,
-            private=current.is_temporary,
-            thinking=settings.thinking,
-        )
-        if self._pair_loader.measure_plain(asked):
-            self._window.speed_panel.plain_speed.set_measuring(True)
-        elif self._engine.state() is EngineState.COMPARING:
-            is_trying = self._coordinator.is_trying()
-            self._notice_list.show("measure", notices.busy_trying() if is_trying else notices.busy_comparing())
-        elif self._engine.state() is EngineState.SERVING:
-            self._notice_list.show("measure", notices.busy_serving())
 
     @Slot(bool)
     def show_drafted(self, shown: bool) -> None:

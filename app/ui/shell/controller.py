@@ -19,7 +19,7 @@ from app.protocol.options import Sampling
 from app.settings import SettingsFile
 from app.ui import notices
 from app.ui.actions import Actions
-from app.ui.chat.answer_queue import AnswerQueue
+from app.ui.chat.answers import Answers
 from app.ui.chat.attachments import Attachments
 from app.ui.chat.context_meter import ContextMeter
 from app.ui.chat.conversation import AnswerSettings
@@ -36,8 +36,11 @@ from app.ui.engine.client import EngineClient
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker
 from app.ui.engine.pair_names import introduction
+from app.ui.engine.queue import EngineQueue
 from app.ui.models.coordinator import ModelsCoordinator
 from app.ui.notices import Notice, NoticeList
+from app.ui.server.control import ServerControl
+from app.ui.server.serving import Serving
 from app.ui.settings import in_use
 from app.ui.shell.announcer import Announcer
 from app.ui.shell.chat_commands import ChatCommands
@@ -47,9 +50,8 @@ from app.ui.shell.finished_answers import FinishedAnswers
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.message_operations import MessageOperations
 from app.ui.shell.message_wiring import MessageWiring
-from app.ui.shell.server_wiring import ServerWiring
 from app.ui.shell.settings_wiring import SettingsWiring
-from app.ui.shell.speed_wiring import SpeedWiring
+from app.ui.shell.speed_presenter import SpeedPresenter
 from app.ui.widgets.tabbed_window import bring_to_front
 from app.ui.widgets.tasks import Results
 
@@ -86,9 +88,10 @@ class Controller(QObject):
         self.pair_loader = PairLoader(engine, self.notice_list, LoadingMarker(paths.data_dir() / "loading.json"), self)
         closing.callback(self.pair_loader.shutdown)
         closing.callback(self._window_settings.save)
-        self.queue = AnswerQueue(engine, self.pair_loader, self.notice_list, self._answer_settings, self)
+        self.queue = EngineQueue(engine, self.pair_loader, self)
+        self.answers = Answers(self.queue, self.pair_loader, self.notice_list, self._answer_settings, self)
         self.chats = OpenChats(
-            self._chat_store, self.queue, self.notice_list, self._default_settings, self._temporary_chats, self
+            self._chat_store, self.answers, self.notice_list, self._default_settings, self._temporary_chats, self
         )
         closing.callback(self.chats.shut_down)
         self.operations = ChatOperations(self._chat_store, self)
@@ -97,6 +100,7 @@ class Controller(QObject):
             notices=self.notice_list,
             engine=engine,
             loader=self.pair_loader,
+            queue=self.queue,
             store=self._chat_store,
             presets=self.presets,
             chats=self.chats,
@@ -110,7 +114,6 @@ class Controller(QObject):
             window.settings_tab, self.chats, self.presets, self.pair_loader, self.notice_list, self
         )
         closing.callback(self.chat_settings.close)
-        self.queue.is_shown = lambda chat_id: self.chats.current.id == chat_id
         self.context_meter = ContextMeter(
             self.chats,
             engine,
@@ -125,29 +128,23 @@ class Controller(QObject):
         )
         closing.callback(self.attachments.close)
         self.models = ModelsCoordinator(
-            window.transcript, engine, self.pair_loader, self.chats, self.notice_list, settings.values, self
+            window.transcript, engine, self.queue, self.pair_loader, self.chats, self.notice_list, settings.values, self
         )
         closing.callback(self.models.close)
         self.compare = CompareLauncher(
             engine,
+            self.queue,
             self.pair_loader,
             self.chats,
             self,
         )
         closing.callback(self.compare.close)
         self.settings = SettingsWiring(window, ctx, self.compare, self)
-        self.server = ServerWiring(
-            window,
-            engine,
-            self.pair_loader,
-            self.queue,
-            self.compare,
-            self.models,
-            self.notice_list,
-            lambda: settings.values.server,
-            self,
-        )
-        closing.callback(self.server.control.close)
+        self.serving = Serving(engine, self.queue, self.pair_loader, self.notice_list, parent=self)
+        self.server = ServerControl(self.serving, lambda: settings.values.server, self)
+        closing.callback(self.server.close)
+        window.serving_bar.follow(self.serving)
+        self.speed = SpeedPresenter(window, ctx, self)
         self.zoom = self.settings.zoom
         self.commands = AppCommands(
             window,
@@ -158,7 +155,8 @@ class Controller(QObject):
             self.notice_list,
             self.models,
             self.compare,
-            self.server.control,
+            self.server,
+            self.speed,
             self._window_settings,
             self,
         )
@@ -191,18 +189,6 @@ class Controller(QObject):
         self._daily = QTimer(self, interval=_DAY_MS)
         self._daily.timeout.connect(self.operations.tidy)
         closing.callback(self._daily.stop)
-        self.speed = SpeedWiring(
-            window,
-            engine,
-            self.pair_loader,
-            self.queue,
-            self.models,
-            self.notice_list,
-            self._sampling,
-            self.server.serving.is_own,
-            self,
-        )
-        closing.callback(self.speed.close)
         self._connect_engine()
         self._connect_chats()
         self._connect_window()
@@ -227,7 +213,7 @@ class Controller(QObject):
         self.pair_loader.open_at_start(in_use.files_at_start(self._settings.values))
         self._results.when_done(self._opened, self._on_chats_opened, self._on_chats_unavailable)
         self._daily.start()
-        self.server.control.apply()
+        self.server.apply()
         self.commands.begin()
 
     @Slot()
@@ -244,19 +230,20 @@ class Controller(QObject):
     def _connect_engine(self) -> None:
         pair_loader = self.pair_loader
         self.engine.state_changed.connect(self.actions.refresh)
+        self.queue.changed.connect(self.actions.refresh)
         self.message_operations.continued_changed.connect(self.actions.refresh)
         self.operations.undo_changed.connect(self.actions.refresh)
         self.engine.forgotten.connect(self.operations.finish_erasing)
         pair_loader.pair_changed.connect(self._on_pair_changed)
         pair_loader.pair_changed.connect(self.attachments.refresh)
-        self.compare.engine_wanted.connect(self.models.put_off_trial)
+        self.models.plain_speed_measured.connect(self.speed.note_plain_speed)
 
     def _connect_chats(self) -> None:
         chats, operations = self.chats, self.operations
         chats.opened.connect(self._on_opened)
         chats.current_changed.connect(self._remember_chat)
         chats.created.connect(self._on_created)
-        self.queue.begun.connect(self._on_answer_begun)
+        self.answers.begun.connect(self._on_answer_begun)
         operations.chats_deleted.connect(self._on_chats_deleted)
         operations.chats_restored.connect(self._on_chats_restored)
         operations.deletion_done.connect(self.window.undo_bar.offer)
@@ -270,12 +257,11 @@ class Controller(QObject):
         panel = window.speed_panel
         panel.head.choice_changed.connect(self.pair_loader.use_head)
         for button in panel.plain_speed.buttons:
-            button.clicked.connect(commands.measure_plain)
+            button.clicked.connect(self.speed.measure)
         panel.show_drafted.box.clicked.connect(commands.show_drafted)
         window.closed.connect(self.shut_down)
         commands.save_due.connect(self._window_settings.save_soon)
         commands.save_due.connect(self.settings.apply_offline)
-        self._window_settings.changed.connect(self.speed.refresh_plain_speed)
         self._window_settings.changed.connect(self._introduce)
 
     def _connect_chat_views(self) -> None:
@@ -298,13 +284,11 @@ class Controller(QObject):
 
     # ------------------------------------------------------------ pairs and how to draft
 
-    @Slot(object)
-    def _on_pair_changed(self, pair: PairLoaded | None) -> None:
+    @Slot()
+    def _on_pair_changed(self) -> None:
         self._offer_to_stop_thinking()
-        self.speed.show_pair(pair)
         self.chats.use_defaults()
         self.settings.apply()
-        self.speed.refresh_plain_speed()
         self._introduce()
 
     @Slot()
@@ -397,7 +381,7 @@ class Controller(QObject):
 
     def _sampling(self) -> Sampling:
         """How tokens are drawn in the chat that is shown."""
-        return self.queue.settings(self.chats.current.settings).sampling
+        return self.answers.settings(self.chats.current.settings).sampling
 
     def _temporary_chats(self) -> StoredChats:
         return StoredChats(ChatWorker(Path(":memory:")), self.notice_list)

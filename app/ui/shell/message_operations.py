@@ -108,7 +108,7 @@ class MessageOperations(QObject):
             self._tell(None)
             texts = _texts(last)
             if self._engine.state() is EngineState.READY and (self._asked is None or self._asked[1] != texts):
-                asked = asked_with(last) or self._chats.queue.settings(model.settings)
+                asked = asked_with(last) or self._chats.answers.settings(model.settings)
                 thinking = pair.usable_thinking(asked.thinking)
                 question = CheckText(request=0, text=texts[0], thought=texts[1], thinking=thinking)
                 request = self._engine.ask_aside(question)
@@ -244,7 +244,7 @@ class MessageOperations(QObject):
         again = _settings_again(message)
         if again is not None and message.seed is not None:
             ways.append(Choice("The same settings and seed", (again, message.seed)))
-        temperature = self._chats.queue.settings(model.settings).sampling.temperature
+        temperature = self._chats.answers.settings(model.settings).sampling.temperature
         ways.append(Choice("More variety", (self._varied(temperature + _STEP),)))
         if temperature > 0:
             ways.append(Choice("Less variety", (self._varied(max(0.0, temperature - _STEP)),)))

@@ -52,7 +52,7 @@ class SettingsWiring(QObject):
     def apply(self) -> None:
         """Show in panel, menus and transcript what holds for the chat that is shown."""
         values, window = self._values, self._window
-        settings = self._chats.queue.settings(self._chats.current.settings)
+        settings = self._chats.answers.settings(self._chats.current.settings)
         window.speed_panel.set_draft_length(settings.draft_length)
         window.speed_panel.set_drafter(settings.drafter)
         window.speed_panel.show_drafted.box.setChecked(values.drafted_visible)

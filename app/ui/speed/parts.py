@@ -151,6 +151,7 @@ class PlainSpeed(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._measuring = False
+        self._running_text = ""
         self._can_measure = False
         self._known = False
         self._button = QPushButton(_MEASURE)
@@ -174,8 +175,10 @@ class PlainSpeed(QWidget):
         self._baseline.setText(f"{units.speed(plain)} without a draft")
         self._arrange()
 
-    def set_measuring(self, measuring: bool) -> None:
+    def set_measuring(self, measuring: bool, *, waits: bool = False) -> None:
+        """``waits``: the engine is busy with something that goes first."""
         self._measuring = measuring
+        self._running_text = "Waiting to measure…" if waits else "Measuring…"
         self._arrange()
 
     def _arrange(self) -> None:
@@ -183,7 +186,7 @@ class PlainSpeed(QWidget):
         self._button.setVisible(not shows_figure)
         for part in (self._factor, self._baseline, self._again):
             part.setVisible(shows_figure)
-        self._button.setText("Measuring…" if self._measuring else _MEASURE)
+        self._button.setText(self._running_text if self._measuring else _MEASURE)
         for button in self.buttons:
             button.setEnabled(self._can_measure and not self._measuring)
 

@@ -24,7 +24,7 @@ class SettingsRig(Rig):
 
     def __init__(self, qtbot: QtBot, folder: Path, behavior: str = "") -> None:
         super().__init__(qtbot, folder, behavior)
-        self.queue.resolve = lambda chat, pair: answer_settings(chat, Settings(), pair)
+        self.answers.resolve = lambda chat, pair: answer_settings(chat, Settings(), pair)
         self.preset_file = folder / FILE_NAME
         self.stored_presets = StoredPresets(Presets(self.preset_file), self.notice_list)
         self.presets = self.stored_presets.presets

@@ -21,7 +21,7 @@ from app.chats.tree import Deletion
 from app.chats.worker import ChatWorker
 from app.client.stalls import Timings
 from app.errors import KnownError
-from app.protocol.commands import Load, MeasurePlain, Message
+from app.protocol.commands import Load
 from app.protocol.events import RoundsReceived
 from app.settings import Pair
 from app.ui.chat.conversation import AnswerSettings, conversation
@@ -73,23 +73,6 @@ def test_message_and_answer_are_shown_and_stored(make_rig: MakeRig) -> None:
     assert "74 tok/s" in rig.page.footers[-1].replace("\u00a0", " ")
     assert rig.page.footers[-1].endswith("s to first token")  # the usual end needs no words
     assert not rig.page.busy
-
-
-def test_whoever_else_needs_the_engine_is_told_when_the_chat_does_not(qtbot: QtBot, make_rig: MakeRig) -> None:
-    rig = make_rig(loads=False)
-    assert not rig.queue.is_wanted()
-    rig.model.send("Nothing is loaded yet")
-    assert rig.queue.is_wanted()
-    qtbot.waitUntil(lambda: rig.page.texts() == ["Nothing is loaded yet"], timeout=WAIT_MS)
-    with qtbot.waitSignal(rig.queue.wanted_changed, timeout=WAIT_MS):
-        rig.model.stop()
-    assert not rig.queue.is_wanted()
-    rig.load()
-    with qtbot.waitSignal(rig.queue.wanted_changed, timeout=WAIT_MS):
-        rig.model.regenerate()
-        assert rig.queue.is_wanted()
-    rig.settle()
-    assert not rig.queue.is_wanted()
 
 
 def test_how_to_draft_reaches_the_engine_and_is_stored(make_rig: MakeRig) -> None:
@@ -341,9 +324,9 @@ def test_a_full_disk_stops_nobody_and_what_was_not_saved_is_saved_later(qtbot: Q
 def test_an_answer_that_only_repeats_itself_is_stopped(make_rig: MakeRig) -> None:
     rig = make_rig("endless")
     rig.begin_answer("Go on")
-    assert rig.model.live is not None
+    assert rig.model.live is not None and rig.model.live.job is not None
     words = [round_of("and again ", at) for at in range(700)]
-    rig.engine.rounds_received.emit(RoundsReceived(request=rig.model.live.request, rounds=words))
+    rig.engine.rounds_received.emit(RoundsReceived(request=rig.model.live.job.request, rounds=words))
     rig.settle()
     last = rig.model.messages[-1]
     assert (last.status, last.finish_reason) == ("stopped", "repeats")
@@ -372,7 +355,7 @@ def test_an_edited_answer_is_a_new_version(make_rig: MakeRig, qtbot: QtBot) -> N
     first = rig.model.messages[1]
     assert rig.model.edit(first.id, "In other words")
     assert rig.page.texts() == ["One", "In other words"]
-    assert not rig.queue.is_wanted()
+    assert not rig.is_wanted()
     rig.settle()
     stored = rig.stored(lambda store: store.branch(rig.model.id))
     assert [(one.text, one.version, one.versions) for one in stored] == [("One", 1, 1), ("In other words", 2, 2)]
@@ -465,7 +448,7 @@ def test_a_temporary_chat_leaves_nothing(qtbot: QtBot, make_rig: MakeRig, tmp_pa
     with qtbot.waitSignal(live.ended, timeout=WAIT_MS):  # whoever shows its speed is told that it is over
         rig.chats.new()
     qtbot.waitUntil(lambda: rig.engine.state() is EngineState.READY, timeout=WAIT_MS)
-    assert not rig.queue.is_wanted()
+    assert not rig.is_wanted()
     assert rig.stored(ChatStore.chats) == []
     assert not (tmp_path / "attachments").exists()
     rig.begin_answer("Now for the record")
@@ -519,13 +502,6 @@ def test_a_missing_file_can_be_forgotten_while_other_models_are_loaded(make_rig:
     rig.draft.unlink()
     rig.pair_loader.load(rig.files())
     assert "dismiss" in rig.notice_list.notices()["load"].actions
-
-
-def test_measuring_reports_the_speed(qtbot: QtBot, make_rig: MakeRig) -> None:
-    rig = make_rig()
-    with qtbot.waitSignal(rig.pair_loader.plain_speed_measured, timeout=WAIT_MS) as measured:
-        rig.pair_loader.measure_plain(MeasurePlain(request=0, messages=[Message(role="user", content="Hi")]))
-    assert measured.args == [40.0]
 
 
 def test_leaving_a_temporary_chat_does_not_wait_for_its_store(make_rig: MakeRig) -> None:

@@ -148,7 +148,7 @@ def test_the_answer_being_written_is_counted_without_asking(rig: MeterRig) -> No
     asked = len(rig.counts)
     live = rig.model.live
     assert live is not None
-    live.on_rounds_received(RoundsReceived(request=live.request, rounds=[round_of(" more")] * 9))
+    live.on_rounds_received(RoundsReceived(request=1, rounds=[round_of(" more")] * 9))
     rig.counted(messages=3, answer=10)
     assert len(rig.counts) == asked
     assert ("Answer so far", "10\u00a0tokens") in rig.meter.use.rows()  # type: ignore[union-attr]

@@ -9,7 +9,7 @@ import pytest
 
 from app.chats.model import Status, StoredMessage, to_json
 from app.protocol.events import DrafterFigures, DraftFigures, Figures
-from app.ui.chat.answer_queue import ENGINE_LOST
+from app.ui.chat.answers import ENGINE_LOST
 from app.ui.chat.footer import details_of, figures_of, footer_of, note_of
 
 FIGURES = Figures(

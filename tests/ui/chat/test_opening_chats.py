@@ -72,7 +72,7 @@ class Slow:
         for _ in range(2):  # what the store answered may have asked it for more
             done: Future[None] = self.worker.submit(lambda _store: None)
             deadline = QDeadlineTimer(WAIT_MS)
-            while self.controller.queue.is_wanted() or not done.done():
+            while self.controller.answers.open or not done.done():
                 assert not deadline.hasExpired()
                 QTest.qWait(1)
             QApplication.processEvents()

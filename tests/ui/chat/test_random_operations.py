@@ -188,16 +188,15 @@ class User:
         deadline = QDeadlineTimer(WAIT_MS)
         while not self._is_at_rest():
             assert not deadline.hasExpired()
-            live = self.rig.queue.live
-            if live is not None and live.pieces:
-                self.rig.queue.stop(live)
+            for live in [one for one in self.rig.answers.open if one.pieces]:
+                self.rig.answers.stop(live)
             QTest.qWait(1)
 
     def _is_at_rest(self) -> bool:
         done: Future[None] = self.rig.worker.submit(lambda _store: None)
         models = self.rig.chats._models()
         idle = all(one.writer.is_idle() and one.state is ChatState.IDLE for one in models)
-        return idle and not self.rig.queue.is_wanted() and (done.result(WAIT_MS / 1000) is None)
+        return idle and not self.rig.is_wanted() and (done.result(WAIT_MS / 1000) is None)
 
     def check(self) -> None:
         """The store has everything, and the page shows what it has."""

@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage
 from app.protocol.commands import CountTokens
-from app.ui.chat.answer_queue import CONSENT, SERVER
+from app.ui.chat.answers import CONSENT, SERVER
 from app.ui.chat.composer import Composer
 from app.ui.chat.context_meter import ContextMeter, ContextUse
 from app.ui.chat.model import ChatState
@@ -82,7 +82,7 @@ def test_the_history_of_a_local_chat_goes_only_after_a_question(asking: Rig) -> 
     notice = asking.notice_list.notices()[CONSENT]
     assert notice.actions == ("send_chat", "do_not_send")
     assert "“Hello”" in notice.text and "far.example" in notice.text
-    asking.queue.send_chat()
+    asking.answers.send_chat()
     asking.settle()
     assert asking.model.messages[-1].text == " 3"
     assert not waits_for_consent(asking)
@@ -95,7 +95,7 @@ def test_what_may_not_be_sent_stays_unanswered(asking: Rig, is_stopped: bool) ->
     if is_stopped:
         asking.model.stop()
     else:
-        asking.queue.do_not_send()
+        asking.answers.do_not_send()
     asking.settle()
     assert not waits_for_consent(asking)
     assert asking.model.is_unanswered()
@@ -105,7 +105,7 @@ def test_what_may_not_be_sent_stays_unanswered(asking: Rig, is_stopped: bool) ->
 def test_a_message_from_before_is_asked_about_even_if_it_is_the_only_one(moved: Rig) -> None:
     assert moved.model.regenerate()
     until_asked(moved)
-    moved.queue.do_not_send()
+    moved.answers.do_not_send()
     assert [one.text for one in moved.model.messages] == ["Hello", " 1"]  # the answer is back
 
 
@@ -141,9 +141,9 @@ def test_a_temporary_chat_asks_too(rig: Rig) -> None:
 
 def test_after_a_restart_the_chat_itself_tells_where_it_has_been(far: Rig) -> None:
     far.ask("Hello")
-    assert not far.queue.consent.is_needed("as after a restart", far.model.messages)
+    assert not far.answers.consent.is_needed("as after a restart", far.model.messages)
     far.connect("http://elsewhere.example:8000")
-    assert far.queue.consent.is_needed("as after a restart, too", far.model.messages)
+    assert far.answers.consent.is_needed("as after a restart, too", far.model.messages)
 
 
 # ------------------------------------------------------------ answers that aren't finished
@@ -173,11 +173,13 @@ def test_an_answer_that_never_began_says_why(far: Rig) -> None:
 
 @behaves("far lost")
 def test_a_notice_is_about_the_chat_that_is_shown(rig: Rig) -> None:
-    rig.queue.is_shown = lambda _chat_id: False
     rig.connect(FAR)
-    rig.ask("Hello")
-    assert rig.model.messages[-1].status == "failed"
-    assert not rig.notice_list.notices()
+    assert rig.model.send("Hello")
+    asked = rig.model
+    rig.chats.new()
+    rig.qtbot.waitUntil(lambda: asked.state is ChatState.IDLE, timeout=WAIT_MS)
+    assert asked.messages[-1].status == "failed"
+    assert SERVER not in rig.notice_list.notices()
 
 
 # ------------------------------------------------------------ the context
@@ -186,7 +188,9 @@ def test_a_notice_is_about_the_chat_that_is_shown(rig: Rig) -> None:
 def meter_of(rig: Rig) -> ContextMeter:
     composer = Composer()
     rig.qtbot.addWidget(composer)
-    return ContextMeter(rig.chats, rig.engine, rig.pair_loader, rig.notice_list, composer, lambda _use: None, rig.queue)
+    return ContextMeter(
+        rig.chats, rig.engine, rig.pair_loader, rig.notice_list, composer, lambda _use: None, rig.answers
+    )
 
 
 def test_a_server_that_does_not_count_says_how_full_the_context_is_with_its_answer(far: Rig) -> None:
@@ -225,7 +229,7 @@ def test_this_computer_counts_what_is_typed_too(rig: Rig) -> None:
 def test_a_chat_that_has_not_been_sent_is_not_counted_either(moved: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[CountTokens] = []
     asked: list[str] = []
-    is_needed = moved.queue.consent.is_needed
+    is_needed = moved.answers.consent.is_needed
 
     def count_tokens(question: CountTokens) -> int:
         counts.append(question)
@@ -236,7 +240,7 @@ def test_a_chat_that_has_not_been_sent_is_not_counted_either(moved: Rig, monkeyp
         return is_needed(chat_id, branch)
 
     monkeypatch.setattr(moved.engine, "count_tokens", count_tokens)
-    monkeypatch.setattr(moved.queue.consent, "is_needed", is_asked_for)
+    monkeypatch.setattr(moved.answers.consent, "is_needed", is_asked_for)
     meter = meter_of(moved)
     moved.qtbot.waitUntil(lambda: bool(asked), timeout=WAIT_MS)
     assert meter.use is None and not counts

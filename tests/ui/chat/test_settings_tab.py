@@ -311,7 +311,7 @@ def test_a_level_that_the_model_does_not_have_is_not_offered_but_kept(rig: Setti
     rig.tab.system_prompt.setPlainText("Be brief.")
     rig.tab.commit()
     assert (rig.chosen.thinking, rig.chosen.thinking_budget) == ("high", 512)
-    asked = rig.queue.settings(rig.chosen)
+    asked = rig.answers.settings(rig.chosen)
     assert (asked.thinking, asked.thinking_budget) == ("", 512)
     show_thinking(rig, [])
     assert not rig.tab.thinking.isVisible() and rig.tab.thinking_budget.isVisible()
@@ -361,7 +361,7 @@ def test_an_answer_format_is_asked_for_and_a_mistake_in_it_is_said(qtbot: QtBot,
     qtbot.waitUntil(lambda: not tab.format_problem.isVisible(), timeout=WAIT_MS)
     wanted = AnswerFormat(kind="json_schema", source='{"type": "object"}')
     assert rig.chosen.format() == wanted
-    assert rig.queue.settings(rig.chosen).command([]).format == wanted
+    assert rig.answers.settings(rig.chosen).command([]).format == wanted
 
 
 def show_thinking(rig: SettingsRig, levels: list[str]) -> None:

@@ -14,7 +14,7 @@ class Comparing:
     def __init__(self, rig: Rig) -> None:
         self.chat = rig
         self.qtbot = rig.qtbot
-        self.presenter = ComparePresenter(rig.engine, rig.pair_loader, rig.chats)
+        self.presenter = ComparePresenter(rig.engine, rig.queue, rig.pair_loader, rig.chats)
 
     @property
     def window(self) -> CompareWindow:

@@ -112,10 +112,10 @@ def test_the_shortcut_compares_the_last_answer_and_needs_one(running: Comparing)
     keys = Qt.KeyboardModifier.ControlModifier | Qt.KeyboardModifier.ShiftModifier
     QTest.keyClick(running.window.windowHandle(), Qt.Key.Key_R, keys)
     assert running.engine.state() is EngineState.COMPARING
-    running.choose("measure_plain")  # the speed isn't measured meanwhile
-    running.controller.commands.measure_plain()
-    assert "because a comparison is running" in running.controller.notice_list.notices()["measure"].text
+    running.choose("measure_plain")  # which waits
+    assert running.window.speed_panel.plain_speed.buttons[0].text() == "Waiting to measure…"
     running.compared()
+    running.ready()
     assert running.compare.one._title.text() == "Hello"
 
 

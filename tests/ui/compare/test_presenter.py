@@ -156,7 +156,7 @@ def test_a_deleted_chat_leaves_the_window(make: MakeComparing) -> None:
     chat_id = at.chat.model.id
     assert chat_id is not None
     at.presenter.compare_last()
-    assert at.presenter.runner.is_waiting()
+    assert at.presenter.runner.waits_for() is not None
     at.presenter.forget_chat(chat_id)
     assert not at.presenter.runner.is_running()
     at.chat.model.stop()
@@ -193,7 +193,7 @@ def test_nothing_is_sent_to_a_server_that_was_connected_while_a_comparison_waite
     at.chat.engine.generation_started.connect(begun.append)
     at.chat.pair_loader.load(PairFiles("", server="http://far.example:8000"))
     at.presenter.compare_answer(at.last_answer())
-    assert at.presenter.runner.is_waiting()
+    assert at.presenter.runner.waits_for() is not None
     at.idle()
     assert at.verdict().startswith("This chat hasn't been sent to far.example:8000 yet")
     assert begun == []

@@ -18,6 +18,7 @@ from app.protocol.commands import Message
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.compare.runner import DIED, ENGINE_LOST, NO_PAIR, PAIR_GIVEN_UP, End, Runner
 from app.ui.engine.client import EngineState
+from app.ui.engine.queue import Priority
 from tests.ui.compare.conftest import MakeRig
 from tests.ui.parts import WAIT_MS, Rig
 from tests.ui.scripted_engine import OTHER_WORDS, PLAIN_WORDS
@@ -33,7 +34,6 @@ class Heard:
     compared: list[Compared] = field(default_factory=list)
     left_out: list[Skipped] = field(default_factory=list)
     ends: list[End] = field(default_factory=list)
-    waits: list[bool] = field(default_factory=list)
     rounds: int = 0
 
 
@@ -47,12 +47,10 @@ class Bench:
 
     def __post_init__(self) -> None:
         runner, heard = self.runner, self.heard
-        self.rig.queue.wanted_changed.connect(lambda wanted: None if wanted else runner.go_on())
         runner.run_begun.connect(lambda number, drafted: heard.runs.append((number, drafted)))
         runner.compared.connect(heard.compared.append)
         runner.left_out.connect(heard.left_out.append)
         runner.ended.connect(heard.ends.append)
-        runner.waiting_changed.connect(heard.waits.append)
         runner.rounds_received.connect(self._count)
 
     def _count(self, rounds: list[Any]) -> None:
@@ -71,7 +69,7 @@ def owner() -> Iterator[QObject]:
 
 
 def bench(rig: Rig, owner: QObject) -> Bench:
-    return Bench(rig, Runner(rig.engine, rig.queue.is_wanted, owner))
+    return Bench(rig, Runner(rig.engine, rig.queue, owner))
 
 
 def task(text: str = "Hi", seed: int = 1, kind: str = "prose") -> Task:
@@ -158,7 +156,6 @@ def test_a_message_is_answered_between_two_prompts_and_the_set_goes_on(make_rig:
     assert "answer" in order
     assert order.index("answer") < 7
     assert at.rig.page.texts() == ["And now?", "".join(PLAIN_WORDS)]
-    assert at.heard.waits[:2] == [True, False]
 
 
 def test_it_waits_for_an_answer_in_the_chat(qtbot: QtBot, make_rig: MakeRig, owner: QObject) -> None:
@@ -166,11 +163,11 @@ def test_it_waits_for_an_answer_in_the_chat(qtbot: QtBot, make_rig: MakeRig, own
     at.rig.model.send("Go on")
     qtbot.waitUntil(lambda: at.rig.engine.state() is EngineState.ANSWERING, timeout=WAIT_MS)
     at.runner.start_one(task())
-    assert at.runner.is_waiting()
+    assert at.runner.waits_for() == [Priority.CHAT]
     assert at.heard.runs == []
     at.rig.model.stop()
     qtbot.waitUntil(lambda: at.heard.runs == [(0, False)], timeout=WAIT_MS)
-    assert not at.runner.is_waiting()
+    assert at.runner.waits_for() is None
     at.runner.stop()
 
 
@@ -183,7 +180,7 @@ def test_stop_is_at_once_and_the_engine_can_be_used_again(qtbot: QtBot, make_rig
     assert at.heard.ends == [End("stopped")]
     assert not at.runner.is_running()
     at.runner.start_set([task(), task()])  # before the engine has followed
-    assert at.runner.is_waiting()
+    assert at.runner.waits_for() == []
     with qtbot.waitSignal(at.rig.engine.rounds_received, timeout=WAIT_MS):
         pass
     assert at.heard.runs == [(0, False)]  # the set is still warming up
@@ -217,7 +214,7 @@ def test_without_a_model_nothing_begins(qtbot: QtBot, make_rig: MakeRig, owner: 
     at = bench(make_rig("compare"), owner)
     at.rig.engine.restart()
     at.runner.start_one(task())
-    assert at.runner.is_waiting()
+    assert at.runner.waits_for() == []
     assert at.wait() == End("failed", NO_PAIR)
     assert at.rig.engine.state() is EngineState.EMPTY
     at.runner.start_one(task())

@@ -23,8 +23,7 @@ class Tried:
         self.qtbot = qtbot
         self.rig = Rig(qtbot, folder, behavior)
         self.trials = Trials(folder / "trials.json")
-        self.trial = PairTrial(self.rig.engine, self.rig.chats, self.trials)
-        self.trial._idle.setInterval(1)
+        self.trial = PairTrial(self.rig.engine, self.rig.queue, self.rig.chats, self.trials)
         self.told: list[Trial] = []
         self.trial.tried.connect(self.told.append)
         self.rig.pair_loader.pair_changed.connect(self.trial.set_pair)
@@ -38,7 +37,7 @@ class Tried:
     def rests(self) -> None:
         """Wait until there is nothing to try any more."""
         self.qtbot.waitUntil(
-            lambda: not self.trial.is_running() and not self.trial._idle.isActive() and self.trial._lane.is_idle(),
+            lambda: not self.trial._runner.is_running() and self.trial._lane.is_idle(),
             timeout=WAIT_MS,
         )
 
@@ -91,7 +90,6 @@ def test_a_message_comes_first_and_the_trial_begins_again(tried: MakeTried, qtbo
     one.runs()
     one.rig.begin_answer("Hello?")
     assert not one.trial.is_running()
-    assert not one.trial._idle.isActive()
     with qtbot.waitSignal(one.rig.model.answer_ended, timeout=WAIT_MS):
         one.rig.model.stop()
     assert one.rig.page.texts()[-1] == "Hello there, my friend."
@@ -99,24 +97,14 @@ def test_a_message_comes_first_and_the_trial_begins_again(tried: MakeTried, qtbo
     assert one.told == []
 
 
-def test_a_trial_that_is_put_off_begins_again(tried: MakeTried) -> None:
-    one = tried("compare endless")
-    one.rig.load()
-    one.runs()
-    one.trial.put_off()
-    assert not one.trial.is_running()
-    one.runs()
-    assert one.told == []
-
-
 def test_no_trial_begins_while_an_answer_is_written(tried: MakeTried, qtbot: QtBot) -> None:
     one = tried("compare")
-    one.trial._idle.setInterval(60_000)
+    one.rig.queue._idle.setInterval(60_000)
     one.rig.load()
     one.rig.ask("Hello?")
     assert one.told == []
-    one.trial._idle.setInterval(1)
-    one.trial._wait()
+    one.rig.queue._idle.setInterval(1)
+    one.rig.ask("And now?")
     qtbot.waitUntil(lambda: len(one.told) == 1, timeout=WAIT_MS)
 
 

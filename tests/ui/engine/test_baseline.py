@@ -11,7 +11,7 @@ from app.models.measurements import Measurements
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.options import LoadSettings, Sampling
 from app.protocol.remote import RemoteModel, Server
-from app.ui.engine.baseline import Baseline
+from app.ui.shell.speed_presenter import Baseline
 
 
 def pair_of(model: str) -> PairLoaded:

@@ -27,6 +27,7 @@ from app.settings import Pair, Settings
 from app.ui.engine.client import EngineClient
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker
+from app.ui.engine.queue import EngineQueue
 from app.ui.models.library_list import LibraryList
 from app.ui.models.library_service import LibraryService
 from app.ui.models.library_tab import ModelPage
@@ -67,7 +68,8 @@ class Windows:
         self.engine = EngineClient()
         notice_list = NoticeList(self.engine)
         pair_loader = PairLoader(self.engine, notice_list, LoadingMarker(self.folder / "loading.json"), self.engine)
-        serving = Serving(self.engine, pair_loader, notice_list, lambda: False, parent=self.engine)
+        queue = EngineQueue(self.engine, pair_loader, self.engine)
+        serving = Serving(self.engine, queue, pair_loader, notice_list, parent=self.engine)
         self.server_control = ServerControl(serving, lambda: self.values.server, self.engine)
         self.settings_presenter = SettingsPresenter(
             self.values,

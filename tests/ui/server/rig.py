@@ -24,14 +24,13 @@ CLIENTS = 12
 
 
 class ServingRig(Rig):
-    """As `ServerWiring` puts the parts together. Clients ask in other threads."""
+    """Clients ask in other threads."""
 
     def __init__(self, qtbot: QtBot, folder: Path, pair: tuple[Path, Path]) -> None:
         self._pair = pair
         super().__init__(qtbot, folder, "")
         self.settings = AnswerSettings(max_tokens=20)
-        self.serving = Serving(self.engine, self.pair_loader, self.notice_list, self.queue.is_wanted)
-        self.queue.wanted_changed.connect(lambda wanted: self.serving.interrupt() if wanted else self.serving.go_on())
+        self.serving = Serving(self.engine, self.queue, self.pair_loader, self.notice_list)
         self.client = Client(0)
         self._pool = ThreadPoolExecutor(CLIENTS)
 

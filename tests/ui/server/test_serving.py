@@ -17,9 +17,10 @@ import pytest
 from app.protocol.serving import Serve
 from app.server.limits import MAX_WAITING
 from app.ui import notices
-from app.ui.chat import answer_queue
+from app.ui.chat import answers
 from app.ui.engine.client import EngineState
 from app.ui.engine.pair import ENGINE_NOTICES
+from app.ui.engine.queue import Job, Priority
 from app.ui.server.serving import NOTICE
 from tests.support.matrix import in_proof
 from tests.support.served import Json, status
@@ -44,7 +45,7 @@ def interrupt_often(rig: ServingRig) -> list[int]:
         calls[0] += 1
         if rig.serving.answer is not None and calls[0] % 3 == 0:
             at.append(rig.serving.answer.tokens)
-            rig.serving.interrupt()
+            rig.queue.submit(Job(lambda: None, Priority.CHAT))
 
     rig.serving.answer_advanced.connect(interrupt)
     return at
@@ -121,7 +122,7 @@ def test_a_chat_goes_before_an_answer_that_is_being_written(rig: ServingRig) -> 
     rig.engine.state_changed.connect(states.append)
     rig.ask("Do I have to wait?")
     assert not served.done() and rig.serving.answer is not None
-    assert states[:2] == [EngineState.READY, EngineState.ANSWERING]
+    assert states[0] is EngineState.ANSWERING
     assert words(rig.until_done(served)) == words(whole)
     assert len(rig.page.texts()) == 2
 
@@ -166,12 +167,7 @@ def test_a_client_that_goes_away_frees_the_engine(rig: ServingRig) -> None:
     rig.until(lambda: rig.serving.answer is None and rig.engine.state() is EngineState.READY)
     rig.until(lambda: bool(rig.serving.records))
     assert rig.serving.records[-1].how.status == 0
-    wanted = [True]
-    rig.serving._is_wanted = lambda: wanted[0]
-    served = rig.submit(rig.client.chat, max_tokens=3)
-    rig.until(lambda: rig.serving.answer is not None)
-    wanted[0] = False  # though nobody says that the engine is free
-    assert rig.until_done(served)["usage"]["completion_tokens"] == 3
+    assert rig.ask_served(max_tokens=3)["usage"]["completion_tokens"] == 3
 
 
 def test_eight_wait_and_the_next_one_is_refused(rig: ServingRig) -> None:
@@ -342,4 +338,4 @@ def test_stopped_and_started_at_once(rig: ServingRig) -> None:
 
 
 def test_its_notices_are_not_those_of_other_peoples_servers() -> None:
-    assert NOTICE not in (*ENGINE_NOTICES, *notices.PASSING, answer_queue.SERVER)
+    assert NOTICE not in (*ENGINE_NOTICES, *notices.PASSING, answers.SERVER)

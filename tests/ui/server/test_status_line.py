@@ -17,12 +17,12 @@ from app.protocol.events import Round, RoundsReceived
 from app.protocol.serving import Serve
 from app.settings import Pair, SettingsFile
 from app.ui.engine.client import EngineClient, EngineState
+from app.ui.engine.queue import Priority
 from app.ui.server.answer import ServedAnswer
-from app.ui.server.bar import ServingBar
+from app.ui.server.bar import ServingBar, figures_of, name_of, who_of
 from app.ui.shell.all_actions import all_actions
 from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
-from app.ui.shell.server_wiring import figures_of, name_of, who_of
 from tests.support.served import Client
 
 ENDLESS = {"messages": [{"role": "user", "content": "Well?"}], "stream": True}
@@ -40,7 +40,7 @@ class Running:
         self.engine = EngineClient(parent=self.window)
         self.controller = Controller(self.window, settings, self.engine, ChatWorker(paths.chat_file()), self.actions)
         self.bar = self.window.serving_bar
-        self.serving = self.controller.server.serving
+        self.serving = self.controller.serving
         self.window.show()
         self.controller.begin()
         qtbot.waitUntil(lambda: self.controller.pair_loader.pair() is not None)
@@ -77,8 +77,6 @@ def test_it_says_for_whom_and_how_fast_and_can_be_stopped(running: Running, monk
         running.until(lambda: "tok/s" in bar.accessibleName())
         assert bar.accessibleName().startswith("Answering for another program")
         assert running.engine.state() is EngineState.SERVING
-        running.controller.commands.measure_plain()  # which is not done meanwhile
-        assert "another program" in running.controller.notice_list.notices()["measure"].text
         bar.stop.click()
         running.until(bar.isHidden)
         with ThreadPoolExecutor(1) as pool:
@@ -94,7 +92,7 @@ def test_while_a_chat_is_answered_it_says_who_waits_and_a_comparison_goes_first_
         client.ask(ENDLESS)
         running.until(lambda: "tok/s" in running.bar.accessibleName())
         assert running.controller.chats.current.send("Do I have to wait?")
-        running.until(lambda: "is waiting for the engine" in running.bar.accessibleName())
+        running.until(lambda: "is waiting for the answer in the chat" in running.bar.accessibleName())
         running.until(lambda: running.engine.state() is EngineState.ANSWERING)
         running.controller.chats.current.stop()
         running.until(lambda: running.bar.accessibleName().startswith("Answering"))
@@ -127,8 +125,9 @@ def test_names(client: str, name: str) -> None:
 
 def test_lines() -> None:
     answer = ServedAnswer("?", Generate(request=1, messages=[Message(role="user", content="?")]))
-    assert who_of(answer, is_written=True) == "Answering for another program"
-    assert who_of(answer, is_written=False) == "Another program is waiting for the engine"
+    assert who_of(answer, waits_for=None) == "Answering for another program"
+    assert who_of(answer, waits_for=Priority.SERVED) == "Another program is waiting for the engine"
+    assert who_of(answer, waits_for=Priority.COMPARISON) == "Another program is waiting for the comparison"
     assert figures_of(answer) == ""
     answer.advanced(RoundsReceived(request=1, rounds=[Round(index=0, verify_passes=0, tokens=1)]))
     assert figures_of(answer).replace("\u00a0", " ") == "1 token"
@@ -140,6 +139,6 @@ def test_a_long_name_never_widens_the_window(qtbot: QtBot, qapp: QApplication) -
     bar = ServingBar()
     qtbot.addWidget(bar)
     bar.resize(360, 40)
-    bar.show_answer("Answering for " + "x" * 400, "12,345 tokens · 74 tok/s", is_written=True)
+    bar._show_answer("Answering for " + "x" * 400, "12,345 tokens · 74 tok/s", is_written=True)
     assert bar.minimumSizeHint().width() <= 360
     assert bar.stop.accessibleName() == "Stop the answer for the other program"

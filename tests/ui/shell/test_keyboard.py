@@ -84,7 +84,7 @@ def is_on_screen(widget: QWidget) -> bool:
 
 def test_tab_goes_through_the_window_as_one_reads_and_each_stop_is_seen_and_named(running: Window) -> None:
     running.controller.notice_list.show("file", notices.not_opened("It is no model."))
-    running.window.serving_bar.show_answer("Answering for Zed", "214 tokens", is_written=True)
+    running.window.serving_bar._show_answer("Answering for Zed", "214 tokens", is_written=True)
     running.window.undo_bar.offer("A chat was moved to the trash.")
     running.settle()
     stops = running.stops()

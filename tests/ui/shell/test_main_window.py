@@ -64,7 +64,9 @@ def test_from_typing_to_a_stored_answer_and_to_the_next_start(
     stored = running.worker.submit(lambda store: store.branch(chat_id)).result(timeout=10)
     assert stored[1].text == answer.text
     assert stored[1].figures["completion_tokens"]
-    assert stored[1].settings["draft_length"] == running.controller.queue.settings(running.model.settings).draft_length
+    assert (
+        stored[1].settings["draft_length"] == running.controller.answers.settings(running.model.settings).draft_length
+    )
     qtbot.waitUntil(lambda: running.titles() == ["Today", "What is a draft model?"], timeout=WAIT_MS)
     assert running.window.top_bar._label.text() == "ready"
     assert running.window.composer.text() == ""
@@ -188,16 +190,14 @@ def test_measuring_plain_speed_gives_a_baseline_that_stays_and_can_be_stopped(
 ) -> None:
     running = open_window()
     running.ready()
-    ended = running.controller.pair_loader.measuring_ended
-    with qtbot.waitSignal(ended, timeout=WAIT_MS):
-        running.choose("measure_plain")
-        running.choose("stop")
-    assert running.engine.state() is EngineState.READY
-    assert not running.actions.qaction("stop").isEnabled()
-    with qtbot.waitSignal(ended, timeout=WAIT_MS):
-        running.actions.run("measure_plain")
+    running.choose("measure_plain")
+    running.choose("stop")
     running.ready()
-    sampling = running.controller.queue.settings(running.model.settings).sampling
+    assert not running.actions.qaction("stop").isEnabled()
+    running.actions.run("measure_plain")
+    qtbot.waitUntil(lambda: not running.controller.speed.is_measuring(), timeout=WAIT_MS)
+    running.ready()
+    sampling = running.controller.answers.settings(running.model.settings).sampling
     found: list[float | None] = []
     running.controller.speed._baseline.find(
         running.controller.pair_loader.pair(), running.controller.pair_loader.load_settings(), sampling, found.append

@@ -203,10 +203,10 @@ def test_an_answer_of_another_model_goes_on_from_all_of_its_text_each_time(
     asked: list[list[int]] = []
     ask = running.engine.ask
 
-    def watch(command: Question) -> int:
+    def watch(command: Question, **whose: bool) -> int:
         if isinstance(command, Generate):
             asked.append(command.continued)
-        return ask(command)
+        return ask(command, **whose)
 
     monkeypatch.setattr(running.engine, "ask", watch)
     for _ in range(2):

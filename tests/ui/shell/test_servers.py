@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 from app import paths
 from app.client.stalls import Timings
 from app.settings import Pair, SettingsFile
-from app.ui.chat.answer_queue import CONSENT, SERVER
+from app.ui.chat.answers import CONSENT, SERVER
 from app.ui.chat.settings_tab import GRAYED, NO_SUCH_FORMAT
 from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.pair_files import PairFiles

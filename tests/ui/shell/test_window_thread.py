@@ -175,7 +175,9 @@ def test_who_loads_another_pair_hears_no_more_of_the_drive(
     window = MainWindow(Settings(), all_actions())
     qtbot.addWidget(window)
     values = Settings(models_folder=str(tmp_path / "models"))
-    models = ModelsCoordinator(window.transcript, rig.engine, rig.pair_loader, rig.chats, rig.notice_list, values)
+    models = ModelsCoordinator(
+        window.transcript, rig.engine, rig.queue, rig.pair_loader, rig.chats, rig.notice_list, values
+    )
     stalled.drive(drive)
     rig.pair_loader.load(PairFiles(str(drive / "target.gguf")))
     qtbot.waitUntil(lambda: "drive" in rig.notice_list.notices(), timeout=WAIT_MS)

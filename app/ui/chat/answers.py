@@ -1,0 +1,203 @@
+"""Has the engine write the answers of chats, once their questions are stored and may go to the server in use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+from PySide6.QtCore import QObject, Signal, Slot
+
+from app.chats.model import Status, title_for
+from app.chats.settings import ChatSettings
+from app.protocol.commands import Generate
+from app.protocol.events import GenerationFailed, GenerationFinished, PairLoaded, RoundsReceived
+from app.ui import notices
+from app.ui.chat.conversation import AnswerSettings
+from app.ui.chat.footer import WHILE_WRITTEN
+from app.ui.chat.host_consent import HostConsent
+from app.ui.chat.live_answer import LiveAnswer
+from app.ui.engine import drafters
+from app.ui.engine.pair import PairLoader
+from app.ui.engine.queue import EngineQueue, Job, Loss, Priority
+from app.ui.notices import NoticeList
+
+CONSENT = "consent"
+"""Subject of the notice that asks whether a chat may go to a server."""
+SERVER = "server"
+"""Subject of the notice about an answer that a server didn't finish."""
+ENGINE_LOST = f"The engine stopped{WHILE_WRITTEN}"
+
+
+class Answers(QObject):
+    """One for a window.
+
+    Attributes:
+        resolve: From a chat's settings and the loaded pair to how the engine is asked.
+        consent: Which chats may go to a server.
+        queue: Who has the engine.
+        open: The answers that are wanted; the queue has those that can be asked for.
+
+    Signals:
+        begun: The `LiveAnswer` the engine is being asked for.
+        not_finished: A `LiveAnswer` that a server didn't finish, and a notice that says why.
+    """
+
+    begun = Signal(object)
+    not_finished = Signal(object, object)
+
+    def __init__(
+        self,
+        queue: EngineQueue,
+        pair_loader: PairLoader,
+        notice_list: NoticeList,
+        resolve: Callable[[ChatSettings, PairLoaded | None], AnswerSettings],
+        parent: QObject | None = None,
+    ) -> None:
+        super().__init__(parent)
+        self.resolve = resolve
+        self.consent = HostConsent(pair_loader.remote)
+        self.queue = queue
+        self._pair_loader = pair_loader
+        self._notice_list = notice_list
+        self.open: list[LiveAnswer] = []
+        self._unallowed: LiveAnswer | None = None
+        """What waits for the user's consent."""
+        pair_loader.pair_changed.connect(self.go_on)
+
+    def settings(self, chat: ChatSettings) -> AnswerSettings:
+        """How an answer in a chat with these settings would be asked for now."""
+        return self.resolve(chat, self._pair_loader.pair())
+
+    # ------------------------------------------------------------ what chats ask for
+
+    def add(self, live: LiveAnswer) -> None:
+        """Have this written when its turn comes, but not before it ``is_stored``: see `go_on`."""
+        if len(live.branch) == live.branch[-1].versions == 1 and not live.is_stored:
+            self.consent.allow(live.chat_id)  # it begins now, with the server that is shown
+        self.open.append(live)
+        self.go_on()
+
+    @Slot()
+    def go_on(self) -> None:
+        """Something was stored or allowed, or another model is in use."""
+        self._ask_for_consent()
+        for live in [one for one in self.open if one.job is None and one.is_stored]:
+            if not self.consent.is_needed(live.chat_id, live.branch):
+                self._submit(live)
+
+    def stop(self, live: LiveAnswer) -> None:
+        """No more of this answer is wanted."""
+        if live.job is None or self.queue.cancel(live.job):
+            self._withdraw(live)
+
+    def abandon(self, live: LiveAnswer) -> None:
+        """The chat of this answer goes: it ends at once, whatever the engine still has to say."""
+        if live.job is None or not live.job.is_running():
+            self.stop(live)
+        else:
+            self.queue.drop(live.job)
+            self._end(live, lambda: live.end("stopped", "cancelled"))
+
+    def clear(self) -> None:
+        """The window closes: what waits is withdrawn, what is being written is interrupted."""
+        for live in list(self.open):
+            if live.job is not None and live.job.is_running():
+                self.queue.drop(live.job)
+                self._end(live, partial(live.end, "interrupted"))
+            else:
+                self.stop(live)
+
+    def _withdraw(self, live: LiveAnswer) -> None:
+        self.open.remove(live)
+        live.withdrawn.emit()
+        self._ask_for_consent()
+
+    def _end(self, live: LiveAnswer, end: Callable[[], object]) -> None:
+        self.open.remove(live)
+        live.job = None
+        end()
+
+    # ------------------------------------------------------------ servers
+
+    @Slot()
+    def _ask_for_consent(self) -> None:
+        """Ask whether what waits may go to the server in use, where that is necessary."""
+        needs = (
+            one
+            for one in self.open
+            if one.is_stored and one.message is None and self.consent.is_needed(one.chat_id, one.branch)
+        )
+        self._unallowed = live = next(needs, None)
+        if live is None:
+            self._notice_list.remove(CONSENT)
+        else:
+            notice = notices.may_be_sent(title_for(live.branch[0]), self.consent.host())
+            self._notice_list.show(CONSENT, notice)
+
+    def send_chat(self) -> None:
+        """The user allows that the chat in question goes to the server."""
+        if self._unallowed is not None:
+            self.consent.allow(self._unallowed.chat_id)
+            self.go_on()
+
+    def do_not_send(self) -> None:
+        """The user doesn't."""
+        if self._unallowed is not None:
+            self.stop(self._unallowed)
+
+    # ------------------------------------------------------------ its turn
+
+    def _submit(self, live: LiveAnswer) -> None:
+        def ask() -> Generate | None:
+            if self.consent.is_needed(live.chat_id, live.branch):  # another server is in use by now
+                live.job = None
+                self._ask_for_consent()
+                return None
+            pair = self._pair_loader.pair()
+            self._notice_list.remove(SERVER)
+            self.begun.emit(live)
+            return live.begin(self.resolve(live.settings, pair), pair)
+
+        live.job = job = Job(ask, Priority.CHAT)
+        job.started.connect(live.on_started)
+        job.prompt_progressed.connect(live.on_prompt_progressed)
+        job.rounds_received.connect(partial(self._on_rounds_received, live))
+        job.answered.connect(partial(self._on_finished, live))
+        job.failed.connect(partial(self._on_failed, live))
+        job.lost.connect(partial(self._on_lost, live))
+        self.queue.submit(job)
+
+    def stop_thinking(self, live: LiveAnswer) -> None:
+        """The rest of what the model would think before this answer isn't wanted."""
+        if live.job is not None:
+            self.queue.stop_thinking(live.job)
+
+    def _on_rounds_received(self, live: LiveAnswer, event: RoundsReceived) -> None:
+        live.on_rounds_received(event)
+        if live.repeats and live.job is not None:
+            self.queue.cancel(live.job)
+
+    def _on_finished(self, live: LiveAnswer, finished: GenerationFinished) -> None:
+        if finished.draft_failure:
+            is_head = drafters.has_head(pair := self._pair_loader.pair())
+            both = is_head and drafters.has_model(pair)
+            notice = notices.draft_failed(finished.draft_failure, is_head=is_head, is_one_of_two=both)
+            self._notice_list.show("drafting", notice)
+        self._end(live, lambda: live.on_finished(finished))
+
+    def _on_failed(self, live: LiveAnswer, failed: GenerationFailed) -> None:
+        remote = self._pair_loader.remote()
+        is_explained = failed.cause in ("", "context", "refused")  # asking again wouldn't help
+        if remote is not None and not is_explained:
+            can_continue = remote.can_continue and bool(live.pieces)
+            notice = notices.answer_not_finished(failed.cause, has_begun=bool(live.pieces), can_continue=can_continue)
+            self.not_finished.emit(live, notice)
+        status: Status = "interrupted" if failed.cause and live.pieces else "failed"
+        extra = {"failure": failed.message} if failed.message else None
+        self._end(live, lambda: live.end(status, None, failed.figures, extra))
+
+    def _on_lost(self, live: LiveAnswer, what: Loss) -> None:
+        if what == "engine":
+            self._end(live, lambda: live.end("interrupted", extra={"failure": ENGINE_LOST}))
+        else:
+            self._end(live, lambda: live.end("stopped", "cancelled"))

@@ -1,0 +1,321 @@
+"""Who has the engine, who is next, and who makes room for whom."""
+
+from __future__ import annotations
+
+import enum
+from bisect import insort
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from PySide6.QtCore import QObject, QTimer, Signal, Slot
+
+from app.client.connection import Question
+from app.protocol.events import (
+    GenerationFailed,
+    GenerationFinished,
+    GenerationStarted,
+    PlainMeasured,
+    PromptProgressed,
+    RoundsReceived,
+    TokensScored,
+)
+from app.protocol.frames import ProtocolError
+from app.ui.engine.client import EngineClient, EngineState
+from app.ui.engine.pair import PairLoader
+
+IDLE_MS = 1500
+"""A trial begins when nothing else has wanted the engine for this long."""
+TOO_LONG = "A message of this chat is too long."
+Ask = Callable[[], Question | None]
+LastEvent = GenerationFinished | GenerationFailed | PlainMeasured | TokensScored
+"""Of a question."""
+Loss = Literal["engine", "pair"]
+
+
+class Priority(enum.IntEnum):
+    """The smaller goes first."""
+
+    CHAT = 1
+    MEASUREMENT = 2
+    COMPARISON = 3
+    SERVED = 4
+    TRIAL = 5
+
+    @property
+    def makes_room(self) -> bool:
+        """Whether it is interrupted by whatever goes before it, and begins or goes on again later."""
+        return self >= Priority.SERVED
+
+
+class Job(QObject):
+    """What the engine does for somebody: one question, or a series that keeps the engine until its end.
+
+    Attributes:
+        is_over: Nothing more comes of it.
+
+    Signals:
+        started, prompt_progressed, rounds_received: The engine's event.
+        answered: The last event of a question: `GenerationFinished`, `PlainMeasured` or `TokensScored`.
+        failed: The `GenerationFailed` of a question.
+        put_off: It was interrupted, and waits again: the `GenerationFinished` with which this part ended, or another
+            last event where the series begins anew.
+        lost: It is over: the ``engine`` is gone, or another ``pair`` is loaded.
+    """
+
+    started = Signal(object)
+    prompt_progressed = Signal(object)
+    rounds_received = Signal(object)
+    answered = Signal(object)
+    failed = Signal(object)
+    put_off = Signal(object)
+    lost = Signal(str)
+
+    def __init__(self, ask: Ask, priority: Priority, *, in_series: bool = False) -> None:
+        """``ask`` is called when it is the job's turn, and when it has its turn again after it made room; ``in_series``
+        also after each answer. ``None``: there is nothing (more) to ask, and the job is over.
+        """
+        super().__init__()
+        self.priority = priority
+        self.ask = ask
+        self.in_series = in_series
+        self.request = 0
+        """The engine's number of the question it is at; 0 while it waits."""
+        self.is_over = False
+        self.is_canceled = False
+        self.is_cut = False
+        """It is being interrupted for something that goes before it."""
+        self.place = (priority, 0)
+
+    def is_running(self) -> bool:
+        """Whether the engine is at it."""
+        return self.request != 0
+
+
+class EngineQueue(QObject):
+    """One for an engine; nobody else asks it for answers, waits for it or interrupts it.
+
+    A chat goes before a measurement, that before a comparison, that before other programs, and these before a trial;
+    equals go in the order they came. Answers for other programs and trials are interrupted for what goes before them.
+    Without a model chats wait; everything else is lost.
+
+    Signals:
+        changed: A job came, began, waits again or ended: places may be others.
+        answered: A `Job` and the last event of one of its questions; right before the job says so.
+    """
+
+    changed = Signal()
+    answered = Signal(object, object)
+
+    def __init__(
+        self, engine: EngineClient, loader: PairLoader, parent: QObject | None = None, *, idle_ms: int = IDLE_MS
+    ) -> None:
+        super().__init__(parent)
+        self._engine = engine
+        self._loader = loader
+        self._waiting: list[Job] = []
+        """In their order."""
+        self._running: dict[int, Job] = {}
+        """By request."""
+        self._last = 0
+        self._at: Job | None = None
+        """The job between two questions, which has the engine although that is free."""
+        self._was_idle = False
+        """Nothing but a trial has wanted the engine for a while."""
+        self._idle = QTimer(self, singleShot=True, interval=idle_ms)
+        self._idle.timeout.connect(self._on_idle)
+        engine.generation_started.connect(self._on_started)
+        engine.prompt_progressed.connect(self._on_prompt_progressed)
+        engine.rounds_received.connect(self._on_rounds_received)
+        for ended in (
+            engine.generation_finished,
+            engine.generation_failed,
+            engine.plain_measured,
+            engine.tokens_scored,
+        ):
+            ended.connect(self._on_ended)
+        engine.state_changed.connect(self._on_state_changed)
+        loader.engine_lost.connect(lambda: self._on_lost("engine"))
+        loader.pair_given_up.connect(lambda: self._on_lost("pair"))
+
+    # ------------------------------------------------------------ for those who want something
+
+    def submit(self, job: Job) -> None:
+        """Have the engine asked when it is this job's turn, which may be now."""
+        self._last += 1
+        job.place = (job.priority, self._last)
+        self._wait(job)
+        self._go_on()
+        self._bring_back()
+
+    def cancel(self, job: Job) -> bool:
+        """No more of it is wanted: `Job.answered` follows within one pass. ``True``: it only waited, and is over."""
+        if job.request:
+            job.is_canceled = True
+            self._engine.cancel()
+            return False
+        was_open = not job.is_over
+        self.drop(job)
+        return was_open
+
+    def drop(self, job: Job) -> None:
+        """Nobody wants to hear of it any more: it is over at once."""
+        if not job.is_over:
+            if job.request:
+                self._engine.cancel()
+            self._end(job)
+            self._go_on()
+
+    def stop_thinking(self, job: Job) -> None:
+        """Let its answer begin, if the model still thinks."""
+        if job.request:
+            self._engine.stop_thinking()
+
+    def before(self, job: Job) -> list[Priority]:
+        """What goes before a job that waits, the first one first."""
+        if job.is_over or job.request:
+            return []
+        ahead = [one for one in self._waiting if one.place < job.place]
+        return [one.priority for one in (*self._running.values(), *ahead)]
+
+    # ------------------------------------------------------------ whose turn it is
+
+    def _wait(self, job: Job) -> None:
+        job.request, job.is_cut = 0, False
+        insort(self._waiting, job, key=lambda one: one.place)
+        self._note_change(job)
+
+    def _end(self, job: Job) -> None:
+        job.is_over = True
+        job.deleteLater()  # and with it what is connected, which knows the job
+        self._running.pop(job.request, None)
+        if job in self._waiting:
+            self._waiting.remove(job)
+        job.request = 0
+        self._note_change(job)
+
+    def _note_change(self, job: Job) -> None:
+        if job.priority is not Priority.TRIAL:
+            self._was_idle = False
+            self._idle.stop()
+        self.changed.emit()
+
+    def _go_on(self) -> None:
+        """Begin what goes first, if the engine is free; else have room made for it."""
+        while self._waiting and self._at is None:
+            first = self._waiting[0]
+            if self._running or not self._is_ready():
+                self._make_room(first)
+                return
+            if first.priority is Priority.TRIAL and not self._was_idle:
+                if not self._idle.isActive():
+                    self._idle.start()
+                return
+            self._waiting.pop(0)
+            self._ask(first)
+
+    def _is_ready(self) -> bool:
+        """The pair is none any more as soon as another one is wanted: the one before gets nothing meant for that."""
+        return self._engine.state() is EngineState.READY and self._loader.pair() is not None
+
+    def _make_room(self, first: Job) -> None:
+        for job in self._running.values():
+            if job.priority.makes_room and first.priority < job.priority and not job.is_cut:
+                job.is_cut = True
+                self._engine.cancel()
+
+    def _bring_back(self) -> None:
+        """A chat is worth starting the engine again, if that has died."""
+        if self._waiting and self._waiting[0].priority is Priority.CHAT and not self._running:
+            self._loader.bring_back()
+
+    def _ask(self, job: Job) -> None:
+        """Its first question, or the next one of a series."""
+        self._at = job
+        try:
+            question = job.ask()
+        finally:
+            self._at = None
+        if job.is_over:
+            return  # dropped or lost meanwhile
+        if question is None:
+            self._end(job)
+            return
+        compared, served = job.priority in (Priority.COMPARISON, Priority.TRIAL), job.priority is Priority.SERVED
+        try:
+            job.request = self._engine.ask(question, compared=compared, served=served)
+        except ProtocolError:
+            self._over(job, GenerationFailed(request=0, message=TOO_LONG))
+        else:
+            self._running[job.request] = job
+            self.changed.emit()
+
+    @Slot()
+    def _on_idle(self) -> None:
+        self._was_idle = not self._running
+        self._go_on()
+
+    # ------------------------------------------------------------ what the engine says
+
+    @Slot(object)
+    def _on_started(self, event: GenerationStarted) -> None:
+        if (job := self._running.get(event.request)) is not None:
+            job.started.emit(event)
+
+    @Slot(object)
+    def _on_prompt_progressed(self, event: PromptProgressed) -> None:
+        if (job := self._running.get(event.request)) is not None:
+            job.prompt_progressed.emit(event)
+
+    @Slot(object)
+    def _on_rounds_received(self, event: RoundsReceived) -> None:
+        if (job := self._running.get(event.request)) is not None:
+            job.rounds_received.emit(event)
+
+    @Slot(object)
+    def _on_ended(self, event: LastEvent) -> None:
+        job = self._running.pop(event.request, None)
+        if job is not None:
+            job.request = 0
+            self._over(job, event)
+        self._go_on()
+
+    def _over(self, job: Job, event: LastEvent) -> None:
+        """One of its questions is."""
+        was_cut = isinstance(event, GenerationFinished) and event.finish_reason == "cancelled"
+        if job.is_cut and not job.is_canceled and (was_cut or job.in_series):
+            self._wait(job)
+            job.put_off.emit(event)
+            return
+        goes_on = job.in_series and not job.is_canceled
+        if goes_on:
+            self._at = job
+        else:
+            self._end(job)
+        self.answered.emit(job, event)
+        (job.failed if isinstance(event, GenerationFailed) else job.answered).emit(event)
+        if goes_on:
+            self._at = None
+            if not job.is_over:
+                self._ask(job)
+
+    @Slot(EngineState)
+    def _on_state_changed(self, state: EngineState) -> None:
+        has_none = state.has_ended or (state is EngineState.EMPTY and not self._loader.is_planning())
+        if has_none:
+            self._lose("engine", [one for one in self._waiting if one.priority is not Priority.CHAT])
+        self._go_on()
+
+    def _on_lost(self, what: Loss) -> None:
+        """All but the chats that wait."""
+        running = list(self._running.values())
+        waiting = [one for one in self._waiting if one.priority is not Priority.CHAT]
+        self._lose(what, [*running, *waiting, *([self._at] if self._at is not None else [])])
+        self._go_on()
+        if running:
+            self._bring_back()
+
+    def _lose(self, what: Loss, jobs: Sequence[Job]) -> None:
+        for job in jobs:
+            if not job.is_over:
+                self._end(job)
+                job.lost.emit(what)
