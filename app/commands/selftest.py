@@ -18,7 +18,6 @@ import tempfile
 import threading
 import time
 import traceback
-import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -30,10 +29,8 @@ import psutil
 from app import __version__, decoders, helper, paths, program
 from app.client.process import EngineProcess
 from app.client.state import EngineEndedError, ExitCause
-from app.commands.images import image_at
-from app.commands.selftest_server import check_server
 from app.errors import KnownError
-from app.helper.messages import FileRead, FormulaDrawn, ReadFile, RenderFormula
+from app.helper.messages import FormulaDrawn, RenderFormula
 from app.models.starter import STARTER_NAME, STARTER_SHA256, starter_file
 from app.models.text import printable
 from app.protocol.commands import Generate, Load, Message
@@ -55,23 +52,6 @@ _SCHEMA = (
     '"additionalProperties": false}'
 )
 _FORMULA = r"\sum_{i=1}^n \frac{\alpha_i}{2}"
-_PDF = b"""%PDF-1.4
-1 0 obj << /Type /Catalog /Pages 2 0 R >> endobj
-2 0 obj << /Type /Pages /Kids [3 0 R] /Count 1 >> endobj
-3 0 obj << /Type /Page /Parent 2 0 R /MediaBox [0 0 99 99] /Contents 4 0 R
-/Resources << /Font << /F << /Type /Font /Subtype /Type1 /BaseFont /Helvetica >> >> >> >> endobj
-4 0 obj << /Length 24 >> stream
-BT /F 9 Tf (Text) Tj ET
-endstream endobj
-trailer << /Root 1 0 R /Size 5 >>
-startxref
-0
-%%EOF
-"""
-_WORD = (
-    '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
-    "<w:body><w:p><w:r><w:t>Text</w:t></w:r></w:p></w:body></w:document>"
-)
 _DRAFT_LENGTH = 5
 _MAX_TOKENS = 96
 _DETAIL_CHARACTERS = 400
@@ -236,20 +216,6 @@ def _format(work: Workplace) -> str:
     return f"an answer by a JSON schema: {text}"
 
 
-def _images(work: Workplace) -> str:
-    """An answer about an image; the projector's weights are random, so it makes no sense."""
-    folder = paths.resource("selftest")
-    asked = [Message(role="user", content=_QUESTION, images=(image_at(folder / "image.png"),))]
-    with _guide_loaded(work, str(folder / "projector.gguf")) as (engine, pair):
-        if pair.projector_refused is not None:
-            raise KnownError(f"The projector is not used. {pair.projector_refused}")
-        _, without = _answer(engine, max_tokens=4)
-        _, figures = _answer(engine, max_tokens=4, messages=asked)
-    if (added := figures.prompt_tokens - without.prompt_tokens) <= 0:
-        raise KnownError("An image added nothing to a prompt.")
-    return f"an image was read as {added} tokens"
-
-
 @contextlib.contextmanager
 def _engine_at(work: Workplace) -> Iterator[EngineProcess]:
     """An engine with its own home folder. If it fails, raises `KnownError` with the most informative line."""
@@ -263,14 +229,14 @@ def _engine_at(work: Workplace) -> Iterator[EngineProcess]:
 
 
 @contextlib.contextmanager
-def _guide_loaded(work: Workplace, projector: str | None = None) -> Iterator[tuple[EngineProcess, PairLoaded]]:
+def _guide_loaded(work: Workplace) -> Iterator[tuple[EngineProcess, PairLoaded]]:
     """An engine with the guide and its draft."""
     target, draft = (str(paths.resource("guide", f"guide-{name}.gguf")) for name in ("target", "draft"))
     settings = LoadSettings(chat_cache_mib=0)
     with _engine_at(work) as engine:
         if engine.hello().devices:
             engine.limit(GPU_SECONDS)
-        yield engine, engine.load(Load(request=0, target=target, draft=draft, projector=projector, settings=settings))
+        yield engine, engine.load(Load(request=0, target=target, draft=draft, settings=settings))
 
 
 def _answer(engine: EngineProcess, **changes: Any) -> tuple[list[Piece], Figures]:
@@ -288,7 +254,7 @@ def _speed(figures: Figures) -> str:
     return f"{figures.decode_tokens_per_second or 0.0:.0f} tok/s"
 
 
-# ---------------------------------------------------------------- files, secrets, network
+# ---------------------------------------------------------------- chats, folders, secrets, network
 
 
 def _chats(work: Workplace) -> str:
@@ -355,10 +321,6 @@ def _within(seconds: float, call: Callable[[], str | None], what: str) -> str | 
     return outcome[0]
 
 
-def _server(work: Workplace) -> str:
-    return check_server(work.home(), GPU_SECONDS if _has_gpu(work) else ENGINE_SECONDS)
-
-
 # ---------------------------------------------------------------- the window
 
 
@@ -389,20 +351,6 @@ def _formula(_: Workplace) -> str:
     if not isinstance(found, FormulaDrawn) or not found.parts:
         raise KnownError("A formula can't be drawn.")
     return f"a formula of {len(found.parts)} parts was drawn"
-
-
-def _files(work: Workplace) -> str:
-    """The helper process must read files to attach, for which it needs libraries that nothing else does."""
-    folder = work.home()
-    (folder / "text.pdf").write_bytes(_PDF)
-    with zipfile.ZipFile(folder / "text.docx", "w") as archive:
-        archive.writestr("word/document.xml", _WORD)
-    for name in ("text.pdf", "text.docx"):
-        found = helper.shared().read_file(ReadFile(str(folder / name)))
-        if not isinstance(found, FileRead) or found.text != "Text":
-            raise KnownError(f"A file to attach can't be read: {name}.")
-    helper.shared().stop()
-    return "a PDF file and a Word document were read"
 
 
 def _has_gpu(work: Workplace) -> bool:
@@ -457,10 +405,7 @@ CHECKS: dict[str, Check] = {
     "engine": _engine,
     "guide": _guide,
     "format": _format,
-    "images": _images,
     "formula": _formula,
-    "files": _files,
-    "server": _server,
     "chats": _chats,
     "folders": _folders,
     "resources": _resources,

@@ -7,10 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app import paths
 from app.cli import run
-from app.models.gguf import read_header
-from tests.support.vision_models import Encoder, make_image, make_projector, make_seeing_model
+from tests.support.vision_models import make_image, make_projector, make_seeing_model
 
 
 @pytest.fixture
@@ -54,9 +52,3 @@ def test_inspect_tells_what_a_model_sees_with(target: Path, tmp_path: Path, caps
     assert "Sees with:    mmproj-tiny-vl.gguf" in capsys.readouterr().out
     assert run(["inspect", str(projector)]) == 0
     assert "Projector:    for models of width 64" in capsys.readouterr().out
-
-
-def test_the_projector_of_the_selftest_is_as_it_was_made(tmp_path: Path) -> None:
-    width = read_header(paths.resource("guide", "guide-target.gguf")).width
-    made = make_projector(tmp_path / "projector.gguf", "llava", target_width=width, encoder=Encoder(width=8, size=16))
-    assert made.read_bytes() == paths.resource("selftest", "projector.gguf").read_bytes()

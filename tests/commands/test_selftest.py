@@ -21,7 +21,7 @@ from app.commands.selftest import CHECKS, Check, Workplace, end, failure, report
 from app.errors import KnownError
 from tests.support.command_line import ROOT, slipstream
 
-NAMES = "program engine guide format images formula files server chats folders resources starter keyring TLS window"
+NAMES = "program engine guide format formula chats folders resources starter keyring TLS window"
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="how processes end there")
 
 
@@ -86,7 +86,7 @@ def test_without_any_place_to_write_it_is_said(
 ) -> None:
     home.write_text("a file where the folder should be", encoding="utf-8")
     monkeypatch.setattr(tempfile, "tempdir", str(home / "gone"))
-    for name in ("engine", "guide", "format", "images", "chats", "window"):
+    for name in ("engine", "guide", "format", "chats", "window"):
         assert report(only(name)) == 1
         assert "wasn't tested" in capsys.readouterr().out
     assert report(only("folders")) == 1
