@@ -21,6 +21,7 @@ from app.ui.engine.client import EngineClient
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.queue import EngineQueue
 from app.ui.notices import NoticeList
+from app.ui.widgets.system_notifications import Notifier
 from app.ui.widgets.tasks import Lane
 
 _log = logging.getLogger(__name__)
@@ -108,5 +109,6 @@ class AppContext:
     chats: OpenChats
     operations: ChatOperations
     actions: Actions
+    notifier: Notifier
     closing: ExitStack
     """Whoever has something to end puts it here where it is made; what was made last ends first."""

@@ -34,6 +34,7 @@ from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker, PairFiles
 from app.ui.engine.queue import EngineQueue
 from app.ui.notices import NoticeList
+from app.ui.widgets.system_notifications import Notifier
 from tests.ui.recorded_actions import Recorded
 
 WAIT_MS = 20_000
@@ -163,6 +164,7 @@ class Rig:
             chats=self.chats,
             operations=ChatOperations(self.store),
             actions=Recorded(),
+            notifier=Notifier(),
             closing=closing,
         )
 

@@ -6,6 +6,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal, Slot
@@ -111,6 +112,16 @@ class PairLoader(QObject):
     def remote(self) -> RemoteModel | None:
         """The server's model in use, if it is one."""
         return self._pair.remote if self._pair is not None else None
+
+    def is_loaded(self, path: str) -> bool:
+        """Whether the engine has this file, or is loading it."""
+        pair, files = self._pair, self._files
+        in_use: tuple[str | None, ...] = ()
+        if pair is not None:
+            in_use = tuple(one.path for one in (pair.target, pair.draft, pair.head_file) if one is not None)
+        elif files is not None and self._engine.state() is EngineState.LOADING:
+            in_use = files.target, files.draft
+        return any(one is not None and Path(one) == Path(path) for one in in_use)
 
     def is_planning(self) -> bool:
         """Whether it is being determined if and how a pair can be loaded."""

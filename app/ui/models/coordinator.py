@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal, Slot
@@ -21,7 +20,7 @@ from app.storage.secrets import SecretPlace
 from app.ui import notices
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.transcript import Transcript
-from app.ui.engine.client import EngineClient, EngineState
+from app.ui.engine.client import EngineClient
 from app.ui.engine.load_planner import NO_MEMORY_FOR_IMAGES, FittedPair, LoadPlanner, MemoryWatch
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import PairFiles, is_guide
@@ -118,16 +117,6 @@ class ModelsCoordinator(QObject):
 
             self._library = LibraryService(self._values, self.memory.machine, self)
         return self._library
-
-    def is_loaded(self, path: str) -> bool:
-        """Whether the engine has this file, or is loading it."""
-        pair, files = self._pair_loader.pair(), self._pair_loader.files()
-        in_use: tuple[str | None, ...] = ()
-        if pair is not None:
-            in_use = tuple(model.path for model in _models(pair))
-        elif files is not None and self._engine.state() is EngineState.LOADING:
-            in_use = files.target, files.draft
-        return any(name is not None and Path(name) == Path(path) for name in in_use)
 
     def _plan(self, files: PairFiles, done: Callable[[FittedPair], None]) -> None:
         """How best to load these files; for a model on a server, what it is asked with the key."""

@@ -16,8 +16,9 @@ from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue import DownloadQueue
 from app.models.hub.network import Network
 from app.models.text import printable, size_text
-from app.settings import Pair, Settings
-from app.ui.models.commands import ModelCommands
+from app.settings import Pair
+from app.ui import notices
+from app.ui.context import AppContext
 from app.ui.models.library_service import models_folder
 from app.ui.widgets import theme
 from app.ui.widgets.controls import label, scrolling, show_text, small_button
@@ -34,7 +35,7 @@ _BUTTONS: dict[str, tuple[Callable[[DownloadsTab, ItemProgress], object], tuple[
     "Pause": (lambda tab, one: tab.change(lambda queue: queue.pause(one.item.id)), _ACTIVE),
     "Resume": (lambda tab, one: tab.change(lambda queue: queue.resume(one.item.id)), _CAN_RESUME),
     "Open page": (lambda _tab, one: QDesktopServices.openUrl(QUrl(one.page)), None),
-    "Enter token…": (lambda tab, _one: tab.commands.ask_for_token(), None),
+    "Enter token…": (lambda tab, _one: tab.ctx.actions.run("ask_for_token"), None),
     "Cancel": (lambda tab, one: tab.change(lambda queue: queue.cancel(one.item.id)), (*_ACTIVE, ItemState.PAUSED)),
     "Discard": (lambda tab, one: tab.ask_to_discard(one), _CAN_RESUME),
     "Open…": (lambda tab, one: tab.open(one.item), (ItemState.DONE,)),
@@ -48,26 +49,28 @@ class DownloadsTab(QWidget):
 
     Signals:
         added: Something is to be downloaded.
-        finished: The `Item` that is complete.
-        failed: The `ItemProgress` of one that needs the user.
+        finished: An item is complete.
         active_changed: How many items are on their way.
+        shown: A notification was clicked.
     """
 
     added = Signal()
-    finished = Signal(object)
-    failed = Signal(object)
+    finished = Signal()
     active_changed = Signal(int)
+    shown = Signal()
 
-    def __init__(self, values: Settings, network: Network, commands: ModelCommands) -> None:
+    def __init__(self, ctx: AppContext, network: Network) -> None:
         super().__init__()
-        self.commands: ModelCommands = commands
-        self._values = values
+        self.ctx: AppContext = ctx
+        self._values = ctx.settings.values
         self._network = network
         self._queue: DownloadQueue | None = None
         self._results = Results(self)
         self._is_stale = False
         """Whether it is to be updated already; set in the queue's threads."""
         self._states: dict[str, ItemState] = {}
+        self._downloaded: Pair | None = None
+        """What the notice about a complete download offers to load."""
         self._active = -1
         self._countdown = QTimer(self, singleShot=True, interval=_COUNTDOWN_MS)
         """Runs while something is waiting, which says for how long."""
@@ -75,6 +78,7 @@ class DownloadsTab(QWidget):
         self._cards: dict[str, _Card] = {}
         self._lay_out()
         self.show_progress([])
+        ctx.loader.load_begun.connect(self._on_load_begun)
 
     def _lay_out(self) -> None:
         self._summary = label(role="quiet", figures=True)
@@ -171,14 +175,44 @@ class DownloadsTab(QWidget):
             if before.get(one.item.id) is one.state:
                 continue
             if one.state is ItemState.DONE:
-                self.finished.emit(one.item)
+                self._tell_done(one.item)
             elif one.state is ItemState.FAILED or (one.state is ItemState.PAUSED and one.message):
-                self.failed.emit(one)
+                self.tell_stopped(one.item.title, one.message)
         if (active := sum(one.state in _ACTIVE for one in items)) != self._active:
             self._active = active
             self.active_changed.emit(active)
         if any(one.state is ItemState.WAITING for one in items):
             self._countdown.start()
+
+    def _tell_done(self, item: Item) -> None:
+        self._downloaded = self.pair_of(item)
+        self.ctx.notifier.tell("Download complete", printable(item.title, 120), self.shown.emit)
+        self.ctx.notices.remove("download")
+        self.ctx.notices.show("downloaded", notices.downloaded(item.title))
+        self.finished.emit()
+
+    def tell_stopped(self, title: str, message: str) -> None:
+        """The user has to do something about this download."""
+        self.ctx.notifier.tell("Download stopped", f"{printable(title, 120)}: {message}", self.shown.emit)
+        self.ctx.notices.show("download", notices.download_stopped(title, message))
+
+    def load_downloaded(self) -> None:
+        """Load what was downloaded last."""
+        self.ctx.notices.remove("downloaded")
+        pair, files = self._downloaded, self.ctx.loader.files()
+        if pair is None:
+            return
+        if files is not None and files.target == pair.target and not pair.draft:
+            self.ctx.loader.load_again()  # with what it was loaded with, and what has been put beside it
+        else:
+            self.ctx.actions.run("load_pair", pair.target, pair.draft or "")
+
+    @Slot(object)
+    def _on_load_begun(self, _: object) -> None:
+        """What a notice offers to load may be what is loaded, by another way."""
+        files = self.ctx.loader.files()
+        if self._downloaded is not None and files is not None and files.target == self._downloaded.target:
+            self.ctx.notices.remove("downloaded")
 
     def show_progress(self, items: Sequence[ItemProgress]) -> None:
         ids = [progress.item.id for progress in items]
@@ -211,7 +245,7 @@ class DownloadsTab(QWidget):
 
     def open(self, item: Item) -> None:
         pair = self.pair_of(item)
-        self.commands.open_pair(pair.target, pair.draft or "")
+        self.ctx.actions.run("open_pair", pair.target, pair.draft or "")
 
     def ask_to_discard(self, progress: ItemProgress) -> None:
         title, arrived = printable(progress.item.title, 120), size_text(progress.done)

@@ -46,6 +46,7 @@ class LibraryService(QObject):
     checksum) in another.
 
     Attributes:
+        machine: The current memory; may be called from any thread.
         trials: What is known of pairs; safe from any thread.
 
     Signals:
@@ -61,7 +62,7 @@ class LibraryService(QObject):
     def __init__(self, values: Settings, machine: Callable[[], MachineMemory], parent: QObject | None = None) -> None:
         """``machine`` is the current memory; called from another thread."""
         super().__init__(parent)
-        self._machine = machine
+        self.machine = machine
         self._fits: dict[str, FitBadge] = {}
         self._frees: dict[str, int] = {}
         self._values = values
@@ -196,7 +197,7 @@ class LibraryService(QObject):
         return Library(*self._folders(), paths.data_dir())
 
     def _badges(self, entries: list[LibraryEntry]) -> dict[str, FitBadge]:
-        machine = self._machine()
+        machine = self.machine()
         return {
             str(entry.path): badge_for(entry.summary.shape, machine)
             for entry in entries

@@ -19,8 +19,7 @@ from app.models.mtp import why_unwanted
 from app.models.ranking import RankedDraft, Ranking
 from app.models.text import count_text, printable, size_text, visible
 from app.protocol.limits import ALL_LAYERS
-from app.settings import Settings
-from app.ui.models.commands import ModelCommands
+from app.ui.context import AppContext
 from app.ui.models.fit import UNKNOWN_FIT, FitBadge, measured_here, trial_role
 from app.ui.models.library_list import LibraryList, LibraryRow, row_of
 from app.ui.models.library_service import LibraryService, models_folder
@@ -60,9 +59,9 @@ class LibraryTab(QWidget):
 
     get_requested = Signal()
 
-    def __init__(self, service: LibraryService, values: Settings, commands: ModelCommands) -> None:
+    def __init__(self, ctx: AppContext, service: LibraryService) -> None:
         super().__init__()
-        self._service, self._values, self._commands = service, values, commands
+        self._ctx, self._service = ctx, service
         self._search = QLineEdit(placeholderText="Search the library", clearButtonEnabled=True)
         self._search.setAccessibleName("Search the library")
         self._summary = label(role="quiet", figures=True, wraps=True)
@@ -72,7 +71,7 @@ class LibraryTab(QWidget):
         self._get = small_button("Get models")
         self._get.hide()
         self.list = LibraryList()
-        self.page = ModelPage(service, commands)
+        self.page = ModelPage(ctx, service)
         self._total = 0
         self._lay_out()
         self._search.textChanged.connect(self._on_search)
@@ -84,10 +83,10 @@ class LibraryTab(QWidget):
         service.scan_failed.connect(lambda error: self._show_rows(([], str(error))))
 
     def _lay_out(self) -> None:
-        again, folders = small_button("Rescan"), small_button("Folders…")
+        again, folders = small_button("Rescan"), small_button(self._ctx.actions.text("show_folders"))
         again.setToolTip("Scans the folders again")
         again.clicked.connect(self.scan)
-        folders.clicked.connect(self._commands.show_folders)
+        self._ctx.actions.connect_button(folders, "show_folders")
         left = QWidget(minimumWidth=280)
         column(
             self._search,
@@ -115,7 +114,7 @@ class LibraryTab(QWidget):
     @Slot()
     def refresh(self) -> None:
         """Show what is known now: after a scan, a trial, or a change of memory."""
-        service, folder = self._service, models_folder(self._values)
+        service, folder = self._service, models_folder(self._ctx.settings.values)
         entries, now = service.entries(), time.time()
 
         def make() -> tuple[list[LibraryRow], str]:
@@ -140,7 +139,7 @@ class LibraryTab(QWidget):
     def _on_opened(self, path: str) -> None:
         entry = self._service.entry(path)
         if entry is not None and entry.usable:
-            self._commands.open_pair(path)
+            self._ctx.actions.run("open_pair", path)
 
     @Slot(str)
     def _on_search(self, text: str) -> None:
@@ -167,11 +166,11 @@ class ModelPage(QWidget):
     files_changed = Signal()
     drafts_wanted = Signal(object)
 
-    def __init__(self, service: LibraryService, commands: ModelCommands) -> None:
+    def __init__(self, ctx: AppContext, service: LibraryService) -> None:
         super().__init__(minimumWidth=300)
         theme.set_role(self, "side")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
-        self._service, self._commands = service, commands
+        self._ctx, self._service = ctx, service
         self._entry: LibraryEntry | None = None
         self._path = ""
         self._checking: set[str] = set()
@@ -210,7 +209,7 @@ class ModelPage(QWidget):
         self._open, self._join = QPushButton("Open…"), QPushButton("Join…")
         for button in (self._open, self._join):
             theme.set_role(button, "primary")
-        self._open.clicked.connect(lambda: self._commands.open_pair(self._path))
+        self._open.clicked.connect(lambda: self._ctx.actions.run("open_pair", self._path))
         self._join.clicked.connect(self._on_join)
         self._file = QPushButton("File ▾")
         self._file.setAccessibleName("File actions")
@@ -368,12 +367,12 @@ class ModelPage(QWidget):
             return
         if entry.folder.kind is FolderKind.STARTER:
             self._deleted = "The starter model is hidden now. File → Starter model brings it back."
-            self._commands.hide_starter()
+            self._ctx.actions.run("hide_starter")
             return
         if not entry.available:
             self._service.forget(entry)  # nothing is deleted, and it comes back with its folder
             return
-        if any(self._commands.is_loaded(str(part)) for part in entry.parts):
+        if any(self._ctx.loader.is_loaded(str(part)) for part in entry.parts):
             text = "This model is loaded. Open another model first, then delete this one."
             show_text(self._status, text, "warning")
             return
@@ -476,7 +475,7 @@ class ModelPage(QWidget):
         if verdict.fits:
             use = small_button("Load together")
             use.setAccessibleName(f"Load together with the draft {title.text()}")
-            use.clicked.connect(lambda: self._commands.load_pair(self._path, str(entry.path)))
+            use.clicked.connect(lambda: self._ctx.actions.run("load_pair", self._path, str(entry.path)))
             line.addWidget(use, 0, TOP)
         return widget
 

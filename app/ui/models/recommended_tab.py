@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
@@ -50,16 +50,9 @@ class RecommendedTab(QWidget):
     search_requested = Signal()
     details_requested = Signal(str)
 
-    def __init__(
-        self,
-        hub: HubService,
-        library: LibraryService,
-        downloads: DownloadsTab,
-        machine: Callable[[], MachineMemory],
-    ) -> None:
-        """``machine`` is the current memory."""
+    def __init__(self, hub: HubService, library: LibraryService, downloads: DownloadsTab) -> None:
         super().__init__()
-        self._hub, self._library, self._downloads, self._read_machine = hub, library, downloads, machine
+        self._hub, self._library, self._downloads = hub, library, downloads
         self._catalog = load_catalog()
         self._machine = label(role="quiet", wraps=True)
         self._status = label(role="quiet", wraps=True)
@@ -86,7 +79,7 @@ class RecommendedTab(QWidget):
     @Slot()
     def refresh(self) -> None:
         """Show the models for the current memory: those that fit before those that don't."""
-        machine = self._read_machine()
+        machine = self._library.machine()
         best = self._catalog.propose(machine)
 
         def shown(offer: Offer) -> Recommendation:

@@ -18,10 +18,11 @@ from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sor
 from app.models.library.entry import LibraryEntry
 from app.models.memory_shape import shape_of
 from app.models.text import count_text, printable, size_text
-from app.ui.models.commands import ModelCommands
+from app.ui.context import AppContext
 from app.ui.models.downloads_tab import DownloadsTab
 from app.ui.models.fit import FitBadge, badge_for, badge_for_size
 from app.ui.models.hub_service import HubService
+from app.ui.models.library_service import LibraryService
 from app.ui.widgets import theme
 from app.ui.widgets.controls import beside, label, plain_tooltip, show_text, small_button
 from app.ui.widgets.layouts import LIST_MARGINS, column, row
@@ -49,7 +50,7 @@ class SearchTab(QWidget):
         page: The repository that is shown.
     """
 
-    def __init__(self, hub: HubService, downloads: DownloadsTab, commands: ModelCommands) -> None:
+    def __init__(self, ctx: AppContext, hub: HubService, library: LibraryService, downloads: DownloadsTab) -> None:
         super().__init__()
         self._hub = hub
         self._searched = 0
@@ -72,7 +73,7 @@ class SearchTab(QWidget):
             right=(1, 2),
             least_widths={1: 320, 2: 480, 3: 400},
         )
-        self.page = RepositoryPage(hub, downloads, commands)
+        self.page = RepositoryPage(ctx, hub, library, downloads)
         left = QWidget(minimumWidth=280)
         column(
             row((self._words, 1), go),
@@ -140,9 +141,9 @@ class RepositoryPage(QWidget):
         repository: What is shown; ``None`` while drafts for a model on this computer are looked for.
     """
 
-    def __init__(self, hub: HubService, downloads: DownloadsTab, commands: ModelCommands) -> None:
+    def __init__(self, ctx: AppContext, hub: HubService, library: LibraryService, downloads: DownloadsTab) -> None:
         super().__init__(minimumWidth=300)
-        self._hub, self._downloads, self._commands = hub, downloads, commands
+        self._hub, self._library, self._downloads = hub, library, downloads
         self._number = 0
         """Of what is shown; answers about something else are ignored."""
         self._fitting = 0
@@ -172,7 +173,7 @@ class RepositoryPage(QWidget):
         self._drafts_status = label(role="quiet", wraps=True)
         self._reason = label(role="quiet", wraps=True)
         self._web_page = small_button("Open page")
-        self._token = small_button("Enter token…")
+        self._token = small_button(ctx.actions.text("ask_for_token"))
         self._find_draft = QPushButton("Find a draft for this model")
         self._get = QPushButton("Get")
         theme.set_role(self._get, "primary")
@@ -181,7 +182,7 @@ class RepositoryPage(QWidget):
         self._drafts.itemSelectionChanged.connect(self._refresh)
         self._with_head.toggled.connect(self._refresh)
         self._web_page.clicked.connect(self._on_web_page)
-        self._token.clicked.connect(commands.ask_for_token)
+        ctx.actions.connect_button(self._token, "ask_for_token")
         self._find_draft.clicked.connect(self._on_find)
         self._get.clicked.connect(self._on_get)
         self.clear()
@@ -260,7 +261,7 @@ class RepositoryPage(QWidget):
         self._hub.ask(lambda hub: hub.repository(name), found, failed)
 
     def _show_repository(self, repository: Repository) -> None:
-        machine = self._commands.machine()
+        machine = self._library.machine()
         self.clear("")
         self.repository = repository
         self._title.setText(printable(repository.id, 200))
@@ -293,7 +294,7 @@ class RepositoryPage(QWidget):
 
         def found(what: HubModel) -> None:
             alone = FitBadge("MTP head only", "quiet", _ALONE) if what.place == "alone" else None
-            self._on_looked(model, alone or badge_for(shape_of(what.header), self._commands.machine()), what)
+            self._on_looked(model, alone or badge_for(shape_of(what.header), self._library.machine()), what)
 
         def failed(error: KnownError) -> None:
             self._on_looked(model, FitBadge("Unknown", "quiet", str(error)), None)

@@ -6,12 +6,10 @@ from pathlib import Path
 
 from PySide6.QtCore import QSize, Slot
 
-from app.models.downloads.item import Item, ItemProgress
 from app.models.hub.catalog import CatalogModel, Offer
 from app.models.hub.projectors import projector_for
 from app.models.library.entry import LibraryEntry
-from app.settings import Settings
-from app.ui.models.commands import ModelCommands
+from app.ui.context import AppContext
 from app.ui.models.downloads_tab import DownloadsTab
 from app.ui.models.hub_service import HubService
 from app.ui.models.library_service import LibraryService
@@ -29,15 +27,14 @@ class ModelsWindow(TabbedWindow):
         library, recommended, search, downloads: The tabs.
     """
 
-    def __init__(self, values: Settings, library: LibraryService, commands: ModelCommands) -> None:
+    def __init__(self, ctx: AppContext, library: LibraryService) -> None:
         super().__init__("Models", first_size=QSize(1040, 700), minimum_size=QSize(620, 420))
-        self._commands = commands
         self.service = library
-        self.hub = HubService(values, self)
-        self.downloads = DownloadsTab(values, self.hub.network, commands)
-        self.library = LibraryTab(library, values, commands)
-        self.recommended = RecommendedTab(self.hub, library, self.downloads, commands.machine)
-        self.search = SearchTab(self.hub, self.downloads, commands)
+        self.hub = HubService(ctx.settings.values, self)
+        self.downloads = DownloadsTab(ctx, self.hub.network)
+        self.library = LibraryTab(ctx, library)
+        self.recommended = RecommendedTab(self.hub, library, self.downloads)
+        self.search = SearchTab(ctx, self.hub, library, self.downloads)
         for tab, name in (
             (self.library, "Library"),
             (self.recommended, "Recommended"),
@@ -51,11 +48,12 @@ class ModelsWindow(TabbedWindow):
         self.recommended.search_requested.connect(lambda: self.show_tab(self.search))
         self.recommended.details_requested.connect(self._show_repository)
         self.downloads.added.connect(self.show_downloads)
-        self.downloads.finished.connect(self._on_finished)
-        self.downloads.failed.connect(self._on_failed)
+        self.downloads.shown.connect(self.show_downloads)
+        self.downloads.finished.connect(library.scan)
         self.downloads.active_changed.connect(self._show_active_downloads)
         self.downloads.begin()
         library.scan()
+        ctx.closing.callback(self._shut_down)
 
     @Slot()
     def show_library(self) -> None:
@@ -93,7 +91,7 @@ class ModelsWindow(TabbedWindow):
         self.hub.ask(
             lambda hub: projector_for(hub, model, path),
             lambda item: self.downloads.add(item, path.parent),
-            lambda error: self._commands.tell_download_stopped(f"the projector of {model.title}", str(error)),
+            lambda error: self.downloads.tell_stopped(f"the projector of {model.title}", str(error)),
         )
 
     def apply_folders(self) -> None:
@@ -101,7 +99,7 @@ class ModelsWindow(TabbedWindow):
         self.downloads.apply_settings()
         self.library.scan()
 
-    def shut_down(self) -> None:
+    def _shut_down(self) -> None:
         """The main window is closed. Downloads continue when Slipstream is started again."""
         self.close()
         self.downloads.shut_down()
@@ -118,12 +116,3 @@ class ModelsWindow(TabbedWindow):
     @Slot(int)
     def _show_active_downloads(self, number: int) -> None:
         self.tabs.setTabText(self.tabs.indexOf(self.downloads), f"Downloads ({number})" if number else "Downloads")
-
-    @Slot(object)
-    def _on_finished(self, item: Item) -> None:
-        self.service.scan()
-        self._commands.tell_downloaded(item.title, self.downloads.pair_of(item))
-
-    @Slot(object)
-    def _on_failed(self, progress: ItemProgress) -> None:
-        self._commands.tell_download_stopped(progress.item.title, progress.message)

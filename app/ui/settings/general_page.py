@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from PySide6.QtCore import Signal, Slot
+from PySide6.QtCore import Slot
 from PySide6.QtWidgets import QCheckBox, QComboBox, QGridLayout, QRadioButton, QWidget
 
 from app.settings import Settings
 from app.ui.chat.send_key import enter, send_key
+from app.ui.context import WindowSettings
 from app.ui.widgets import theme
 from app.ui.widgets.controls import guard_wheel, label
 from app.ui.widgets.layouts import LEFT, column
@@ -35,16 +36,11 @@ def zoom_beside(zoom: int, step: int) -> int:
 
 
 class GeneralPage(QWidget):
-    """Shows the settings and says when one was changed.
+    """A change takes effect at once; the zoom also changes from the menu."""
 
-    Signals:
-        changed: Something else is set now; `values` says what.
-    """
-
-    changed = Signal()
-
-    def __init__(self) -> None:
+    def __init__(self, settings: WindowSettings) -> None:
         super().__init__()
+        self._settings = settings
         self._shows = False
         self._theme = _choice("Theme", _THEMES)
         self._zoom = _choice("Zoom", {step: f"{step}%" for step in ZOOM_STEPS})
@@ -57,8 +53,10 @@ class GeneralPage(QWidget):
             choice.currentIndexChanged.connect(self._on_changed)
         self._ctrl_enter.toggled.connect(self._on_changed)
         self._notify.toggled.connect(self._on_changed)
+        theme.follow_zoom(self, self.refresh)
 
-    def show_settings(self, values: Settings) -> None:
+    def refresh(self) -> None:
+        values = self._settings.values
         self._shows = True
         self._theme.setCurrentIndex(self._theme.findData(values.theme))
         if self._zoom.findData(values.zoom) < 0:  # someone wrote another one into the file
@@ -67,15 +65,6 @@ class GeneralPage(QWidget):
         (self._ctrl_enter if values.send_with == "ctrl_enter" else self._enter).setChecked(True)
         self._notify.setChecked(values.notify_finished)
         self._shows = False
-
-    def values(self) -> dict[str, Any]:
-        """The current values, by the names of `Settings`."""
-        return {
-            "theme": self._theme.currentData(),
-            "zoom": self._zoom.currentData(),
-            "send_with": "ctrl_enter" if self._ctrl_enter.isChecked() else "enter",
-            "notify_finished": self._notify.isChecked(),
-        }
 
     # ------------------------------------------------------------ inside
 
@@ -117,8 +106,14 @@ class GeneralPage(QWidget):
 
     @Slot()
     def _on_changed(self) -> None:
-        if not self._shows:
-            self.changed.emit()
+        if self._shows:
+            return
+        values = self._settings.values
+        values.theme, values.zoom = self._theme.currentData(), self._zoom.currentData()
+        values.send_with = "ctrl_enter" if self._ctrl_enter.isChecked() else "enter"
+        values.notify_finished = self._notify.isChecked()
+        apply(values)
+        self._settings.save_soon()
 
 
 def _choice(name: str, values: Mapping[Any, str]) -> QComboBox:

@@ -2,76 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from pathlib import Path
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import Qt, Slot
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QPushButton, QWidget
 
 from app.models.library.folders import ModelFolder
 from app.models.text import printable
+from app.ui.context import WindowSettings
+from app.ui.models.library_service import models_folder
+from app.ui.models.window import ModelsWindow
 from app.ui.widgets.controls import clear_layout, label, plain_tooltip, small_button
 from app.ui.widgets.layouts import LEFT, TOP, column, row
+from app.ui.widgets.questions import ask, choose_folder
 from app.ui.widgets.theme import SPACING
 
 _OTHERS = "Models in these folders appear in your library. Slipstream never changes or deletes anything there."
 
 
 class ModelsPage(QWidget):
-    """Shows folders and says what the user wants with them.
+    """A change takes effect at once."""
 
-    Attributes:
-        change, reveal, add: The buttons of the models folder and of the other folders.
-    """
-
-    def __init__(self, add: Callable[[str], object], remove: Callable[[str], object]) -> None:
-        """``add`` and ``remove`` add a folder to the library or remove it."""
+    def __init__(self, settings: WindowSettings, models: ModelsWindow) -> None:
         super().__init__()
-        self._add_folder, self._remove_folder = add, remove
+        self._settings, self._values = settings, settings.values
+        self._models, self._library = models, models.service
         self._folder = QLineEdit(readOnly=True)
         self._folder.setAccessibleName("Models folder")
-        self.change = QPushButton("Change…", autoDefault=False)
-        self.change.setAccessibleName("Change the models folder")
-        self.reveal = QPushButton("Show", autoDefault=False)
-        self.reveal.setToolTip("Show the folder in the file manager")
-        self.reveal.setAccessibleName("Show the models folder in the file manager")
         self._others = column(gap=-1)
         self._found = column(gap=-1)
         self._found_heading = label("Found on this computer", "heading")
-        self.add = QPushButton("Add a folder…", autoDefault=False)
         self._lay_out()
 
-    # ------------------------------------------------------------ what is shown
-
-    def show_folder(self, path: str) -> None:
-        self._folder.setText(path)
-        self._folder.setCursorPosition(0)
-        self._folder.setToolTip(plain_tooltip(path))
-
-    def show_extra_folders(self, folders: Sequence[str]) -> None:
-        """Folders that are scanned; nothing is written there."""
-        clear_layout(self._others)
-        for folder in folders:
-            self._others.addLayout(self._row(folder, "", "Remove", self._remove_folder))
-
-    def show_found(self, found: Sequence[ModelFolder]) -> None:
-        """Folders of other apps that could be added."""
-        clear_layout(self._found)
-        for one in found:
-            self._found.addLayout(self._row(str(one.path), one.kind.label, "Add", self._add_folder))
-        self._found_heading.setVisible(bool(found))
-
-    # ------------------------------------------------------------ inside
-
     def _lay_out(self) -> None:
+        change, reveal, add = (QPushButton(text, autoDefault=False) for text in ("Change…", "Show", "Add a folder…"))
+        change.setAccessibleName("Change the models folder")
+        change.clicked.connect(lambda: self._choose("Choose the models folder", self._on_folder_chosen))
+        reveal.setToolTip("Show the folder in the file manager")
+        reveal.setAccessibleName("Show the models folder in the file manager")
+        reveal.clicked.connect(lambda: self._library.reveal(models_folder(self._values)))
+        add.clicked.connect(lambda: self._choose("Choose a folder with models", self._add))
         column(
             label("Models folder", "heading"),
             label("Downloaded models are stored here. The folder can be on another disk.", "quiet", wraps=True),
-            row((self._folder, 1), self.reveal, self.change),
+            row((self._folder, 1), reveal, change),
             3 * SPACING,
             label("Other folders to look in", "heading"),
             label(_OTHERS, "quiet", wraps=True),
             self._others,
-            (self.add, LEFT),
+            (add, LEFT),
             3 * SPACING,
             self._found_heading,
             self._found,
@@ -79,6 +59,24 @@ class ModelsPage(QWidget):
             margins=5 * SPACING,
             on=self,
         )
+
+    def refresh(self) -> None:
+        path, extra = str(models_folder(self._values)), self._values.extra_folders
+        self._folder.setText(path)
+        self._folder.setCursorPosition(0)
+        self._folder.setToolTip(plain_tooltip(path))
+        clear_layout(self._others)
+        for folder in extra:
+            self._others.addLayout(self._row(folder, "", "Remove", self._remove))
+        known = set(map(Path, extra))
+        self._library.find(lambda found: self.show_found([one for one in found if one.path not in known]))
+
+    def show_found(self, found: list[ModelFolder]) -> None:
+        """Folders of other apps that could be added."""
+        clear_layout(self._found)
+        for one in found:
+            self._found.addLayout(self._row(str(one.path), one.kind.label, "Add", self._add))
+        self._found_heading.setVisible(bool(found))
 
     def _row(self, path: str, app: str, verb: str, act: Callable[[str], object]) -> QHBoxLayout:
         words = column(gap=0)
@@ -91,3 +89,56 @@ class ModelsPage(QWidget):
         button.setAccessibleName(f"{verb} {path}")
         button.clicked.connect(lambda: act(path))
         return row((words, 1), (button, TOP))
+
+    # ------------------------------------------------------------ changes
+
+    def _choose(self, title: str, chosen: Callable[[str], None]) -> None:
+        choose_folder(self, title, str(models_folder(self._values)), chosen)
+
+    @Slot(str)
+    def _add(self, folder: str) -> None:
+        if folder not in self._values.extra_folders and Path(folder) != models_folder(self._values):
+            self._change([*self._values.extra_folders, folder])
+
+    def _remove(self, folder: str) -> None:
+        self._change([one for one in self._values.extra_folders if one != folder])
+
+    def _change(self, extra: list[str]) -> None:
+        self._values.extra_folders = extra
+        self._settings.save_soon()
+        self._models.apply_folders()
+        self.refresh()
+
+    @Slot(str)
+    def _on_folder_chosen(self, folder: str) -> None:
+        new, old = Path(folder), models_folder(self._values)
+        if new == old:
+            return
+        if old.is_relative_to(new):  # the scan of the new folder finds the old one's models
+            self._use(new)
+        else:
+            self._library.compute(
+                lambda: _has_files(old), lambda has: self._ask_about(old, new) if has else self._use(new)
+            )
+
+    def _ask_about(self, old: Path, new: Path) -> None:
+        ask(
+            self,
+            "Models folder",
+            f"There are models in {printable(str(old), 200)}, and they stay there. Keep them in your library? "
+            "Slipstream then looks in that folder, too, but no longer changes or deletes anything in it.",
+            safe={"Keep them in the library": lambda: self._use(new, old), "Leave them out": lambda: self._use(new)},
+        )
+
+    def _use(self, folder: Path, *others: Path) -> None:
+        """From now on models are stored in ``folder``; ``others`` are looked in, too."""
+        self._values.models_folder = str(folder)
+        extra = [*self._values.extra_folders, *map(str, others)]
+        self._change([one for one in dict.fromkeys(extra) if Path(one) != folder])
+
+
+def _has_files(folder: Path) -> bool:
+    try:
+        return any(folder.iterdir())
+    except OSError:
+        return False

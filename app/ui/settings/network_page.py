@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from PySide6.QtCore import QDateTime, QSize, Qt, QTimer, QUrl, Signal, Slot
+from PySide6.QtGui import QDesktopServices, QHideEvent, QShowEvent
+from PySide6.QtWidgets import (
+    QAbstractItemView,
+    QApplication,
+    QCheckBox,
+    QDialog,
+    QDialogButtonBox,
+    QLineEdit,
+    QPushButton,
+    QWidget,
+)
 
-from PySide6.QtCore import QDateTime, QSize, QUrl, Signal, Slot
-from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QAbstractItemView, QCheckBox, QDialog, QDialogButtonBox, QLineEdit, QPushButton, QWidget
-
-from app.models.hub.network import Traffic
+from app.errors import KnownError
+from app.models.hub.network import Network, Traffic
+from app.models.hub.tokens import TokenPlace
 from app.models.text import printable, size_text
 from app.settings import Settings
+from app.ui.context import AppContext
+from app.ui.models.window import ModelsWindow
 from app.ui.widgets.controls import explain, label, show_text
 from app.ui.widgets.forms import Form, Setting
 from app.ui.widgets.layouts import DIALOG_MARGINS, column, row
@@ -47,23 +57,28 @@ _GATED = (
 _DOWNLOADS = (
     Setting("parallel_downloads", "Simultaneous downloads", "How many files are downloaded at the same time."),
 )
+TRAFFIC_INTERVAL_MS = 1000
+_TOKEN_PLACES: dict[TokenPlace, str] = {
+    "nowhere": "No token. Gated repositories need one.",
+    "keyring": "A token is stored in the system's keyring.",
+    "memory": "The token is kept in memory until Slipstream closes, because this system has no keyring to store it in.",
+    "environment": "The token in the variable HF_TOKEN is used.",
+}
 
 
 class NetworkPage(QWidget):
-    """Shows the settings of the network and what happened on it.
-
-    Attributes:
-        enter_token, remove_token: Its buttons.
-        traffic: What was asked of the network since the start.
+    """The settings of the network, which take effect at once, the access token, and what happened on the network.
 
     Signals:
-        changed: Something else is set now; `values` says what.
+        needed: It has something to say.
     """
 
-    changed = Signal()
+    needed = Signal()
 
-    def __init__(self) -> None:
+    def __init__(self, ctx: AppContext, models: ModelsWindow) -> None:
         super().__init__()
+        self._settings, self._values = ctx.settings, ctx.settings.values
+        self._hub, self._queue = models.hub, models.downloads
         self._shows = False
         self._offline = QCheckBox("Work offline")
         explain(self._offline, "No searches, no downloads and no servers on other computers.")
@@ -71,54 +86,87 @@ class NetworkPage(QWidget):
         self._endpoint_problem = label(role="bad", wraps=True)
         self._to_mirror = QCheckBox("Also send the access token to this mirror")
         self._token = label(wraps=True)
-        self.enter_token = QPushButton("Enter token…", autoDefault=False)
+        self._enter_token = QPushButton(ctx.actions.text("ask_for_token"), autoDefault=False)
+        self._enter_token.clicked.connect(self.ask_for_token)
         self._token_problem = label(role="bad", wraps=True)
-        self.remove_token = QPushButton("Remove", autoDefault=False)
-        self.remove_token.setAccessibleName("Remove the access token")
+        self._remove_token = QPushButton("Remove", autoDefault=False)
+        self._remove_token.setAccessibleName("Remove the access token")
+        self._remove_token.clicked.connect(lambda: self._set_token(None))
         self._downloads = Form(Settings, _DOWNLOADS, self._on_changed)
-        self.traffic = _TrafficTable()
+        self._traffic = _TrafficTable(models.hub.network)
         self._lay_out()
         for box in (self._offline, self._to_mirror):
             box.toggled.connect(self._on_changed)
         self._endpoint.editingFinished.connect(self._on_changed)
-        self._endpoint.textChanged.connect(self._refresh)
-        self.show_endpoint_problem("")
-        self.show_token(False, "")
+        self._endpoint.textChanged.connect(self._on_typed)
+        self._show_token("nowhere")
 
-    # ------------------------------------------------------------ what is shown
-
-    def show_settings(self, values: Settings) -> None:
+    def refresh(self) -> None:
+        values = self._values
         self._shows = True
         self._offline.setChecked(values.offline)
         self._endpoint.setText(values.hub_endpoint)
         self._to_mirror.setChecked(values.token_to_mirror)
         self._downloads.show_values(values)
         self._shows = False
-        self._refresh()
+        self._on_typed()
+        self._show_endpoint_problem()
+        show_text(self._token_problem, "")
+        self._hub.token_place(self._show_token)
+        self._traffic.refresh()
 
-    def show_token(self, is_set: bool, where: str) -> None:
-        """``where`` says in a sentence where it is stored, or that there is none."""
-        self._token.setText(where)
-        self.enter_token.setText("Replace…" if is_set else "Enter token…")
-        self.remove_token.setVisible(is_set)
-        self.show_token_problem("")
+    @Slot()
+    def _on_typed(self) -> None:
+        self._to_mirror.setEnabled(bool(self._endpoint.text().strip()))
 
-    def show_token_problem(self, text: str) -> None:
-        """Why the token couldn't be stored or removed; empty if it could."""
-        show_text(self._token_problem, text)
+    @Slot()
+    def _on_changed(self) -> None:
+        self._on_typed()
+        if self._shows:
+            return
+        values = self._values
+        values.offline, values.token_to_mirror = self._offline.isChecked(), self._to_mirror.isChecked()
+        values.hub_endpoint = self._endpoint.text().strip()
+        values.parallel_downloads = self._downloads.value("parallel_downloads")
+        self._hub.apply_settings()
+        self._show_endpoint_problem()
+        self._queue.apply_settings()
+        self._settings.apply()
 
-    def show_endpoint_problem(self, text: str) -> None:
-        """Why the address can't be used; empty if it can."""
-        show_text(self._endpoint_problem, text)
+    def _show_endpoint_problem(self) -> None:
+        show_text(self._endpoint_problem, self._hub.endpoint_problem())
 
-    def values(self) -> dict[str, Any]:
-        """The current values, by the names of `Settings`."""
-        return {
-            "offline": self._offline.isChecked(),
-            "hub_endpoint": self._endpoint.text().strip(),
-            "token_to_mirror": self._to_mirror.isChecked(),
-            **self._downloads.values(),
-        }
+    # ------------------------------------------------------------ the token
+
+    @Slot()
+    def ask_for_token(self) -> None:
+        """Let the user enter the access token."""
+        if self._hub.endpoint_problem():
+            self.needed.emit()
+            return
+        dialog = TokenDialog(self._hub.network.endpoint, QApplication.activeWindow())
+        dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        dialog.accepted.connect(lambda: self._set_token(dialog.token()))
+        dialog.open()
+
+    def _set_token(self, token: str | None) -> None:
+        """Store it, or remove the one that is stored."""
+
+        def done(place: TokenPlace) -> None:
+            show_text(self._token_problem, "")
+            self._show_token(place)
+
+        def failed(error: KnownError) -> None:
+            self.needed.emit()
+            show_text(self._token_problem, str(error))
+
+        self._hub.set_token(token, done, failed)
+
+    def _show_token(self, place: TokenPlace) -> None:
+        is_set = place in ("keyring", "memory")
+        self._token.setText(_TOKEN_PLACES[place])
+        self._enter_token.setText("Replace…" if is_set else "Enter token…")
+        self._remove_token.setVisible(is_set)
 
     # ------------------------------------------------------------ inside
 
@@ -140,7 +188,7 @@ class NetworkPage(QWidget):
             self._to_mirror,
             2 * SPACING,
             label("Access token for gated models", "heading"),
-            row((self._token, 1), self.enter_token, self.remove_token),
+            row((self._token, 1), self._enter_token, self._remove_token),
             self._token_problem,
             2 * SPACING,
             label("Downloads", "heading"),
@@ -155,20 +203,10 @@ class NetworkPage(QWidget):
             _help(_TOKEN_SENT),
             _help(_SERVERS),
             SPACING,
-            (self.traffic, 1),
+            (self._traffic, 1),
             margins=5 * SPACING,
             on=self,
         )
-
-    @Slot()
-    def _refresh(self) -> None:
-        self._to_mirror.setEnabled(bool(self._endpoint.text().strip()))
-
-    @Slot()
-    def _on_changed(self) -> None:
-        self._refresh()
-        if not self._shows:
-            self.changed.emit()
 
 
 class TokenDialog(QDialog):
@@ -206,21 +244,26 @@ class TokenDialog(QDialog):
 
 
 class _TrafficTable(Table):
-    """Time, host, purpose and bytes of each request."""
+    """Time, host, purpose and bytes of each request; kept up to date while it is seen."""
 
-    def __init__(self) -> None:
+    def __init__(self, network: Network) -> None:
         super().__init__(
             "Network traffic since Slipstream started", ["Time", "Host", "Purpose", "Received"], stretched=2
         )
+        self._network = network
         self._rows: list[Traffic] | None = None
+        self._timer = QTimer(self, interval=TRAFFIC_INTERVAL_MS)
+        self._timer.timeout.connect(self.refresh)
         self.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
         self.setMinimumHeight(120)
 
-    def show_rows(self, rows: Sequence[Traffic]) -> None:
+    @Slot()
+    def refresh(self) -> None:
         """Newest first."""
-        if list(rows) == self._rows:
+        rows = self._network.traffic()
+        if rows == self._rows:
             return
-        self._rows = list(rows)
+        self._rows = rows
         self.clear()
         for one in rows:
             time = QDateTime.fromSecsSinceEpoch(int(one.at)).toString("HH:mm:ss")
@@ -232,6 +275,14 @@ class _TrafficTable(Table):
 
     def sizeHint(self) -> QSize:
         return QSize(400, 160)
+
+    def showEvent(self, event: QShowEvent) -> None:
+        super().showEvent(event)
+        self._timer.start()
+
+    def hideEvent(self, event: QHideEvent) -> None:
+        super().hideEvent(event)
+        self._timer.stop()
 
 
 def _help(text: str) -> QWidget:

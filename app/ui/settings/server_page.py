@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
-from PySide6.QtCore import QSize, Signal, Slot
+from PySide6.QtCore import QSize, Slot
 from PySide6.QtGui import QGuiApplication
+from PySide6.QtNetwork import QAbstractSocket, QNetworkInterface
 from PySide6.QtWidgets import (
     QAbstractItemView,
     QCheckBox,
@@ -19,12 +18,16 @@ from PySide6.QtWidgets import (
 )
 
 from app.settings import ServerSettings
+from app.storage.secrets import SecretPlace
+from app.ui.context import WindowSettings
 from app.ui.server import wording
+from app.ui.server.control import ServerControl, needs_key
 from app.ui.widgets import theme
 from app.ui.widgets.announcing import announce
 from app.ui.widgets.controls import guard_wheel, label, plain_tooltip, show_text
 from app.ui.widgets.forms import Whole
 from app.ui.widgets.layouts import column, row
+from app.ui.widgets.questions import ask
 from app.ui.widgets.table import Table
 from app.ui.widgets.theme import SPACING
 
@@ -41,23 +44,26 @@ _HOSTS = "In addition to localhost and this computer's addresses. Separate names
 _ORIGINS = "Besides those of this computer and of apps, for example https://example.org."
 _EXAMPLE_LINES = 7
 _REQUESTS = "Since Slipstream started. What was asked and answered isn't recorded."
+_LOOPBACK = "127.0.0.1"
+_PLACES: dict[SecretPlace, str] = {
+    "nowhere": "The key is made when it is first needed.",
+    "keyring": "The key is stored in the system's keyring.",
+    "memory": "This system has no keyring, so Slipstream makes a new key each time it starts.",
+}
+_ROLES = {"failed": "bad", "off": "quiet"}
+_REPLACE = "Programs that use the current key will be refused until you give them the new one."
 
 
 class ServerPage(QWidget):
-    """Shows the settings of the server and what it does.
+    """The settings of the server, which take effect at once, and what it does.
 
     Attributes:
         replace_key: The button that asks for another key.
-        requests: The last requests.
-
-    Signals:
-        changed: Something else is set now; `values` says what.
     """
 
-    changed = Signal()
-
-    def __init__(self) -> None:
+    def __init__(self, settings: WindowSettings, control: ServerControl) -> None:
         super().__init__()
+        self._settings, self._control = settings, control
         self._shows = False
         self._values = ServerSettings()
         self._on = QCheckBox("Let other programs use the model")
@@ -81,7 +87,7 @@ class ServerPage(QWidget):
         self._origins = QLineEdit(placeholderText="https://example.org")
         self._origins.setAccessibleName("More web pages that may use the server")
         self._examples = _Examples()
-        self.requests = _RequestsTable()
+        self._requests = _RequestsTable()
         self._lay_out()
         for box in (self._on, self._needs_key, self._others):
             box.toggled.connect(self._on_changed)
@@ -89,47 +95,90 @@ class ServerPage(QWidget):
             field.editingFinished.connect(self._on_changed)
         self._port.valueChanged.connect(self._on_changed)
         self._address.activated.connect(self._on_changed)
+        self.replace_key.clicked.connect(self._on_replace)
+        control.key_changed.connect(self._show_key)
+        control.serving.state_changed.connect(self._show_state)
+        control.serving.request_ended.connect(self._show_requests)
 
     # ------------------------------------------------------------ what is shown
 
-    def show_settings(self, values: ServerSettings, addresses: Sequence[str]) -> None:
-        """``addresses``: those of this computer that others could reach."""
+    def refresh(self) -> None:
+        values = self._settings.values.server
         self._shows = True
         self._values = values
         self._on.setChecked(values.on)
         self._port.setValue(values.port)
-        self._needs_key.setChecked(values.needs_key or values.for_others)
+        self._needs_key.setChecked(needs_key(values))
         self._others.setChecked(values.for_others)
         self._address.clear()
         self._address.addItem(ALL_ADDRESSES, "")
-        for address in dict.fromkeys([*addresses, *([values.address] if values.address else [])]):
+        for address in dict.fromkeys([*_addresses(), *([values.address] if values.address else [])]):
             self._address.addItem(address, address)
         self._address.setCurrentIndex(max(self._address.findData(values.address), 0))
         self._hosts.setText(wording.typed(values.hosts))
         self._origins.setText(wording.typed(values.origins))
         self._shows = False
-        self._refresh()
+        self._show_needs()
+        self._show_state()
+        self._show_key()
+        self._show_requests()
+        if needs_key(values) and values.on and not self._control.key:
+            self._control.find_key()
 
-    def show_state(self, sentence: str, role: str) -> None:
-        """What the server does; ``role`` is that of the text."""
+    @Slot()
+    def _show_state(self) -> None:
+        state, server = self._control.serving.state, self._settings.values.server
+        sentence = wording.state_sentence(state)
         if self._state.text() != sentence:
             self._state.setText(sentence)
             if self.isVisible():
                 announce(self, sentence)
-        theme.set_role(self._state, role)
-
-    def show_url(self, url: str, *, needs_key: bool) -> None:
-        """What programs are given."""
+        theme.set_role(self._state, _ROLES.get(state.kind, "good"))
+        host = _LOOPBACK
+        if server.for_others:
+            host = server.address or next(iter(_addresses()), _LOOPBACK)
+        url = wording.base_url(host, server.port)
         self._url.set_text(url)
-        self._examples.show_examples(wording.examples(url, needs_key=needs_key))
+        self._examples.show_examples(wording.examples(url, needs_key=needs_key(server)))
 
-    def show_key(self, key: str, where: str) -> None:
-        """``where`` says in a sentence where it is stored."""
-        self._key.set_text(key)
-        show_text(self._key_place, where)
+    @Slot()
+    def _show_key(self) -> None:
+        self._key.set_text(self._control.key)
+        show_text(self._key_place, _PLACES[self._control.key_place])
 
-    def values(self) -> ServerSettings:
-        """The current values."""
+    @Slot()
+    def _show_requests(self) -> None:
+        self._requests.show_rows(wording.rows_of(self._control.serving.records))
+
+    def _show_needs(self) -> None:
+        self._needs_key.setEnabled(not self._others.isChecked())
+        self._address.setEnabled(self._others.isChecked())
+
+    # ------------------------------------------------------------ changes
+
+    @Slot()
+    def _on_changed(self) -> None:
+        if self._shows or (values := self._chosen()) == self._values:
+            return
+        self._settings.values.server = self._values = values
+        self._shows = True
+        self._needs_key.setChecked(needs_key(values))
+        self._shows = False
+        self._show_needs()
+        self._control.apply()
+        self._show_state()
+        self._settings.save_soon()
+
+    @Slot()
+    def _on_replace(self) -> None:
+        ask(
+            self.window(),
+            "API key",
+            f"Replace the API key? {_REPLACE}",
+            lossy={"Replace the key": self._control.replace_key},
+        )
+
+    def _chosen(self) -> ServerSettings:
         others = self._others.isChecked()
         # What other computers need isn't a choice for this one.
         needs_key = self._values.needs_key if others or self._values.for_others else self._needs_key.isChecked()
@@ -189,28 +238,10 @@ class ServerPage(QWidget):
             2 * SPACING,
             label("Last requests", "heading"),
             _help(_REQUESTS),
-            (self.requests, 1),
+            (self._requests, 1),
             margins=5 * SPACING,
             on=self,
         )
-
-    @Slot()
-    def _refresh(self) -> None:
-        self._needs_key.setEnabled(not self._others.isChecked())
-        self._address.setEnabled(self._others.isChecked())
-
-    @Slot()
-    def _on_changed(self) -> None:
-        if self._shows:
-            return
-        values = self.values()
-        if values != self._values:
-            self._values = values
-            self._shows = True
-            self._needs_key.setChecked(values.needs_key or values.for_others)
-            self._shows = False
-            self._refresh()
-            self.changed.emit()
 
 
 class _CopiedField(QWidget):
@@ -320,3 +351,14 @@ class _RequestsTable(Table):
 
 def _help(text: str) -> QWidget:
     return label(text, "quiet", wraps=True)
+
+
+def _addresses() -> list[str]:
+    """Where other computers could reach this one."""
+    return [
+        address.toString()
+        for address in QNetworkInterface.allAddresses()
+        if not address.isLoopback()
+        and not address.isLinkLocal()
+        and address.protocol() is QAbstractSocket.NetworkLayerProtocol.IPv4Protocol
+    ]

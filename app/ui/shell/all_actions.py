@@ -344,6 +344,12 @@ _NOTICES = (
 
 _OTHERS = (
     _A("choose_models", "Open models…", lambda app: app.commands.opening.open_models),
+    _A("load_files", "", lambda app: app.commands.load_files),
+    _A("load_pair", "", lambda app: app.commands.load_pair),
+    _A("open_pair", "", lambda app: app.commands.opening.open_pair),
+    _A("hide_starter", "", lambda app: app.commands.hide_starter),
+    _A("show_folders", "Folders…", lambda app: app.commands.show_folders),
+    _A("ask_for_token", "Enter token…", lambda app: app.commands.ask_for_token),
     _A("get_proposed", "Get this model", lambda app: app.commands.get_proposal),
     _A("cancel_loading", "Cancel", lambda app: app.engine.cancel, description="Cancel loading"),
 )

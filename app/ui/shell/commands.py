@@ -6,39 +6,31 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QTimer, QUrl, Signal, Slot
+from PySide6.QtCore import QObject, QTimer, QUrl, Slot
 from PySide6.QtGui import QDesktopServices, QGuiApplication
 
 from app import paths
 from app.models.downloads.queue_file import FILE_NAME, has_work
-from app.models.machine_memory import MachineMemory
 from app.models.starter import STARTER_NAME, starter_file
-from app.models.text import printable
 from app.settings import Pair
-from app.ui import notices
-from app.ui.actions import Actions, Choice
+from app.ui.actions import Choice
 from app.ui.chat.answers import SERVER
 from app.ui.chat.markdown.code_headers import code_wrap
-from app.ui.chat.open_chats import OpenChats
 from app.ui.compare.launcher import CompareLauncher
-from app.ui.context import WindowSettings
-from app.ui.engine.client import EngineClient
-from app.ui.engine.pair import PairLoader
+from app.ui.context import AppContext
 from app.ui.engine.pair_files import PairFiles
 from app.ui.engine.pair_names import recent_titles
 from app.ui.models.coordinator import ModelsCoordinator, import_models
-from app.ui.notices import NoticeList
 from app.ui.server.control import ServerControl
 from app.ui.settings import in_use
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.open_models import OpenModels
 from app.ui.shell.speed_presenter import SpeedPresenter
-from app.ui.widgets.system_notifications import Notifier
 from app.ui.widgets.tabbed_window import bring_to_front
 
 if TYPE_CHECKING:
     from app.ui.models.window import ModelsWindow
-    from app.ui.settings.presenter import SettingsPresenter
+    from app.ui.settings.window import SettingsWindow
 
 QUIET_MS = 3000
 """How long after the start the less urgent work begins."""
@@ -49,53 +41,38 @@ class AppCommands(QObject):
     when that is first wanted.
 
     Attributes:
-        notifier: The notifications of the system.
         opening: What lets the user choose another pair.
 
-    Signals:
-        save_due: Settings were changed where nothing has to be applied.
     """
-
-    save_due = Signal()
 
     def __init__(
         self,
+        ctx: AppContext,
         window: MainWindow,
-        actions: Actions,
-        engine: EngineClient,
-        pair_loader: PairLoader,
-        chats: OpenChats,
-        notice_list: NoticeList,
         models: ModelsCoordinator,
         compare: CompareLauncher,
         server: ServerControl,
         speed: SpeedPresenter,
-        settings: WindowSettings,
-        parent: QObject | None = None,
     ) -> None:
-        super().__init__(parent)
+        super().__init__(window)
+        self._ctx = ctx
         self._window = window
-        self._actions = actions
-        self._engine = engine
-        self._pair_loader = pair_loader
-        self._chats = chats
-        self._notice_list = notice_list
+        self._actions = ctx.actions
+        self._engine = ctx.engine
+        self._pair_loader = ctx.loader
+        self._chats = ctx.chats
+        self._notice_list = ctx.notices
         self._coordinator = models
         self._compare = compare
         self._server = server
         self._speed = speed
-        self._values = values = settings.values
-        self._window_settings = settings
+        self._values = ctx.settings.values
+        self._window_settings = ctx.settings
         self._models: ModelsWindow | None = None
-        self._settings: SettingsPresenter | None = None
-        self._downloaded: Pair | None = None
+        self._settings: SettingsWindow | None = None
         self._quiet = QTimer(self, singleShot=True, interval=QUIET_MS)
         self._quiet.timeout.connect(self._on_quiet)
-        self.notifier = Notifier(self)
-        self.opening = OpenModels(
-            window, pair_loader, notice_list, models, values, self._load, self._window_settings.apply, self
-        )
-        pair_loader.load_begun.connect(self._on_load_begun)
+        self.opening = OpenModels(ctx, window, models)
 
     def begin(self) -> None:
         """The window is open; less urgent work begins a little later."""
@@ -104,12 +81,7 @@ class AppCommands(QObject):
     def close(self) -> None:
         """The main window is closed."""
         self._quiet.stop()
-        self.notifier.clear()
-        if self._settings is not None:
-            self._settings.window.close()
-        if self._models is not None:
-            self._models.shut_down()
-        self.opening.close()
+        self._ctx.notifier.clear()
 
     # ------------------------------------------------------------ answers
 
@@ -141,17 +113,9 @@ class AppCommands(QObject):
 
     # ------------------------------------------------------------ pairs
 
-    def machine(self) -> MachineMemory:
-        """The memory as it is now; from any thread."""
-        return self._coordinator.memory.machine()
-
-    def is_loaded(self, path: str) -> bool:
-        """Whether the engine has this file, or is loading it."""
-        return self._coordinator.is_loaded(path)
-
     def load_recent(self, pair: Pair) -> None:
         """Load a pair that was used before, as its target was loaded last time."""
-        self._load(in_use.pair_to_load(self._values, pair))
+        self.load_files(in_use.pair_to_load(self._values, pair))
 
     def recent_choices(self) -> list[Choice]:
         """The recent pairs, newest first."""
@@ -161,9 +125,9 @@ class AppCommands(QObject):
     @Slot(str, str)
     def load_pair(self, target: str, draft: str = "") -> None:
         """Load a target with a draft (empty: without one), with the load settings it had last time."""
-        self._load(in_use.files_to_load(self._values, target, draft or None))
+        self.load_files(in_use.files_to_load(self._values, target, draft or None))
 
-    def _load(self, files: PairFiles) -> None:
+    def load_files(self, files: PairFiles) -> None:
         self._pair_loader.load(files)
         bring_to_front(self._window)
 
@@ -195,7 +159,8 @@ class AppCommands(QObject):
         if self._models is None:
             from app.ui.models.window import ModelsWindow
 
-            self._models = ModelsWindow(self._values, self._coordinator.library(), self)
+            self._models = ModelsWindow(self._ctx, self._coordinator.library())
+            self._models.downloads.finished.connect(lambda: self._window.transcript.introduce(proposal=""))
         return self._models
 
     def _with_models(self, act: Callable[[ModelsWindow], object]) -> None:
@@ -214,18 +179,12 @@ class AppCommands(QObject):
         else:
             act(self._models)
 
-    def settings(self) -> SettingsPresenter:
+    def settings(self) -> SettingsWindow:
         """The window with the settings, made now if there is none yet."""
         if self._settings is None:
-            from app.ui.settings.presenter import SettingsPresenter
+            from app.ui.settings.window import SettingsWindow
 
-            self._settings = SettingsPresenter(
-                self._values,
-                self.models(),
-                self._server,
-                self.save_due.emit,
-                self,
-            )
+            self._settings = SettingsWindow(self._ctx, self.models(), self._server)
         return self._settings
 
     def show_library(self) -> None:
@@ -251,7 +210,7 @@ class AppCommands(QObject):
     @Slot()
     def ask_for_token(self) -> None:
         """Let the user enter the access token."""
-        self._with_models(lambda _: self.settings().ask_for_token())
+        self._with_models(lambda _: self.settings().network.ask_for_token())
 
     def show_shortcuts(self) -> None:
         from app.ui.shell.shortcuts import ShortcutsDialog
@@ -292,35 +251,9 @@ class AppCommands(QObject):
             path = Path(pair.target.path)
             self._with_models(lambda models: models.get_projector(model, path))
 
-    def tell_downloaded(self, title: str, pair: Pair) -> None:
-        """This download is complete."""
-        self._downloaded = pair
-        self.notifier.tell("Download complete", printable(title, 120), self.models().show_downloads)
-        self._window.transcript.introduce(proposal="")
-        self._notice_list.remove("download")
-        self._notice_list.show("downloaded", notices.downloaded(title))
-
-    @Slot(object)
-    def _on_load_begun(self, _: object) -> None:
-        """The download that a notice offers to load may be what is loaded, by another way."""
-        files = self._pair_loader.files()
-        if self._downloaded is not None and files is not None and files.target == self._downloaded.target:
-            self._notice_list.remove("downloaded")
-
-    def tell_download_stopped(self, title: str, message: str) -> None:
-        """This download has stopped, and the user has to do something about it."""
-        self.notifier.tell("Download stopped", f"{printable(title, 120)}: {message}", self.models().show_downloads)
-        self._notice_list.show("download", notices.download_stopped(title, message))
-
     def load_downloaded(self) -> None:
-        self._notice_list.remove("downloaded")
-        pair, files = self._downloaded, self._pair_loader.files()
-        if pair is None:
-            return
-        if files is not None and files.target == pair.target and not pair.draft:
-            self._pair_loader.load_again()  # with what it was loaded with, and what has been put beside it
-        else:
-            self.load_pair(pair.target, pair.draft or "")
+        """Load what was downloaded last."""
+        self.models().downloads.load_downloaded()
 
     def show_downloads(self) -> None:
         self._notice_list.remove("download")

@@ -52,6 +52,7 @@ from app.ui.shell.message_operations import MessageOperations
 from app.ui.shell.message_wiring import MessageWiring
 from app.ui.shell.settings_wiring import SettingsWiring
 from app.ui.shell.speed_presenter import SpeedPresenter
+from app.ui.widgets.system_notifications import Notifier
 from app.ui.widgets.tabbed_window import bring_to_front
 from app.ui.widgets.tasks import Results
 
@@ -106,6 +107,7 @@ class Controller(QObject):
             chats=self.chats,
             operations=self.operations,
             actions=actions,
+            notifier=Notifier(self),
             closing=closing,
         )
         self.page = ChatPage(window.transcript, self.chats, self)
@@ -147,18 +149,12 @@ class Controller(QObject):
         self.speed = SpeedPresenter(window, ctx, self)
         self.zoom = self.settings.zoom
         self.commands = AppCommands(
+            ctx,
             window,
-            actions,
-            engine,
-            self.pair_loader,
-            self.chats,
-            self.notice_list,
             self.models,
             self.compare,
             self.server,
             self.speed,
-            self._window_settings,
-            self,
         )
         closing.callback(self.commands.close)
         self.message_operations = MessageOperations(
@@ -184,7 +180,7 @@ class Controller(QObject):
         self.edit_menu = EditMenu(window.edit_menu, actions, self.operations, self)
         self._announcer = Announcer(window, engine, self.pair_loader, self.chats, self.operations, self.notice_list)
         self.finished_answers = FinishedAnswers(
-            self.commands.notifier, settings.values, self.operations.title, self._bring_to_front, self
+            ctx.notifier, settings.values, self.operations.title, self._bring_to_front, self
         )
         self._daily = QTimer(self, interval=_DAY_MS)
         self._daily.timeout.connect(self.operations.tidy)
@@ -260,8 +256,6 @@ class Controller(QObject):
             button.clicked.connect(self.speed.measure)
         panel.show_drafted.box.clicked.connect(commands.show_drafted)
         window.closed.connect(self.shut_down)
-        commands.save_due.connect(self._window_settings.save_soon)
-        commands.save_due.connect(self.settings.apply_offline)
         self._window_settings.changed.connect(self._introduce)
 
     def _connect_chat_views(self) -> None:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Qt, Slot
 
 from app.errors import KnownError
 from app.models.opened_file import path_of
-from app.settings import Settings
 from app.ui import notices
-from app.ui.engine.pair import PairLoader
+from app.ui.context import AppContext
 from app.ui.engine.pair_files import PairFiles
 from app.ui.models.coordinator import ModelsCoordinator
-from app.ui.notices import NoticeList
 from app.ui.settings import in_use
 from app.ui.shell.main_window import MainWindow
 from app.ui.widgets.tabbed_window import bring_to_front
@@ -22,7 +19,7 @@ from app.ui.widgets.tabbed_window import bring_to_front
 if TYPE_CHECKING:
     from app.ui.models.fit import PairCheck, PairChecker
     from app.ui.models.open_dialog import OpenModelsDialog
-    from app.ui.models.server_presenter import ServerPresenter
+    from app.ui.models.servers import ServerDialog
 
 _FILE = "file"
 """Subject of the notice about a file that was to be opened from outside."""
@@ -31,36 +28,19 @@ _FILE = "file"
 class OpenModels(QObject):
     """One for a main window; the dialogs are imported when they are first wanted."""
 
-    def __init__(
-        self,
-        window: MainWindow,
-        pair_loader: PairLoader,
-        notice_list: NoticeList,
-        models: ModelsCoordinator,
-        values: Settings,
-        load: Callable[[PairFiles], None],
-        settings_changed: Callable[[], None],
-        parent: QObject | None = None,
-    ) -> None:
-        """``load`` loads a model on a server; ``settings_changed`` is called when ``values`` are to be saved."""
-        super().__init__(parent)
+    def __init__(self, ctx: AppContext, window: MainWindow, models: ModelsCoordinator) -> None:
+        super().__init__(window)
+        self._ctx = ctx
         self._window = window
-        self._pair_loader = pair_loader
-        self._notice_list = notice_list
+        self._pair_loader = ctx.loader
+        self._notice_list = ctx.notices
         self._models = models
-        self._values = values
-        self._load = load
-        self._settings_changed = settings_changed
+        self._values = ctx.settings.values
         self._dialog: OpenModelsDialog | None = None
-        self._servers: ServerPresenter | None = None
+        self._servers: ServerDialog | None = None
         self._checker: PairChecker | None = None
         self._file = ""
         """The file that another program asked to open, while it is being read."""
-
-    def close(self) -> None:
-        """The main window is closed."""
-        if self._servers is not None:
-            self._servers.close()
 
     @Slot()
     def open_models(self) -> None:
@@ -76,16 +56,11 @@ class OpenModels(QObject):
         """Let the user choose a model on a server; ``for_key``: the key of the one that is to be used is missing."""
         files = self._pair_loader.files()
         address, model = (files.server, files.target) if files is not None and files.server else ("", "")
-        self.servers().open(self._window, address, model, for_key=for_key)
-
-    def servers(self) -> ServerPresenter:
-        """What opens models on servers, made now if there is none yet."""
         if self._servers is None:
-            from app.ui.models.server_presenter import ServerPresenter
+            from app.ui.models.servers import ServerDialog
 
-            keys = self._models.server_keys
-            self._servers = ServerPresenter(self._values, keys, self._load, self.open_local_models, self)
-        return self._servers
+            self._servers = ServerDialog(self._ctx, self._models.server_keys, self._window)
+        self._servers.ask(address, model, for_key=for_key)
 
     @Slot()
     def open_local_models(self) -> None:
@@ -164,7 +139,7 @@ class OpenModels(QObject):
     def _on_accepted(self) -> None:
         if (dialog := self._dialog) is not None:
             files = in_use.keep_choice(self._values, dialog.choice())
-            self._settings_changed()
+            self._ctx.settings.apply()
             if dialog.needs_reload:
                 self._pair_loader.load(files, anyway=dialog.does_not_fit)
 

@@ -38,6 +38,7 @@ class SettingsWiring(QObject):
         self._pair_loader = ctx.loader
         self._compare = compare
         ctx.settings.changed.connect(self.apply)
+        ctx.settings.changed.connect(self.apply_offline)
         ctx.settings.saving.connect(lambda: window.store(self._values))
         self.zoom = Zoom(window, ctx.actions, ctx.settings)
         panel = window.speed_panel

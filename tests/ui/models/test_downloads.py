@@ -12,10 +12,11 @@ from PySide6.QtWidgets import QLineEdit, QProgressBar
 from app import paths
 from app.models.downloads.item import Item
 from app.settings import Pair
+from app.ui.engine.pair_files import PairFiles
 from app.ui.settings.network_page import TokenDialog
 from tests.support.hub_faults import Fault
 from tests.support.library_parts import small_model
-from tests.ui.models.windows import WAIT_MS, Pages, Windows, button, buttons, open_dialog, question, texts
+from tests.ui.models.windows import Pages, Windows, button, buttons, open_dialog, question, texts
 
 NAME, PATH, SIZE = "owner/some-GGUF", "some-Q4_0.gguf", 1_000_000
 ANOTHER_QUEUE = """
@@ -58,7 +59,7 @@ def test_paused_resumed_done_and_opened(windows: Windows, content: bytes) -> Non
     begun(windows)
     assert windows.window.tabs.currentWidget() is tab
     assert windows.window.tabs.tabText(3) == "Downloads (1)"
-    assert texts(tab)[0] == "1 running"
+    assert texts(tab)[0].startswith("1 running")
     assert buttons(tab) == ["Pause", "Cancel"]
     bar = tab.findChild(QProgressBar)
     assert isinstance(bar, QProgressBar)
@@ -68,21 +69,41 @@ def test_paused_resumed_done_and_opened(windows: Windows, content: bytes) -> Non
     windows.says("· paused")
     assert windows.window.tabs.tabText(3) == "Downloads"
     assert buttons(tab) == ["Resume", "Cancel", "Discard"]
-    with windows.qtbot.waitSignal(windows.commands.downloaded, timeout=WAIT_MS) as told:
-        button(tab, "Resume: A model").click()
+    button(tab, "Resume: A model").click()
+    assert windows.notice("downloaded").startswith("A model has been downloaded")
     path = windows.models / NAME / PATH
     assert path.read_bytes() == content
-    assert told.args == ["A model", Pair(str(path))]
     windows.says("1 MB · Complete · checksum verified")
     assert buttons(tab) == ["Open…", "Remove from list"]
-    with windows.qtbot.waitSignal(windows.commands.open_requested) as opened:
-        button(tab, "Open…: A model").click()
-    assert opened.args == [str(path), ""]
+    button(tab, "Open…: A model").click()
+    assert windows.actions.done == [("open_pair", str(path), "")]
     button(tab, "Remove from list: A model").click()
     assert texts(tab) == [
         "No downloads yet. Get models under Recommended or Search; they appear here and continue after a restart."
     ]
     assert path.exists()
+
+
+def test_what_was_downloaded_is_loaded_and_its_notice_goes_when_that_has_begun(
+    windows: Windows, content: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, loader = str(windows.models / NAME / PATH), windows.ctx.loader
+    windows.get((NAME, PATH))
+    windows.notice("downloaded")
+    windows.window.downloads.load_downloaded()
+    assert windows.actions.done == [("load_pair", path, "")]
+    assert not windows.notice_list.notices()
+    item = windows.get((NAME, PATH))  # again, and this time it is loaded in another way
+    windows.until(lambda: "downloaded" in windows.notice_list.notices())
+    for target in ("another.gguf", path):
+        assert "downloaded" in windows.notice_list.notices()
+        monkeypatch.setattr(loader, "files", lambda target=target: PairFiles(target))
+        loader.load_begun.emit({})
+    assert not windows.notice_list.notices() and windows.window.downloads.pair_of(item) == Pair(path)
+    again: list[bool] = []
+    monkeypatch.setattr(loader, "load_again", lambda: again.append(True))
+    windows.window.downloads.load_downloaded()  # it is in use: with what is beside it now
+    assert again == [True]
 
 
 def test_cancel_keeps_what_arrived_and_discard_deletes_it(windows: Windows, content: bytes) -> None:
@@ -108,12 +129,10 @@ def test_a_gated_model_shows_its_page_and_takes_a_token(windows: Windows, pages:
     windows.values.token_to_mirror = True
     windows.window.hub.apply_settings()
     windows.server.add(NAME, {PATH: model}, gated="auto")
-    with windows.qtbot.waitSignal(windows.commands.needs_user, timeout=WAIT_MS) as told:
-        windows.get((NAME, PATH))
-    title, message = told.args
-    assert title == "A model"
-    assert "gated" in message
-    assert message in texts(tab)
+    windows.get((NAME, PATH))
+    said = windows.notice("download")
+    message = said.removeprefix("The download of A model stopped. ")
+    assert message != said and "gated" in message and message in texts(tab)
     assert buttons(tab) == ["Try again", "Open page", "Enter token…", "Discard"]
     button(tab, "Open page").click()
     assert pages.opened == [f"{windows.server.endpoint}/{NAME}"]
@@ -137,9 +156,8 @@ def test_a_broken_line_is_tried_again_but_not_a_file_that_is_not_what_it_should_
     assert buttons(windows.window.downloads) == ["Pause", "Cancel"]
     windows.server.faults.clear()
     windows.server.faults.always(PATH, Fault(content=b"y" * SIZE))
-    with windows.qtbot.waitSignal(windows.commands.needs_user, timeout=WAIT_MS) as told:
-        pass
-    assert told.args[1] in texts(windows.window.downloads)
+    told = windows.notice("download").removeprefix("The download of A model stopped. ")
+    assert told in texts(windows.window.downloads)
     assert button(windows.window.downloads, "Try again: A model").isEnabled()
     assert not (windows.models / NAME / PATH).exists()
     windows.server.add("owner/b", {"b.gguf": b"x"}, gated="auto")

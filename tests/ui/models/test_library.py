@@ -84,12 +84,10 @@ def test_rows(stocked: Windows) -> None:
         text.startswith(summary) and text.endswith("free in the models folder")
         for text in texts(stocked.window.library)
     )
-    opened: list[str] = []
-    stocked.commands.open_requested.connect(lambda target, _draft: opened.append(target))
     for name in ("broken", "small"):
         stocked.models_list.select(str(path(stocked, name)))
         stocked.models_list.activated.emit(stocked.models_list.currentIndex())
-    assert opened == [str(path(stocked, "small"))]  # what can be loaded, by a double click
+    assert stocked.actions.done == [("open_pair", str(path(stocked, "small")))]  # what can be loaded, by a double click
 
 
 def test_sorted_by_each_column_and_what_cannot_be_used_last(stocked: Windows) -> None:
@@ -220,12 +218,10 @@ def test_drafts_with_their_reasons(stocked: Windows) -> None:
     assert reason in shown
     assert "broken.gguf is not a GGUF model file." in shown
     assert buttons(stocked.model_page).count("Load together") == 1
-    with stocked.qtbot.waitSignal(stocked.commands.pair_requested) as asked:
-        button(stocked.model_page, "Load together").click()
-    assert asked.args == [str(path(stocked, "big")), str(path(stocked, "small"))]
-    with stocked.qtbot.waitSignal(stocked.commands.open_requested) as opened:
-        button(stocked.model_page, "Open…").click()
-    assert opened.args == [str(path(stocked, "big")), ""]
+    for name in ("Load together", "Open…"):
+        button(stocked.model_page, name).click()
+    big, small = str(path(stocked, "big")), str(path(stocked, "small"))
+    assert stocked.actions.done == [("load_pair", big, small), ("open_pair", big)]
 
 
 def test_a_trial_stands_with_its_draft(stocked: Windows) -> None:
@@ -343,16 +339,16 @@ def test_the_starter_model_cannot_be_deleted_but_hidden(starter_model: Path, sto
     assert title in stocked.titles()
 
 
-def test_delete(stocked: Windows, tmp_path: Path) -> None:
+def test_delete(stocked: Windows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, tab = path(stocked, "small"), stocked.window.library
     freed = size_text(file.stat().st_size)
     stocked.choose(file)
     assert f"Delete (frees {freed})…" in file_menu(stocked)
-    stocked.loaded.add(str(file))
+    monkeypatch.setattr(stocked.ctx.loader, "is_loaded", lambda path: path == str(file))
     choose_entry(stocked, "Delete")
     assert "This model is loaded. Open another model first, then delete this one." in texts(stocked.model_page)
     assert not tab.findChildren(QMessageBox)
-    stocked.loaded.clear()
+    monkeypatch.undo()
     choose_entry(stocked, "Delete")
     box = question(tab)
     assert box.text() == f"Delete small? This frees {freed} and can't be undone."

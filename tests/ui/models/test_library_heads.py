@@ -89,9 +89,9 @@ def test_a_head_beside_a_model_is_loaded_with_it(stocked: Windows) -> None:
     assert len([text for text in shown if text.startswith("MTP head in a separate file · mtp-without · F32 · ")]) == 1
     assert "Compatible: the MTP head in this file belongs to the target." in shown
     assert not any("mtp-inside" in text for text in shown)  # that of another model isn't listed
-    with stocked.qtbot.waitSignal(stocked.commands.pair_requested) as asked:
-        button(stocked.model_page, "Load together").click()
-    assert asked.args == [str(stocked.models / f"{name}.gguf") for name in ("without", "mtp-without")]
+    button(stocked.model_page, "Load together").click()
+    files = [str(stocked.models / f"{name}.gguf") for name in ("without", "mtp-without")]
+    assert stocked.actions.done == [("load_pair", *files)]
 
 
 def test_a_trial_of_a_head_inside_is_shown(stocked: Windows) -> None:

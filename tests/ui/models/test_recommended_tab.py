@@ -15,7 +15,7 @@ from tests.ui.models.windows import GB, MACHINE, Windows, button
 @pytest.fixture
 def tab(windows: Windows, qtbot: QtBot) -> RecommendedTab:
     window = windows.window
-    tab = RecommendedTab(window.hub, windows.library, window.downloads, lambda: MACHINE)
+    tab = RecommendedTab(window.hub, windows.library, window.downloads)
     qtbot.addWidget(tab)
     tab.resize(700, 500)
     show(tab)

@@ -3,53 +3,56 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
 
 import keyring
 import pytest
 from keyring.backends import fail
-from PySide6.QtCore import QObject, Qt
+from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
 from app.protocol.remote import ServedModel, Server
-from app.settings import Pair, Settings
+from app.settings import Pair
 from app.storage.secrets import SERVICE
 from app.ui.engine.pair_files import PairFiles
 from app.ui.engine.server_keys import ServerKeys
-from app.ui.models import server_text
-from app.ui.models.server_dialog import ServerDialog
-from app.ui.models.server_presenter import ServerPresenter
+from app.ui.models import servers
+from app.ui.models.servers import ServerDialog
 from tests.support import remote_streams
 from tests.support.keyrings import MemoryKeyring
 from tests.support.model_server import Asked, ModelServer, Reply
-from tests.ui.parts import WAIT_MS
+from tests.ui.parts import WAIT_MS, Rig
+from tests.ui.recorded_actions import Recorded
 
 FAR = "http://far.example:8000"
 
 
 @dataclass
 class Opening:
-    """A presenter, and what came of it."""
+    """The dialog, and what came of it."""
 
-    qtbot: QtBot
+    rig: Rig
     window: QWidget
-    values: Settings = field(default_factory=Settings)
-    opened: list[PairFiles] = field(default_factory=list)
-    went_local: list[bool] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        self.owner = QObject(self.window)
-        self.keys = ServerKeys(self.owner)
-        self.presenter = ServerPresenter(
-            self.values, self.keys, self.opened.append, lambda: self.went_local.append(True), self.owner
-        )
+        self.qtbot = self.rig.qtbot
+        self.actions = cast(Recorded, self.rig.ctx.actions)
+        self.values = self.rig.ctx.settings.values
+        self.keys = ServerKeys(self.window)
+        self.dialog = ServerDialog(self.rig.ctx, self.keys, self.window)
+
+    @property
+    def opened(self) -> list[object]:
+        """What was to be loaded."""
+        return [values[0] for name, *values in self.actions.done if name == "load_files"]
 
     def show(self, address: str = "", model: str = "", *, for_key: bool = False) -> ServerDialog:
-        self.presenter.open(self.window, address, model, for_key=for_key)
-        assert self.presenter.dialog is not None
-        return self.presenter.dialog
+        self.dialog.ask(address, model, for_key=for_key)
+        return self.dialog
 
     def tested(self, dialog: ServerDialog) -> str:
         """Press Test; what the dialog says when it is done."""
@@ -60,22 +63,20 @@ class Opening:
     def idle(self, dialog: ServerDialog) -> None:
         self.qtbot.waitUntil(lambda: dialog.test.isEnabled() and bool(said(dialog)), timeout=WAIT_MS)
 
-    def close(self) -> None:
-        self.presenter.close()
-        self.keys.close()
-
 
 def said(dialog: ServerDialog) -> str:
     return dialog.verdict().replace("\u00a0", " ")
 
 
 @pytest.fixture
-def opening(qtbot: QtBot, kept: MemoryKeyring) -> Iterator[Opening]:
+def opening(qtbot: QtBot, kept: MemoryKeyring, tmp_path: Path) -> Iterator[Opening]:
     window = QWidget()
     qtbot.addWidget(window)
-    opening = Opening(qtbot, window)
+    rig = Rig(qtbot, tmp_path, "none")
+    opening = Opening(rig, window)
     yield opening
-    opening.close()
+    rig.close()
+    opening.keys.close()
 
 
 @pytest.fixture
@@ -111,7 +112,7 @@ def test_a_test_says_what_is_there(opening: Opening, vllm: ModelServer) -> None:
     assert not vllm.bodies("/v1/chat/completions")  # nothing of a chat was sent
     dialog.open_button.click()
     assert opening.opened == [PairFiles("m", server=vllm.url)]
-    assert opening.presenter.dialog is None
+    assert not dialog.isVisible()
 
 
 def test_open_tests_first_and_stores_no_key_where_there_is_none(
@@ -234,8 +235,9 @@ def test_known_servers_are_completed_and_their_keys_known(opening: Opening, kept
 
 
 def test_the_models_of_this_computer_are_one_button_away(opening: Opening) -> None:
-    opening.show().local.click()
-    assert opening.went_local == [True] and opening.presenter.dialog is None
+    dialog = opening.show()
+    dialog.local.click()
+    assert opening.actions.done == [("open_models",)] and not dialog.isVisible()
 
 
 @pytest.mark.parametrize(
@@ -254,12 +256,12 @@ def test_the_models_of_this_computer_are_one_button_away(opening: Opening) -> No
     ],
 )
 def test_what_is_not_encrypted_is_warned_of(address: str, is_warned: bool) -> None:
-    assert bool(server_text.warning(address)) is is_warned
+    assert bool(servers.warning(address)) is is_warned
 
 
 def test_a_server_without_models_says_so() -> None:
     server = Server(kind="ollama", address=FAR)
-    assert server_text.found(server, is_chosen=False).mood == "warning"
+    assert servers.found(server, is_chosen=False).mood == "warning"
     unloaded = Server(kind="llama.cpp", address=FAR, models=[ServedModel(id="m", state="unloaded")])
-    assert "isn't loaded there yet" in server_text.found(unloaded, is_chosen=True).lines[0]
-    assert server_text.server_title(Server(kind="openai", address=FAR, needs_key=True)).endswith("needs a key")
+    assert "isn't loaded there yet" in servers.found(unloaded, is_chosen=True).lines[0]
+    assert servers.server_title(Server(kind="openai", address=FAR, needs_key=True)).endswith("needs a key")

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
-from PySide6.QtCore import QObject, QUrl, Signal, Slot
+from PySide6.QtCore import QObject, QUrl, Slot
 from PySide6.QtWidgets import (
     QAbstractButton,
     QApplication,
@@ -23,7 +24,8 @@ from app.models.downloads.item import Item
 from app.models.library.entry import LibraryEntry
 from app.models.machine_memory import MachineMemory
 from app.protocol.devices import Device
-from app.settings import Pair, Settings
+from app.settings import SettingsFile
+from app.ui.context import AppContext, WindowSettings
 from app.ui.engine.client import EngineClient
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker
@@ -36,8 +38,10 @@ from app.ui.models.window import ModelsWindow
 from app.ui.notices import NoticeList
 from app.ui.server.control import ServerControl
 from app.ui.server.serving import Serving
-from app.ui.settings.presenter import SettingsPresenter
+from app.ui.settings.window import SettingsWindow
+from app.ui.widgets.system_notifications import Notifier
 from tests.support.hub_server import HubServer
+from tests.ui.recorded_actions import Recorded
 
 D = TypeVar("D", bound=QDialog)
 WAIT_MS = 20_000
@@ -54,47 +58,45 @@ class Windows:
         self.server = server
         self.folder = folder
         self.models = folder / "models"
-        self.values = Settings()
+        self.file = SettingsFile(folder / "settings.json")
+        self.values = self.file.values
         self.values.hub_endpoint = server.endpoint
         self.values.models_folder = str(self.models)
         self.machine = MACHINE
-        self.loaded: set[str] = set()
         self.is_open = False
-        self.commands = Commands(self)
 
     def open(self) -> Windows:
-        self.library = LibraryService(self.values, lambda: self.machine)
-        self.window = ModelsWindow(self.values, self.library, self.commands)
         self.engine = EngineClient()
-        notice_list = NoticeList(self.engine)
-        pair_loader = PairLoader(self.engine, notice_list, LoadingMarker(self.folder / "loading.json"), self.engine)
-        queue = EngineQueue(self.engine, pair_loader, self.engine)
-        serving = Serving(self.engine, queue, pair_loader, notice_list, parent=self.engine)
-        self.server_control = ServerControl(serving, lambda: self.values.server, self.engine)
-        self.settings_presenter = SettingsPresenter(
-            self.values,
-            self.window,
-            self.server_control,
-            self.commands.settings_changed.emit,
+        self.notice_list = NoticeList(self.engine)
+        loader = PairLoader(self.engine, self.notice_list, LoadingMarker(self.folder / "loading.json"), self.engine)
+        self.actions = WindowActions(self)
+        self.ctx = AppContext(
+            settings=WindowSettings(self.file, self.notice_list, self.engine),
+            notices=self.notice_list,
+            engine=self.engine,
+            loader=loader,
+            queue=EngineQueue(self.engine, loader, self.engine),
+            actions=self.actions,
+            notifier=Notifier(self.engine),
+            closing=ExitStack(),
+            **dict.fromkeys(("store", "presets", "chats", "operations"), cast(Any, None)),
         )
-        self.settings = self.settings_presenter.window
+        self.ctx.closing.callback(self.ctx.settings.close)
+        self.library = LibraryService(self.values, lambda: self.machine)
+        self.ctx.closing.callback(self.library.close)
+        self.window = ModelsWindow(self.ctx, self.library)
+        serving = Serving(self.engine, self.ctx.queue, loader, self.notice_list, parent=self.engine)
+        self.server_control = ServerControl(serving, lambda: self.values.server, self.engine)
+        self.ctx.closing.callback(self.server_control.close)
+        self.settings = SettingsWindow(self.ctx, self.window, self.server_control)
         self.is_open = True
         return self
 
     def close(self) -> None:
         if self.is_open:
             self.is_open = False
-            self.settings.close()
-            self.window.shut_down()
-            self.library.close()
-            self.server_control.close()
-            for part in (
-                self.window,
-                self.settings,
-                self.settings_presenter,
-                self.library,
-                self.engine,
-            ):
+            self.ctx.closing.close()
+            for part in (self.window, self.settings, self.library, self.engine):
                 part.deleteLater()
 
     # --- waiting
@@ -168,51 +170,33 @@ class Windows:
         self.window.downloads.add(item)
         return item
 
+    def notice(self, subject: str) -> str:
+        """Wait until there is a notice about this; its text."""
+        self.until(lambda: subject in self.notice_list.notices())
+        return self.notice_list.notices()[subject].text
+
     def says(self, part: str) -> None:
         """Wait until the tab "Downloads" says this."""
         self.until(lambda: any(part in text for text in texts(self.window.downloads)))
 
 
-class Commands(QObject):
-    """The commands of the app that the windows use; it only tells what it is asked for."""
-
-    open_requested = Signal(str, str)
-    pair_requested = Signal(str, str)
-    settings_changed = Signal()
-    downloaded = Signal(str, object)
-    needs_user = Signal(str, str)
+class WindowActions(Recorded):
+    """The actions of the app that the windows use; only those that concern the windows are carried out."""
 
     def __init__(self, windows: Windows) -> None:
         super().__init__()
         self._windows = windows
 
-    def machine(self) -> MachineMemory:
-        return self._windows.machine
-
-    def is_loaded(self, path: str) -> bool:
-        return path in self._windows.loaded
-
-    def open_pair(self, target: str, draft: str = "") -> None:
-        self.open_requested.emit(target, draft)
-
-    def load_pair(self, target: str, draft: str = "") -> None:
-        self.pair_requested.emit(target, draft)
-
-    def hide_starter(self) -> None:
-        self._windows.values.starter_hidden = True
-        self._windows.window.apply_folders()
-
-    def show_folders(self) -> None:
-        self._windows.settings_presenter.show_models()
-
-    def ask_for_token(self) -> None:
-        self._windows.settings_presenter.ask_for_token()
-
-    def tell_downloaded(self, title: str, pair: Pair) -> None:
-        self.downloaded.emit(title, pair)
-
-    def tell_download_stopped(self, title: str, message: str) -> None:
-        self.needs_user.emit(title, message)
+    def run(self, name: str, *values: object) -> Any:
+        super().run(name, *values)
+        match name:
+            case "hide_starter":
+                self._windows.values.starter_hidden = True
+                self._windows.window.apply_folders()
+            case "show_folders":
+                self._windows.settings.show_models()
+            case "ask_for_token":
+                self._windows.settings.network.ask_for_token()
 
 
 class Pages(QObject):

@@ -17,7 +17,7 @@ from tests.ui.models.windows import WAIT_MS, Pages, Windows, button, question, t
 def page(windows: Windows) -> ModelsPage:
     """The page, in front."""
     windows.scanned()
-    windows.settings_presenter.show_models()
+    windows.settings.show_models()
     windows.library_idle()
     return windows.settings.models
 
@@ -46,7 +46,7 @@ def test_the_folder_is_shown(windows: Windows, page: ModelsPage, pages: Pages) -
 def test_folders_are_added_and_removed(windows: Windows, page: ModelsPage, tmp_path: Path) -> None:
     extra = tmp_path / "<b>extra</b>" / "folder"
     small_model(extra / "far.gguf")
-    with windows.qtbot.waitSignals([windows.commands.settings_changed, windows.library.scanned], timeout=WAIT_MS):
+    with windows.qtbot.waitSignal(windows.library.scanned, timeout=WAIT_MS):
         choose(page, "Add a folder…", extra)
     assert windows.values.extra_folders == [str(extra)]
     windows.until(lambda: windows.titles() == ["far"])
@@ -65,7 +65,7 @@ def test_folders_of_other_apps_are_offered(closed_windows: Windows, user: Path) 
     found = user / ".lmstudio" / "models"
     small_model(found / "owner" / "theirs.gguf")
     windows = closed_windows.open()
-    windows.settings_presenter.show_models()
+    windows.settings.show_models()
     page = windows.settings.models
     windows.until(lambda: "LM Studio" in texts(page))
     assert "Found on this computer" in texts(page)
@@ -89,7 +89,7 @@ def test_another_models_folder_is_used_and_the_old_one_stays_in_the_library(
     windows.library_idle()
     box = question(windows.settings)
     assert f"There are models in {old}, and they stay there." in box.text()
-    with windows.qtbot.waitSignals([windows.commands.settings_changed, windows.library.scanned], timeout=WAIT_MS):
+    with windows.qtbot.waitSignal(windows.library.scanned, timeout=WAIT_MS):
         button(box, "Keep them in the library").click()
     assert (windows.values.models_folder, windows.values.extra_folders) == (str(new), [str(old)])
     queue = windows.window.downloads._queue
@@ -103,13 +103,12 @@ def test_another_models_folder_is_used_and_the_old_one_stays_in_the_library(
 
 
 def test_the_old_models_folder_may_be_left_out(windows: Windows, page: ModelsPage, tmp_path: Path) -> None:
-    with windows.qtbot.waitSignal(windows.commands.settings_changed):
-        choose(page, "Change the models folder", tmp_path / "old")  # nothing is in the one before
+    choose(page, "Change the models folder", tmp_path / "old")  # nothing is in the one before
+    windows.until(lambda: windows.values.models_folder == str(tmp_path / "old"))
     mine = small_model(tmp_path / "old" / "mine.gguf")
     choose(page, "Change the models folder", tmp_path / "new")
     windows.library_idle()
-    with windows.qtbot.waitSignal(windows.commands.settings_changed):
-        button(question(windows.settings), "Leave them out").click()
+    button(question(windows.settings), "Leave them out").click()
     assert (windows.values.models_folder, windows.values.extra_folders) == (str(tmp_path / "new"), [])
     windows.until(lambda: windows.titles() == [])
     assert mine.exists()
@@ -128,11 +127,11 @@ def test_an_unfinished_download_continues_in_the_folder_where_it_began(
     windows.get(("owner/some", "some.gguf"))
     part = old / "owner" / "some" / "some.gguf.part"
     windows.until(lambda: part.exists() and part.stat().st_size > 0)
-    windows.settings_presenter.show_models()
+    windows.settings.show_models()
     choose(page, "Change the models folder", tmp_path / "new")
     windows.library_idle()
     button(question(windows.settings), "Keep them in the library").click()
-    with windows.qtbot.waitSignal(windows.commands.downloaded, timeout=WAIT_MS):
-        windows.server.release()
+    windows.server.release()
+    windows.notice("downloaded")
     assert (old / "owner" / "some" / "some.gguf").read_bytes() == model.read_bytes()
     windows.until(lambda: windows.titles() == ["some"])

@@ -24,7 +24,7 @@ def page(windows: Windows) -> NetworkPage:
 
 
 def show(windows: Windows) -> None:
-    windows.settings_presenter.show_network()
+    windows.settings.show_network()
     windows.until(
         lambda: any(
             "No token" in text or "token is stored" in text or "token is kept" in text
@@ -51,18 +51,16 @@ def test_what_is_set_is_shown(closed_windows: Windows) -> None:
     values = closed_windows.values
     values.offline, values.token_to_mirror, values.parallel_downloads = True, True, 3
     windows = closed_windows.open()
-    changes: list[bool] = []
-    windows.settings.network.changed.connect(lambda: changes.append(True))
-    show(windows)
+    with windows.qtbot.assertNotEmitted(windows.ctx.settings.changed):
+        show(windows)
     page = windows.settings.network
     assert check(page, "Work offline").isChecked()
     assert check(page, "Also send the access token to this mirror").isChecked()
     assert field(page, "Simultaneous downloads").value() == 3
-    assert changes == []
 
 
 def test_offline_takes_effect_at_once(windows: Windows, page: NetworkPage) -> None:
-    with windows.qtbot.waitSignal(windows.commands.settings_changed):
+    with windows.qtbot.waitSignal(windows.ctx.settings.changed):
         check(page, "Work offline").click()
     assert windows.values.offline
     windows.search("anything")
@@ -133,7 +131,7 @@ def test_a_token_is_kept_in_the_keyring_and_removed(
 
 def test_a_token_that_is_none_is_refused_and_said_so(windows: Windows) -> None:
     windows.window.show_downloads()
-    windows.commands.ask_for_token()
+    windows.actions.run("ask_for_token")
     dialog = open_dialog(TokenDialog)
     line = dialog.findChild(QLineEdit)
     assert isinstance(line, QLineEdit)
@@ -148,7 +146,7 @@ def test_a_token_that_is_none_is_refused_and_said_so(windows: Windows) -> None:
 
 def test_without_a_keyring_it_is_kept_in_memory_and_says_so(windows: Windows, page: NetworkPage) -> None:
     keyring.set_keyring(fail.Keyring())  # type: ignore[no-untyped-call]
-    windows.window.hub.set_token(SECRET, windows.settings_presenter._show_token, lambda error: None)
+    page._set_token(SECRET)
     windows.until(lambda: any("in memory until Slipstream closes" in text for text in texts(page)))
 
 

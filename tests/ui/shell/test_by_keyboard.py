@@ -245,7 +245,7 @@ def test_a_preset_a_temperature_theme_and_zoom(typist: Typist) -> None:
     assert typist.settings.values.zoom == 100
     was_dark = theme.current().is_dark
     typist.press(_Key.Key_Comma, _CTRL)
-    settings = typist.controller.commands.settings().window
+    settings = typist.controller.commands.settings()
     typist.until(settings.isActiveWindow)
     typist.press(_Key.Key_Tab)
     choice = typist.tab_to("Theme")

@@ -24,7 +24,7 @@ from tests.ui.shell.running import WAIT_MS, Running
 HEAVY = ("httpx2", "huggingface_hub", "keyring", "llama_cpp", "numpy", "filelock")
 OTHERS = (
     "app.ui.models.window",
-    "app.ui.settings.presenter",
+    "app.ui.settings.window",
     "app.ui.compare.trial",
     "app.models.hub.network",
     "app.models.downloads.queue",
@@ -90,13 +90,13 @@ def test_other_windows_are_imported_in_another_thread_made_once_and_have_the_key
     assert commands.models() is models and models.isVisible() and tabs.currentWidget() is models.library
     qtbot.waitUntil(models.isActiveWindow)
     QTest.keyClick(models, Qt.Key.Key_Comma, ctrl)
-    settings = commands.settings().window
+    settings = commands.settings()
     qtbot.waitUntil(settings.isActiveWindow)
     QTest.keyClick(settings, Qt.Key.Key_L, ctrl | Qt.KeyboardModifier.ShiftModifier)
     qtbot.waitUntil(models.isActiveWindow)
     assert tabs.currentWidget() is models.recommended
     running.choose("show_settings")
-    assert settings.isVisible() and commands.settings().window is settings
+    assert settings.isVisible() and commands.settings() is settings
     QTest.keyClick(models, Qt.Key.Key_Q, ctrl)
     qtbot.waitUntil(lambda: not running.window.isVisible())
     assert not models.isVisible() and not settings.isVisible()

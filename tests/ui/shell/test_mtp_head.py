@@ -165,7 +165,7 @@ def test_a_head_in_a_file_of_its_own_is_refused_in_a_notice_or_in_use(chatting: 
     assert chatting.window.speed_panel.head.isHidden()  # it isn't inside the target
     assert chatting.notice() == ""
     assert "in a separate file, mtp-model.gguf" in chatting.window.top_bar.pair.toolTip()
-    assert chatting.controller.models.is_loaded(str(head))
+    assert chatting.controller.pair_loader.is_loaded(str(head))
     page = chatting.library(heads).library.page
     chatting.controller.commands.models().library.list.select(str(head))
     page._delete.trigger()
@@ -178,11 +178,7 @@ def test_a_head_inside_that_cannot_be_used_is_said_in_the_panel_and_in_no_notice
 ) -> None:
     """Nobody asked for it, and the model works: a notice at every load would be a nuisance."""
     reason = "The MTP head in images.gguf isn't used, because llama.cpp can't compute heads of models for images."
-    chatting.controller.commands.tell_downloaded("A model", Pair(target=str(heads / "images.gguf")))
-    chatting.load(heads / "draft.gguf")
-    assert chatting.notice("downloaded")
     pair = chatting.load(heads / "images.gguf", head="on")
-    assert not chatting.notice("downloaded")  # it is offered no longer
     assert (pair.has_head, pair.head_refused) == (False, reason)
     assert chatting.notice() == ""
     panel = chatting.window.speed_panel

@@ -19,6 +19,7 @@ from app.ui.chat.answers import CONSENT, SERVER
 from app.ui.chat.settings_tab import GRAYED, NO_SUCH_FORMAT
 from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.pair_files import PairFiles
+from app.ui.models.servers import ServerDialog
 from app.ui.speed.drawings import PositionBars
 from app.ui.speed.parts import ServerSection
 from app.ui.widgets.forms import Decimal
@@ -197,13 +198,13 @@ def test_a_local_chat_asks_before_it_goes_anywhere_and_offline_the_server_is_lef
     running.settle()
     assert running.model.messages[-1].text == " 3" and not notices_of(running)
     running.controller.commands.opening.open_server()  # what is used is what the dialog begins with
-    servers = running.controller.commands.opening.servers()
-    assert servers.dialog is not None and servers.dialog.address.text() == "http://far.example:8000"
-    servers.dialog.reject()
-    running.controller.commands.save_due.emit()
+    (dialog,) = running.window.findChildren(ServerDialog)
+    assert dialog.isVisible() and dialog.address.text() == "http://far.example:8000"
+    dialog.reject()
+    running.controller.ctx.settings.apply()
     assert running.controller.pair_loader.remote() is not None
     running.settings.values.offline = True
-    running.controller.commands.save_due.emit()
+    running.controller.ctx.settings.apply()
     running.qtbot.waitUntil(lambda: "load" in notices_of(running), timeout=WAIT_MS)
     assert running.controller.pair_loader.remote() is None
     assert running.controller.notice_list.notices()["load"].text == "far.example:8000 is another computer."
