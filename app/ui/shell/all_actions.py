@@ -224,11 +224,11 @@ _CHAT = (
     _A(
         "compare_last",
         "Compare &last answer",
-        lambda app: app.compare.presenter().compare_last,
+        lambda app: app.compare.compare_last,
         "Ctrl+Shift+R",
         _can_answer_again,
     ),
-    _A("compare_prompts", "C&ompare prompts…", lambda app: app.compare.presenter().compare_prompts),
+    _A("compare_prompts", "C&ompare prompts…", lambda app: app.compare.compare_prompts),
     None,
     _A(
         "measure_plain",
@@ -270,7 +270,7 @@ _MESSAGES = (
         lambda app: app.message_operations.continue_answer,
         description="Continue this answer where it was cut off",
     ),
-    _A("compare_answer", "Compare without a draft", lambda app: app.compare.presenter().compare_answer),
+    _A("compare_answer", "Compare without a draft", lambda app: app.compare.compare_answer),
     _A(
         "edit_message",
         "Edit…",

@@ -16,7 +16,6 @@ from app.settings import Pair
 from app.ui.actions import Choice
 from app.ui.chat.answers import SERVER
 from app.ui.chat.markdown.code_headers import code_wrap
-from app.ui.compare.launcher import CompareLauncher
 from app.ui.context import AppContext
 from app.ui.engine.pair_files import PairFiles
 from app.ui.engine.pair_names import recent_titles
@@ -50,7 +49,6 @@ class AppCommands(QObject):
         ctx: AppContext,
         window: MainWindow,
         models: ModelsCoordinator,
-        compare: CompareLauncher,
         server: ServerControl,
         speed: SpeedPresenter,
     ) -> None:
@@ -63,7 +61,6 @@ class AppCommands(QObject):
         self._chats = ctx.chats
         self._notice_list = ctx.notices
         self._coordinator = models
-        self._compare = compare
         self._server = server
         self._speed = speed
         self._values = ctx.settings.values

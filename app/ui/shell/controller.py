@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
+from functools import cached_property, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, QTimer, Slot
 
@@ -30,7 +32,6 @@ from app.ui.chat.operations import ChatOperations
 from app.ui.chat.page import ChatPage
 from app.ui.chat.settings_presenter import ChatSettingsPresenter
 from app.ui.chat.writer import StoredChats, StoredPresets
-from app.ui.compare.launcher import CompareLauncher
 from app.ui.context import AppContext, WindowSettings
 from app.ui.engine.client import EngineClient
 from app.ui.engine.pair import PairLoader
@@ -55,6 +56,9 @@ from app.ui.shell.speed_presenter import SpeedPresenter
 from app.ui.widgets.system_notifications import Notifier
 from app.ui.widgets.tabbed_window import bring_to_front
 from app.ui.widgets.tasks import Results
+
+if TYPE_CHECKING:
+    from app.ui.compare.window import CompareWindow
 
 _DAY_MS = 24 * 60 * 60 * 1000
 
@@ -133,15 +137,7 @@ class Controller(QObject):
             window.transcript, engine, self.queue, self.pair_loader, self.chats, self.notice_list, settings.values, self
         )
         closing.callback(self.models.close)
-        self.compare = CompareLauncher(
-            engine,
-            self.queue,
-            self.pair_loader,
-            self.chats,
-            self,
-        )
-        closing.callback(self.compare.close)
-        self.settings = SettingsWiring(window, ctx, self.compare, self)
+        self.settings = SettingsWiring(window, ctx, self)
         self.serving = Serving(engine, self.queue, self.pair_loader, self.notice_list, parent=self)
         self.server = ServerControl(self.serving, lambda: settings.values.server, self)
         closing.callback(self.server.close)
@@ -152,7 +148,6 @@ class Controller(QObject):
             ctx,
             window,
             self.models,
-            self.compare,
             self.server,
             self.speed,
         )
@@ -198,6 +193,13 @@ class Controller(QObject):
             branch_changed=actions.refresh,
         )
         actions.begin(self)
+
+    @cached_property
+    def compare(self) -> CompareWindow:
+        """The Compare window, made when it is first wanted."""
+        from app.ui.compare.window import CompareWindow
+
+        return CompareWindow(self.ctx)
 
     # ------------------------------------------------------------ beginning and end
 
@@ -262,7 +264,7 @@ class Controller(QObject):
         """The widgets of `app.ui.chat`."""
         window, commands = self.window, self.commands
         chat_commands = window.transcript.commands
-        chat_commands.compare = lambda message_id: self.compare.presenter().compare_answer(message_id)
+        chat_commands.compare = partial(self.actions.run, "compare_answer")
         chat_commands.ask = window.composer.send
         chat_commands.tokens_of = self.context_meter.tokens_of
         chat_commands.show_attachment = self.attachments.preview
@@ -381,10 +383,8 @@ class Controller(QObject):
         return StoredChats(ChatWorker(Path(":memory:")), self.notice_list)
 
     @Slot(object)
-    def _on_chats_deleted(self, chat_ids: list[str]) -> None:
+    def _on_chats_deleted(self, _chat_ids: list[str]) -> None:
         """Erase the engine's copies of deleted chats at once, even though the chats can be restored."""
-        for chat_id in chat_ids:
-            self.compare.forget_chat(chat_id)
         self.engine.forget()
 
     @Slot(object, object)

@@ -7,7 +7,6 @@ from PySide6.QtCore import QObject, Slot
 
 from app.protocol.options import DrafterChoice, DraftLength
 from app.ui.chat.markdown.code_headers import code_wrap
-from app.ui.compare.launcher import CompareLauncher
 from app.ui.context import AppContext
 from app.ui.engine.pair_files import PairFiles
 from app.ui.settings import in_use
@@ -26,7 +25,6 @@ class SettingsWiring(QObject):
         self,
         window: MainWindow,
         ctx: AppContext,
-        compare: CompareLauncher,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
@@ -36,7 +34,6 @@ class SettingsWiring(QObject):
         self._values = ctx.settings.values
         self._chats = ctx.chats
         self._pair_loader = ctx.loader
-        self._compare = compare
         ctx.settings.changed.connect(self.apply)
         ctx.settings.changed.connect(self.apply_offline)
         ctx.settings.saving.connect(lambda: window.store(self._values))
@@ -58,7 +55,6 @@ class SettingsWiring(QObject):
         window.speed_panel.set_drafter(settings.drafter)
         window.speed_panel.show_drafted.box.setChecked(values.drafted_visible)
         window.transcript.set_show_drafted(values.drafted_visible)
-        self._compare.set_show_drafted(values.drafted_visible)
         self._actions.qaction("show_drafted").setChecked(values.drafted_visible)
         self._actions.qaction("wrap_code").setChecked(values.code_wrap)
         self._actions.refresh()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 
-from app.ui.compare.presenter import ComparePresenter
 from app.ui.compare.window import CompareWindow
 from tests.ui.parts import WAIT_MS, Rig
 
@@ -14,17 +13,13 @@ class Comparing:
     def __init__(self, rig: Rig) -> None:
         self.chat = rig
         self.qtbot = rig.qtbot
-        self.presenter = ComparePresenter(rig.engine, rig.queue, rig.pair_loader, rig.chats)
-
-    @property
-    def window(self) -> CompareWindow:
-        return self.presenter.window
+        self.window = CompareWindow(rig.ctx)
 
     def last_answer(self) -> str:
         return self.chat.model.messages[-1].id
 
     def idle(self) -> None:
-        self.qtbot.waitUntil(lambda: not self.presenter.runner.is_running(), timeout=WAIT_MS)
+        self.qtbot.waitUntil(lambda: not self.window.runner.is_running(), timeout=WAIT_MS)
 
     def verdict(self) -> str:
         return self.window.one.verdict.text()

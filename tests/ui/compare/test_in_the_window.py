@@ -15,7 +15,6 @@ from shiboken6 import isValid
 
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.ui.chat.answer import AnswerMessage
-from app.ui.compare.presenter import ComparePresenter
 from app.ui.compare.window import CompareWindow
 from app.ui.engine.client import EngineState
 from tests.ui.shell.running import LONGEST_ANSWER, WAIT_MS, Running
@@ -27,15 +26,11 @@ class Comparing(Running):
     """An open window that compares."""
 
     @property
-    def presenter(self) -> ComparePresenter:
-        return self.controller.compare.presenter()
-
-    @property
     def compare(self) -> CompareWindow:
-        return self.presenter.window
+        return self.controller.compare
 
     def compared(self) -> None:
-        self.qtbot.waitUntil(lambda: not self.presenter.runner.is_running(), timeout=WAIT_MS)
+        self.qtbot.waitUntil(lambda: not self.compare.runner.is_running(), timeout=WAIT_MS)
 
     def endless(self) -> None:
         """From now on no answer finds an end."""
@@ -77,7 +72,7 @@ def test_an_answer_is_compared_from_its_menu(qtbot: QtBot, running: Comparing) -
     running.ask("What is a draft model?")
     answer = running.model.messages[-1]
     running.actions.qaction("show_drafted").trigger()
-    assert running.controller.compare._presenter is None  # it is made when it is wanted
+    assert "compare" not in vars(running.controller)  # it is made when it is wanted
     states: list[str] = []
     running.engine.state_changed.connect(lambda _: states.append(running.window.top_bar._label.text()))
     more_menu(running)()
@@ -125,7 +120,7 @@ def test_a_message_waits_for_the_prompt_being_compared(qtbot: QtBot, running: Co
     assert answer.status == "stopped"
     running.model.set_settings(ChatSettings(max_tokens=24))
     running.choose("compare_last")
-    with qtbot.waitSignal(running.presenter.runner.run_begun, timeout=WAIT_MS):
+    with qtbot.waitSignal(running.compare.runner.run_begun, timeout=WAIT_MS):
         pass
     running.type("Are you there?")
     assert running.window.composer.hint.text() == ("Your message will be sent once the current comparison is done.")
@@ -142,7 +137,7 @@ def test_closing_the_main_window_in_the_middle_closes_both(qtbot: QtBot, running
     assert window.isVisible()
     running.window.close()
     assert not window.isVisible()
-    assert not running.presenter.runner.is_running()
+    assert not running.compare.runner.is_running()
     assert running.engine.state() is EngineState.STOPPED
     qtbot.waitUntil(lambda: not isValid(window), timeout=WAIT_MS)
 
@@ -162,7 +157,7 @@ def test_a_set_of_prompts_and_its_report(
     assert [many.table.topLevelItem(row).text(0) for row in range(3)] == ["json", "story", "all"]  # type: ignore[union-attr]
     assert many.verdict.text().startswith("✓ Same text in all 3")
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(tmp_path / "set"), ""))
-    with qtbot.waitSignal(running.presenter.exported, timeout=WAIT_MS):
+    with qtbot.waitSignal(running.compare.exported, timeout=WAIT_MS):
         next(one for one in many.footer.export_menu.actions() if one.text() == "JSON…").trigger()
     value = json.loads((tmp_path / "set.json").read_text(encoding="utf-8"))
     setup = value["setup"]
@@ -172,8 +167,3 @@ def test_a_set_of_prompts_and_its_report(
     assert setup["engine"].startswith("llama.cpp")
     assert setup["machine"]["logical_cores"] >= 1
     assert [one["seed"] for one in value["comparisons"]] == [0] * 3
-    launcher, window = running.controller.compare, running.compare
-    launcher.close()
-    qtbot.waitUntil(lambda: not isValid(window), timeout=WAIT_MS)
-    launcher.set_show_drafted(True)  # nothing is told to it any more
-    launcher.close()

@@ -97,11 +97,11 @@ def test_while_a_chat_is_answered_it_says_who_waits_and_a_comparison_goes_first_
         running.controller.chats.current.stop()
         running.until(lambda: running.bar.accessibleName().startswith("Answering"))
         running.until(lambda: running.engine.state() is EngineState.SERVING)
-        presenter = running.controller.compare.presenter()
-        presenter.compare_last()
+        compare = running.controller.compare
+        compare.compare_last()
         running.until(lambda: running.engine.state() is EngineState.COMPARING)
         assert running.serving.answer is not None and not running.serving.is_writing()
-        presenter.runner.stop()
+        compare.runner.stop()
         running.until(lambda: running.engine.state() is EngineState.SERVING)
     running.until(running.bar.isHidden)
 

@@ -255,13 +255,13 @@ def test_an_answer_is_compared_with_and_without_a_head(chatting: WithHead, heads
     chatting.load(heads / "model.gguf", heads / draft if draft else None, "on")
     chatting.ask("Hello")
     chatting.choose("compare_last")
-    presenter = chatting.controller.compare.presenter()
-    chatting.qtbot.waitUntil(lambda: not presenter.runner.is_running(), timeout=WAIT_MS)
-    one = presenter.window.one
+    window = chatting.controller.compare
+    chatting.qtbot.waitUntil(lambda: not window.runner.is_running(), timeout=WAIT_MS)
+    one = window.one
     assert one.verdict.text().replace("\u00a0", " ").startswith("✓ Same text, 40 tokens, same seed")
     assert "100% accepted" in one.verdict.text().replace("\u00a0", " ")
-    assert presenter._result is not None
-    compared, snapshot = presenter._result
+    assert window._result is not None
+    compared, snapshot = window._result
     assert compared.comparison.plain.figures.draft.tested == 0
     assert [drafter.name for drafter in compared.comparison.drafted.figures.draft.drafters] == ["mtp"]
     assert snapshot.setup.head is not None and snapshot.setup.head.file == (draft or "model.gguf")

@@ -67,7 +67,7 @@ def windows(running: Running) -> list[QWidget]:
     controller.notice_list.show("file", notices.not_opened("It is no model."))
     main.undo_bar.offer("A chat was moved to the trash.")
     main.chat_list.show_trash()
-    running.qtbot.waitUntil(lambda: not running.controller.compare.presenter().window.one.is_running(), timeout=WAIT_MS)
+    running.qtbot.waitUntil(lambda: not running.controller.compare.one.is_running(), timeout=WAIT_MS)
     QCoreApplication.processEvents()
     found = [one for one in QApplication.topLevelWidgets() if is_window(one)]
     names = {one.windowTitle() for one in found}

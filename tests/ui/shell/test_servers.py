@@ -105,7 +105,7 @@ def test_the_window_says_where_the_model_is_and_what_it_drafts(open_window: Open
     assert not running.is_enabled("measure_plain")
     assert not notices_of(running)
     running.choose("compare_last")
-    one = running.controller.compare.presenter().window.one
+    one = running.controller.compare.one
     assert "vLLM 0.29.0 can't switch drafting off" in one.verdict.text()
     assert not one.footer.run_button.isEnabled()
     assert "Without a draft" not in running.entries(-1)
@@ -224,7 +224,7 @@ def test_ollama_is_compared_and_measured(open_window: OpenWindow) -> None:
         running.qtbot.waitUntil(panel.plain_speed.buttons[1].isVisible, timeout=WAIT_MS)
         running.ready()
         running.choose("compare_last")
-        window = running.controller.compare.presenter().window
+        window = running.controller.compare
         running.qtbot.waitUntil(lambda: "Same text" in window.one.verdict.text(), timeout=WAIT_MS)
         asked = [body for one in server.asked if (body := one.body).get("stream")]
         drafted = [body.get("options", {}).get("draft_num_predict") for body in asked]

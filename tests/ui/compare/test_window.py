@@ -6,7 +6,7 @@ import hashlib
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +15,6 @@ from PySide6.QtGui import QImage
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
-from shiboken6 import isValid
 
 from app.compare.results import Setup
 from app.errors import Canceled
@@ -39,17 +38,8 @@ MakeComparing = Callable[[str], Comparing]
 
 
 @pytest.fixture
-def make(make_rig: MakeRig) -> Iterator[MakeComparing]:
-    made = []
-
-    def start(how: str) -> Comparing:
-        made.append(Comparing(make_rig(how)))
-        return made[-1]
-
-    yield start
-    for one in made:
-        if isValid(one.presenter):
-            one.presenter.close()
+def make(make_rig: MakeRig) -> MakeComparing:
+    return lambda how: Comparing(make_rig(how))
 
 
 def endless_answer(at: Comparing, text: str = "Hello") -> None:
@@ -70,13 +60,13 @@ def until_it_writes(at: Comparing) -> None:
 
 def test_an_answer_is_compared_with_its_own_settings_and_again(make: MakeComparing) -> None:
     at = make("compare")
-    at.presenter.compare_last()
+    at.window.compare_last()
     assert at.window.one._empty_text.text() == wording.NO_ANSWER
     at.chat.ask("First")
     at.chat.settings = AnswerSettings(seed=21, draft_length=3)
     at.chat.ask("What is a draft?")
     at.chat.settings = AnswerSettings()
-    at.presenter.compare_last()
+    at.window.compare_last()
     assert at.window.isVisible()
     assert at.window.tabs.currentWidget() is at.window.one
     assert at.window.one._title.text() == "What is a draft?"
@@ -87,7 +77,7 @@ def test_an_answer_is_compared_with_its_own_settings_and_again(make: MakeCompari
     assert at.window.one.plain._text().view.content == TEXT
     assert at.chat.page.texts() == ["First", TEXT, "What is a draft?", TEXT]  # nothing is added to the chat
     at.window.one.footer.run_button.click()
-    assert at.presenter.runner.is_running()
+    assert at.window.runner.is_running()
     assert at.verdict() == at.window.one.plain._text().view.content == ""
     at.idle()
     assert at.verdict().startswith("✓ Same text")
@@ -98,7 +88,7 @@ def test_a_draft_that_fails_and_what_stays_of_a_temporary_chat(make: MakeCompari
     at.chat.settings = AnswerSettings(draft_length=0)
     at.chat.chats.new_temporary()
     at.chat.ask("Unmistakable")
-    at.presenter.compare_last()
+    at.window.compare_last()
     assert "written without a draft" in at.window.one._notes.text()
     at.idle()
     assert at.verdict().endswith("Drafting stopped during the run. It ran out of memory.")
@@ -113,7 +103,7 @@ def test_a_draft_that_fails_and_what_stays_of_a_temporary_chat(make: MakeCompari
 def test_every_way_to_stop(qtbot: QtBot, make: MakeComparing, how: str) -> None:
     at = make("compare endless")
     stopped_answer(at)
-    at.presenter.compare_last()
+    at.window.compare_last()
     until_it_writes(at)
     window = at.window
     if how == "button and escape":
@@ -128,8 +118,8 @@ def test_every_way_to_stop(qtbot: QtBot, make: MakeComparing, how: str) -> None:
     elif how == "close":
         window.close()
     else:
-        at.presenter.close()
-    assert not at.presenter.runner.is_running()
+        at.chat.ctx.closing.close()
+    assert not at.window.runner.is_running()
     assert how == "program" or at.verdict() == "Stopped."
     qtbot.waitUntil(lambda: at.chat.engine.state() is EngineState.READY, timeout=WAIT_MS)
 
@@ -140,7 +130,7 @@ def test_an_engine_that_dies(make: MakeComparing) -> None:
     at = make("compare dies")
     at.chat.settings = AnswerSettings(draft_length=0)
     at.chat.ask("Hello")
-    at.presenter.compare_last()
+    at.window.compare_last()
     at.idle()
     assert at.verdict() == ENGINE_LOST
     assert not at.window.one.footer.run_button.isEnabled()
@@ -155,33 +145,33 @@ def test_a_deleted_chat_leaves_the_window(make: MakeComparing) -> None:
     endless_answer(at)
     chat_id = at.chat.model.id
     assert chat_id is not None
-    at.presenter.compare_last()
-    assert at.presenter.runner.waits_for() is not None
-    at.presenter.forget_chat(chat_id)
-    assert not at.presenter.runner.is_running()
+    at.window.compare_last()
+    assert at.window.runner.waits_for() is not None
+    at.chat.ctx.operations.chats_deleted.emit([chat_id])
+    assert not at.window.runner.is_running()
     at.chat.model.stop()
     at.chat.settle()
-    at.presenter.compare_last()
+    at.window.compare_last()
     until_it_writes(at)
-    at.presenter.forget_chat("another")
-    assert at.presenter.runner.is_running()
-    at.presenter.forget_chat(chat_id)
-    assert not at.presenter.runner.is_running()
+    at.chat.ctx.operations.chats_deleted.emit(["another"])
+    assert at.window.runner.is_running()
+    at.chat.ctx.operations.chats_deleted.emit([chat_id])
+    assert not at.window.runner.is_running()
     assert at.window.one._empty_text.text() == wording.CHAT_DELETED
     assert at.window.one.plain._text().view.content == ""
-    assert at.presenter._begun is None
+    assert at.window._begun is None
 
 
 def test_a_chat_is_not_compared_on_a_server_it_has_not_been_sent_to(make: MakeComparing) -> None:
     at = make("far switching")
     at.chat.ask("Only for this computer")
     at.chat.connect("http://far.example:8000")
-    at.presenter.compare_answer(at.last_answer())
+    at.window.compare_answer(at.last_answer())
     assert at.verdict().startswith("This chat hasn't been sent to far.example:8000 yet")
     at.chat.chats.new()
     at.chat.ask("For the server")
     assert not at.window.one.footer.run_button.isEnabled()  # it is still about the other chat
-    at.presenter.compare_answer(at.last_answer())
+    at.window.compare_answer(at.last_answer())
     at.idle()
     assert at.verdict().startswith("✓ Same text")
 
@@ -192,8 +182,8 @@ def test_nothing_is_sent_to_a_server_that_was_connected_while_a_comparison_waite
     begun: list[object] = []
     at.chat.engine.generation_started.connect(begun.append)
     at.chat.pair_loader.load(PairFiles("", server="http://far.example:8000"))
-    at.presenter.compare_answer(at.last_answer())
-    assert at.presenter.runner.waits_for() is not None
+    at.window.compare_answer(at.last_answer())
+    assert at.window.runner.waits_for() is not None
     at.idle()
     assert at.verdict().startswith("This chat hasn't been sent to far.example:8000 yet")
     assert begun == []
@@ -202,7 +192,7 @@ def test_nothing_is_sent_to_a_server_that_was_connected_while_a_comparison_waite
 def test_a_set_from_start_to_a_row_in_full(qtbot: QtBot, make: MakeComparing, tmp_path: Path) -> None:
     at = make("compare differ")
     at.chat.settings = AnswerSettings(seed=3, draft_length=0, system_prompt="Be rude.", stop=("x",))
-    at.presenter.compare_prompts()
+    at.window.compare_prompts()
     many = at.window.many
     path = tmp_path / "mine.txt"
     path.write_text("One\nTwo\nThree\n", encoding="utf-8")
@@ -231,7 +221,7 @@ def test_a_set_from_start_to_a_row_in_full(qtbot: QtBot, make: MakeComparing, tm
 def test_how_many_texts_were_the_same_is_counted_over_restarts(make: MakeComparing, tmp_path: Path) -> None:
     for compared in (2, 4):
         at = make("compare differ")
-        at.presenter.compare_prompts()
+        at.window.compare_prompts()
         path = tmp_path / "mine.txt"
         path.write_text("One\nTwo\n", encoding="utf-8")
         at.window.many.open_file(path)
@@ -239,25 +229,25 @@ def test_how_many_texts_were_the_same_is_counted_over_restarts(make: MakeCompari
         at.idle()
         said = f"Texts with a draft are the same up to rounding: 0 of {compared} were identical so far."
         at.qtbot.waitUntil(lambda said=said, at=at: at.window.many.footer._said[0] == said, timeout=WAIT_MS)  # type: ignore[misc]
-        at.presenter.close()
+        at.chat.ctx.closing.close()
 
 
 def test_of_an_exact_file_nothing_is_counted(make: MakeComparing) -> None:
     at = make("compare")
     at.chat.ask("First")
-    at.presenter.compare_last()
+    at.window.compare_last()
     at.idle()
-    at.qtbot.waitUntil(at.presenter._counting.is_idle, timeout=WAIT_MS)
+    at.qtbot.waitUntil(at.window._counting.is_idle, timeout=WAIT_MS)
     assert at.verdict().startswith("✓ Same text") and not at.window.one.footer._said[0]
 
 
 def test_while_a_set_runs_an_answer_waits_for_its_end(qtbot: QtBot, make: MakeComparing) -> None:
     at = make("compare endless")
     stopped_answer(at)
-    at.presenter.compare_prompts()
+    at.window.compare_prompts()
     at.window.many.footer.run_button.click()
-    assert at.presenter.runner.is_running()
-    at.presenter.compare_last()
+    assert at.window.runner.is_running()
+    at.window.compare_last()
     assert "A prompt set is running" in at.verdict()
     assert not at.window.one.footer.run_button.isEnabled()
     at.window.many.footer.stop_button.click()
@@ -266,7 +256,7 @@ def test_while_a_set_runs_an_answer_waits_for_its_end(qtbot: QtBot, make: MakeCo
     at.window.one.footer.run_button.click()
     assert not at.window.many.footer.run_button.isEnabled()
     assert at.window.many.footer.run_button.toolTip() == "An answer is being compared."
-    at.presenter.runner.stop()
+    at.window.runner.stop()
 
 
 def test_another_answer_takes_the_place_of_the_one_that_runs(qtbot: QtBot, make: MakeComparing) -> None:
@@ -274,18 +264,18 @@ def test_another_answer_takes_the_place_of_the_one_that_runs(qtbot: QtBot, make:
     for text in ("First", "Second"):
         stopped_answer(at, text)
     first, second = (one.id for one in at.chat.model.messages if one.role == "assistant")
-    at.presenter.compare_answer(first)
+    at.window.compare_answer(first)
     until_it_writes(at)
-    at.presenter.compare_answer(second)
+    at.window.compare_answer(second)
     assert at.window.one._title.text() == "Second"
-    assert at.presenter.runner.is_running()
+    assert at.window.runner.is_running()
     until_it_writes(at)
-    at.presenter.runner.stop()
+    at.window.runner.stop()
 
 
 def test_a_file_of_prompts_that_is_gone_when_it_starts(make: MakeComparing, tmp_path: Path) -> None:
     at = make("compare")
-    at.presenter.compare_prompts()
+    at.window.compare_prompts()
     path = tmp_path / "mine.txt"
     path.write_text("One\n", encoding="utf-8")
     at.window.many.open_file(path)
@@ -303,7 +293,7 @@ def export_as(tab: CompareTab, name: str) -> None:
 def exported(at: Comparing, tab: CompareTab, name: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Export to this path, which gets its suffix; the status after that."""
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))
-    with at.qtbot.waitSignal(at.presenter.exported, timeout=WAIT_MS):
+    with at.qtbot.waitSignal(at.window.exported, timeout=WAIT_MS):
         next(one for one in tab.footer.export_menu.actions() if one.text() == f"{name}…").trigger()
         assert not tab.footer.run_button.isEnabled()  # reading files would disturb the clocks
     assert tab.footer.run_button.isEnabled()
@@ -313,7 +303,7 @@ def exported(at: Comparing, tab: CompareTab, name: str, path: Path, monkeypatch:
 def test_exports_of_both_tabs(make: MakeComparing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at = make("compare differ")
     at.chat.ask("Hello")
-    at.presenter.compare_last()
+    at.window.compare_last()
     at.idle()
     path = tmp_path / "mine.txt"
     path.write_text("One\nTwo\n", encoding="utf-8")
@@ -326,7 +316,7 @@ def test_exports_of_both_tabs(make: MakeComparing, tmp_path: Path, monkeypatch: 
         file = (tmp_path / "set").with_suffix(FORMATS[name])
         assert exported(at, tab, name, tmp_path / "set", monkeypatch) == f"Exported to {file.name}."
         assert all(found in file.read_text("utf-8") for found in hashes)
-        at.presenter._on_counted("Texts with a draft are the same up to rounding.")  # late
+        at.window._on_counted("Texts with a draft are the same up to rounding.")  # late
         assert tab.footer._status.text() == f"Exported to {file.name}."
     assert len(json.loads((tmp_path / "set.json").read_text("utf-8"))["comparisons"]) == 2
     at.window.show_tab(many)
@@ -341,7 +331,7 @@ def test_exports_of_both_tabs(make: MakeComparing, tmp_path: Path, monkeypatch: 
 def test_an_export_that_fails_says_so(make: MakeComparing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     at = make("compare")
     at.chat.ask("Hello")
-    at.presenter.compare_last()
+    at.window.compare_last()
     at.idle()
     one = at.window.one
     at.chat.target.unlink()  # costs its hash only
@@ -353,7 +343,7 @@ def test_an_export_that_fails_says_so(make: MakeComparing, tmp_path: Path, monke
     def full(*_arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("app.ui.compare.presenter.write_export", full)
+    monkeypatch.setattr("app.ui.compare.window.write_export", full)
     assert "No space left on device" in exported(at, one, "JSON", tmp_path / "b", monkeypatch)
     assert not (tmp_path / "b.json").exists()
 
@@ -363,7 +353,7 @@ def test_closing_during_an_export_gives_it_up(
 ) -> None:
     at, begun = make("compare"), threading.Event()
     at.chat.ask("Hello")
-    at.presenter.compare_last()
+    at.window.compare_last()
     at.idle()
 
     def hashed(_setup: Setup, _pair: PairLoaded, should_stop: Callable[[], bool]) -> Setup:
@@ -372,12 +362,12 @@ def test_closing_during_an_export_gives_it_up(
             pass
         raise Canceled
 
-    monkeypatch.setattr("app.ui.compare.presenter.hashed", hashed)
+    monkeypatch.setattr("app.ui.compare.window.hashed", hashed)
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(tmp_path / "a"), ""))
-    with at.qtbot.assertNotEmitted(at.presenter.exported):
+    with at.qtbot.assertNotEmitted(at.window.exported):
         next(one for one in at.window.one.footer.export_menu.actions() if one.text() == "JSON…").trigger()
         begun.wait()
-        at.presenter.close()
+        at.chat.ctx.closing.close()
     assert not (tmp_path / "a.json").exists()
 
 
