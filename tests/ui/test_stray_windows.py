@@ -9,7 +9,8 @@ from PySide6.QtCore import QEvent, QObject
 from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.ui.models.choice import OpenModelsChoice
+from app.settings import Settings
+from app.ui.engine.pair_files import PairFiles
 from app.ui.models.open_dialog import OpenModelsDialog
 from tests.ui.models.windows import Windows
 
@@ -52,7 +53,7 @@ def test_windows_show_nothing_before_themselves(watcher: Watcher, closed_windows
 
 
 def test_open_models_shows_nothing_before_itself(watcher: Watcher, qtbot: QtBot) -> None:
-    dialog = OpenModelsDialog(OpenModelsChoice())
+    dialog = OpenModelsDialog(PairFiles(""), Settings())
     qtbot.addWidget(dialog)
     dialog.show()
     assert watcher.shown == ["OpenModelsDialog"]

@@ -1,25 +1,24 @@
-"""The sections of the Open models dialog: each shows a part of the choice and returns it."""
+"""The sections of the Open models dialog: each shows a part of how models are loaded and used."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
-import msgspec
-from PySide6.QtCore import QRegularExpression
+from PySide6.QtCore import QRegularExpression, Slot
 from PySide6.QtGui import QRegularExpressionValidator
-from PySide6.QtWidgets import QLineEdit, QRadioButton, QWidget
+from PySide6.QtWidgets import QComboBox, QFileDialog, QLineEdit, QRadioButton, QWidget
 
 from app.models.memory_estimate import ModelShape
 from app.models.text import printable, size_text
 from app.protocol.devices import Device
 from app.protocol.limits import AS_PLANNED, MAX_LAYERS
-from app.protocol.options import AcceptRule, LoadSettings
-from app.ui.models.choice import OpenModelsChoice
-from app.ui.widgets.controls import explain, label
+from app.protocol.options import TEMPLATE_TITLES, AcceptRule, LoadSettings
+from app.ui.widgets.controls import explain, guard_wheel, label
 from app.ui.widgets.forms import FIELD_MARGINS, Form, OneOf, Setting, keep_width
-from app.ui.widgets.layouts import column
+from app.ui.widgets.layouts import LEFT, column
+from app.ui.widgets.questions import open_in_folder
 from app.ui.widgets.theme import SPACING
 
 _EXPERTS_HELP = (
@@ -27,6 +26,14 @@ _EXPERTS_HELP = (
     "as few as necessary. 0: none."
 )
 _DRAFT_CONTEXT_HELP = "In longer chats, the draft model doesn't draft. Automatic: as long as the target's."
+
+
+_TEMPLATE_HELP = (
+    "How a chat is written as text for the model. Its own template is right, unless answers make no sense or don't "
+    "end: some files have a wrong one, or none. Your own file must contain Jinja source."
+)
+_OTHER_FILE = "\0"
+"""Stands for a file that is still to be chosen."""
 
 
 def _gpu_layers(key: str, name: str) -> Setting:
@@ -150,13 +157,6 @@ class LoadFields(Form):
         super().__init__(LoadSettings, settings, changed)
         self._gpus = gpus
 
-    def show_choice(self, choice: OpenModelsChoice) -> None:
-        self.show_values(choice.load)
-
-    def apply_to(self, choice: OpenModelsChoice) -> OpenModelsChoice:
-        """``choice`` with the values set here."""
-        return replace(choice, load=msgspec.structs.replace(choice.load, **self.values()))
-
     def show_pair(self, target: ModelShape | None, draft: ModelShape | None, *, has_draft: bool) -> None:
         """Show what makes sense for these models, as far as they are known, and what it takes."""
         hidden = set() if self._gpus else set(_GPU_FIELDS)
@@ -267,6 +267,53 @@ class Shares(QLineEdit):
         self.setText(", ".join(f"{share:g}" for share in shares))
 
 
+class TemplateFields(QWidget):
+    """The chat template: the model's own, a general one or a file.
+
+    Attributes:
+        template: As in `PairFiles.template`.
+    """
+
+    def __init__(self, changed: Callable[[], object]) -> None:
+        super().__init__()
+        self._changed = changed
+        self.template = ""
+        self.box = QComboBox()
+        self.box.setAccessibleName("Chat template")
+        guard_wheel(self.box)
+        self.box.addItem("The model's own", "")
+        for name, title in TEMPLATE_TITLES.items():
+            self.box.addItem(title, name)
+        self.box.addItem("File…", _OTHER_FILE)
+        explain(self.box, _TEMPLATE_HELP)
+        parts = column((self.box, LEFT), label(_TEMPLATE_HELP, "quiet", wraps=True), gap=SPACING, on=self)
+        parts.setContentsMargins(*FIELD_MARGINS)
+        self.box.activated.connect(self._on_activated)
+
+    def show_template(self, template: str) -> None:
+        if self.box.findData(template) < 0:
+            self.box.insertItem(self.box.count() - 1, printable(Path(template).name, 40), template)
+        self.template = template
+        self.box.setCurrentIndex(self.box.findData(template))
+        self._changed()
+
+    def summary(self) -> str:
+        text = self.box.currentText()
+        return text if self.template else text[0].lower() + text[1:]
+
+    @Slot(int)
+    def _on_activated(self, index: int) -> None:
+        if (template := str(self.box.itemData(index))) != _OTHER_FILE:
+            self.show_template(template)
+            return
+        self.show_template(self.template)
+        filters = "Chat templates (*.jinja *.jinja2 *.j2 *.txt *.json);;All files (*)"
+        dialog = QFileDialog(self, "Choose a chat template", filter=filters)
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+        dialog.fileSelected.connect(self.show_template)
+        open_in_folder(dialog, "" if self.template in TEMPLATE_TITLES else str(Path(self.template).parent))
+
+
 class AcceptRuleFields(QWidget):
     """How to decide whether a draft token is accepted."""
 
@@ -316,16 +363,11 @@ class AcceptRuleFields(QWidget):
         for button in self._buttons.values():
             button.toggled.connect(lambda is_checked: changed() if is_checked else None)
 
-    def show_choice(self, choice: OpenModelsChoice) -> None:
-        self._buttons[choice.accept].setChecked(True)
-
-    def apply_to(self, choice: OpenModelsChoice) -> OpenModelsChoice:
-        """``choice`` with the values set here."""
-        load = msgspec.structs.replace(choice.load, exact=self._rule() == "exact")
-        return replace(choice, load=load, accept=self._rule())
+    def show_rule(self, rule: AcceptRule) -> None:
+        self._buttons[rule].setChecked(True)
 
     def summary(self) -> str:
-        return self._rule()
+        return self.rule()
 
-    def _rule(self) -> AcceptRule:
+    def rule(self) -> AcceptRule:
         return next(rule for rule, button in self._buttons.items() if button.isChecked())

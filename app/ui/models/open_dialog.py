@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -18,18 +19,16 @@ from app.models.ranking import RankedDraft
 from app.models.text import visible
 from app.protocol.devices import Device
 from app.protocol.limits import HeadChoice
-from app.protocol.options import LoadSettings
-from app.settings import Pair
+from app.protocol.options import AcceptRule, LoadSettings
+from app.settings import Pair, Settings
 from app.ui.engine.load_planner import MemoryWatch, plan_for_images, wishes_of
-from app.ui.engine.pair_files import guide_files, is_guide
+from app.ui.engine.pair_files import PairFiles, guide_files, is_guide
 from app.ui.engine.pair_names import recent_titles
-from app.ui.models.choice import OpenModelsChoice
-from app.ui.models.fields import AcceptRuleFields, MemoryFields, SpecialFields
+from app.ui.models.fields import AcceptRuleFields, MemoryFields, SpecialFields, TemplateFields
 from app.ui.models.fit import NO_TARGET, READING, PairCheck, PairChecker, measured_here
 from app.ui.models.library_service import LibraryService
 from app.ui.models.memory_part import MemoryPart
 from app.ui.models.pickers import FileRow, PairPicks, dropped_files
-from app.ui.models.template_field import TemplateFields
 from app.ui.widgets import theme
 from app.ui.widgets.controls import label, plain_tooltip, scrolling
 from app.ui.widgets.head_control import HeadControl
@@ -46,9 +45,9 @@ _Fields: TypeAlias = MemoryFields | SpecialFields | TemplateFields | AcceptRuleF
 
 
 class OpenModelsDialog(QDialog):
-    """Shows the current choice and returns another one. It loads nothing itself.
+    """Shows what is used and lets the user choose something else. It loads nothing itself.
 
-    After `accept`, `choice` is the result and `needs_reload` says whether models must be loaded for it.
+    After `accept`, `files` and `accept_rule` are the result; `needs_reload` says whether models must be loaded for it.
 
     Attributes:
         server_button: Leads to models on servers.
@@ -56,37 +55,31 @@ class OpenModelsDialog(QDialog):
 
     def __init__(
         self,
-        current: OpenModelsChoice,
-        recent: Sequence[Pair] = (),
+        current: PairFiles,
+        values: Settings,
         *,
         gpus: Sequence[Device] = (),
         is_loaded: bool = True,
-        load_for: Callable[[str], LoadSettings] | None = None,
-        head_for: Callable[[str], HeadChoice] = lambda _target: "auto",
-        template_for: Callable[[str], str] = lambda _target: "",
         library: LibraryService | None = None,
         memory: MemoryWatch | None = None,
         parent: QWidget | None = None,
     ) -> None:
         """``library`` offers its models, and drafts for the chosen target; ``memory`` is the basis of the plan, and the
-        engine can use the ``gpus``.
+        engine can use the ``gpus``. ``values`` say how each target was loaded the last time.
 
         ``is_loaded`` says whether the models of ``current`` are in use, so that there may be nothing to load.
-        ``load_for``, ``head_for`` and ``template_for`` say how the target at a path was loaded the last time, which is
-        shown when it is chosen.
         """
         super().__init__(parent)
-        self._current = current
+        self._current = replace(current, for_once=False)
+        self._values = values
         self._is_loaded = is_loaded
-        self._load_for = load_for
-        self._head_for = head_for
-        self._template_for = template_for
         self._shown_target = current.target
         self._shown_head = current.head
         self._check = NO_TARGET
         self._proposes: Literal["nothing", "head", "draft"] = "nothing"
         self._checker = PairChecker(self)
         self._lane = Lane(self, "dropped files")
+        recent = [pair for pair in values.recent_pairs if not pair.server]
         folder = str(Path(recent[0].target).parent) if recent else ""
         self._target = FileRow("Target model", _TARGET_HELP, can_be_empty=False, start_folder=folder)
         self._draft = FileRow("Draft model", _DRAFT_HELP, can_be_empty=True, start_folder=folder, picker="Draft model")
@@ -102,24 +95,27 @@ class OpenModelsDialog(QDialog):
         self._memory_fields = MemoryFields(self._refresh, gpus)
         self._special_fields = SpecialFields(self._refresh, gpus)
         self._template_fields = TemplateFields(self._refresh)
+        self._accept_fields = AcceptRuleFields(self._refresh)
         self._verdict = label(wraps=True)
         self._build(recent)
         self.show_files(current.target, current.draft or "")
-        self._show_fields(current)
+        self._show_fields(current.settings, current.template, values.accept)
         self._connect()
         self._ask()
 
-    def choice(self) -> OpenModelsChoice:
-        """What is set in the dialog now."""
-        choice = OpenModelsChoice(target=self._target.path(), draft=self._draft.path() or None, head=self._shown_head)
-        for _section, fields in self._fields:
-            choice = fields.apply_to(choice)
-        return choice
+    def files(self) -> PairFiles:
+        """What is set in the dialog now; no target: an empty one."""
+        load = self._memory_fields.values() | self._special_fields.values() | {"exact": self.accept_rule() == "exact"}
+        template, draft = self._template_fields.template, self._draft.path() or None
+        return PairFiles(self._target.path(), draft, LoadSettings(**load), self._shown_head, template)
+
+    def accept_rule(self) -> AcceptRule:
+        return self._accept_fields.rule()
 
     @property
     def needs_reload(self) -> bool:
         """Whether other files, or the same in another way, must be loaded."""
-        return not self._is_loaded or not self.choice().same_models(self._current)
+        return not self._is_loaded or self.files() != self._current
 
     @property
     def does_not_fit(self) -> bool:
@@ -152,7 +148,7 @@ class OpenModelsDialog(QDialog):
             ("Context and memory", self._memory_fields),
             ("More loading options", self._special_fields),
             ("Chat template", self._template_fields),
-            ("Accept rule", AcceptRuleFields(self._refresh)),
+            ("Accept rule", self._accept_fields),
         )
         self._fields = [(Section(title, content), content) for title, content in contents]
         sections, margins = QWidget(), (5 * SPACING, 0, 5 * SPACING, 3 * SPACING)
@@ -194,7 +190,7 @@ class OpenModelsDialog(QDialog):
         theme.set_role(self._load, "primary")
         reset = QPushButton("Reset to defaults", autoDefault=False)
         reset.setToolTip("Resets everything except the files")
-        reset.clicked.connect(lambda: self._show_fields(OpenModelsChoice()))
+        reset.clicked.connect(lambda: self._show_fields(LoadSettings(), "", "coupled"))
         box = QDialogButtonBox()
         box.addButton(reset, QDialogButtonBox.ButtonRole.ResetRole)
         box.addButton(QDialogButtonBox.StandardButton.Cancel).setText("Cancel")
@@ -222,9 +218,11 @@ class OpenModelsDialog(QDialog):
 
     # ------------------------------------------------------------ showing
 
-    def _show_fields(self, choice: OpenModelsChoice) -> None:
-        for _section, fields in self._fields:
-            fields.show_choice(choice)
+    def _show_fields(self, load: LoadSettings, template: str, accept: AcceptRule) -> None:
+        for fields in (self._memory_fields, self._special_fields):
+            fields.show_values(load)
+        self._template_fields.show_template(template)
+        self._accept_fields.show_rule(accept)
 
     def _ask(self) -> None:
         """Have the two files checked."""
@@ -254,7 +252,7 @@ class OpenModelsDialog(QDialog):
         if target is None or self._memory is None:
             return
         machine, draft = self._memory.machine(), self._check.draft_shape
-        wishes = wishes_of(self.choice().load, "off" if self._draft.path() and draft is None else self._shown_head)
+        wishes = wishes_of(self.files().settings, "off" if self._draft.path() and draft is None else self._shown_head)
         plan, sees = plan_for_images(target, draft, machine, wishes, self._check.projector_bytes)
         self._plan = plan
         if sees:
@@ -270,7 +268,7 @@ class OpenModelsDialog(QDialog):
         has_model = draft is not None and not draft.is_head_only
         self._head.setVisible(header is not None and (has_model or not self._draft.path()))
         if header is not None:
-            layers = plan.target_gpu_layers if plan else self.choice().load.target_gpu_layers
+            layers = plan.target_gpu_layers if plan else self.files().settings.target_gpu_layers
             unwanted = why_unwanted(self._shown_head, header, layers)
             reason = DRAFT_INSTEAD if has_model and self._shown_head == "auto" else unwanted
             trial = self._picks.own_head if self._picks else None
@@ -303,12 +301,10 @@ class OpenModelsDialog(QDialog):
             if is_guide(self._shown_target) and self._draft.path() == guide_files().draft:
                 with QSignalBlocker(self._draft):  # it fits nothing else
                     self._draft.set_path("")
-            self._shown_head = self._head_for(target)
-            self._template_fields.show_template(self._template_for(target))
-            if self._load_for is not None:
-                load = self._load_for(target)
-                for fields in (self._memory_fields, self._special_fields):
-                    fields.show_values(load)
+            self._shown_head = self._values.head_for(target)
+            self._template_fields.show_template(self._values.template_for(target))
+            for fields in (self._memory_fields, self._special_fields):
+                fields.show_values(self._values.load_for(target))
         self._shown_target = target
         self._ask()
 
@@ -332,7 +328,7 @@ class OpenModelsDialog(QDialog):
         if self._plan is not None and plan.context_length != self._plan.context_length:
             self._memory_fields.set_value("context_length", plan.context_length)
         self._memory_fields.set_value("kv_type", plan.kv_type)
-        if self.choice().load.target_gpu_layers >= 0:
+        if self.files().settings.target_gpu_layers >= 0:
             self._memory_fields.set_value("target_gpu_layers", plan.target_gpu_layers)
         if not plan.with_draft:
             self._draft.set_path("")

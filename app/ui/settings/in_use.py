@@ -1,4 +1,4 @@
-"""Between the settings and what uses them: the Open models dialog, what is loaded, the next answer."""
+"""Between the settings and what uses them: what is loaded, the next answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from app.settings import Pair, Settings
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.engine import drafters
 from app.ui.engine.pair_files import PairFiles, guide_files, is_guide
-from app.ui.models.choice import OpenModelsChoice
 
 
 def files_at_start(values: Settings) -> PairFiles:
@@ -52,26 +51,6 @@ def files_to_load(values: Settings, target: str, draft: str | None) -> PairFiles
     """This pair, loaded as its target was last time."""
     template = values.template_for(target)
     return PairFiles(target, draft, values.load_for(target), values.head_for(target), template)
-
-
-def choice_in_use(values: Settings, files: PairFiles | None) -> OpenModelsChoice:
-    """What the dialog starts with; the files of a server are none of its business."""
-    if files is not None and files.server:
-        files = None
-    return OpenModelsChoice(
-        target=files.target if files else "",
-        draft=files.draft if files else None,
-        head=files.head if files else "auto",
-        template=files.template if files else "",
-        load=files.settings if files else values.load,
-        accept=values.accept,
-    )
-
-
-def keep_choice(values: Settings, choice: OpenModelsChoice) -> PairFiles:
-    """Put the dialog's result into the settings; returns what to load, if anything."""
-    values.accept = choice.accept
-    return PairFiles(choice.target, choice.draft, choice.load, choice.head, choice.template)
 
 
 def keep_opened(values: Settings, files: PairFiles) -> None:

@@ -116,14 +116,13 @@ class OpenModels(QObject):
     def _open(self, files: PairFiles | None, *, is_loaded: bool) -> OpenModelsDialog:
         from app.ui.models.open_dialog import OpenModelsDialog
 
+        if files is None or files.server:  # the files of a server are none of the dialog's business
+            files = PairFiles("", settings=self._values.load)
         self._dialog = dialog = OpenModelsDialog(
-            in_use.choice_in_use(self._values, files),
-            [pair for pair in self._values.recent_pairs if not pair.server],
+            files,
+            self._values,
             gpus=self._models.memory.devices(),
             is_loaded=is_loaded and self._pair_loader.pair() is not None and not self._pair_loader.is_remote(),
-            load_for=self._values.load_for,
-            head_for=self._values.head_for,
-            template_for=self._values.template_for,
             library=self._models.library(),
             memory=self._models.memory,
             parent=self._window,
@@ -138,10 +137,10 @@ class OpenModels(QObject):
     @Slot()
     def _on_accepted(self) -> None:
         if (dialog := self._dialog) is not None:
-            files = in_use.keep_choice(self._values, dialog.choice())
+            self._values.accept = dialog.accept_rule()
             self._ctx.settings.apply()
             if dialog.needs_reload:
-                self._pair_loader.load(files, anyway=dialog.does_not_fit)
+                self._pair_loader.load(dialog.files(), anyway=dialog.does_not_fit)
 
     @Slot()
     def _on_server_instead(self) -> None:

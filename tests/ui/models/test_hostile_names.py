@@ -14,11 +14,11 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.model import Chat
 from app.protocol.events import ModelInfo, PairLoaded
-from app.settings import Pair
+from app.settings import Pair, Settings
 from app.ui import notices
 from app.ui.chat.chat_list import ChatList
 from app.ui.engine import pair_names
-from app.ui.models.choice import OpenModelsChoice
+from app.ui.engine.pair_files import PairFiles
 from app.ui.models.fit import NO_TARGET, READING
 from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.shell.all_actions import all_actions
@@ -78,7 +78,7 @@ def test_the_open_dialog(qtbot: QtBot, tmp_path: Path, name: str) -> None:
     make_model(tmp_path / f"file{HOSTILE}.gguf", layers=1, width=32, name=f"Name {HOSTILE}", architecture=f"a{HOSTILE}")
     (tmp_path / f"broken{HOSTILE}.gguf").write_bytes(b"no")
     path = str(tmp_path / f"{name}{HOSTILE}.gguf")
-    dialog = OpenModelsDialog(OpenModelsChoice(target=path), [Pair(path, None)])
+    dialog = OpenModelsDialog(PairFiles(target=path), Settings(recent_pairs=[Pair(path)]))
     qtbot.addWidget(dialog)
     qtbot.waitUntil(lambda: dialog._check not in (NO_TARGET, READING), timeout=WAIT_MS)
     check(dialog)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import cast
 
 import msgspec
 import pytest
@@ -17,7 +18,9 @@ from app.models.memory_estimate import shape_of
 from app.models.planner import Wishes, make_plan
 from app.protocol.devices import Device
 from app.protocol.options import LoadSettings
-from app.ui.models.choice import OpenModelsChoice
+from app.settings import Settings
+from app.ui.engine.load_planner import MemoryWatch
+from app.ui.engine.pair_files import PairFiles
 from app.ui.models.memory_part import MemoryBar, Segment
 from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.widgets.layouts import column
@@ -67,13 +70,15 @@ Open = Callable[..., tuple[OpenModelsDialog, Memory]]
 @pytest.fixture
 def open_dialog(qtbot: QtBot, folder: Path) -> Open:
     def open_with(machine: MachineMemory, **load: object) -> tuple[OpenModelsDialog, Memory]:
-        choice = OpenModelsChoice(
+        choice = PairFiles(
             target=str(folder / "target.gguf"),
             draft=str(folder / "draft.gguf"),
-            load=LoadSettings(**load),  # type: ignore[arg-type]
+            settings=LoadSettings(**load),  # type: ignore[arg-type]
         )
         memory = Memory(machine)
-        dialog = OpenModelsDialog(choice, gpus=machine.devices, is_loaded=False, memory=memory)  # type: ignore[arg-type]
+        dialog = OpenModelsDialog(
+            choice, Settings(), gpus=machine.devices, is_loaded=False, memory=cast(MemoryWatch, memory)
+        )
         qtbot.addWidget(dialog)
         dialog.show()
         qtbot.waitUntil(lambda: bool(dialog._memory_part._sentence.text()), timeout=10_000)
@@ -122,8 +127,8 @@ def test_the_bar_shows_who_takes_what(open_dialog: Open) -> None:
 def test_a_head_in_a_file_beside_is_a_part_of_its_own(qtbot: QtBot, tmp_path: Path) -> None:
     target = make_table_model(tmp_path / "model.gguf", "qwen35")
     head = make_head_file(tmp_path / "mtp.gguf", "qwen35")
-    choice = OpenModelsChoice(target=str(target), draft=str(head))
-    dialog = OpenModelsDialog(choice, is_loaded=False, memory=Memory(PLENTY))  # type: ignore[arg-type]
+    choice = PairFiles(target=str(target), draft=str(head))
+    dialog = OpenModelsDialog(choice, Settings(), is_loaded=False, memory=cast(MemoryWatch, Memory(PLENTY)))
     qtbot.addWidget(dialog)
     dialog.show()
     bar = dialog.findChildren(MemoryBar)[1]
@@ -144,9 +149,9 @@ def test_a_gpu_has_a_bar_and_a_slider_of_its_own(open_dialog: Open) -> None:
     layers = slider(dialog, "Layers on the GPU")
     assert layers.isVisible()
     layers.setValue(3)
-    assert dialog.choice().load.target_gpu_layers == 3
+    assert dialog.files().settings.target_gpu_layers == 3
     layers.setValue(layers.maximum())
-    assert dialog.choice().load.target_gpu_layers == -1  # as many as fit
+    assert dialog.files().settings.target_gpu_layers == -1  # as many as fit
 
 
 def test_several_gpus_have_a_bar_each(open_dialog: Open) -> None:
@@ -171,10 +176,10 @@ def test_the_slider_sets_the_context_and_the_plan_follows(open_dialog: Open) -> 
     before = next(bar for bar in dialog.findChildren(MemoryBar) if bar.isVisible()).taken
     context = slider(dialog, "Context length")
     context.setValue(context.maximum())
-    assert dialog.choice().load.context_length == 32_768
+    assert dialog.files().settings.context_length == 32_768
     assert next(bar for bar in dialog.findChildren(MemoryBar) if bar.isVisible()).taken > before
     context.setValue(0)
-    assert dialog.choice().load.context_length == 1024
+    assert dialog.files().settings.context_length == 1024
 
 
 def test_the_draft_gives_way_first_and_the_dialog_says_so(open_dialog: Open, folder: Path) -> None:
@@ -203,7 +208,7 @@ def test_a_plan_that_fits_is_one_press_away(open_dialog: Open, folder: Path, qtb
     shorter = next(one for one in offers if "ontext" in one.text())
     shorter.click()
     qtbot.waitUntil(lambda: not dialog.does_not_fit, timeout=10_000)
-    assert 1024 <= dialog.choice().load.context_length < 32_768
+    assert 1024 <= dialog.files().settings.context_length < 32_768
 
 
 def test_a_plan_that_gives_up_all_there_is_is_taken_whole(open_dialog: Open, folder: Path, qtbot: QtBot) -> None:
@@ -211,8 +216,8 @@ def test_a_plan_that_gives_up_all_there_is_is_taken_whole(open_dialog: Open, fol
     dialog, _ = open_dialog(with_room(room), context_length=32_768)
     offers = [one for one in dialog._memory_part.findChildren(QPushButton) if "instead of" in one.text()]
     offers[-1].click()
-    choice = dialog.choice()
-    assert (choice.draft, choice.load.kv_type, choice.load.context_length) == (None, "q8_0", 1024)
+    choice = dialog.files()
+    assert (choice.draft, choice.settings.kv_type, choice.settings.context_length) == (None, "q8_0", 1024)
     qtbot.waitUntil(lambda: load_button(dialog).text() == "Load", timeout=10_000)
     assert not dialog.does_not_fit
 

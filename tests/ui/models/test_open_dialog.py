@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,10 +26,9 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from app.protocol.devices import Device
-from app.protocol.options import LoadSettings
-from app.settings import Pair
-from app.ui.engine.pair_files import guide_files
-from app.ui.models.choice import OpenModelsChoice
+from app.protocol.options import AcceptRule, LoadSettings
+from app.settings import Pair, Settings
+from app.ui.engine.pair_files import PairFiles, guide_files
 from app.ui.models.fields import LoadFields
 from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.models.pickers import FileRow
@@ -54,12 +53,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def choice(folder: Path) -> OpenModelsChoice:
+def choice(folder: Path) -> PairFiles:
     """Nothing as it is by default."""
-    return OpenModelsChoice(
+    return PairFiles(
         target=str(folder / "target.gguf"),
         draft=str(folder / "draft.gguf"),
-        load=LoadSettings(
+        settings=LoadSettings(
             context_length=3000,
             threads=3,
             target_gpu_layers=7,
@@ -78,24 +77,28 @@ def choice(folder: Path) -> OpenModelsChoice:
             draft_context_length=2000,
             draft_kv_type="f16",
         ),
-        accept="rejection",
     )
 
 
 @pytest.fixture
 def opened(qtbot: QtBot) -> Opened:
     def open_dialog(
-        current: OpenModelsChoice,
+        current: PairFiles,
         recent: tuple[Pair, ...] = (),
         *,
         gpus: Sequence[Device] = (),
         is_loaded: bool = True,
-        load_for: Callable[[str], LoadSettings] | None = None,
-        template_for: Callable[[str], str] = lambda _target: "",
+        loads: Mapping[str, LoadSettings] | None = None,
+        templates: Mapping[str, str] | None = None,
+        accept: AcceptRule = "rejection",
     ) -> OpenModelsDialog:
-        dialog = OpenModelsDialog(
-            current, recent, gpus=gpus, is_loaded=is_loaded, load_for=load_for, template_for=template_for
+        values = Settings(
+            recent_pairs=list(recent),
+            model_loads=dict(loads or {}),
+            model_templates=dict(templates or {}),
+            accept=accept,
         )
+        dialog = OpenModelsDialog(current, values, gpus=gpus, is_loaded=is_loaded)
         qtbot.addWidget(dialog)
         dialog.show()
         return dialog
@@ -125,23 +128,23 @@ def waits_for(qtbot: QtBot, dialog: OpenModelsDialog, part: str) -> None:
     qtbot.waitUntil(lambda: part in dialog._check.verdict)
 
 
-def test_gives_back_what_it_was_given(opened: Opened, choice: OpenModelsChoice) -> None:
-    for given in (choice, OpenModelsChoice(), OpenModelsChoice(target=choice.target)):
+def test_gives_back_what_it_was_given(opened: Opened, choice: PairFiles) -> None:
+    for given in (choice, PairFiles(""), PairFiles(target=choice.target)):
         dialog = opened(given, gpus=TWO_GPUS)
-        assert dialog.choice() == given
+        assert dialog.files() == given
         assert not dialog.needs_reload
     dialog = opened(choice, gpus=ONE_GPU)  # the other one is gone, and not chosen any more
-    load = dialog.choice().load
+    load = dialog.files().settings
     assert (load.main_gpu, load.draft_device, load.tensor_split, load.split_mode) == ("", "", (), "layer")
     assert load.expert_layers_on_cpu == 6 and dialog.needs_reload
     QTest.mouseClick(button(dialog, "Reset to defaults"), Qt.MouseButton.LeftButton)
-    assert dialog.choice() == OpenModelsChoice(target=choice.target, draft=choice.draft)
+    assert dialog.files() == PairFiles(target=choice.target, draft=choice.draft)
     dialog = opened(choice, gpus=TWO_GPUS, is_loaded=False)
     assert dialog.needs_reload
     assert button(dialog, "Load", "Apply").text() == "Load"
 
 
-def test_verdict_follows_the_files(opened: Opened, folder: Path, choice: OpenModelsChoice, qtbot: QtBot) -> None:
+def test_verdict_follows_the_files(opened: Opened, folder: Path, choice: PairFiles, qtbot: QtBot) -> None:
     dialog = opened(choice)
     assert dialog._check.verdict == "Reading the files…"  # the window does not wait for that
     waits_for(qtbot, dialog, "Compatible: same vocabulary of 512 tokens.")
@@ -161,7 +164,7 @@ def test_verdict_follows_the_files(opened: Opened, folder: Path, choice: OpenMod
     clear = named(dialog, QToolButton, "No draft model")
     QTest.mouseClick(clear, Qt.MouseButton.LeftButton)
     waits_for(qtbot, dialog, "No draft")
-    assert dialog.choice().draft is None
+    assert dialog.files().draft is None
     assert row(dialog, 1)._info.text() == ""
     row(dialog, 0).set_path(str(folder / "broken.gguf"))
     waits_for(qtbot, dialog, "broken.gguf")
@@ -171,29 +174,29 @@ def test_verdict_follows_the_files(opened: Opened, folder: Path, choice: OpenMod
     assert not load.isEnabled()
     QTest.keyClicks(named(dialog, QLineEdit, "Target model"), f"  {folder / 'target.gguf'}")
     waits_for(qtbot, dialog, "No draft model. Draft tokens are taken from the chat itself (n-grams).")
-    assert dialog.choice().target == str(folder / "target.gguf")
+    assert dialog.files().target == str(folder / "target.gguf")
 
 
 def test_the_guides_draft_goes_with_the_guide(opened: Opened, folder: Path) -> None:
     guide = guide_files()
-    dialog = opened(OpenModelsChoice(target=guide.target, draft=guide.draft))
+    dialog = opened(PairFiles(target=guide.target, draft=guide.draft))
     row(dialog, 0).set_path(str(folder / "other.gguf"))
     assert row(dialog, 1).path() == ""
 
 
-def test_closing_while_a_file_is_read_is_no_error(choice: OpenModelsChoice, qtbot: QtBot, qapp: QApplication) -> None:
+def test_closing_while_a_file_is_read_is_no_error(choice: PairFiles, qtbot: QtBot, qapp: QApplication) -> None:
     assert qapp is not None
     for _ in range(5):
-        dialog = OpenModelsDialog(choice)
+        dialog = OpenModelsDialog(choice, Settings())
         dialog.show()
         dialog.reject()
         dialog.deleteLater()
-    last = OpenModelsDialog(choice)
+    last = OpenModelsDialog(choice, Settings())
     qtbot.addWidget(last)
     waits_for(qtbot, last, "Compatible")
 
 
-def test_apply_where_nothing_must_be_loaded(opened: Opened, choice: OpenModelsChoice) -> None:
+def test_apply_where_nothing_must_be_loaded(opened: Opened, choice: PairFiles) -> None:
     dialog = opened(choice, gpus=TWO_GPUS)
     load = button(dialog, "Load", "Apply")
     assert load.text() == "Apply"
@@ -202,36 +205,34 @@ def test_apply_where_nothing_must_be_loaded(opened: Opened, choice: OpenModelsCh
     context = spin(dialog, "Context length")
     context.setValue(4096)
     assert load.text() == "Load"
-    assert dialog.choice().load.context_length == 4096
+    assert dialog.files().settings.context_length == 4096
     context.setValue(3000)
     assert load.text() == "Apply"
-    assert dialog.choice() == replace(choice, accept="coupled")
+    assert (dialog.files(), dialog.accept_rule()) == (choice, "coupled")
 
 
-def test_each_target_is_shown_as_it_was_loaded_the_last_time(
-    opened: Opened, folder: Path, choice: OpenModelsChoice
-) -> None:
+def test_each_target_is_shown_as_it_was_loaded_the_last_time(opened: Opened, folder: Path, choice: PairFiles) -> None:
     other = str(folder / "other.gguf")
     loads = {other: LoadSettings(context_length=2000, kv_type="q4_0"), choice.target: LoadSettings(threads=1)}
     pairs = (Pair(other), Pair(choice.target, choice.draft))
-    dialog = opened(choice, pairs, gpus=TWO_GPUS, load_for=lambda path: loads.get(path, LoadSettings()))
-    assert dialog.choice() == choice
+    dialog = opened(choice, pairs, gpus=TWO_GPUS, loads=loads)
+    assert dialog.files() == choice
     assert not dialog.needs_reload
     row(dialog, 1).set_path("")
-    assert dialog.choice().load == choice.load  # another draft changes nothing
+    assert dialog.files().settings == choice.settings  # another draft changes nothing
     recent = button(dialog, "Recent pairs ▾").menu().actions()
     assert [action.text() for action in recent] == ["other", "target  +  draft"]
     recent[0].trigger()
-    assert (dialog.choice().target, dialog.choice().draft, dialog.choice().load) == (other, None, loads[other])
+    assert (dialog.files().target, dialog.files().draft, dialog.files().settings) == (other, None, loads[other])
     assert not button(opened(choice), "Recent pairs ▾").isEnabled()
     spin(dialog, "Context length").setValue(2500)
     row(dialog, 1).set_path(str(folder / "draft.gguf"))
-    assert dialog.choice().load.context_length == 2500
+    assert dialog.files().settings.context_length == 2500
     row(dialog, 0).set_path(choice.target)
-    assert dialog.choice().load == LoadSettings(threads=1)
+    assert dialog.files().settings == LoadSettings(threads=1)
 
 
-def test_return_accepts_and_escape_rejects(opened: Opened, choice: OpenModelsChoice, qtbot: QtBot) -> None:
+def test_return_accepts_and_escape_rejects(opened: Opened, choice: PairFiles, qtbot: QtBot) -> None:
     dialog = opened(choice)
     waits_for(qtbot, dialog, "Compatible")
     with qtbot.waitSignal(dialog.accepted):
@@ -241,9 +242,9 @@ def test_return_accepts_and_escape_rejects(opened: Opened, choice: OpenModelsCho
         QTest.keyClick(dialog, Qt.Key.Key_Escape)
 
 
-def test_sections_are_closed_and_say_what_is_in_them(opened: Opened, choice: OpenModelsChoice) -> None:
+def test_sections_are_closed_and_say_what_is_in_them(opened: Opened, choice: PairFiles) -> None:
     dialog = opened(
-        replace(choice, load=LoadSettings(context_length=3000, target_gpu_layers=7, kv_type="q8_0")), gpus=ONE_GPU
+        replace(choice, settings=LoadSettings(context_length=3000, target_gpu_layers=7, kv_type="q8_0")), gpus=ONE_GPU
     )
     sections = dialog.findChildren(Section)
     assert not any(section.button.isChecked() for section in sections)
@@ -287,7 +288,7 @@ OF_THE_DRAFT = {"Draft context", "Draft KV cache"}
 
 
 def test_only_options_that_make_sense_here_are_shown(
-    opened: Opened, folder: Path, choice: OpenModelsChoice, qtbot: QtBot
+    opened: Opened, folder: Path, choice: PairFiles, qtbot: QtBot
 ) -> None:
     """Without a GPU, without experts and without a draft there is nothing to choose about them."""
     dialog = opened(replace(choice, draft=None), gpus=())
@@ -309,22 +310,22 @@ def test_only_options_that_make_sense_here_are_shown(
     experts.setFocus()
     for text, layers in (("automatic", -1), ("0", 0), ("1", 1)):
         fields.set_value("expert_layers_on_cpu", layers)
-        assert (experts.text(), dialog.choice().load.expert_layers_on_cpu) == (text, layers)
+        assert (experts.text(), dialog.files().settings.expert_layers_on_cpu) == (text, layers)
     QTest.keyClick(experts, Qt.Key.Key_Down)
     QTest.keyClick(experts, Qt.Key.Key_Down)
-    assert (experts.text(), dialog.choice().load.expert_layers_on_cpu) == ("automatic", -1)
+    assert (experts.text(), dialog.files().settings.expert_layers_on_cpu) == ("automatic", -1)
     row(dialog, 0).set_path(choice.target)
     qtbot.waitUntil(lambda: "Experts on the CPU" not in shown(dialog), timeout=10_000)
 
 
-def test_options_for_several_gpus(opened: Opened, choice: OpenModelsChoice, qtbot: QtBot) -> None:
-    dialog = opened(replace(choice, load=LoadSettings()), gpus=TWO_GPUS)
+def test_options_for_several_gpus(opened: Opened, choice: PairFiles, qtbot: QtBot) -> None:
+    dialog = opened(replace(choice, settings=LoadSettings()), gpus=TWO_GPUS)
     waits_for(qtbot, dialog, "Compatible")
     assert shown(dialog) >= {"Several GPUs", "Shares of GPUs", "Draft's GPU"}
     assert "Main GPU" not in shown(dialog)
     shares = named(dialog, QLineEdit, "Shares of GPUs")
     QTest.keyClicks(shares, "3, x1.5,")
-    assert dialog.choice().load == LoadSettings(tensor_split=(3.0, 1.5))
+    assert dialog.files().settings == LoadSettings(tensor_split=(3.0, 1.5))
     assert dialog.findChildren(Section)[1]._summary.text() == "shares of GPUs"
     QTest.keyClick(shares, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
     QTest.keyClick(shares, Qt.Key.Key_Delete)
@@ -337,24 +338,24 @@ def test_options_for_several_gpus(opened: Opened, choice: OpenModelsChoice, qtbo
     assert [main.itemText(i) for i in range(main.count())] == ["the first", "CUDA0 · Made-up GPU", "CUDA1 · Another"]
     main.setCurrentIndex(2)
     draft.setCurrentIndex(1)
-    assert dialog.choice().load == LoadSettings(split_mode="none", main_gpu="CUDA1", draft_device="CUDA0")
+    assert dialog.files().settings == LoadSettings(split_mode="none", main_gpu="CUDA1", draft_device="CUDA0")
     assert dialog.needs_reload
     texts = dialog.findChildren(Section)[1]._summary.text()
     assert texts == "several GPUs use one · main GPU CUDA1 · draft's GPU CUDA0"
 
 
 def test_accept_rule(opened: Opened) -> None:
-    dialog = opened(OpenModelsChoice())
+    dialog = opened(PairFiles(""), accept="coupled")
     coupled, *others = dialog.findChildren(QRadioButton)
     assert coupled.isChecked()
     for button, rule in zip(others, ("exact", "rejection", "block"), strict=True):
         button.setChecked(True)
-        assert dialog.choice().accept == rule
-        assert dialog.needs_reload == dialog.choice().load.exact == (rule == "exact")  # with other kernels
+        assert dialog.accept_rule() == rule
+        assert dialog.needs_reload == dialog.files().settings.exact == (rule == "exact")  # with other kernels
 
 
 def test_choosing_a_file(opened: Opened, folder: Path, qtbot: QtBot) -> None:
-    dialog = opened(OpenModelsChoice(), (Pair(str(folder / "other.gguf")),))
+    dialog = opened(PairFiles(""), (Pair(str(folder / "other.gguf")),))
     QTest.mouseClick(named(dialog, QPushButton, "Choose target model"), Qt.MouseButton.LeftButton)
     chooser = dialog.findChild(QFileDialog)
     assert isinstance(chooser, QFileDialog)
@@ -364,34 +365,33 @@ def test_choosing_a_file(opened: Opened, folder: Path, qtbot: QtBot) -> None:
     chooser.selectFile(str(folder / "target.gguf"))
     chooser.fileSelected.emit(str(folder / "target.gguf"))
     chooser.reject()
-    assert dialog.choice().target == str(folder / "target.gguf")
+    assert dialog.files().target == str(folder / "target.gguf")
     waits_for(qtbot, dialog, "No draft")
 
 
-def test_choosing_a_chat_template(opened: Opened, folder: Path, choice: OpenModelsChoice, qtbot: QtBot) -> None:
+def test_choosing_a_chat_template(opened: Opened, folder: Path, choice: PairFiles, qtbot: QtBot) -> None:
     own = str(folder / "own.jinja")
-    gemma: Callable[[str], str] = lambda path: "gemma" if path.endswith("other.gguf") else ""  # noqa: E731
-    dialog = opened(choice, gpus=TWO_GPUS, template_for=gemma)
+    dialog = opened(choice, gpus=TWO_GPUS, templates={str(folder / "other.gguf"): "gemma"})
     dialog.findChildren(Section)[2].button.click()
     box = named(dialog, QComboBox, "Chat template")
     assert isinstance(box, QComboBox) and box.currentText() == "The model's own"
     assert not dialog.needs_reload
     QTest.keyClicks(box, "Chat")
-    assert (dialog.choice().template, dialog.needs_reload) == ("chatml", True)
+    assert (dialog.files().template, dialog.needs_reload) == ("chatml", True)
     box.setCurrentIndex(box.findText("File…"))
     box.activated.emit(box.currentIndex())
     chooser = dialog.findChild(QFileDialog)
     assert isinstance(chooser, QFileDialog)
     qtbot.waitUntil(chooser.isVisible, timeout=20_000)
-    assert (box.currentText(), dialog.choice().template) == ("ChatML", "chatml"), "until a file is chosen"
+    assert (box.currentText(), dialog.files().template) == ("ChatML", "chatml"), "until a file is chosen"
     chooser.fileSelected.emit(own)
     chooser.reject()
-    assert (box.currentText(), dialog.choice().template) == ("own.jinja", own)
+    assert (box.currentText(), dialog.files().template) == ("own.jinja", own)
     assert dialog.findChildren(Section)[2]._summary.text() == "own.jinja"
     row(dialog, 0).set_path(str(folder / "other.gguf"))
-    assert dialog.choice().template == "gemma"
+    assert dialog.files().template == "gemma"
     button(dialog, "Reset to defaults").click()
-    assert dialog.choice().template == ""
+    assert dialog.files().template == ""
 
 
 def dropped(widget: QWidget, *paths: Path) -> bool:
@@ -409,39 +409,39 @@ def dropped(widget: QWidget, *paths: Path) -> bool:
 
 def test_files_can_be_dropped(opened: Opened, folder: Path, qtbot: QtBot) -> None:
     target, draft = folder / "target.gguf", folder / "draft.gguf"
-    dialog = opened(OpenModelsChoice())
+    dialog = opened(PairFiles(""))
     assert dropped(dialog, draft, target)
-    qtbot.waitUntil(lambda: dialog.choice().draft is not None)
-    assert (dialog.choice().target, dialog.choice().draft) == (str(target), str(draft))
+    qtbot.waitUntil(lambda: dialog.files().draft is not None)
+    assert (dialog.files().target, dialog.files().draft) == (str(target), str(draft))
     waits_for(qtbot, dialog, "Compatible")
     assert dropped(row(dialog, 1), folder / "other.gguf")
-    assert dialog.choice().draft == str(folder / "other.gguf")
+    assert dialog.files().draft == str(folder / "other.gguf")
     assert dropped(dialog, draft)
-    assert dialog.choice().target == str(draft)
+    assert dialog.files().target == str(draft)
     assert not dropped(dialog, folder / "notes.txt")
     assert not dropped(row(dialog, 0), folder / "notes.txt")
     assert dropped(row(dialog, 0), target, draft)
-    qtbot.waitUntil(lambda: dialog.choice().target == str(target))
-    assert (dialog.choice().target, dialog.choice().draft) == (str(target), str(draft))
+    qtbot.waitUntil(lambda: dialog.files().target == str(target))
+    assert (dialog.files().target, dialog.files().draft) == (str(target), str(draft))
 
 
 def test_wheel_changes_nothing_without_focus(opened: Opened) -> None:
-    dialog = opened(OpenModelsChoice())
+    dialog = opened(PairFiles(""))
     for field in (*dialog.findChildren(Whole), *dialog.findChildren(QComboBox)):
         assert field.focusPolicy() is Qt.FocusPolicy.StrongFocus
     dialog.findChildren(Section)[0].button.click()
     area, field = dialog.findChildren(QScrollArea)[0], spin(dialog, "Context length")
-    before = dialog.choice()
+    before = dialog.files()
 
     def turn() -> None:
         area.ensureWidgetVisible(field)
         QTest.wheelEvent(dialog.windowHandle(), QPointF(field.mapTo(dialog, field.rect().center())), QPoint(0, 120))
 
     turn()
-    assert dialog.choice() == before
+    assert dialog.files() == before
     field.setFocus()
     turn()
-    assert dialog.choice() != before
+    assert dialog.files() != before
 
 
 def test_one_step_leads_from_the_word_below_nothing_to_nothing(qtbot: QtBot) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -16,7 +16,7 @@ from app.models import mtp
 from app.models.trials import FileKey, Trial
 from app.protocol.limits import HeadChoice
 from app.settings import Settings
-from app.ui.models.choice import OpenModelsChoice
+from app.ui.engine.pair_files import PairFiles
 from app.ui.models.library_service import LibraryService
 from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.models.pickers import FileRow
@@ -65,13 +65,13 @@ class Dialogs:
         target: str = "",
         draft: str = "",
         *,
-        head_for: Callable[[str], HeadChoice] = lambda _: "auto",
+        heads: Mapping[str, HeadChoice] | None = None,
         proposes_draft: bool = False,
     ) -> OpenModelsDialog:
-        current = OpenModelsChoice(
+        current = PairFiles(
             target=str(self.folder / target) if target else "", draft=str(self.folder / draft) if draft else None
         )
-        self.dialog = OpenModelsDialog(current, head_for=head_for, library=self.library)
+        self.dialog = OpenModelsDialog(current, Settings(model_heads=dict(heads or {})), library=self.library)
         self.qtbot.addWidget(self.dialog)
         if proposes_draft:
             self.dialog.propose_draft()
@@ -102,7 +102,7 @@ class Dialogs:
     @property
     def draft(self) -> str:
         """The name of the file in the draft's row."""
-        return Path(self.dialog.choice().draft or "").name
+        return Path(self.dialog.files().draft or "").name
 
     @property
     def head(self) -> HeadControl:
@@ -151,23 +151,23 @@ def test_the_row_is_there_for_a_head_inside_and_says_why_it_is_off(dialogs: Dial
     box = dialogs.box()
     assert [box.itemText(place) for place in range(box.count())] == ["Automatic", "On", "Off"]
     assert box.accessibleName() == "MTP head" and box.accessibleDescription() == SMALL
-    assert dialog.choice().head == "auto" and dialog._load.text() == "Apply"
+    assert dialog.files().head == "auto" and dialog._load.text() == "Apply"
     box.setFocus()
     QTest.keyClick(box, Qt.Key.Key_Down)
-    assert dialog.choice().head == "on" and dialog._load.text() == "Load"
+    assert dialog.files().head == "on" and dialog._load.text() == "Load"
     assert not [text for text in texts(dialogs.head) if text.startswith("Not in use")]
     QTest.keyClick(box, Qt.Key.Key_Down)
-    assert dialog.choice().head == "off"
+    assert dialog.files().head == "off"
     assert "Not in use. It is turned off for this model." in texts(dialogs.head)
 
 
 def test_without_a_head_that_can_be_used_there_is_no_row(dialogs: Dialogs) -> None:
-    dialog = dialogs.open("gemma.gguf", head_for=lambda path: "on" if path.endswith("inside.gguf") else "auto")
+    dialog = dialogs.open("gemma.gguf", heads={str(dialogs.folder / "inside.gguf"): "on"})
     assert not dialogs.head.isVisible()
     dialogs.set_target("inside.gguf")  # each target has its own choice
-    assert dialog.choice().head == "on" and dialogs.box().currentText() == "On"
+    assert dialog.files().head == "on" and dialogs.box().currentText() == "On"
     dialogs.set_target("draft.gguf")
-    assert dialog.choice().head == "auto" and not dialogs.head.isVisible()
+    assert dialog.files().head == "auto" and not dialogs.head.isVisible()
     dialogs.open("images.gguf")
     assert not dialogs.head.isVisible()
     assert dialogs.verdict == (
@@ -182,7 +182,7 @@ def test_beside_a_draft_model_the_head_is_used_only_if_it_is_turned_on(dialogs: 
     assert "Not in use. A draft model was chosen instead." in texts(dialogs.head)
     dialogs.box().setFocus()
     QTest.keyClick(dialogs.box(), Qt.Key.Key_Down)
-    assert dialog.choice().head == "on" and texts(dialogs.head) == ["MTP head"]
+    assert dialog.files().head == "on" and texts(dialogs.head) == ["MTP head"]
     dialogs.set_draft("mtp-gemma.gguf")
     assert not dialogs.head.isVisible()  # another head was chosen
     dialogs.set_draft("")

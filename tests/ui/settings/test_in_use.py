@@ -14,10 +14,8 @@ from app.settings import Pair, Settings
 from app.ui.engine.pair_files import PairFiles, guide_files
 from app.ui.settings.in_use import (
     answer_settings,
-    choice_in_use,
     files_at_start,
     files_to_load,
-    keep_choice,
     keep_opened,
 )
 
@@ -85,17 +83,6 @@ def test_each_model_is_loaded_as_it_was_the_last_time() -> None:
     assert files_at_start(values) == PairFiles("/large.gguf", None, large)
 
 
-def test_what_is_chosen_in_the_dialog() -> None:
-    values = Settings(load=LoadSettings(threads=3), accept="block")
-    begun = choice_in_use(values, None)
-    assert (begun.target, begun.draft, begun.load, begun.accept) == ("", None, values.load, "block")
-    begun = choice_in_use(values, PairFiles("/t.gguf", "/d.gguf", LoadSettings(threads=1)))
-    assert (begun.target, begun.draft, begun.load) == ("/t.gguf", "/d.gguf", LoadSettings(threads=1))
-    files = keep_choice(values, replace(begun, draft=None, accept="rejection"))
-    assert files == PairFiles("/t.gguf", None, LoadSettings(threads=1))
-    assert (values.accept, values.model_loads) == ("rejection", {})
-
-
 REMOTE = PairLoaded(
     request=1,
     target=ModelInfo(path="", name="m"),
@@ -132,5 +119,4 @@ def test_a_model_on_a_server_is_remembered_without_load_settings() -> None:
     assert values.last_pair == Pair("m", server="http://far.example:8000")
     assert values.recent_pairs == [values.last_pair] and not values.model_loads
     assert files_at_start(values) == files
-    assert choice_in_use(values, files).target == ""  # the files are somebody else's
     assert files.missing() is None and files.preset_target() == "http://far.example:8000#m"

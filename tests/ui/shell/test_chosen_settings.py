@@ -58,7 +58,7 @@ def test_each_model_is_loaded_as_it_was_the_last_time(qtbot: QtBot, windows: lis
         commands.open_pair(target)
         dialog = running.window.findChild(OpenModelsDialog)
         assert isinstance(dialog, OpenModelsDialog)
-        assert dialog.choice().load == values.load_for(target)
+        assert dialog.files().settings == values.load_for(target)
         qtbot.waitUntil(lambda: dialog._check.can_load, timeout=WAIT_MS)
         dialog._memory_fields.set_value("context_length", context)
         dialog.accept()

@@ -46,7 +46,7 @@ def test_there_is_one_dialog_which_takes_the_files_that_are_to_be_opened(
     opening.open_pair(str(tmp_path / "target.gguf"))
     opening.open_models()
     (dialog,) = running.window.findChildren(OpenModelsDialog)
-    assert (dialog.choice().target, dialog.choice().draft) == (str(tmp_path / "target.gguf"), None)
+    assert (dialog.files().target, dialog.files().draft) == (str(tmp_path / "target.gguf"), None)
     assert dialog.needs_reload
     dialog.reject()
     opening.open_models()
@@ -57,7 +57,7 @@ def test_there_is_one_dialog_which_takes_the_files_that_are_to_be_opened(
     pair_loader.load(PairFiles(str(tmp_path / "gone.gguf")))
     running.qtbot.waitUntil(lambda: pair_loader.refused() is not None, timeout=WAIT_MS)
     opening.open_models()  # shows what was refused
-    assert dialog_of(opening).choice().target == str(tmp_path / "gone.gguf")
+    assert dialog_of(opening).files().target == str(tmp_path / "gone.gguf")
     assert dialog_of(opening).needs_reload
 
 
@@ -67,15 +67,15 @@ def test_a_file_named_from_outside_is_shown_with_the_draft_that_suits_it_unless_
     target = make_model(tmp_path / "target.gguf", layers=20)
     for _ in range(2):  # without a dialog, then with one that shows something else
         opening.open_file(target.as_uri())
-        qtbot.waitUntil(lambda: bool(opening._dialog and opening._dialog.choice().draft), timeout=WAIT_MS)
-        assert dialog_of(opening).choice().target == str(target)
-        assert dialog_of(opening).choice().draft == str(fits)
+        qtbot.waitUntil(lambda: bool(opening._dialog and opening._dialog.files().draft), timeout=WAIT_MS)
+        assert dialog_of(opening).files().target == str(target)
+        assert dialog_of(opening).files().draft == str(fits)
         opening.open_pair(str(tmp_path / "else.gguf"))
     chosen, dialog = make_model(tmp_path / "chosen.gguf", layers=1), dialog_of(opening)
     assert dialog._picks is not None
     with qtbot.waitSignal(dialog._picks.ranked, check_params_cb=bool, timeout=WAIT_MS):
         dialog.show_files(str(target), str(chosen))
-    assert dialog.choice().draft == str(chosen)
+    assert dialog.files().draft == str(chosen)
 
 
 def test_a_file_from_outside_that_is_no_model_is_a_notice(

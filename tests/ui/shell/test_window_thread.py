@@ -21,7 +21,6 @@ from app.ui.engine import load_planner
 from app.ui.engine.load_planner import LoadPlanner, MemoryWatch
 from app.ui.engine.pair_files import PairFiles
 from app.ui.models import library_service
-from app.ui.models.choice import OpenModelsChoice
 from app.ui.models.coordinator import ModelsCoordinator
 from app.ui.models.library_service import LibraryService
 from app.ui.models.open_dialog import OpenModelsDialog
@@ -229,7 +228,7 @@ def test_the_open_models_dialog_shows_and_takes_files_of_such_a_drive(
     qtbot: QtBot, drive: Path, stalled: Stalled
 ) -> None:
     stalled.drive(drive)
-    dialog = OpenModelsDialog(OpenModelsChoice(target=str(drive / "target.gguf")))
+    dialog = OpenModelsDialog(PairFiles(target=str(drive / "target.gguf")), Settings())
     qtbot.addWidget(dialog)
     dialog.show()
     goes_on(qtbot, stalled)
