@@ -15,14 +15,12 @@ from PySide6.QtGui import (
     QPaintEvent,
     QPen,
     QPolygonF,
-    QResizeEvent,
 )
 from PySide6.QtWidgets import (
     QComboBox,
     QFileDialog,
     QProgressBar,
     QPushButton,
-    QTreeWidget,
     QTreeWidgetItem,
     QWidget,
 )
@@ -34,13 +32,14 @@ from app.compare.steps import Compared
 from app.errors import KnownError
 from app.ui.compare import wording
 from app.ui.compare.runner import End
+from app.ui.compare.subject import SetChoice
 from app.ui.compare.tab import CompareTab, line
 from app.ui.compare.wording import Verdict
 from app.ui.widgets import theme, units
 from app.ui.widgets.controls import explain, guard_wheel, label, plain_tooltip
 from app.ui.widgets.forms import Whole
 from app.ui.widgets.layouts import column, row
-from app.ui.widgets.table import LEFT, RIGHT, hide_columns, set_up_table
+from app.ui.widgets.table import LEFT, RIGHT, Table
 from app.ui.widgets.theme import SPACING
 from app.ui.widgets.units import NO_BREAK
 
@@ -52,15 +51,6 @@ _FILE_HELP = (
     '{"kind": "code", "prompt": "…"} or {"kind": "code", "messages": [{"role": "user", "content": "…"}]}; '
     "or a comparison exported as JSON."
 )
-
-
-class SetChoice(NamedTuple):
-    """A set of prompts to compare. ``path`` is the file it came from."""
-
-    prompts: list[Prompt]
-    path: Path
-    repeats: int
-    longest: int
 
 
 class PromptSet(CompareTab):
@@ -251,26 +241,25 @@ _LEAST_WIDTHS = {1: 640, 2: 560, 3: 560, 6: 640}
 _NUMBER = Qt.ItemDataRole.UserRole
 
 
-class ResultTable(QTreeWidget):
+class ResultTable(Table):
     """A row for each kind of text and below it, collapsed, its prompts. Fills up as the comparisons arrive."""
 
     opened = Signal(int)
     """Index of the comparison to show."""
 
     def __init__(self) -> None:
-        super().__init__()
+        right = range(1, len(COLUMNS))
+        super().__init__("Results by kind of text", list(COLUMNS), right=right, least_widths=_LEAST_WIDTHS)
         self._rows: dict[str | None, QTreeWidgetItem] = {}
         """By kind; ``None`` is the total."""
         self._shown = 0
-        self.setHeaderLabels(list(COLUMNS))
-        set_up_table(self, "Results by kind of text")
+        self.setRootIsDecorated(True)
         self.header().setSectionsMovable(False)
         self.header().setMinimumSectionSize(48)
         # Not as a tooltip, because each column has its own.
         self.setWhatsThis("\n".join(f"{title}: {text}" for title, text in COLUMNS.items()))
         for place, text in enumerate(COLUMNS.values()):
             self.headerItem().setToolTip(place, text)
-            self.headerItem().setTextAlignment(place, RIGHT if place else LEFT)
         self.itemActivated.connect(self._on_activated)
 
     def clear_results(self) -> None:
@@ -309,10 +298,6 @@ class ResultTable(QTreeWidget):
     def _on_activated(self, item: QTreeWidgetItem, _column: int) -> None:
         if isinstance(number := item.data(0, _NUMBER), int):
             self.opened.emit(number)
-
-    def resizeEvent(self, event: QResizeEvent) -> None:
-        super().resizeEvent(event)
-        hide_columns(self, _LEAST_WIDTHS)
 
 
 def _set_texts(item: QTreeWidgetItem, texts: Sequence[str]) -> None:

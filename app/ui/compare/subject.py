@@ -1,21 +1,28 @@
-"""What is compared: an answer of a chat that is written again, or a prompt of a set; and how it was made."""
+"""What is compared: an answer of a chat that is written again, or a set of prompts; how it was made, and its report."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from app import decoders
 from app.chats.model import StoredMessage
+from app.compare import report as reports
 from app.compare.prompts import Prompt
-from app.compare.results import Setup
+from app.compare.results import Report, Setup
+from app.compare.setup import hashed, setup_of
 from app.compare.steps import Task
+from app.errors import KnownError
 from app.protocol.events import PairLoaded
+from app.protocol.options import LoadSettings
+from app.storage.files import write_export
 from app.ui.chat.conversation import AnswerSettings, conversation
 from app.ui.chat.footer import figures_of
+from app.ui.context import AppContext
 from app.ui.engine import drafters
 from app.ui.engine.pair_names import has_written
 
@@ -31,12 +38,48 @@ class RepeatedAnswer(NamedTuple):
     on_server: bool = False
 
 
+class SetChoice(NamedTuple):
+    """A set of prompts to compare. ``path`` is the file it came from."""
+
+    prompts: list[Prompt]
+    path: Path
+    repeats: int
+    longest: int
+
+
 class Snapshot(NamedTuple):
     """How a comparison was made: another pair may be loaded when it is exported."""
 
     setup: Setup
     """Without the models' hashes, which take time."""
     pair: PairLoaded
+
+    @classmethod
+    def now(cls, ctx: AppContext, first: Task, choice: SetChoice | None) -> Snapshot:
+        """``first``: the first task; ``choice``: the prompt set, if it is one. Raises `KnownError` if the file of
+        prompts is gone."""
+        pair, files = ctx.loader.pair(), ctx.loader.files()
+        assert pair is not None
+        setup = setup_of(
+            engine=ctx.engine.description(),
+            devices=ctx.engine.devices(),
+            pair=pair,
+            settings=files.settings if files else LoadSettings(),
+            command=first.command,
+            repeat=choice.repeats if choice else 1,
+            prompt_file=choice.path if choice else None,
+        )
+        return cls(setup, pair)
+
+    def export(self, report: Report, path: Path, picture: bytes, should_stop: Callable[[], bool]) -> None:
+        """Write a report, or its ``picture``. Takes time, because model files are hashed. Raises `KnownError`."""
+        if not picture:
+            hashed_setup = hashed(self.setup, self.pair, should_stop)
+            report = msgspec.structs.replace(report, setup=hashed_setup)
+        try:
+            write_export(path, picture or reports.encoded(report, path.suffix.lower()))
+        except OSError as error:
+            raise KnownError(f"The comparison couldn't be exported to {path}: {error.strerror or error}.") from error
 
 
 @dataclass(frozen=True)

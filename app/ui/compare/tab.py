@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from PySide6.QtCore import QPoint, QRect, Qt, Slot
-from PySide6.QtGui import QImage
+from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QPoint, QRect, Qt, Slot
+from PySide6.QtGui import QImageWriter
 from PySide6.QtWidgets import QFrame, QMenu, QPushButton, QVBoxLayout, QWidget
 
 from app.ui.compare.runner import End
@@ -155,9 +155,13 @@ class CompareTab(QWidget):
         self.verdict.show_verdict(verdict)
         self._show_state()
 
-    def picture(self) -> QImage:
-        """What the tab shows, without its buttons."""
-        return self.grab(QRect(0, 0, self.width(), self.footer.y())).toImage()
+    def picture(self) -> bytes:
+        """What the tab shows, without its buttons, as PNG."""
+        buffer = QBuffer()
+        buffer.open(QIODevice.OpenModeFlag.WriteOnly)
+        shown = self.grab(QRect(0, 0, self.width(), self.footer.y()))
+        QImageWriter(buffer, QByteArray(b"PNG")).write(shown.toImage())
+        return bytes(buffer.data().data())
 
     # ------------------------------------------------------------ for the tabs themselves
 

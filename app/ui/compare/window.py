@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-import msgspec
-from PySide6.QtCore import QBuffer, QByteArray, QDate, QIODevice, QSize, QStandardPaths, Qt, Signal, Slot
-from PySide6.QtGui import QAction, QImage, QImageWriter
+from PySide6.QtCore import QDate, QSize, QStandardPaths, Qt, Signal, Slot
+from PySide6.QtGui import QAction
 
-from app.compare import report as reports
 from app.compare.results import Report
-from app.compare.setup import hashed, setup_of
 from app.compare.steps import Compared, Task, task_of
 from app.compare.wording import up_to_rounding
 from app.errors import KnownError
 from app.protocol.commands import Generate
-from app.protocol.events import PairLoaded
-from app.protocol.options import LoadSettings
 from app.protocol.remote import RemoteModel
-from app.storage.files import write_export
 from app.ui.compare import wording
 from app.ui.compare.one_answer import OneAnswer
-from app.ui.compare.prompt_set import PromptSet, SetChoice
+from app.ui.compare.prompt_set import PromptSet
 from app.ui.compare.runner import End, Runner
-from app.ui.compare.subject import RepeatedAnswer, Snapshot, Subject
+from app.ui.compare.subject import RepeatedAnswer, SetChoice, Snapshot, Subject
 from app.ui.compare.tab import FORMATS, CompareTab
 from app.ui.compare.wording import Verdict
 from app.ui.context import AppContext
@@ -274,25 +268,10 @@ class CompareWindow(TabbedWindow):
             return
         assert self._begun is not None
         try:
-            self._snapshot = self._snapshot_of(*self._begun)
+            self._snapshot = Snapshot.now(self._ctx, *self._begun)
             self._begun = None
         except KnownError as error:
             self.runner.give_up(str(error))
-
-    def _snapshot_of(self, first: Task, choice: SetChoice | None) -> Snapshot:
-        """Raises `KnownError` if the file of prompts is gone."""
-        pair, files = self._ctx.loader.pair(), self._ctx.loader.files()
-        assert pair is not None
-        setup = setup_of(
-            engine=self._ctx.engine.description(),
-            devices=self._ctx.engine.devices(),
-            pair=pair,
-            settings=files.settings if files else LoadSettings(),
-            command=first.command,
-            repeat=choice.repeats if choice else 1,
-            prompt_file=choice.path if choice else None,
-        )
-        return Snapshot(setup, pair)
 
     @Slot(object)
     def _on_compared(self, compared: Compared) -> None:
@@ -369,7 +348,7 @@ class CompareWindow(TabbedWindow):
         if self._result is not None:
             compared, snapshot = self._result
             report = Report(setup=snapshot.setup, comparisons=[compared.comparison], planned=1)
-            self._export(self.one, action.data(), snapshot.pair, report)
+            self._export(self.one, action.data(), snapshot, report)
 
     @Slot(QAction)
     def _export_set(self, action: QAction) -> None:
@@ -378,19 +357,20 @@ class CompareWindow(TabbedWindow):
             report = Report(
                 setup=snapshot.setup, comparisons=many.comparisons(), planned=many.planned, skipped=many.skipped
             )
-            self._export(many, action.data(), snapshot.pair, report)
+            self._export(many, action.data(), snapshot, report)
 
-    def _export(self, tab: CompareTab, name: str, pair: PairLoaded, report: Report) -> None:
+    def _export(self, tab: CompareTab, name: str, snapshot: Snapshot, report: Report) -> None:
         """Ask where to save it in this format, then do so."""
         folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
         proposal = f"comparison-{QDate.currentDate().toString(Qt.DateFormat.ISODate)}{FORMATS[name]}"
-        picture = tab.picture() if name == "PNG" else None
+        is_picture = name == "PNG"
+        picture = tab.picture() if is_picture else b""
 
         def export(path: Path) -> None:
             if self._exports.is_idle():
-                self._show_status("" if picture else "Reading the model files to hash them…")
+                self._show_status("" if is_picture else "Reading the model files to hash them…")
                 self._exports.submit(
-                    partial(_write, report, pair, picture, path, self._exports.is_closed),
+                    partial(snapshot.export, report, path, picture, self._exports.is_closed),
                     lambda _: self._on_exported(path.name, ""),
                     lambda error: self._on_exported(path.name, str(error)),
                 )
@@ -407,21 +387,3 @@ class CompareWindow(TabbedWindow):
         self._status = text
         for tab in self._tabs:
             tab.footer.set_status(text, role)
-
-
-def _write(
-    report: Report, pair: PairLoaded, picture: QImage | None, path: Path, should_stop: Callable[[], bool]
-) -> None:
-    """Runs in a lane, because hashing the model files takes time."""
-    if picture is not None:
-        buffer = QBuffer()
-        buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-        QImageWriter(buffer, QByteArray(b"PNG")).write(picture)
-        data = bytes(buffer.data().data())
-    else:
-        report = msgspec.structs.replace(report, setup=hashed(report.setup, pair, should_stop))
-        data = reports.encoded(report, path.suffix.lower())
-    try:
-        write_export(path, data)
-    except OSError as error:
-        raise KnownError(f"The comparison couldn't be exported to {path}: {error.strerror or error}.") from error

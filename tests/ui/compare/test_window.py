@@ -343,7 +343,7 @@ def test_an_export_that_fails_says_so(make: MakeComparing, tmp_path: Path, monke
     def full(*_arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("app.ui.compare.window.write_export", full)
+    monkeypatch.setattr("app.ui.compare.subject.write_export", full)
     assert "No space left on device" in exported(at, one, "JSON", tmp_path / "b", monkeypatch)
     assert not (tmp_path / "b.json").exists()
 
@@ -362,7 +362,7 @@ def test_closing_during_an_export_gives_it_up(
             pass
         raise Canceled
 
-    monkeypatch.setattr("app.ui.compare.window.hashed", hashed)
+    monkeypatch.setattr("app.ui.compare.subject.hashed", hashed)
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(tmp_path / "a"), ""))
     with at.qtbot.assertNotEmitted(at.window.exported):
         next(one for one in at.window.one.footer.export_menu.actions() if one.text() == "JSON…").trigger()
