@@ -60,10 +60,6 @@ class PairTrial(QObject):
         self._runner = Runner(engine, queue, self, priority=Priority.TRIAL)
         self._runner.compared.connect(self._on_compared)
 
-    def is_running(self) -> bool:
-        """Whether the engine is at it."""
-        return self._runner.is_running() and self._runner.waits_for() is None
-
     def set_pair(self, pair: PairLoaded | None) -> None:
         """A pair was loaded or unloaded."""
         self._runner.stop()

@@ -10,6 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from app.models.trials import FileKey, Trial, Trials
 from app.ui.compare.trial import PairTrial
+from app.ui.engine.client import EngineState
 from app.ui.engine.pair_files import PairFiles
 from tests.ui.parts import WAIT_MS, Rig
 
@@ -32,7 +33,7 @@ class Tried:
         return FileKey.of(self.rig.target), FileKey.of(self.rig.draft)
 
     def runs(self) -> None:
-        self.qtbot.waitUntil(self.trial.is_running, timeout=WAIT_MS)
+        self.qtbot.waitUntil(lambda: self.rig.engine.state() is EngineState.COMPARING, timeout=WAIT_MS)
 
     def rests(self) -> None:
         """Wait until there is nothing to try any more."""
@@ -89,7 +90,7 @@ def test_a_message_comes_first_and_the_trial_begins_again(tried: MakeTried, qtbo
     one.rig.load()
     one.runs()
     one.rig.begin_answer("Hello?")
-    assert not one.trial.is_running()
+    assert one.rig.engine.state() is EngineState.ANSWERING
     with qtbot.waitSignal(one.rig.model.answer_ended, timeout=WAIT_MS):
         one.rig.model.stop()
     assert one.rig.page.texts()[-1] == "Hello there, my friend."
