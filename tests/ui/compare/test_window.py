@@ -176,6 +176,16 @@ def test_a_chat_is_not_compared_on_a_server_it_has_not_been_sent_to(make: MakeCo
     assert at.verdict().startswith("✓ Same text")
 
 
+def test_a_server_that_always_drafts_is_not_compared(make: MakeComparing) -> None:
+    at = make("far")
+    at.chat.connect("http://far.example:8000")
+    at.chat.ask("For the server")
+    at.window.compare_last()
+    assert at.verdict() == wording.NO_SWITCH.format(server="vLLM 0.29.0") and "--plain-server" in at.verdict()
+    for tab in (at.window.one, at.window.many):
+        assert not tab.footer.run_button.isEnabled()
+
+
 def test_nothing_is_sent_to_a_server_that_was_connected_while_a_comparison_waited(make: MakeComparing) -> None:
     at = make("far switching")
     at.chat.ask("Only for this computer")
