@@ -146,6 +146,11 @@ class PairLoaded(msgspec.Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     """Set for a model on a server. Its name is `ModelInfo.name`; `ModelInfo.path` is empty, and so is all that only
     a local engine knows. ``context_length`` 0: not known."""
 
+    @property
+    def models(self) -> list[ModelInfo]:
+        """The files in use."""
+        return [model for model in (self.target, self.draft, self.head_file) if model is not None]
+
     def usable_thinking(self, level: str) -> str:
         """``level``, or the model's default where this model doesn't have it."""
         return level if level in self.thinking else ""

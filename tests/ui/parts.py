@@ -19,7 +19,7 @@ from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.client.stalls import Timings
 from app.protocol.events import Piece
-from app.settings import SettingsFile
+from app.settings import Settings, SettingsFile
 from app.ui.chat.answers import Answers
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.footer import details_of, footer_of, note_of
@@ -130,7 +130,8 @@ class Rig:
         self.worker = ChatWorker(folder / "chats.sqlite")
         self.notice_list = NoticeList()
         self.marker = LoadingMarker(folder / "loading.json")
-        self.pair_loader = PairLoader(self.engine, self.notice_list, self.marker)
+        self.values = Settings()
+        self.pair_loader = PairLoader(self.engine, self.notice_list, self.marker, self.values)
         self.page = Page()
         self.settings = AnswerSettings()
         self.queue = EngineQueue(self.engine, self.pair_loader, idle_ms=1)

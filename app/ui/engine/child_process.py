@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections import deque
 from collections.abc import Sequence
 
 from PySide6.QtCore import QObject, QProcess, QProcessEnvironment, QTimer, Signal, Slot
@@ -15,6 +16,7 @@ _log = logging.getLogger("slipstream.processes")
 _LEFT_BEHIND: list[QProcess] = []
 _GONE_MS = 2000
 """How long `close` waits for a process that was killed."""
+_MOST_DEATHS, _DEATHS_WITHIN_SECONDS = 3, 300.0
 
 
 class ChildProcess(QObject):
@@ -184,6 +186,21 @@ class ChildProcess(QObject):
         self._let_go(process)
         process.deleteLater()
         self.ended.emit(cause, detail)
+
+
+class CrashTracker:
+    """Says when a process crashes too often to be restarted without asking."""
+
+    def __init__(self) -> None:
+        self._deaths: deque[float] = deque(maxlen=_MOST_DEATHS)
+
+    def record(self, now: float) -> None:
+        """Record a crash at ``now``, seconds on a monotonic clock."""
+        self._deaths.append(now)
+
+    def is_exhausted(self, now: float) -> bool:
+        """Whether it crashed too often in the period that ends at ``now``."""
+        return len(self._deaths) == _MOST_DEATHS and now - self._deaths[0] <= _DEATHS_WITHIN_SECONDS
 
 
 def child_environment(own: QProcessEnvironment) -> QProcessEnvironment:

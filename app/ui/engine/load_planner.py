@@ -1,4 +1,4 @@
-"""Before a pair is loaded: the current memory, whether the pair fits, and how best to load it."""
+"""Before a pair is loaded: the current memory, whether the pair fits, how best to load it; the key of a server."""
 
 from __future__ import annotations
 
@@ -23,8 +23,12 @@ from app.protocol.events import MemoryRead
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
 from app.protocol.remote import Connect
+from app.settings import Settings
+from app.storage.secrets import SecretPlace, SecretStore, backend_name
+from app.ui import notices
 from app.ui.engine.client import EngineClient, EngineExit
 from app.ui.engine.pair_files import PairFiles
+from app.ui.notices import NoticeList
 from app.ui.widgets.tasks import Lane
 
 NO_MEMORY_FOR_IMAGES = "There isn't enough memory for the file with which this model sees images, so it can't see any."
@@ -79,7 +83,6 @@ class MemoryWatch(QObject):
         read = self._read
         return machine_now(read.devices, released=read.own_bytes, released_gpus=self._on_gpus)
 
-    @Slot(object)
     def note_loaded(self, gpu_bytes: Mapping[str, int]) -> None:
         """`FittedPair.gpu_bytes` of the pair that is being loaded; empty if unknown."""
         self._on_gpus = gpu_bytes
@@ -114,34 +117,79 @@ class MemoryWatch(QObject):
             then()
 
 
-class LoadPlanner(QObject):
-    """Reads headers beside the window's thread and plans with the memory as it is then.
-
-    Signals:
-        waits_for_drive: Reading the files takes long, or does no longer.
+class ServerKeys:
+    """The keys of servers, asked for beside the window's thread: a keyring may ask the user for its password. A key
+    belongs to an address, as `app.protocol.remote.Server.address` has it.
     """
 
-    waits_for_drive = Signal(bool)
+    def __init__(self, owner: QObject) -> None:
+        self._store = SecretStore()
+        self._lane = Lane(owner, "server keys")
 
-    def __init__(self, watch: MemoryWatch, parent: QObject | None = None) -> None:
-        super().__init__(parent)
-        self._watch = watch
-        self._slow = QTimer(self, singleShot=True, interval=SLOW_MS)
-        self._slow.timeout.connect(lambda: self.waits_for_drive.emit(True))
+    def get(self, address: str, done: Callable[[str, SecretPlace], None]) -> None:
+        """``done`` gets the key, empty if there is none, and where it is stored."""
+        store = self._store
+        self._lane.submit(lambda: (store.get(address) or "", store.where(address)), lambda found: done(*found))
+
+    def has_keyring(self, done: Callable[[bool], None]) -> None:
+        """Whether this system can store keys."""
+        self._lane.submit(lambda: backend_name() is not None, done)
+
+    def put(self, address: str, key: str, done: Callable[[], None], failed: Callable[[KnownError], None]) -> None:
+        """Store a key in place of an earlier one; an empty one deletes that."""
+
+        def put() -> None:
+            if key:
+                self._store.set(address, key)
+            elif self._store.get(address):
+                self._store.delete(address)
+
+        self._lane.submit(put, lambda _: done(), failed)
+
+    def close(self) -> None:
+        """Answer nothing any more."""
+        self._lane.close()
+
+
+class LoadPlanner:
+    """Reads headers beside the window's thread and plans with the memory as it is then. Says so if the drive is slow.
+
+    Attributes:
+        memory: What is free.
+        keys: Those of servers.
+    """
+
+    def __init__(self, engine: EngineClient, notice_list: NoticeList, values: Settings, parent: QObject) -> None:
+        self.memory = MemoryWatch(engine, parent)
+        self.keys = ServerKeys(parent)
+        self._notice_list = notice_list
+        self._values = values
+        self._slow = QTimer(parent, singleShot=True, interval=SLOW_MS)
+        self._slow.timeout.connect(lambda: notice_list.show("drive", notices.slow_drive()))
         self._awaited: PairFiles | None = None
         """The latest files, while they are being read."""
         self._headers = Headers()
-        self._lane = Lane(self, "plans", at_once=AT_ONCE)
+        self._lane = Lane(parent, "plans", at_once=AT_ONCE)
 
     def plan(self, files: PairFiles, done: Callable[[FittedPair], None]) -> None:
         """``done`` gets the pair and how best to load it. The engine refuses a file that isn't a model."""
-        self._awaited = files
-        self._watch.when_read(partial(self._read, files, done))
+        self.stop_waiting()
+        if files.server:
+            self.keys.get(files.server, lambda key, _place: done(self._connecting(files, key)))
+        else:
+            self._awaited = files
+            self.memory.when_read(partial(self._read, files, done))
+
+    def _connecting(self, files: PairFiles, key: str) -> FittedPair:
+        offline = self._values.offline
+        asked = Connect(request=0, address=files.server, key=key, model=files.target, loopback_only=offline)
+        return FittedPair(files, connect=asked)
 
     def close(self) -> None:
         """Answer nothing any more."""
         self._slow.stop()
         self._lane.close()
+        self.keys.close()
 
     def _read(self, files: PairFiles, done: Callable[[FittedPair], None]) -> None:
         if self._lane.is_closed():
@@ -156,12 +204,11 @@ class LoadPlanner(QObject):
 
         self._lane.submit(partial(self._planned, files), planned, lambda _error: planned(FittedPair(files)))
 
-    @Slot()
     def stop_waiting(self) -> None:
         """Another pair is loaded without a plan, so it no longer matters whether these files are read."""
         self._awaited = None
         self._slow.stop()
-        self.waits_for_drive.emit(False)
+        self._notice_list.remove("drive")
 
     def _planned(self, files: PairFiles) -> FittedPair:
         """Runs in the lane. Raises `KnownError` if the target isn't a model."""
@@ -177,7 +224,7 @@ class LoadPlanner(QObject):
         shapes = shape_of(target), draft
         is_refused = files.draft is not None and draft is None
         wishes = wishes_of(files.settings, "off" if is_refused else files.head)
-        machine = self._watch.machine()
+        machine = self.memory.machine()
         if (found := find_projector(target)) is None:
             return fitted(files, make_plan(*shapes, machine, wishes), shapes)
         plan, sees = plan_for_images(*shapes, machine, wishes, projector_bytes(found))

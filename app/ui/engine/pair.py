@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal, Slot
 
@@ -15,15 +13,14 @@ from app.models.names import model_name
 from app.protocol.events import LoadFailed, LoadProgressed, MemoryRead, PairLoaded
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
-from app.protocol.remote import Connect, RemoteModel
+from app.protocol.remote import RemoteModel
+from app.settings import Settings
 from app.ui import notices
+from app.ui.engine.child_process import CrashTracker
 from app.ui.engine.client import EngineClient, EngineExit, EngineState, ExitCause
-from app.ui.engine.crash_tracker import CrashTracker
+from app.ui.engine.load_planner import FittedPair, LoadPlanner
 from app.ui.engine.pair_files import GUIDE_NAME, LoadingMarker, PairFiles, is_guide
 from app.ui.notices import Notice, NoticeList
-
-if TYPE_CHECKING:
-    from app.ui.engine.load_planner import FittedPair
 
 _log = logging.getLogger(__name__)
 
@@ -31,15 +28,16 @@ _STAGES = {"target": (0.0, 0.8), "draft": (0.8, 0.1), "context": (0.9, 0.1), "se
 _CRASHES = (ExitCause.ABORTED, ExitCause.CRASHED, ExitCause.EXITED)
 ENGINE_NOTICES = ("engine", "load", "draft", "drafting", "template", "images", "blind", "stall", "server")
 
-Planned = Callable[["FittedPair"], None]
-
 
 class PairLoader(QObject):
     """Keeps an engine with a pair in it.
 
+    Attributes:
+        planner: How pairs are loaded, the memory for it, and the keys of servers.
+
     Signals:
         pair_changed: The `PairLoaded` in use, or ``None``.
-        load_begun: `FittedPair.gpu_bytes` of the pair that is given to the engine now; empty without a plan.
+        load_begun: A pair is given to the engine now.
         load_progressed: Share done of the load, 0 to 1.
         pair_opened: The `PairFiles` of a load that succeeded, to be remembered.
         pair_refused: What was asked for is not loaded, and the engine was not asked; `refused`.
@@ -48,7 +46,7 @@ class PairLoader(QObject):
     """
 
     pair_changed = Signal(object)
-    load_begun = Signal(object)
+    load_begun = Signal()
     load_progressed = Signal(float)
     pair_opened = Signal(object)
     pair_refused = Signal()
@@ -56,12 +54,18 @@ class PairLoader(QObject):
     engine_lost = Signal()
 
     def __init__(
-        self, engine: EngineClient, notice_list: NoticeList, marker: LoadingMarker, parent: QObject | None = None
+        self,
+        engine: EngineClient,
+        notice_list: NoticeList,
+        marker: LoadingMarker,
+        values: Settings,
+        parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self._engine = engine
         self._notice_list = notice_list
         self._marker = marker
+        self.planner = LoadPlanner(engine, notice_list, values, self)
         self._tracker = CrashTracker()
         self._last_exit: EngineExit | None = None
         self._files: PairFiles | None = None
@@ -70,7 +74,6 @@ class PairLoader(QObject):
         self._refused: PairFiles | None = None
         self._pair: PairLoaded | None = None
         self._load_request = 0
-        self._plan: Callable[[PairFiles, Planned], None] | None = None
         self._asked = 0
         """Number of the latest load request; plans for earlier ones are ignored."""
         self._is_planning = False
@@ -113,16 +116,6 @@ class PairLoader(QObject):
         """The server's model in use, if it is one."""
         return self._pair.remote if self._pair is not None else None
 
-    def is_loaded(self, path: str) -> bool:
-        """Whether the engine has this file, or is loading it."""
-        pair, files = self._pair, self._files
-        in_use: tuple[str | None, ...] = ()
-        if pair is not None:
-            in_use = tuple(one.path for one in (pair.target, pair.draft, pair.head_file) if one is not None)
-        elif files is not None and self._engine.state() is EngineState.LOADING:
-            in_use = files.target, files.draft
-        return any(one is not None and Path(one) == Path(path) for one in in_use)
-
     def is_planning(self) -> bool:
         """Whether it is being determined if and how a pair can be loaded."""
         return self._is_planning
@@ -135,16 +128,20 @@ class PairLoader(QObject):
         elif state is EngineState.EMPTY and not (self._is_planning or "load" in self._notice_list.notices()):
             self._notice_list.show("load", notices.no_model())
 
+    def is_loaded(self, path: str) -> bool:
+        """Whether the engine has this file, or is loading it."""
+        in_use: tuple[str | None, ...] = ()
+        if self._pair is not None:
+            in_use = tuple(model.path for model in self._pair.models)
+        elif self._files is not None and self._engine.state() is EngineState.LOADING:
+            in_use = self._files.target, self._files.draft
+        return any(name is not None and Path(name) == Path(path) for name in in_use)
+
     def report(self) -> str:
         """The report of the last crash; empty if there was none."""
         return self._last_exit.report() if self._last_exit else ""
 
     # ------------------------------------------------------------ loading
-
-    def plan_with(self, plan: Callable[[PairFiles, Planned], None]) -> None:
-        """Have every pair except the bundled one planned before it is loaded: `app.ui.engine.load_planner`; and the key
-        looked up before a server is used."""
-        self._plan = plan
 
     def open_at_start(self, files: PairFiles) -> None:
         """Load a pair at the start of the app, unless it crashed the app last time."""
@@ -172,28 +169,25 @@ class PairLoader(QObject):
         is_bundled = not files.server and is_guide(files.target)
         if self.is_remote() and not files.server:
             self._leave_server()
-        if (self._plan is None or is_bundled) and (missing := files.missing()) is not None:
-            self._refuse(notices.guide_missing() if is_bundled else self._file_missing(missing.name))
+        if is_bundled and files.missing() is not None:
+            self._refuse(notices.guide_missing())
             self._engine.start()
-        elif self._plan is None or anyway or is_bundled:
-            self._load_now(files)
+        elif anyway or is_bundled:
+            self._load_now(FittedPair(files))
         else:
             number = self._asked
             self._is_planning = True
-            self._plan(files, lambda pair: self._on_planned(pair) if number == self._asked else None)
+            self.planner.plan(files, lambda pair: self._on_planned(pair) if number == self._asked else None)
 
     def _on_planned(self, pair: FittedPair) -> None:
         self._is_planning = False
         if pair.missing is not None:
-            self._refuse(self._file_missing(pair.missing.name))
+            self._refuse(notices.file_missing(pair.missing.name, is_loaded=self._pair is not None))
         elif pair.fits:
-            self._load_now(pair.files, pair.remark, pair.gpu_bytes, pair.connect)
+            self._load_now(pair)
         else:
             self._files = replace(self._files or pair.files, projector=pair.files.projector)  # it may be loaded anyway
             self._refuse(notices.does_not_fit(pair.remark, is_loaded=self._pair is not None))
-
-    def _file_missing(self, name: str) -> Notice:
-        return notices.file_missing(name, is_loaded=self._pair is not None)
 
     def _refuse(self, notice: Notice) -> None:
         """Leave everything as it is."""
@@ -203,31 +197,27 @@ class PairLoader(QObject):
 
     def _leave_server(self) -> None:
         """What is to be loaded here is planned with the memory of this computer, which only our own engine can tell."""
-        self.pair_given_up.emit()
+        self._give_up()
         self._set_pair(None)
         self._given = None
         self._engine.start()
 
-    def _load_now(
-        self,
-        files: PairFiles,
-        remark: str = "",
-        gpu_bytes: Mapping[str, int] | None = None,
-        connect: Connect | None = None,
-    ) -> None:
+    def _give_up(self) -> None:
         self.pair_given_up.emit()
+        self.planner.stop_waiting()
+
+    def _load_now(self, pair: FittedPair) -> None:
+        self._give_up()
         self._given = self._files
         self._pair = None
-        self._remark = remark
+        self._remark = pair.remark
         self.pair_changed.emit(None)  # in any case, because another pair is wanted now
-        self.load_begun.emit(gpu_bytes or {})
+        self.planner.memory.note_loaded(pair.gpu_bytes)
+        self.load_begun.emit()
         self.load_progressed.emit(0.0)
-        if files.server:
-            command = connect or Connect(request=0, address=files.server, model=files.target)
-            self._load_request = self._engine.load(command)
-            return
-        self._marker.set(self._files or files)
-        self._load_request = self._engine.load(files.command())
+        if pair.connect is None:
+            self._marker.set(self._files or pair.files)
+        self._load_request = self._engine.load(pair.connect or pair.files.command())
 
     def load_again(self) -> None:
         if self._files is not None:
@@ -262,6 +252,7 @@ class PairLoader(QObject):
             self.load(files.on_cpu() if on_cpu else files)
 
     def shutdown(self) -> None:
+        self.planner.close()
         self._engine.shutdown()
         self._marker.clear()
 

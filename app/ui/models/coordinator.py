@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -13,20 +12,17 @@ from app.models.downloads.queue_file import FILE_NAME, has_work
 from app.models.starter import is_starter, starter_file
 from app.models.text import size_text
 from app.models.trials import Trial
-from app.protocol.events import ModelInfo, PairLoaded
-from app.protocol.remote import Connect
+from app.protocol.events import PairLoaded
 from app.settings import Settings
-from app.storage.secrets import SecretPlace
 from app.ui import notices
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.transcript import Transcript
 from app.ui.engine.client import EngineClient
-from app.ui.engine.load_planner import NO_MEMORY_FOR_IMAGES, FittedPair, LoadPlanner, MemoryWatch
+from app.ui.engine.load_planner import NO_MEMORY_FOR_IMAGES
 from app.ui.engine.pair import PairLoader
-from app.ui.engine.pair_files import PairFiles, is_guide
+from app.ui.engine.pair_files import is_guide
 from app.ui.engine.pair_names import Introduction, introduction
 from app.ui.engine.queue import EngineQueue
-from app.ui.engine.server_keys import ServerKeys
 from app.ui.notices import Notice, NoticeList
 from app.ui.widgets.tasks import Lane
 
@@ -56,8 +52,6 @@ class ModelsCoordinator(QObject):
     """One for a main window.
 
     Attributes:
-        memory: What is free.
-        server_keys: The keys of servers.
         lane: For what can wait.
         proposal: The model that is proposed instead of the guide or the starter model.
 
@@ -91,13 +85,6 @@ class ModelsCoordinator(QObject):
         self._has_offered = False
         self.proposal: Offer | None = None
         self.lane = Lane(self, "imports")
-        self.memory = MemoryWatch(engine, self)
-        self._planner = LoadPlanner(self.memory, self)
-        self._planner.waits_for_drive.connect(self._on_waits_for_drive)
-        self.server_keys = ServerKeys(self)
-        pair_loader.plan_with(self._plan)
-        pair_loader.load_begun.connect(self.memory.note_loaded)
-        pair_loader.pair_given_up.connect(self._planner.stop_waiting)
         pair_loader.pair_changed.connect(self._on_pair_changed)
 
     def close(self) -> None:
@@ -105,8 +92,6 @@ class ModelsCoordinator(QObject):
         if self._trial is not None:
             self._trial.close()
         self.lane.close()
-        self._planner.close()
-        self.server_keys.close()
         if self._library is not None:
             self._library.close()
 
@@ -115,22 +100,8 @@ class ModelsCoordinator(QObject):
         if self._library is None:
             from app.ui.models.library_service import LibraryService
 
-            self._library = LibraryService(self._values, self.memory.machine, self)
+            self._library = LibraryService(self._values, self._pair_loader.planner.memory.machine, self)
         return self._library
-
-    def _plan(self, files: PairFiles, done: Callable[[FittedPair], None]) -> None:
-        """How best to load these files; for a model on a server, what it is asked with the key."""
-        if not files.server:
-            self._planner.plan(files, done)
-            return
-        self._planner.stop_waiting()
-
-        def with_key(key: str, _place: SecretPlace) -> None:
-            offline = self._values.offline
-            asked = Connect(request=0, address=files.server, key=key, model=files.target, loopback_only=offline)
-            done(FittedPair(files, connect=asked))
-
-        self.server_keys.get(files.server, with_key)
 
     # ------------------------------------------------------------ images
 
@@ -170,7 +141,7 @@ class ModelsCoordinator(QObject):
         self._notice_list.remove("better")
         if pair is None or pair.remote is not None or is_guide(pair.target.path):
             return
-        self.library().note_use(*(model.path for model in _models(pair)))
+        self.library().note_use(*(model.path for model in pair.models))
         self._trials().set_pair(pair)
         if is_starter(pair.target.path):
             self.propose()
@@ -189,13 +160,6 @@ class ModelsCoordinator(QObject):
     def _on_tried(self, trial: Trial) -> None:
         self.plain_speed_measured.emit(trial.plain_speed)
         self.library().judge_again()
-
-    @Slot(bool)
-    def _on_waits_for_drive(self, waits: bool) -> None:
-        if waits:
-            self._notice_list.show("drive", notices.slow_drive())
-        else:
-            self._notice_list.remove("drive")
 
     # ------------------------------------------------------------ better than what came with the app
 
@@ -226,7 +190,7 @@ class ModelsCoordinator(QObject):
             has_larger = any(entry.usable and entry.size > size for entry in found)
             if has_larger or self._values.offline or has_work(paths.data_dir() / FILE_NAME):
                 return None
-        offer = load_catalog().propose(self.memory.machine())
+        offer = load_catalog().propose(self._pair_loader.planner.memory.machine())
         known = {origin.repository for origin in Origins(paths.data_dir() / ORIGINS_NAME).all().values()}
         return offer if offer is not None and offer.file.repository not in known else None
 
@@ -243,8 +207,3 @@ class ModelsCoordinator(QObject):
 
 def _words(offer: Offer) -> str:
     return f"{offer.model.title} ({size_text(offer.size)} to download)"
-
-
-def _models(pair: PairLoaded) -> list[ModelInfo]:
-    """The files in use."""
-    return [model for model in (pair.target, pair.draft, pair.head_file) if model is not None]

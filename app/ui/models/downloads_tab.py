@@ -207,8 +207,8 @@ class DownloadsTab(QWidget):
         else:
             self.ctx.actions.run("load_pair", pair.target, pair.draft or "")
 
-    @Slot(object)
-    def _on_load_begun(self, _: object) -> None:
+    @Slot()
+    def _on_load_begun(self) -> None:
         """What a notice offers to load may be what is loaded, by another way."""
         files = self.ctx.loader.files()
         if self._downloaded is not None and files is not None and files.target == self._downloaded.target:

@@ -42,7 +42,6 @@ from app.ui.context import AppContext
 from app.ui.engine.client import EngineClient, EngineExit
 from app.ui.engine.pair_files import PairFiles
 from app.ui.engine.pair_names import host_of, server_name
-from app.ui.engine.server_keys import ServerKeys
 from app.ui.widgets import theme, units
 from app.ui.widgets.controls import explain, guard_wheel, label, show_text
 from app.ui.widgets.layouts import DIALOG_MARGINS, column, row
@@ -90,9 +89,9 @@ class ServerDialog(QDialog):
         test, find_button, remove_key, open_button, local: Its buttons. ``local`` leads to the models on this computer.
     """
 
-    def __init__(self, ctx: AppContext, keys: ServerKeys, parent: QWidget | None = None) -> None:
+    def __init__(self, ctx: AppContext, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._ctx, self._keys = ctx, keys
+        self._ctx, self._keys = ctx, ctx.loader.planner.keys
         self._values = ctx.settings.values
         self._engine: EngineClient | None = None
         self._number = 0

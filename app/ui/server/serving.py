@@ -35,8 +35,8 @@ from app.protocol.serving import (
     Unavailable,
 )
 from app.ui import notices
+from app.ui.engine.child_process import CrashTracker
 from app.ui.engine.client import EngineClient, EngineState
-from app.ui.engine.crash_tracker import CrashTracker
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.queue import EngineQueue, Job, Priority
 from app.ui.notices import NoticeList

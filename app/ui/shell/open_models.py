@@ -59,7 +59,7 @@ class OpenModels(QObject):
         if self._servers is None:
             from app.ui.models.servers import ServerDialog
 
-            self._servers = ServerDialog(self._ctx, self._models.server_keys, self._window)
+            self._servers = ServerDialog(self._ctx, self._window)
         self._servers.ask(address, model, for_key=for_key)
 
     @Slot()
@@ -121,10 +121,10 @@ class OpenModels(QObject):
         self._dialog = dialog = OpenModelsDialog(
             files,
             self._values,
-            gpus=self._models.memory.devices(),
+            gpus=self._pair_loader.planner.memory.devices(),
             is_loaded=is_loaded and self._pair_loader.pair() is not None and not self._pair_loader.is_remote(),
             library=self._models.library(),
-            memory=self._models.memory,
+            memory=self._pair_loader.planner.memory,
             parent=self._window,
         )
         dialog.accepted.connect(self._on_accepted)

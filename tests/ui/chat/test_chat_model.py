@@ -493,14 +493,16 @@ def test_a_missing_file_can_be_forgotten_while_other_models_are_loaded(make_rig:
     rig = make_rig(loads=False)
     rig.draft.unlink()
     rig.pair_loader.load(rig.files())
+    rig.qtbot.waitUntil(lambda: "load" in rig.notice_list.notices(), timeout=WAIT_MS)
     notice = rig.notice_list.notices()["load"]
     assert "draft.gguf" in notice.text
     assert "load_guide" in notice.actions and "dismiss" not in notice.actions
-    assert rig.engine.state() is EngineState.STARTING
+    assert rig.engine.state() is EngineState.EMPTY
     rig.draft.write_bytes(b"GGUF")
     rig.load()
     rig.draft.unlink()
     rig.pair_loader.load(rig.files())
+    rig.qtbot.waitUntil(lambda: "load" in rig.notice_list.notices(), timeout=WAIT_MS)
     assert "dismiss" in rig.notice_list.notices()["load"].actions
 
 

@@ -19,9 +19,8 @@ from app.paths import HOME_VARIABLE
 from app.protocol.commands import CheckText, CountTokens, Generate, Load, MeasurePlain, Message, ScoreTokens
 from app.protocol.events import Round, TextChecked, TokensCounted
 from app.ui.engine import child_process
-from app.ui.engine.child_process import child_environment
+from app.ui.engine.child_process import CrashTracker, child_environment
 from app.ui.engine.client import EngineClient, EngineExit, EngineState, ExitCause
-from app.ui.engine.crash_tracker import CrashTracker
 
 QUICK = Timings(tick=0.05, silence=0.2, no_progress=100.0, start=0.3, cancel=0.2, quit=0.3)
 PATIENT = Timings(quit=0.5)

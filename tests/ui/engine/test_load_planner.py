@@ -8,7 +8,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from PySide6.QtCore import QObject
 from pytestqt.qtbot import QtBot
 
 from app.models.gguf import read_header
@@ -21,9 +20,10 @@ from app.protocol.devices import Device
 from app.protocol.events import MemoryRead, PairLoaded
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
+from app.settings import Settings
 from app.ui.engine import load_planner
 from app.ui.engine.client import EngineClient, EngineState
-from app.ui.engine.load_planner import FittedPair, LoadPlanner, MemoryWatch, fitted, wishes_of
+from app.ui.engine.load_planner import FittedPair, fitted, wishes_of
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker, PairFiles
 from app.ui.notices import NoticeList
@@ -52,13 +52,8 @@ def rig(qtbot: QtBot, tmp_path: Path, models: Path) -> Iterator[Rig]:
     rig = Rig(qtbot, tmp_path, "ordinary")
     for name in ("target", "draft"):
         (tmp_path / f"{name}.gguf").write_bytes((models / f"{name}.gguf").read_bytes())
-    owner = QObject()
-    planner = LoadPlanner(MemoryWatch(rig.engine, owner), owner)
-    rig.pair_loader.plan_with(planner.plan)
     yield rig
-    planner.close()
     rig.close()
-    owner.deleteLater()
 
 
 def shapes(folder: Path) -> tuple[ModelShape, ModelShape]:
@@ -205,18 +200,13 @@ def test_experts_that_do_not_fit_on_the_gpu_become_a_setting() -> None:
 
 
 @pytest.fixture
-def window(qtbot: QtBot, tmp_path: Path) -> Iterator[tuple[EngineClient, PairLoader, MemoryWatch]]:
-    """The real engine process, with planned loads."""
+def loader(qtbot: QtBot, tmp_path: Path) -> Iterator[PairLoader]:
+    """With the real engine process."""
     engine = EngineClient()
-    loader = PairLoader(engine, NoticeList(), LoadingMarker(tmp_path / "loading.json"))
-    owner = QObject()
-    watch = MemoryWatch(engine, owner)
-    planner = LoadPlanner(watch, owner)
-    loader.plan_with(planner.plan)
-    yield engine, loader, watch
-    planner.close()
+    loader = PairLoader(engine, NoticeList(), LoadingMarker(tmp_path / "loading.json"), Settings())
+    yield loader
     loader.shutdown()
-    for part in (loader, engine, owner):
+    for part in (loader, engine):
         part.deleteLater()
 
 
@@ -229,9 +219,8 @@ def opened(qtbot: QtBot, loader: PairLoader, files: PairFiles) -> PairLoaded:
 
 
 def test_the_window_uses_heads_as_the_plan_says(
-    qtbot: QtBot, window: tuple[EngineClient, PairLoader, MemoryWatch], heads: Path, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, loader: PairLoader, heads: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _engine, loader, watch = window
     model = str(heads / "model.gguf")
     small = opened(qtbot, loader, PairFiles(model))
     assert not small.has_head and small.head_refused is None  # below 3 B
@@ -241,15 +230,14 @@ def test_the_window_uses_heads_as_the_plan_says(
     assert not foreign.has_head
     assert foreign.head_refused == "The MTP head in mtp-other.gguf belongs to another model."
     tight = just_without(heads)
-    monkeypatch.setattr(watch, "machine", lambda: tight)
+    monkeypatch.setattr(loader.planner.memory, "machine", lambda: tight)
     assert not opened(qtbot, loader, PairFiles(model, head="on")).has_head
     assert loader.files() == PairFiles(model, head="on")  # asked for, should there be more memory next time
 
 
 def test_a_projector_in_the_models_folder_is_loaded_with_it(
-    qtbot: QtBot, window: tuple[EngineClient, PairLoader, MemoryWatch], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    qtbot: QtBot, loader: PairLoader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    _engine, loader, watch = window
     model = make_seeing_model(tmp_path / "model.gguf", "llava")
     assert opened(qtbot, loader, PairFiles(str(model))).projector is None
     projector = make_projector(tmp_path / "mmproj.gguf", "llava")
@@ -258,7 +246,7 @@ def test_a_projector_in_the_models_folder_is_loaded_with_it(
     monkeypatch.setattr(load_planner, "projector_bytes", lambda _: 2**50)
     assert opened(qtbot, loader, PairFiles(str(model))).projector is None
     (notice,) = loader._notice_list.notices().values()
-    assert "sees images" in notice.text and watch.machine().memory_total < 2**50
+    assert "sees images" in notice.text and loader.planner.memory.machine().memory_total < 2**50
     loader.load(PairFiles(str(model), settings=TOO_LONG))
     qtbot.waitUntil(lambda: loader.refused() is not None, timeout=WAIT_MS)
     refused = loader.refused()
@@ -317,10 +305,13 @@ def test_a_message_sent_while_a_pair_is_planned_waits_for_it_quietly(rig: Rig, q
     assert not any("load" in subjects for subjects in shown)
 
 
-def test_what_a_pair_takes_of_the_gpus_is_told_for_the_one_the_engine_gets(rig: Rig) -> None:
+def test_what_a_pair_takes_of_the_gpus_is_told_for_the_one_the_engine_gets(
+    rig: Rig, monkeypatch: pytest.MonkeyPatch
+) -> None:
     begun: list[dict[str, int]] = []
-    rig.pair_loader.load_begun.connect(begun.append)
-    rig.pair_loader.plan_with(lambda files, done: done(FittedPair(files, gpu_bytes={"CUDA0": 5 * GIB})))
+    planner = rig.pair_loader.planner
+    monkeypatch.setattr(planner.memory, "note_loaded", begun.append)
+    monkeypatch.setattr(planner, "plan", lambda files, done: done(FittedPair(files, gpu_bytes={"CUDA0": 5 * GIB})))
     rig.load()
     rig.pair_loader.load(rig.files(), anyway=True)
     assert begun == [{"CUDA0": 5 * GIB}, {}]
@@ -347,8 +338,7 @@ def test_a_file_that_is_no_model_is_left_to_the_engine(rig: Rig, qtbot: QtBot) -
 
 def test_the_engine_is_started_to_say_what_memory_there_is(qtbot: QtBot, tmp_path: Path) -> None:
     rig = Rig(qtbot, tmp_path, "ordinary")
-    owner = QObject()
-    watch = MemoryWatch(rig.engine, owner)
+    watch = rig.pair_loader.planner.memory
     said: list[MachineMemory] = []
     watch.when_read(lambda: said.append(watch.machine()))
     qtbot.waitUntil(lambda: bool(said), timeout=WAIT_MS)
@@ -361,19 +351,16 @@ def test_the_engine_is_started_to_say_what_memory_there_is(qtbot: QtBot, tmp_pat
     watch.note_loaded({"CUDA0": 5 * GIB})  # what the loaded pair holds counts as free
     assert watch.machine().devices[0].free_bytes == 7 * GIB
     rig.close()
-    owner.deleteLater()
 
 
 @pytest.mark.allow_logs
 def test_an_engine_that_cannot_start_keeps_nobody_waiting(qtbot: QtBot, tmp_path: Path) -> None:
     rig = Rig(qtbot, tmp_path, "exit")
-    owner = QObject()
-    watch = MemoryWatch(rig.engine, owner)
+    watch = rig.pair_loader.planner.memory
     called: list[int] = []
     watch.when_read(lambda: called.append(1))
     qtbot.waitUntil(lambda: bool(called), timeout=WAIT_MS)
     rig.close()
-    owner.deleteLater()
 
 
 def test_the_catalog_is_read_before_the_window_asks_it_how_to_sample(rig: Rig) -> None:

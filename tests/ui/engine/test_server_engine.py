@@ -14,6 +14,7 @@ from app.client.stalls import Timings
 from app.protocol.commands import CheckText, Load
 from app.protocol.events import MemoryRead, PairLoaded
 from app.protocol.remote import Connect, FindServers, Probe, ServerProbed, ServersFound
+from app.settings import Settings
 from app.ui import notices
 from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.pair import PairLoader
@@ -156,10 +157,12 @@ def test_what_is_remembered_is_what_the_server_says(rig: ServerRig, server: Mode
     assert not rig.pair_loader.is_remote() and rig.pair_loader.remote() is None
 
 
-def test_a_pair_of_this_computer_is_planned_by_our_engine(rig: ServerRig, server: ModelServer) -> None:
+def test_a_pair_of_this_computer_is_planned_by_our_engine(
+    rig: ServerRig, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rig.connect(server.url)
     planned: list[EngineState] = []
-    rig.pair_loader.plan_with(lambda _files, _done: planned.append(rig.engine.state()))
+    monkeypatch.setattr(rig.pair_loader.planner, "plan", lambda _files, _done: planned.append(rig.engine.state()))
     rig.pair_loader.load(rig.files())
     assert planned == [EngineState.STARTING]  # which only it can: it knows the GPUs
     assert rig.pair_loader.pair() is None
@@ -180,11 +183,10 @@ def test_a_server_that_is_down_leaves_a_choice(rig: ServerRig, server: ModelServ
 def test_a_server_is_never_taken_for_what_crashed_the_app(qtbot: QtBot, tmp_path: Path, engine: EngineClient) -> None:
     marker = LoadingMarker(tmp_path / "loading.json")
     marker.set(PairFiles("m"))
-    loader = PairLoader(engine, NoticeList(), marker)
-    loader.open_at_start(PairFiles("m", server="http://127.0.0.1:9"))
-    assert engine.state() is EngineState.STARTING
+    loader = PairLoader(engine, NoticeList(), marker, Settings())
     with qtbot.waitSignal(engine.load_failed, timeout=WAIT_MS):
-        pass
+        loader.open_at_start(PairFiles("m", server="http://127.0.0.1:9"))
+    loader.shutdown()
     loader.deleteLater()
 
 

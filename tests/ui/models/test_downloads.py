@@ -98,7 +98,7 @@ def test_what_was_downloaded_is_loaded_and_its_notice_goes_when_that_has_begun(
     for target in ("another.gguf", path):
         assert "downloaded" in windows.notice_list.notices()
         monkeypatch.setattr(loader, "files", lambda target=target: PairFiles(target))
-        loader.load_begun.emit({})
+        loader.load_begun.emit()
     assert not windows.notice_list.notices() and windows.window.downloads.pair_of(item) == Pair(path)
     again: list[bool] = []
     monkeypatch.setattr(loader, "load_again", lambda: again.append(True))

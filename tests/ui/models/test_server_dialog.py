@@ -19,7 +19,6 @@ from app.protocol.remote import ServedModel, Server
 from app.settings import Pair
 from app.storage.secrets import SERVICE
 from app.ui.engine.pair_files import PairFiles
-from app.ui.engine.server_keys import ServerKeys
 from app.ui.models import servers
 from app.ui.models.servers import ServerDialog
 from tests.support import remote_streams
@@ -42,8 +41,8 @@ class Opening:
         self.qtbot = self.rig.qtbot
         self.actions = cast(Recorded, self.rig.ctx.actions)
         self.values = self.rig.ctx.settings.values
-        self.keys = ServerKeys(self.window)
-        self.dialog = ServerDialog(self.rig.ctx, self.keys, self.window)
+        self.keys = self.rig.pair_loader.planner.keys
+        self.dialog = ServerDialog(self.rig.ctx, self.window)
 
     @property
     def opened(self) -> list[object]:
@@ -76,7 +75,6 @@ def opening(qtbot: QtBot, kept: MemoryKeyring, tmp_path: Path) -> Iterator[Openi
     opening = Opening(rig, window)
     yield opening
     rig.close()
-    opening.keys.close()
 
 
 @pytest.fixture

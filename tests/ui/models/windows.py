@@ -68,7 +68,8 @@ class Windows:
     def open(self) -> Windows:
         self.engine = EngineClient()
         self.notice_list = NoticeList(self.engine)
-        loader = PairLoader(self.engine, self.notice_list, LoadingMarker(self.folder / "loading.json"), self.engine)
+        marker = LoadingMarker(self.folder / "loading.json")
+        loader = PairLoader(self.engine, self.notice_list, marker, self.values, self.engine)
         self.actions = WindowActions(self)
         self.ctx = AppContext(
             settings=WindowSettings(self.file, self.notice_list, self.engine),
@@ -81,6 +82,7 @@ class Windows:
             closing=ExitStack(),
             **dict.fromkeys(("store", "presets", "chats", "operations"), cast(Any, None)),
         )
+        self.ctx.closing.callback(loader.planner.close)
         self.ctx.closing.callback(self.ctx.settings.close)
         self.library = LibraryService(self.values, lambda: self.machine)
         self.ctx.closing.callback(self.library.close)

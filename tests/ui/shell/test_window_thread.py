@@ -18,15 +18,11 @@ from app.protocol.options import LoadSettings
 from app.settings import Settings, SettingsFile
 from app.ui.context import WindowSettings
 from app.ui.engine import load_planner
-from app.ui.engine.load_planner import LoadPlanner, MemoryWatch
 from app.ui.engine.pair_files import PairFiles
 from app.ui.models import library_service
-from app.ui.models.coordinator import ModelsCoordinator
 from app.ui.models.library_service import LibraryService
 from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.notices import NoticeList
-from app.ui.shell.all_actions import all_actions
-from app.ui.shell.main_window import MainWindow
 from app.ui.widgets import questions
 from app.ui.widgets.questions import open_in_folder
 from tests.support.gguf_files import make_model
@@ -143,24 +139,19 @@ def test_a_failure_to_save_is_told(qtbot: QtBot, owner: QObject, home: Path) -> 
 
 
 def test_a_pair_on_such_a_drive_is_opened_while_another_can_be(
-    qtbot: QtBot, tmp_path: Path, drive: Path, stalled: Stalled, monkeypatch: pytest.MonkeyPatch, owner: QObject
+    qtbot: QtBot, tmp_path: Path, drive: Path, stalled: Stalled, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(load_planner, "SLOW_MS", 0)
     rig = Rig(qtbot, tmp_path, "ordinary")
     for path in (rig.target, rig.draft):
         path.write_bytes((drive / path.name).read_bytes())
-    planner = LoadPlanner(MemoryWatch(rig.engine, owner), owner)
-    waits: list[bool] = []
-    planner.waits_for_drive.connect(waits.append)
-    rig.pair_loader.plan_with(planner.plan)
     stalled.drive(drive)
     rig.pair_loader.load(PairFiles(str(drive / "target.gguf"), str(drive / "draft.gguf"), LoadSettings()))
     goes_on(qtbot, stalled)
-    qtbot.waitUntil(lambda: waits == [True], timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: "drive" in rig.notice_list.notices(), timeout=WAIT_MS)
     rig.load()  # another pair, on this computer
-    assert waits[-1] is False
+    assert "drive" not in rig.notice_list.notices()
     stalled.release()
-    planner.close()
     rig.close()
     assert stalled.in_window == []
 
@@ -171,12 +162,6 @@ def test_who_loads_another_pair_hears_no_more_of_the_drive(
     """The guide is loaded without a plan, so that nothing else would take the notice away."""
     monkeypatch.setattr(load_planner, "SLOW_MS", 0)
     rig = Rig(qtbot, tmp_path, "ordinary")
-    window = MainWindow(Settings(), all_actions())
-    qtbot.addWidget(window)
-    values = Settings(models_folder=str(tmp_path / "models"))
-    models = ModelsCoordinator(
-        window.transcript, rig.engine, rig.queue, rig.pair_loader, rig.chats, rig.notice_list, values
-    )
     stalled.drive(drive)
     rig.pair_loader.load(PairFiles(str(drive / "target.gguf")))
     qtbot.waitUntil(lambda: "drive" in rig.notice_list.notices(), timeout=WAIT_MS)
@@ -184,16 +169,13 @@ def test_who_loads_another_pair_hears_no_more_of_the_drive(
         rig.pair_loader.load(rig.files(), anyway=True)
     assert "drive" not in rig.notice_list.notices()
     stalled.release()
-    models.close()
     rig.close()
 
 
 def test_a_file_that_is_not_there_is_named_after_the_drive_answered(
-    qtbot: QtBot, tmp_path: Path, drive: Path, stalled: Stalled, owner: QObject
+    qtbot: QtBot, tmp_path: Path, drive: Path, stalled: Stalled
 ) -> None:
     rig = Rig(qtbot, tmp_path, "ordinary")
-    planner = LoadPlanner(MemoryWatch(rig.engine, owner), owner)
-    rig.pair_loader.plan_with(planner.plan)
     stalled.drive(drive)
     gone = PairFiles(str(drive / "gone.gguf"))
     rig.pair_loader.load(gone)
@@ -203,7 +185,6 @@ def test_a_file_that_is_not_there_is_named_after_the_drive_answered(
     qtbot.waitUntil(lambda: "load" in rig.notice_list.notices(), timeout=WAIT_MS)
     assert "gone.gguf has been moved or deleted" in rig.notice_list.notices()["load"].text
     assert rig.pair_loader.refused() == gone
-    planner.close()
     rig.close()
     assert stalled.in_window == []
 
