@@ -11,9 +11,9 @@
 Every step may be repeated. A start that finds the first note begins again at step 1, one that finds the second at
 step 5.
 
-When a chat goes to the trash the engine's copies go at once: that is step 5 with its note. A deleted message, which can
-be undone, is overwritten by ``secure_delete``; what may be left of it is erased with the next chat, or at the time that
-its note has.
+When a chat goes to the trash the engine's copies of it go at once: that is step 5 with its note. A deleted message,
+which can be undone, is overwritten by ``secure_delete``; what may be left of it is erased with the next chat, for which
+all copies go then, or at the time that its note has.
 """
 
 from __future__ import annotations
@@ -35,6 +35,10 @@ class Note:
     def __init__(self, path: Path | None, ending: str) -> None:
         """``path`` is the chat file, ``ending`` what the note's name has behind that."""
         self._path = path.with_name(path.name + ending) if path is not None else None
+
+    def exists(self) -> bool:
+        """Whether it is there, and its time may be still to come."""
+        return self._path is not None and self._path.exists()
 
     def is_due(self, now: float) -> bool:
         """Whether it is there, and its time has come. ``now`` in seconds since 1970. Raises nothing."""

@@ -127,16 +127,19 @@ class ChatStore(ChatFile):
 
     # ------------------------------------------------------------ trash
 
-    def delete_chats(self, chat_ids: Collection[str]) -> None:
+    def delete_chats(self, chat_ids: Collection[str]) -> bool:
         """Move chats to the trash; `restore_chats` brings them back until `erase_deleted`.
 
-        An engine has to erase its copies of what they said: see `finish_erasing`.
+        An engine has to erase its copies of what they said: see `finish_erasing`. Returns whether copies of them are
+        all that has to go; else something else was deleted, too, and all copies have to.
         """
+        is_all = not (self._copies.exists() or self._traces.exists())
         try:
             self._copies.write()
         except OSError as error:
             raise KnownError(f"The chat couldn't be deleted: {error.strerror or error}.") from error
         self._write_each("UPDATE chats SET deleted_at = coalesce(deleted_at, ?) WHERE id = ?", self._clock(), chat_ids)
+        return is_all
 
     def restore_chats(self, chat_ids: Collection[str]) -> None:
         """Back to where they were. Does nothing for a chat that was erased."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
 
@@ -81,7 +81,7 @@ class Connection:
         request: The current request; 0 when there is none.
         hello: The greeting of the process that runs.
         log: What it wrote to its standard error.
-        open_forgets: How many `Forget` no process has carried out yet.
+        open_forgets: Those that no process has carried out yet.
 
     Questions (`count_tokens`, `ask_aside`, `search`) have numbers of their own and make nothing busy.
     """
@@ -92,7 +92,7 @@ class Connection:
         self.request = 0
         self.hello: Hello | None = None
         self.log = LogLines()
-        self.open_forgets = 0
+        self.open_forgets: list[Forget] = []
         self._last_request = 0
         self._last_question = 0
         self._open_counts: set[int] = set()
@@ -192,12 +192,12 @@ class Connection:
         if self.state in (EngineState.ANSWERING, EngineState.COMPARING, EngineState.SERVING):
             self._send(StopThinking())
 
-    def forget(self) -> None:
-        """Have everything erased that is left of chats; a process that is starting is told right after its greeting."""
-        self.open_forgets += 1
+    def forget(self, chats: Collection[str] = ()) -> None:
+        """Have erased what is left of these chats, or of all; a process that is starting is told after its greeting."""
+        self.open_forgets.append(Forget(chats=list(chats)))
         self._chat.forget()
         if self.hello is not None:
-            self._send(Forget())
+            self._send(self.open_forgets[-1])
 
     def read_memory(self) -> None:
         """Ask how much memory is in use now, if there is a process to ask."""
@@ -327,7 +327,7 @@ class Connection:
     def _forgotten(self, event: Forgotten) -> Forgotten | None:
         if not self.open_forgets:
             raise ProtocolError("Forgotten without a Forget")
-        self.open_forgets -= 1
+        del self.open_forgets[0]
         return None if self.open_forgets else event
 
     def _greet(self, hello: Hello) -> None:
@@ -338,7 +338,7 @@ class Connection:
         self.hello = hello
         devices = ", ".join(device.description for device in hello.devices)
         _log.info("engine: %s, devices: %s", hello.engine, devices or "CPU only")
-        self._unsent.extendleft(self.open_forgets * [Forget()])
+        self._unsent.extendleft(reversed(self.open_forgets))
         self._begin(self.request, EngineState.LOADING if self.request else EngineState.EMPTY)
 
     # ------------------------------------------------------------ stalls

@@ -111,6 +111,8 @@ class Generate(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
     """For a remote engine: which fields of ``sampling`` were chosen; for the others the server's own values hold.
     ``None``: all of them were."""
     overflow: Overflow = "drop_oldest"
+    chat: str = ""
+    """The id of a stored chat, with which its KV cache can be forgotten; empty: none."""
     private: bool = False
     """Its KV cache is never copied to disk. In memory, it and its copies are overwritten before a chat is answered that
     isn't private. Its figures don't go into the pair's history either.
@@ -231,7 +233,10 @@ class Tokenize(msgspec.Struct, frozen=True, kw_only=True, tag="tokenize"):
 
 
 class Forget(msgspec.Struct, frozen=True, kw_only=True, tag="forget"):
-    """Erase all saved KV caches, in memory and on disk: nothing of a deleted chat may be left anywhere."""
+    """Erase saved KV caches, in memory and on disk: nothing of a deleted chat may be left anywhere."""
+
+    chats: list[str] = []
+    """Those of these chats (`Generate.chat`) and of unknown ones; empty: all."""
 
 
 class Cancel(msgspec.Struct, frozen=True, kw_only=True, tag="cancel"):

@@ -217,7 +217,7 @@ def test_forgetting_is_told_when_all_of_it_is_done() -> None:
     connection.forget()
     connection.forget()
     assert told(connection, Forgotten()) == [] and told(connection, Forgotten()) == [Forgotten()]
-    assert connection.open_forgets == 0
+    assert not connection.open_forgets
 
 
 def test_the_last_lines_of_a_log_are_at_hand() -> None:

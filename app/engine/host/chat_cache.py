@@ -7,7 +7,7 @@ those tokens again would take noticeable time; what a copy has of the new chat i
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,6 +18,7 @@ from app.engine.decoding.sequence import shared_prefix
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.state_file import StateFile
 from app.errors import KnownError
+from app.storage.chat_caches import is_of
 
 log = logging.getLogger("slipstream.chat_cache")
 
@@ -45,6 +46,8 @@ class SavedState(State):
     """A copy in memory. ``owner`` identifies the model and the settings it belongs to."""
 
     owner: str
+    chat: str
+    """Its id; empty if that is unknown."""
     seconds: float
     """How long processing its tokens again would take."""
     private: bool = False
@@ -64,6 +67,8 @@ class ChatCaches:
         self.files = files
         self.limit = 0
         """Bytes of memory for copies; 0: no copies are made, not even on disk."""
+        self.chat = ""
+        """The id of the chat that is being answered; empty for none that is stored."""
         self._saved: list[SavedState] = []
         """The least recently used first."""
 
@@ -139,18 +144,18 @@ class ChatCaches:
 
     def _write(self, saved: SavedState) -> None:
         if self.files and self.limit and not saved.private and saved.seconds >= saved.size * READ_SECONDS_PER_BYTE:
-            self.files.put(saved.owner, saved)
+            self.files.put(saved.owner, saved, saved.chat)
 
     def flush(self, seconds: float) -> None:
         """Finish writing, within ``seconds``."""
         if self.files:
             self.files.flush(seconds)
 
-    def forget(self) -> None:
-        """Erase everything, in memory and on disk."""
-        self._saved.clear()
+    def forget(self, chats: Collection[str] = ()) -> None:
+        """Erase what there is of these chats and of unknown ones, in memory and on disk; without ``chats`` all."""
+        self._saved = [saved for saved in self._saved if not is_of(saved.chat, chats)]
         if self.files:
-            self.files.forget()
+            self.files.forget(chats)
 
 
 class ChatSwitcher:
@@ -167,6 +172,8 @@ class ChatSwitcher:
         self._token_seconds = _TOKEN_SECONDS
         self._is_private = False
         """Whether the content of the cache may only be copied for the time in which private chats are answered."""
+        self._chat = ""
+        """Whose content it is."""
 
     def usable(self, tokens: Sequence[int]) -> int:
         """How many tokens `begin` would leave in the cache, if nothing fails; changes nothing."""
@@ -193,7 +200,7 @@ class ChatSwitcher:
             shared = self._shared(tokens)  # nothing, if llama.cpp only restored half of it
         self._caches.trim()
         self._cache.roll_back(shared_prefix(self._cache.tokens, tokens))
-        self._is_private = private
+        self._is_private, self._chat = private, self._caches.chat
         return len(self._cache.tokens)
 
     def leave_private(self) -> None:
@@ -213,6 +220,11 @@ class ChatSwitcher:
         if self._takes_time(len(self._cache.tokens)):
             self.save()
             self._caches.trim()
+
+    def before_forgetting(self, chats: Collection[str]) -> None:
+        """The cache is about to be cleared because these chats go, or all: save the content of another one."""
+        if not is_of(self._chat, chats):
+            self.before_measuring()
 
     def save(self) -> None:
         """Copy the content, unless it is private, there is such a copy already or no memory for it."""
@@ -234,7 +246,7 @@ class ChatSwitcher:
             log.info("a cache of %d MiB is not saved: %s", size // _MIB, error)
             return
         seconds = len(held) * self._token_seconds
-        new = SavedState(state.tokens, state.data, state.least, self._owner, seconds, self._is_private)
+        new = SavedState(state.tokens, state.data, state.least, self._owner, self._chat, seconds, self._is_private)
         self._caches.add(new)
 
     def put_away(self) -> None:

@@ -5,20 +5,19 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import secrets
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 from app import paths
 from app.engine.decoding.kv_cache import State, covers
 from app.engine.host import state_file
-from app.engine.host.state_file import ENDING, PART_ENDING, BadFileError, StateFile
+from app.engine.host.state_file import BadFileError, StateFile
 from app.errors import Canceled, KnownError
-from app.storage.files import erase_files
+from app.storage.chat_caches import ENDING, PART_ENDING, erase_chat_caches, is_of, new_name
 
 log = logging.getLogger("slipstream.chat_cache")
 
@@ -34,6 +33,7 @@ _LAST_CHUNK_SECONDS = 0.3
 @dataclass(eq=False)
 class _Job:
     owner: str
+    chat: str
     state: State
     is_canceled: bool = False
 
@@ -123,14 +123,14 @@ class ChatCacheFiles:
 
     # ------------------------------------------------------------ writing
 
-    def put(self, owner: str, state: State) -> None:
+    def put(self, owner: str, state: State, chat: str = "") -> None:
         """Write ``state`` soon, unless a file of ``owner``, or one still to be written, contains it already."""
         with self._changed:
             others: list[State | StateFile] = list(self.of(owner))
             others += [job.state for job in self._jobs if job.owner == owner and not job.is_canceled]
             if any(covers(other.tokens, other.least, state.tokens) for other in others):
                 return
-            self._jobs.append(_Job(owner, state))
+            self._jobs.append(_Job(owner, chat, state))
             if self._thread is None:  # no file outlives its purpose
                 self._thread = threading.Thread(target=self._write_all, name="saved caches", daemon=True)
                 self._thread.start()
@@ -157,17 +157,19 @@ class ChatCacheFiles:
                 lambda: not self._jobs, _LAST_CHUNK_SECONDS
             )  # otherwise, its unfinished file would stay
 
-    def forget(self) -> None:
-        """Delete all files, of every owner, and what is still to be written."""
+    def forget(self, chats: Collection[str] = ()) -> None:
+        """Delete the files of these chats and of unknown ones, of every owner, and what is still to be written of them;
+        without ``chats`` all.
+        """
         with self._changed:
-            self._cancel()
+            self._cancel(chats)
             for files in self._known.values():
-                files.clear()
-            erase_files(self._folder)
+                files[:] = [file for file in files if not is_of(file.chat, chats)]
+            erase_chat_caches(self._folder, chats)
 
-    def _cancel(self) -> None:
+    def _cancel(self, chats: Collection[str] = ()) -> None:
         for job in self._jobs:
-            job.is_canceled = True
+            job.is_canceled = job.is_canceled or is_of(job.chat, chats)
         self._changed.notify_all()
 
     # ------------------------------------------------------------ the writing thread
@@ -211,7 +213,7 @@ class ChatCacheFiles:
             try:
                 if job.is_canceled:
                     return
-                path = part.with_name(f"{job.owner}-{secrets.token_hex(8)}{ENDING}")
+                path = part.with_name(new_name(job.owner, job.chat))
                 part.replace(path)
             finally:
                 _unlink(part)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 
 import msgspec
 
@@ -186,9 +186,16 @@ class Engine:
             self._target = None
         self.caches.flush(max(_PUT_AWAY_SECONDS - (time.perf_counter() - begun), 0.0))
 
-    def forget(self) -> None:
-        """Erase everything left of earlier chats: KV caches in memory and on disk, and tokens."""
-        self.caches.forget()
+    def forget(self, chats: Collection[str] = ()) -> None:
+        """Erase everything left of earlier chats: KV caches in memory and on disk, and tokens. With ``chats``, copies
+        of the KV caches of others stay.
+        """
+        if self._target and self._target.model.vision:
+            chats = ()  # no copy can be used without the images that are forgotten
+        for model in (self._target, self._draft) if chats else ():
+            if model:
+                model.switcher.before_forgetting(chats)
+        self.caches.forget(chats)
         self._sequence = TokenSequence()
         for drafter in self._drafters:
             drafter.forget()
@@ -245,6 +252,7 @@ class Engine:
         prompt = self._prompt(target, command)
         task = task_for(target, command, prompt)
         tokens = [*prompt.tokens, *command.continued]
+        self.caches.chat = command.chat
         shared = self._begin(target, tokens, private=command.private)
         statistics = Statistics(prompt_tokens=len(tokens), cached_tokens=shared)
         has_all = command.raw or target.context.checkpoints.any_length
@@ -357,6 +365,7 @@ class Engine:
         if len(tokens) > target.context.length:
             raise KnownError("The answer no longer fits into the context. Choose a longer context.")
         target.switcher.before_measuring()
+        self.caches.chat = ""
         self._begin(target, tokens, private=command.private)
         logits, rounding = logits_behind(target.context, tokens, self._should_abort)
         choice = Choice(logits, tokens, command.sampling, command.seed, allowed)

@@ -23,9 +23,8 @@ import numpy as np
 from app import decoders
 from app.engine.decoding.kv_cache import State, Tokens
 from app.errors import Canceled
+from app.storage.chat_caches import PART_ENDING, chat_of
 from app.storage.json_file import NOT_UNDERSTOOD
-
-ENDING, PART_ENDING = ".kept", ".part"
 
 _MAGIC = b"SLIPKV\x00\x01"
 _LENGTH = struct.Struct("<I")
@@ -61,6 +60,11 @@ class StateFile:
     """The size of the state in bytes."""
     least: int
     """See `State.least`."""
+
+    @property
+    def chat(self) -> str:
+        """The id of the chat; empty if that is unknown."""
+        return chat_of(self.path)
 
 
 def write(folder: Path, owner: str, state: State, is_canceled: Callable[[], bool]) -> Path:

@@ -177,7 +177,7 @@ class Worker:
                 self._enqueue(command)
             case Forget():
                 if self._caches.files:
-                    self._caches.files.forget()  # at once, because the current computation may take long
+                    self._caches.files.forget(command.chats)  # at once, because the current computation may take long
                 self._chat = []
                 self._enqueue(command)
             case _:
@@ -216,7 +216,7 @@ class Worker:
             case ScoreTokens():
                 self._measure(command.request, lambda: self._engine.score_tokens(command))
             case Forget():
-                self._engine.forget()
+                self._engine.forget(command.chats)
                 self._send(Forgotten())
 
     def _load(self, command: Load) -> None:

@@ -238,7 +238,11 @@ class LiveAnswer(QObject):
             self._clock = ThinkingClock(figures_of(before.figures).thinking_seconds)
             self._is_mixed = not has_written(pair, before.pair)
         self.begun.emit()
-        command = msgspec.structs.replace(settings.command(self._asked.messages, self._seed), private=self.is_private)
+        command = msgspec.structs.replace(
+            settings.command(self._asked.messages, self._seed),
+            private=self.is_private,
+            chat="" if self.is_private else self.chat_id,
+        )
         if pair is None or pair.remote is None:
             return msgspec.structs.replace(command, continued=self.tokens())
         if before is None:

@@ -42,10 +42,10 @@ class ChatOperations(QObject):
         chats_listed: The chats, newest first, and the folders, by name.
         chats_found: What was searched for, and the chats that have it (a list of `Found`).
         trash_listed: The chats in the trash, deleted last first.
-        chats_deleted: Ids of chats that are in the trash now: their copies in the engine have to go.
+        chats_deleted: Ids of chats that are in the trash now.
+        copies_unwanted: Ids of chats whose copies in the engine have to go; none: all copies.
         deletion_done: What was deleted, as a sentence; `undo` takes it back.
         chats_restored: Ids of chats that were brought back, and the one that was open when it was deleted, or ``None``.
-        deleted_for_good: Chats were erased from the trash.
         undo_changed: Something can be undone, or nothing any more.
     """
 
@@ -53,9 +53,9 @@ class ChatOperations(QObject):
     chats_found = Signal(str, object)
     trash_listed = Signal(object)
     chats_deleted = Signal(object)
+    copies_unwanted = Signal(object)
     deletion_done = Signal(str)
     chats_restored = Signal(object, object)
-    deleted_for_good = Signal()
     undo_changed = Signal()
 
     def __init__(self, chat_store: StoredChats, parent: QObject | None = None) -> None:
@@ -203,9 +203,10 @@ class ChatOperations(QObject):
         self._add(deletion)
         titled = f"“{shortened(self.title(ids[0]) or UNTITLED, _LONGEST_TITLE)}”" if len(ids) == 1 else ""
 
-        def deleted(_: None) -> None:
+        def deleted(is_all: bool) -> None:
             self._deleting.difference_update(ids)
             self.chats_deleted.emit(ids)
+            self.copies_unwanted.emit(ids if is_all else [])
             was = "was" if len(ids) == 1 else "were"
             if deletion in self._deletions:  # else it was taken back already
                 self.deletion_done.emit(f"{titled or count_text(len(ids))} {was} moved to the trash.")
@@ -288,7 +289,7 @@ class ChatOperations(QObject):
 
         def done(erased: list[str]) -> None:
             self.forget(erased)
-            self.deleted_for_good.emit()
+            self.copies_unwanted.emit([])
 
         self._change(erase, done)
 
@@ -298,7 +299,7 @@ class ChatOperations(QObject):
 
         def done(erased: bool) -> None:
             if erased:
-                self.deleted_for_good.emit()
+                self.copies_unwanted.emit([])
 
         self._change(ChatStore.tidy, done)
 

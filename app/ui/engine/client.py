@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
@@ -24,7 +24,7 @@ from app.protocol.frames import ProtocolError
 from app.protocol.framing import encode_frame
 from app.protocol.remote import Connect, FindServers, Probe, ServerProbed, ServersFound
 from app.protocol.serving import AsideQuestion
-from app.storage.files import erase_files
+from app.storage.chat_caches import erase_chat_caches
 from app.ui.engine.child_process import ChildProcess
 
 __all__ = ["EngineClient", "EngineExit", "EngineState", "ExitCause"]
@@ -207,14 +207,16 @@ class EngineClient(QObject):
         self._connection.read_memory()
         self._after()
 
-    def forget(self) -> None:
-        """Erase everything left of chats except the chats themselves; allowed in every state. `forgotten` follows."""
-        self._connection.forget()
+    def forget(self, chats: Collection[str] = ()) -> None:
+        """Erase what is left of these chats, or of all, but for the chats themselves; allowed in every state.
+        `forgotten` follows.
+        """
+        self._connection.forget(chats)
         self._after()
         if self._connection.state.has_ended:
             self._end_forgetting()
         elif self._is_remote and not self._process.is_ending():
-            _erase_files()  # that process has none, and will say that it has forgotten
+            self._erase_files()  # that process has none, and will say that it has forgotten
 
     # ------------------------------------------------------------ the process
 
@@ -276,13 +278,19 @@ class EngineClient(QObject):
     @Slot()
     def _on_gone(self) -> None:
         if self._connection.open_forgets and self._is_remote:
-            _erase_files()  # the process that was to do it has gone
+            self._erase_files()  # the process that was to do it has gone
 
     def _end_forgetting(self) -> None:
         """What follows from `Forget`, if there is no process to do it."""
-        self._connection.open_forgets = 0
-        _erase_files()
+        self._erase_files()
+        self._connection.open_forgets.clear()
         self.forgotten.emit()
+
+    def _erase_files(self) -> None:
+        """What `Forget` does to files."""
+        with contextlib.suppress(KnownError):  # no such folder, so nothing is there
+            for forget in self._connection.open_forgets:
+                erase_chat_caches(paths.chat_caches_dir(), forget.chats)
 
     # ------------------------------------------------------------ the connection
 
@@ -343,9 +351,3 @@ class EngineClient(QObject):
         self._after()
         if stalled is not None:
             self._tell(stalled)
-
-
-def _erase_files() -> None:
-    """What `Forget` does to files."""
-    with contextlib.suppress(KnownError):  # no such folder, so nothing is there
-        erase_files(paths.chat_caches_dir())

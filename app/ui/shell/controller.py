@@ -243,10 +243,9 @@ class Controller(QObject):
         chats.current_changed.connect(self._remember_chat)
         chats.created.connect(self._on_created)
         self.answers.begun.connect(self._on_answer_begun)
-        operations.chats_deleted.connect(self._on_chats_deleted)
         operations.chats_restored.connect(self._on_chats_restored)
         operations.deletion_done.connect(self.window.undo_bar.offer)
-        operations.deleted_for_good.connect(self.engine.forget)
+        operations.copies_unwanted.connect(self.engine.forget)
         operations.undo_changed.connect(self.window.undo_bar.withdraw)  # what it offers is not the last one any more
 
     def _connect_window(self) -> None:
@@ -382,11 +381,6 @@ class Controller(QObject):
 
     def _temporary_chats(self) -> StoredChats:
         return StoredChats(ChatWorker(Path(":memory:")), self.notice_list)
-
-    @Slot(object)
-    def _on_chats_deleted(self, _chat_ids: list[str]) -> None:
-        """Erase the engine's copies of deleted chats at once, even though the chats can be restored."""
-        self.engine.forget()
 
     @Slot(object, object)
     def _on_chats_restored(self, _chat_ids: list[str], shown: str | None) -> None:

@@ -16,6 +16,7 @@ from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.engine import Engine
 from app.protocol.commands import Generate, Load, MeasurePlain, Message
 from app.protocol.options import LoadSettings
+from app.storage.chat_caches import chat_of
 from tests.support.generation import Answer, ask, run, tokens_of
 from tests.support.matrix import in_proof
 from tests.support.pairs import WARM, Pair
@@ -347,3 +348,32 @@ def test_a_restarted_engine_goes_on_from_the_disk(
     lengths = processed(monkeypatch, chat.engine)
     assert chat.ask("And then?").started.cached_tokens >= first.started.prompt_tokens
     assert sum(lengths) < 80
+
+
+@pytest.mark.parametrize("is_last", [False, True])
+def test_a_deleted_chat_takes_nothing_from_the_others(new_engine: Callable[..., Engine], is_last: bool) -> None:
+    """Whether its content is in the cache when it is deleted, or in a copy."""
+    engine = new_engine()
+    kept, gone = Chat(engine), Chat(engine)
+    asked = [(kept, "kept"), (gone, "gone")]
+    for number, (chat, name) in enumerate(asked if is_last else asked[::-1]):
+        chat.ask(words(number, 100), chat=name)
+    engine.forget(["gone"])
+    assert engine._target is not None and not engine._target.context.tokens
+    assert {copy.chat for copy in engine.caches.of(engine._target.owner)} <= {"kept"}
+    assert kept.answer(chat="kept").started.cached_tokens > 100
+    assert gone.answer(chat="gone").started.cached_tokens < 20  # the words all chats begin with
+
+
+def test_files_of_a_deleted_chat_and_of_unknown_ones_go(new_engine: Callable[..., Engine], tmp_path: Path) -> None:
+    engine = new_engine(on_disk=True)
+    for number, name in enumerate(("kept", "gone", "")):
+        Chat(engine).ask(words(number, 100), chat=name)
+    engine.unload()
+    written = list((tmp_path / "saved").iterdir())
+    assert {chat_of(path) for path in written} == {"", "gone", "kept"}
+    old = written[0].with_name("owner-0123456789abcdef.kept")  # as it was called before
+    old.write_bytes(b"")
+    assert chat_of(old) == ""
+    new_engine(on_disk=True).forget(["gone"])
+    assert {chat_of(path) for path in (tmp_path / "saved").iterdir()} == {"kept"}

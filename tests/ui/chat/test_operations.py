@@ -229,8 +229,8 @@ def test_the_trash(rig: Rig) -> None:
     rig.settle()
     assert len(rig.stored(ChatStore.trash)) == 2
     view.setCurrentIndex(trash.model.index(1))
-    erased: list[None] = []
-    rig.operations.deleted_for_good.connect(lambda: erased.append(None))
+    erased: list[list[str]] = []
+    rig.operations.copies_unwanted.connect(erased.append)
     trash.delete_now.click()
     assert answer(rig, "Delete") == "Permanently delete 1 chat?"
     rig.settle()
@@ -249,16 +249,16 @@ def test_the_trash(rig: Rig) -> None:
 
 def test_while_the_app_goes_on_chats_are_erased_after_their_month(rig: Rig) -> None:
     first, _second = rig.make("first", "second")
-    erased: list[None] = []
-    rig.operations.deleted_for_good.connect(lambda: erased.append(None))
+    erased: list[list[str]] = []
+    rig.operations.copies_unwanted.connect(erased.append)
     rig.operations.delete([first])
     rig.operations.tidy()
     rig.settle()
-    assert (len(rig.stored(ChatStore.trash)), erased) == (1, [])
+    assert (len(rig.stored(ChatStore.trash)), erased) == (1, [[first]])
     rig.stored(lambda store: setattr(store, "_clock", lambda: time.time() + TRASH_DAYS * 86400))
     rig.operations.tidy()
     rig.settle()
-    assert (rig.stored(ChatStore.trash), len(erased), rig.titles()) == ([], 1, ["Today", "second"])
+    assert (rig.stored(ChatStore.trash), erased, rig.titles()) == ([], [[first], []], ["Today", "second"])
 
 
 def test_what_was_erased_or_restored_by_hand_is_no_deletion_to_undo_any_more(rig: Rig) -> None:

@@ -283,22 +283,22 @@ def test_rename_delete_and_undo(qtbot: QtBot, open_window: Callable[[], Running]
 def test_the_engine_forgets_a_chat_with_its_deletion(
     qtbot: QtBot, open_window: Callable[[], Running], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    forgotten: list[str] = []
-    monkeypatch.setattr(EngineClient, "forget", lambda _: forgotten.append("all"))
+    forgotten: list[list[str]] = []
+    monkeypatch.setattr(EngineClient, "forget", lambda _, chats=(): forgotten.append(list(chats)))
     running = open_window()
     operations = running.controller.operations
     chats = [running.make_chat(title).id for title in ("one", "two")]
     with qtbot.waitSignal(operations.chats_deleted, timeout=WAIT_MS):
         operations.delete(chats)
-    assert len(forgotten) == 1
+    assert forgotten == [chats]
     with qtbot.waitSignal(operations.chats_restored, timeout=WAIT_MS) as restored:
         operations.undo()
     assert restored.args == [chats, None]
     with qtbot.waitSignal(operations.chats_deleted, timeout=WAIT_MS):
         operations.delete(chats[:1])
-    with qtbot.waitSignal(operations.deleted_for_good, timeout=WAIT_MS):
+    with qtbot.waitSignal(operations.copies_unwanted, timeout=WAIT_MS):
         operations.erase()
-    assert len(forgotten) == 3
+    assert forgotten[1:] == [[], []]  # the engine has never said that it has forgotten the first two
 
 
 def test_a_deleted_chat_is_erased_from_all_files(qtbot: QtBot) -> None:

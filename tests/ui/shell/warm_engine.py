@@ -74,7 +74,7 @@ class WarmEngine(EngineClient):
         connection = self._connection
         self._process._let_go(process)
         WarmEngine._greeting = connection.hello
-        had_to_forget = connection.open_forgets > 0
+        had_to_forget = bool(connection.open_forgets)
         connection.cancel()
         connection.forget()
         while connection.state.is_busy or connection.open_forgets:
