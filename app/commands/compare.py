@@ -50,7 +50,7 @@ def add(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE",
-        help="write a report to FILE (.md or .json); can be given more than once",
+        help="write a report to FILE (.md, .csv or .json); can be given more than once",
     )
     parser.add_argument("--json", action="store_true", help="print the report as JSON instead of a table")
     add_model_options(parser)
@@ -157,7 +157,7 @@ def _check_outputs(outputs: Sequence[Path]) -> None:
     """Checked before the hour that the comparisons may take. Raises `KnownError`."""
     for path in outputs:
         if path.suffix.lower() not in report.WRITERS:
-            wrong_usage(f"--output {path}: the name must end in .md or .json")
+            wrong_usage(f"--output {path}: the name must end in .md, .csv or .json")
         folder = path.absolute().parent
         if path.is_dir() or not (folder.is_dir() and os.access(folder, os.W_OK)):
             raise KnownError(f"The report can't be written to {path}. Choose a file in a folder you can write to.")

@@ -1,7 +1,9 @@
-"""A report as text: for a terminal, as Markdown, and as JSON with everything."""
+"""A report as text: for a terminal, as Markdown, as CSV for spreadsheets, and as JSON with everything."""
 
 from __future__ import annotations
 
+import csv as tables
+import io
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
@@ -9,10 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 import msgspec
 
 from app.compare import wording
-from app.compare.results import Comparison, Curve, Report, Summary, summarize
+from app.compare.results import Comparison, Curve, ModelFile, Report, Summary, summarize
 from app.compare.wording import UNKNOWN, number, percent, times
 from app.models.text import printable
 from app.protocol.frames import without_surrogates
+from app.protocol.statistics import exported
 
 FORMAT, VERSION = "slipstream-compare", 1
 """The name and version of the JSON format."""
@@ -21,6 +24,8 @@ ON_TWO = (
     "can be part of every difference."
 )
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~&])")
+_FORMULA = "=+-@＝＋－＠"
+"""Characters that make a spreadsheet read a cell as a formula."""
 
 _WIDTH = 80
 _BAR = 40
@@ -256,6 +261,77 @@ def _plain(text: str) -> str:
     return _MARKDOWN.sub(r"\\\1", printable(text, 400))
 
 
+# ---------------------------------------------------------------- CSV
+
+
+def csv(report: Report) -> str:
+    """One line per comparison, each with its complete setup, so that tables of several runs can be joined."""
+    setup = msgspec.structs.replace(report.setup, draft=report.setup.draft or ModelFile(name="", file=""))
+    made_with = dict(_flat(msgspec.to_builtins(setup), "setup_"))
+    made_with["setup_command"] = wording.command(report.setup)
+    rows = [{**_figures(comparison), **made_with} for comparison in report.comparisons]
+    names = list(rows[0]) if rows else list(made_with)
+    output = io.StringIO()
+    writer = tables.DictWriter(output, names, lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        writer.writerow({name: _cell(value) for name, value in row.items()})
+    return output.getvalue()
+
+
+def _figures(comparison: Comparison) -> dict[str, object]:
+    plain, drafted = comparison.plain, comparison.drafted
+    draft, found = drafted.figures.draft, comparison.difference
+    accepted = {entry.name: entry.accepted for entry in draft.drafters}
+    return {
+        "kind": comparison.prompt.kind,
+        "prompt": comparison.prompt.title,
+        "seed": comparison.seed,
+        "same_text": comparison.same,
+        "speed_up": comparison.speed_up,
+        "plain_tokens_per_second": plain.figures.decode_tokens_per_second,
+        "drafted_tokens_per_second": drafted.figures.decode_tokens_per_second,
+        "plain_tokens": plain.figures.completion_tokens,
+        "drafted_tokens": drafted.figures.completion_tokens,
+        "plain_seconds": plain.figures.total_seconds,
+        "drafted_seconds": drafted.figures.total_seconds,
+        "plain_time_to_first_token": plain.figures.time_to_first_token_seconds,
+        "drafted_time_to_first_token": drafted.figures.time_to_first_token_seconds,
+        "plain_finish_reason": plain.finish_reason,
+        "drafted_finish_reason": drafted.finish_reason,
+        "prompt_tokens": drafted.figures.prompt_tokens,
+        **exported(draft),
+        "accepted_from_model": accepted.get("model", 0),
+        "accepted_from_ngram": accepted.get("ngram", 0),
+        "accepted_from_mtp": accepted.get("mtp", 0),
+        "difference_token": found.token if found else None,
+        "difference_character": found.character if found else None,
+        "plain_candidate": found.plain if found else None,
+        "drafted_candidate": found.drafted if found else None,
+        "plain_logit": found.plain_logit if found else None,
+        "drafted_logit": found.drafted_logit if found else None,
+        "score_gap": found.score_gap if found else None,
+        "rounding": found.rounding if found else None,
+        "near_tie": found.near_tie if found else None,
+    }
+
+
+def _flat(value: dict[str, object], before: str = "") -> Iterable[tuple[str, object]]:
+    """Entries of nested objects under joined names, lists as one text."""
+    for name, entry in value.items():
+        if isinstance(entry, dict):
+            yield from _flat(entry, f"{before}{name}_")
+        else:
+            yield before + name, "; ".join(map(str, entry)) if isinstance(entry, list) else entry
+
+
+def _cell(value: object) -> object:
+    """Text that a spreadsheet would take for a formula gets an apostrophe in front of it (OWASP: CSV injection)."""
+    if isinstance(value, str) and value.lstrip()[:1] and (value.lstrip()[0] in _FORMULA or value[0] in "\t\r\n"):
+        return f"'{value}"
+    return value
+
+
 # ---------------------------------------------------------------- JSON
 
 
@@ -282,7 +358,7 @@ def _whole(comparison: Comparison) -> dict[str, object]:
 
 # ---------------------------------------------------------------- files
 
-WRITERS: dict[str, Callable[[Report], str]] = {".md": markdown, ".json": json}
+WRITERS: dict[str, Callable[[Report], str]] = {".md": markdown, ".csv": csv, ".json": json}
 """The function that writes a file with this suffix."""
 
 

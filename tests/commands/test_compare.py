@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import csv
 import hashlib
+import io
 import json
 import re
 import shlex
@@ -48,7 +50,7 @@ def arguments(pair: Pair, prompts: Path, *more: str | Path) -> list[str]:
 
 
 def test_a_table_and_all_reports(pair: Pair, prompts: Path, tmp_path: Path) -> None:
-    outputs = [tmp_path / f"report.{name}" for name in ("md", "JSON")]
+    outputs = [tmp_path / f"report.{name}" for name in ("md", "csv", "JSON")]
     more = [word for path in outputs for word in ("--output", path)]
     result = called(*arguments(pair, prompts, "--repeat", "2", "--curve", *more))
     assert (result.returncode, result.stderr) == (0, "")
@@ -62,9 +64,10 @@ def test_a_table_and_all_reports(pair: Pair, prompts: Path, tmp_path: Path) -> N
     for path in outputs:
         text = path.read_text(encoding="utf-8")
         assert all(found in text for found in hashes)
-    report = json.loads(outputs[1].read_text(encoding="utf-8"))
+    report = json.loads(outputs[2].read_text(encoding="utf-8"))
     assert len(report["comparisons"]) == report["planned"] == 6
     assert [c["seed"] for c in report["comparisons"]] == [0, 0, 0, 1, 1, 1]
+    assert len(list(csv.reader(io.StringIO(outputs[1].read_text(encoding="utf-8"))))) == 7
 
 
 @contextlib.contextmanager
@@ -173,11 +176,11 @@ def test_a_report_that_cannot_be_written_leaves_the_others(
         write_export(path, data)
 
     monkeypatch.setattr("app.commands.compare.write_export", full)
-    outputs = [tmp_path / "a.md", tmp_path / "a.json"]
+    outputs = [tmp_path / "a.md", tmp_path / "a.csv"]
     assert cli.run(arguments(pair, prompts, "--output", outputs[0], "--output", outputs[1])) == 1
     told = capfd.readouterr()
     assert "code" in told.out and "a.md (No space left on device)" in told.err
-    assert (tmp_path / "a.json").stat().st_size and not (tmp_path / "a.md").exists()
+    assert (tmp_path / "a.csv").stat().st_size and not (tmp_path / "a.md").exists()
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import csv
+import io
 import json
 import re
 import shlex
@@ -19,6 +21,10 @@ from app.compare import prompts, report, wording
 from app.compare.results import ModelFile, Report
 from app.protocol.options import LoadSettings, Sampling, chosen_options
 from tests.compare.reports import NEAR_TIE, REPORT, SETUP, with_setup
+
+
+def rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
 
 
 def parsed(command: str) -> argparse.Namespace:
@@ -54,6 +60,31 @@ def test_no_text_becomes_markup() -> None:
     assert "Test \\| CPU" in text
 
 
+def test_csv_has_a_line_for_each_comparison_with_all_it_was_made_with() -> None:
+    text = report.csv(REPORT)
+    found = rows(text)
+    assert [row["kind"] for row in found] == ["code", "code", "prose"]
+    assert (found[0]["speed_up"], found[0]["accepted_from_model"], found[0]["same_text"]) == ("2.0", "7", "True")
+    assert (found[1]["near_tie"], found[1]["plain_logit"], found[1]["score_gap"]) == ("True", "12.345", "0.0123")
+    assert (found[2]["speed_up"], found[2]["near_tie"]) == ("", "")
+    for row in found:
+        assert (row["setup_target_sha256"], row["setup_draft_sha256"]) == ("a1", "b2")
+        assert row["setup_sampling_temperature"] == "0.8" and row["setup_machine_system"] == "TestOS 1"
+        assert row["setup_command"] == wording.command(SETUP)
+    assert report.csv(with_setup(draft=None)).splitlines()[0] == text.splitlines()[0]
+    nothing = report.csv(msgspec.structs.replace(REPORT, comparisons=[]))
+    assert nothing.startswith("setup_date,") and nothing.count("\n") == 1
+
+
+def test_no_cell_is_a_formula() -> None:
+    found = rows(report.csv(REPORT))
+    assert found[0]["prompt"] == '\'=SUM(1) | "x"'
+    assert found[1]["prompt"] == "'+1 <b>"
+    assert (found[1]["plain_candidate"], found[1]["drafted_candidate"]) == ("'\n|", "' =b")
+    for row in found:
+        assert not any(value.lstrip().startswith(tuple("=+@-")) for value in row.values())
+
+
 def test_json_has_everything_and_is_a_set_of_prompts(tmp_path: Path) -> None:
     text = report.json(REPORT)
     found: dict[str, Any] = json.loads(text)
@@ -76,7 +107,7 @@ def test_json_has_everything_and_is_a_set_of_prompts(tmp_path: Path) -> None:
     ]
 
 
-@pytest.mark.parametrize("write", [report.markdown, report.json, report.readable])
+@pytest.mark.parametrize("write", [report.markdown, report.csv, report.json, report.readable])
 def test_every_report_can_be_encoded_but_for_half_pairs(write: Callable[[Report], str]) -> None:
     for found in (REPORT, msgspec.structs.replace(REPORT, comparisons=[], skipped=[], curve=None)):
         assert write(found).encode("utf-8", "replace")

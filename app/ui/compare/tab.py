@@ -15,7 +15,7 @@ from app.ui.widgets.controls import ElidedLabel, label, plain_tooltip
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
-FORMATS = {"Markdown": ".md", "JSON": ".json", "PNG": ".png"}
+FORMATS = {"Markdown": ".md", "CSV": ".csv", "JSON": ".json", "PNG": ".png"}
 """Name and file extension."""
 _ROLES = {"good": "heading", "plain": "heading", "warning": "heading-warning", "bad": "heading-bad"}
 
