@@ -191,7 +191,8 @@ def test_nothing_is_sent_to_a_server_that_was_connected_while_a_comparison_waite
     at.chat.ask("Only for this computer")
     begun: list[object] = []
     at.chat.engine.generation_started.connect(begun.append)
-    at.chat.pair_loader.load(PairFiles("", server="http://far.example:8000"))
+    with at.qtbot.waitSignal(at.chat.pair_loader.load_begun, timeout=WAIT_MS):
+        at.chat.pair_loader.load(PairFiles("", server="http://far.example:8000"))
     at.window.compare_answer(at.last_answer())
     assert at.window.runner.waits_for() is not None
     at.idle()
