@@ -341,7 +341,7 @@ class User(QObject):
         def shown(entries: list[LibraryEntry]) -> None:
             tell("library", [entry.problem for entry in entries])
 
-        self.controller.commands._coordinator.library().scanned.connect(shown)
+        self.controller.library.scanned.connect(shown)
         self.controller.actions.run("show_library")
 
     def rest(self) -> None:

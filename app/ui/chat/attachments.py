@@ -28,7 +28,8 @@ from app.ui.chat.drop_area import DropArea
 from app.ui.chat.model import ChatModel
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.reading import PASTED_IMAGE, decoded, file_content, has_chats, may_have_chats, name_of, pasted_image
-from app.ui.notices import Notice, NoticeList
+from app.ui.engine.pair import PairLoader
+from app.ui.notices import NoticeList
 from app.ui.widgets import theme as themes
 from app.ui.widgets.questions import ask, open_in_folder
 from app.ui.widgets.tasks import Lane
@@ -69,8 +70,6 @@ class Attachments(QObject):
     Attributes:
         open_model: Opens a model file that was dropped. It is set by whoever can, as what follows is.
         import_chats: Imports the chats of files.
-        blindness: What to say if the loaded model can't see images; ``None`` if it can, or none is loaded.
-        sees: Whether a model is loaded that can see images.
         thumbnails: Those of attached images, here and in messages.
     """
 
@@ -80,16 +79,16 @@ class Attachments(QObject):
         area: DropArea,
         chats: OpenChats,
         meter: ContextMeter,
+        loader: PairLoader,
         notice_list: NoticeList,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
         self.open_model: Callable[[str], object] = lambda _path: None
         self.import_chats: Callable[[Sequence[Path]], object] = lambda _paths: None
-        self.blindness: Callable[[], Notice | None] = lambda: None
-        self.sees: Callable[[], bool] = lambda: False
         self._composer = composer
         self._meter = meter
+        self._loader = loader
         self._notice_list = notice_list
         self._lane = Lane(self, "files to attach")
         self._helper = Helper(READING_SECONDS)
@@ -112,6 +111,7 @@ class Attachments(QObject):
         composer.editor.image_pasted.connect(self.attach_image)
         composer.attachments.as_text.clicked.connect(self._on_as_text)
         meter.changed.connect(self._on_counted)
+        loader.pair_changed.connect(self.refresh)
         chats.follow(self._show, unsent__attachments_changed=self.refresh)
 
     def _show(self, model: ChatModel) -> None:
@@ -205,7 +205,7 @@ class Attachments(QObject):
         path, content = self._read[attachment.sha256]
         if content.media_type == _PDF:
             attach = partial(self._attach_pages, self._model, path, attachment)
-            return [("Attach the pages as pictures", attach)] if self.sees() else ()
+            return [("Attach the pages as pictures", attach)] if self._loader.sees() else ()
         read = partial(self._read_again, self._model, attachment, path)
         choices: list[tuple[str, Callable[[], object]]] = []
         if content.media_type == _WEB_PAGE:
@@ -289,7 +289,7 @@ class Attachments(QObject):
         def done(content: Content) -> None:
             if isValid(model) and begun in unsent.reading:
                 self._remember(path, content)
-                notice = self.blindness() if content.kind == "image" else None
+                notice = self._loader.blindness() if content.kind == "image" else None
                 if notice is None:
                     model.attach(content, reading=begun)
                 elif unsent.end_reading(begun):
@@ -298,7 +298,7 @@ class Attachments(QObject):
         def failed(error: KnownError) -> None:
             if not isValid(model) or not unsent.end_reading(begun):
                 return
-            if isinstance(error, NoTextError) and self.sees():
+            if isinstance(error, NoTextError) and self._loader.sees():
                 self._scans.append((model, path))
                 self._notice_list.show(SCANS_SUBJECT, notices.has_no_text(name))
             else:

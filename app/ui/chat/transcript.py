@@ -17,8 +17,7 @@ from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.folding import folded_length
 from app.ui.chat.messages import MessageWidget, UserMessage
 from app.ui.chat.parts import ChatCommands, ContextLine
-from app.ui.chat.welcome import Welcome
-from app.ui.engine.pair_names import Introduction
+from app.ui.chat.welcome import Introduction, Welcome
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Column
 from app.ui.widgets.controls import label

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QWidget
 
+from app.models.starter import is_starter, starter_file
+from app.settings import Pair, Settings
 from app.ui.chat.parts import Card, ChatCommands, height_of, named_button
-from app.ui.engine.pair_names import Introduction
+from app.ui.engine.pair_files import PairFiles, is_guide
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import label, plain_tooltip
 from app.ui.widgets.entries import Widths
@@ -35,6 +39,26 @@ _TEXTS = {
     ),
     "starter model": "This is the starter model. It is small and quick, but often wrong. For better answers,",
 }
+
+
+@dataclass(frozen=True)
+class Introduction:
+    """What an empty chat says of a model that came with the app; of others nothing."""
+
+    model: Literal["", "guide", "starter model"] = ""
+    has_card: bool = False
+    offers_starter: bool = False
+    proposal: str = ""
+
+
+def introduction(settings: Settings, files: Pair | PairFiles | None) -> Introduction:
+    """What an empty chat says of this pair, until the user wants to keep it; ``None``: the bundled one."""
+    if files is None or (not files.server and is_guide(files.target)):
+        offers_starter = not settings.starter_hidden and starter_file() is not None
+        return Introduction("guide", not settings.guide_introduced, offers_starter)
+    if not files.server and is_starter(files.target):
+        return Introduction("starter model", not settings.starter_introduced)
+    return Introduction()
 
 
 class Welcome(QWidget):

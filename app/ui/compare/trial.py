@@ -10,23 +10,25 @@ import logging
 import time
 from dataclasses import replace
 from functools import partial
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from app.compare.prompts import Prompt
-from app.compare.results import Comparison
-from app.compare.steps import Compared, Task
 from app.errors import KnownError
 from app.models.gguf import ModelFileError
 from app.models.trials import FileKey, Trial, Trials
 from app.protocol.commands import Message
 from app.protocol.events import PairLoaded
 from app.ui.chat.conversation import AnswerSettings
-from app.ui.chat.open_chats import OpenChats
-from app.ui.compare.runner import Runner
-from app.ui.engine.client import EngineClient
-from app.ui.engine.queue import EngineQueue, Priority
+from app.ui.context import AppContext
+from app.ui.engine.pair_files import is_guide
+from app.ui.engine.queue import Priority
 from app.ui.widgets.tasks import Lane
+
+if TYPE_CHECKING:
+    from app.compare.results import Comparison
+    from app.compare.steps import Compared, Task
+    from app.ui.compare.runner import Runner
 
 _log = logging.getLogger(__name__)
 
@@ -46,41 +48,49 @@ class PairTrial(QObject):
 
     tried = Signal(object)
 
-    def __init__(
-        self, engine: EngineClient, queue: EngineQueue, chats: OpenChats, trials: Trials, parent: QObject | None = None
-    ) -> None:
+    def __init__(self, ctx: AppContext, trials: Trials, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._engine = engine
-        self._chats = chats
+        self._ctx = ctx
         self._trials = trials
         self._keys: tuple[FileKey, FileKey] | None = None
         """Under which the trial of the loaded pair is to be stored."""
         self._asked = 0
         self._lane = Lane(self, "trials")
-        self._runner = Runner(engine, queue, self, priority=Priority.TRIAL)
-        self._runner.compared.connect(self._on_compared)
+        self._runner: Runner | None = None
+        ctx.loader.pair_changed.connect(self._on_pair_changed)
+        ctx.closing.callback(self._close)
 
-    def set_pair(self, pair: PairLoaded | None) -> None:
-        """A pair was loaded or unloaded."""
-        self._runner.stop()
+    @Slot(object)
+    def _on_pair_changed(self, pair: PairLoaded | None) -> None:
+        self._stop()
         self._keys = None
         self._asked += 1
-        if pair is not None and (draft := _draft_path(pair)):
+        if pair is not None and not is_guide(pair.target.path) and (draft := _draft_path(pair)):
             number = self._asked
 
             def looked_up(keys: tuple[FileKey, FileKey] | None) -> None:
                 if number == self._asked and keys is not None:
                     self._keys = keys
-                    self._runner.start_one(_task(pair, self._chats.answers.settings(self._chats.current.settings)))
+                    self._try(pair)
 
             self._lane.submit(partial(self._keys_to_try, pair.target.path, draft), looked_up)
 
-    def close(self) -> None:
-        """The main window is closed."""
-        self._runner.stop()
+    def _close(self) -> None:
+        self._stop()
         self._lane.close()
 
-    # ------------------------------------------------------------ inside
+    def _stop(self) -> None:
+        if self._runner is not None:
+            self._runner.stop()
+
+    def _try(self, pair: PairLoaded) -> None:
+        if self._runner is None:
+            from app.ui.compare.runner import Runner  # not needed before there is something to try
+
+            self._runner = Runner(self._ctx.engine, self._ctx.queue, self, priority=Priority.TRIAL)
+            self._runner.compared.connect(self._on_compared)
+        chats = self._ctx.chats
+        self._runner.start_one(_task(pair, chats.answers.settings(chats.current.settings)))
 
     def _keys_to_try(self, target: str, draft: str) -> tuple[FileKey, FileKey] | None:
         """Runs in the lane: the key of the trial of these files; ``None`` if there is a trial already, or a file is
@@ -94,7 +104,7 @@ class PairTrial(QObject):
 
     @Slot(object)
     def _on_compared(self, compared: Compared) -> None:
-        keys, trial = self._keys, _measured(compared.comparison, self._engine.description())
+        keys, trial = self._keys, _measured(compared.comparison, self._ctx.engine.description())
         if keys is None or trial is None:
             return
 
@@ -118,6 +128,9 @@ def _draft_path(pair: PairLoaded) -> str:
 
 def _task(pair: PairLoaded, settings: AnswerSettings) -> Task:
     """Answer with the sampler in use, for a few seconds."""
+    from app.compare.prompts import Prompt
+    from app.compare.steps import Task
+
     tokens = MOST_TOKENS if pair.plain_pass_seconds <= 0 else int(SECONDS / pair.plain_pass_seconds)
     limited = replace(settings, max_tokens=min(max(tokens, LEAST_TOKENS), MOST_TOKENS), draft_length="auto", stop=())
     prompt = Prompt(kind="code", messages=[Message(role="user", content=PROMPT)])

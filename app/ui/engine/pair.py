@@ -6,10 +6,12 @@ import logging
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app.models.names import model_name
+from app.models.text import size_text
 from app.protocol.events import LoadFailed, LoadProgressed, MemoryRead, PairLoaded
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
@@ -18,9 +20,12 @@ from app.settings import Settings
 from app.ui import notices
 from app.ui.engine.child_process import CrashTracker
 from app.ui.engine.client import EngineClient, EngineExit, EngineState, ExitCause
-from app.ui.engine.load_planner import FittedPair, LoadPlanner
+from app.ui.engine.load_planner import NO_MEMORY_FOR_IMAGES, FittedPair, LoadPlanner
 from app.ui.engine.pair_files import GUIDE_NAME, LoadingMarker, PairFiles, is_guide
 from app.ui.notices import Notice, NoticeList
+
+if TYPE_CHECKING:
+    from app.models.hub.catalog import CatalogModel
 
 _log = logging.getLogger(__name__)
 
@@ -140,6 +145,34 @@ class PairLoader(QObject):
     def report(self) -> str:
         """The report of the last crash; empty if there was none."""
         return self._last_exit.report() if self._last_exit else ""
+
+    # ------------------------------------------------------------ images
+
+    def sees(self) -> bool:
+        """Whether a model is loaded that can see images."""
+        return self._pair is not None and self.blindness() is None
+
+    def blindness(self) -> Notice | None:
+        """What to say if the loaded model can't see images; ``None`` if it can, or none is loaded."""
+        pair = self._pair
+        if pair is not None and pair.remote is not None:
+            reason = pair.remote.refused.get("images")
+            return notices.plain_text(reason) if reason else None
+        if pair is None or pair.projector is not None:
+            return None
+        model = self.seeing_model()
+        size = model.mmproj.size if model is not None and model.mmproj is not None else None
+        left_out = NO_MEMORY_FOR_IMAGES if NO_MEMORY_FOR_IMAGES in self._remark else None
+        return notices.cannot_see(
+            "" if model is None else f"{size_text(size)} to download" if size else "mmproj",
+            pair.projector_refused or left_out,
+        )
+
+    def seeing_model(self) -> CatalogModel | None:
+        """The loaded model, if the catalog has it and knows that it can see images."""
+        from app.models.hub.catalog import load_catalog  # not needed before the first picture
+
+        return load_catalog().seeing(*self._pair.target.names) if self._pair is not None else None
 
     # ------------------------------------------------------------ loading
 

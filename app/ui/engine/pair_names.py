@@ -1,35 +1,22 @@
-"""What a pair is called in the window, and what an empty chat says of it."""
+"""What a pair is called in the window."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 from urllib.parse import urlsplit
 
 from app.models.names import base_name, model_name
-from app.models.starter import is_starter, starter_file
 from app.models.text import count_text, printable, visible
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.options import TEMPLATE_TITLES
 from app.protocol.remote import SERVER_NAMES, RemoteModel, Server
-from app.settings import Pair, Settings
+from app.settings import Pair
 from app.ui.engine.pair_files import GUIDE_NAME, PairFiles, is_guide
 
 GUIDE_SUBTITLE = "a tiny model that knows this app"
 _HAS_SIZE = re.compile(r"\d ?[MB]\b", re.IGNORECASE)  # 4k is a context
-
-
-@dataclass(frozen=True)
-class Introduction:
-    """What an empty chat says of a model that came with the app; of others nothing."""
-
-    model: Literal["", "guide", "starter model"] = ""
-    has_card: bool = False
-    offers_starter: bool = False
-    proposal: str = ""
 
 
 def parameters_text(parameters: int) -> str:
@@ -132,16 +119,6 @@ def recent_titles(pairs: Sequence[Pair]) -> list[str]:
     titles = [recent_title(pair) for pair in pairs]
     files = [" + ".join(Path(file).name for file in (pair.target, pair.draft) if file) for pair in pairs]
     return [title if titles.count(title) < 2 else visible(name) for title, name in zip(titles, files, strict=True)]
-
-
-def introduction(settings: Settings, files: Pair | PairFiles | None) -> Introduction:
-    """What an empty chat says of this pair, until the user wants to keep it; ``None``: the bundled one."""
-    if files is None or (not files.server and is_guide(files.target)):
-        offers_starter = not settings.starter_hidden and starter_file() is not None
-        return Introduction("guide", not settings.guide_introduced, offers_starter)
-    if not files.server and is_starter(files.target):
-        return Introduction("starter model", not settings.starter_introduced)
-    return Introduction()
 
 
 def speaker(pair: PairLoaded | None) -> str:

@@ -9,22 +9,20 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from PySide6.QtCore import QObject, QProcess, QUrl, Signal
+from PySide6.QtCore import QObject, QProcess, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices
 
 from app import paths
 from app.models import trials as trials_file
-from app.models.library.entry import LibraryEntry
-from app.models.library.folders import ModelFolder, found_folders
-from app.models.library.library import Library, own_folder
 from app.models.machine_memory import MachineMemory
-from app.models.ranking import Judge, Ranking, rank_drafts, trial_of_own_head
 from app.models.starter import starter_file
 from app.models.trials import Trials
 from app.program import windows_program
+from app.protocol.events import PairLoaded
 from app.settings import Settings
+from app.ui.engine.pair_files import is_guide
 from app.ui.models.fit import UNKNOWN_FIT, FitBadge, badge_for
 from app.ui.widgets.tasks import Failed, Lane
 
@@ -33,11 +31,19 @@ _PROGRESS_SHARE = 0.002
 _PATIENCE_SECONDS = 5.0
 """Seconds to wait at exit for running work."""
 
+if TYPE_CHECKING:
+    from app.models.library.entry import LibraryEntry
+    from app.models.library.folders import ModelFolder
+    from app.models.library.library import Library
+    from app.models.ranking import Ranking
+
 T = TypeVar("T")
 
 
 def models_folder(values: Settings) -> Path:
     """Where downloaded models are stored."""
+    from app.models.library.library import own_folder
+
     return own_folder(values.models_folder)
 
 
@@ -67,7 +73,8 @@ class LibraryService(QObject):
         self._frees: dict[str, int] = {}
         self._values = values
         self.trials = Trials(paths.data_dir() / trials_file.FILE_NAME)
-        self._library, self._looked_into = self._make_library(), self._folders()
+        self._made: Library | None = None
+        self._looked_into: tuple[Path, list[Path]] | None = None
         self._scanning: Future[Any] | None = None
         self._entries: list[LibraryEntry] = []
         self._lane = Lane(self, "library")
@@ -103,7 +110,7 @@ class LibraryService(QObject):
         if self._scanning is not None:
             self._scanning.cancel()  # one that hasn't started
         if self._folders() != self._looked_into:
-            self._library, self._looked_into = self._make_library(), self._folders()
+            self._made = None
         library = self._library
 
         def scan() -> tuple[list[LibraryEntry], dict[str, FitBadge], dict[str, int]]:
@@ -122,6 +129,8 @@ class LibraryService(QObject):
         library = self._library
 
         def find() -> list[ModelFolder]:
+            from app.models.library.folders import found_folders
+
             known = {folder.path for folder in library.folders()}
             return [one for one in found_folders() if one.path not in known]
 
@@ -140,6 +149,8 @@ class LibraryService(QObject):
         library, entries = self._library, self.entries()
 
         def rank() -> Ranking:
+            from app.models.ranking import Judge, Ranking, rank_drafts, trial_of_own_head
+
             ranked = rank_drafts(target, entries, self.trials, Judge(library.differences))
             library.save()
             return Ranking(ranked, trial_of_own_head(target, self.trials))
@@ -169,6 +180,12 @@ class LibraryService(QObject):
         self._lane.submit(partial(self._library.forget, entry))
         self.scan()
 
+    @Slot(object)
+    def note_pair(self, pair: PairLoaded | None) -> None:
+        """It has just been loaded."""
+        if pair is not None and pair.remote is None and not is_guide(pair.target.path):
+            self.note_use(*(model.path for model in pair.models))
+
     def note_use(self, *files: str) -> None:
         """These have just been loaded."""
         self._lane.submit(partial(self._library.usage.note, files))
@@ -193,8 +210,15 @@ class LibraryService(QObject):
         others = [Path(folder) for folder in self._values.extra_folders]
         return models_folder(self._values), [*others, *([starter.parent] if starter else [])]
 
-    def _make_library(self) -> Library:
-        return Library(*self._folders(), paths.data_dir())
+    @property
+    def _library(self) -> Library:
+        """Of the folders in the settings; imported when it is first wanted."""
+        if self._made is None:
+            from app.models.library.library import Library
+
+            self._looked_into = self._folders()
+            self._made = Library(*self._looked_into, paths.data_dir())
+        return self._made
 
     def _badges(self, entries: list[LibraryEntry]) -> dict[str, FitBadge]:
         machine = self.machine()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,13 +20,15 @@ from app.ui.chat.markdown.code_headers import code_wrap
 from app.ui.context import AppContext
 from app.ui.engine.pair_files import PairFiles
 from app.ui.engine.pair_names import recent_titles
-from app.ui.models.coordinator import ModelsCoordinator, import_models
+from app.ui.models.library_service import LibraryService
+from app.ui.models.proposals import Proposals
 from app.ui.server.control import ServerControl
 from app.ui.settings import in_use
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.open_models import OpenModels
 from app.ui.shell.speed_presenter import SpeedPresenter
 from app.ui.widgets.tabbed_window import bring_to_front
+from app.ui.widgets.tasks import Lane
 
 if TYPE_CHECKING:
     from app.ui.models.window import ModelsWindow
@@ -33,6 +36,22 @@ if TYPE_CHECKING:
 
 QUIET_MS = 3000
 """How long after the start the less urgent work begins."""
+
+
+_BEHIND_WINDOWS = (
+    "app.models.downloads.queue",
+    "app.models.hub.heads",
+    "app.models.library.library",
+)
+
+
+def import_models() -> None:
+    """Import what is behind the windows with models and settings, HTTP above all. For another thread.
+
+    Nothing of Qt's: PySide makes a class when it is first imported or used, and crashes when two threads do that.
+    """
+    for name in _BEHIND_WINDOWS:
+        import_module(name)
 
 
 class AppCommands(QObject):
@@ -48,7 +67,8 @@ class AppCommands(QObject):
         self,
         ctx: AppContext,
         window: MainWindow,
-        models: ModelsCoordinator,
+        library: LibraryService,
+        proposals: Proposals,
         server: ServerControl,
         speed: SpeedPresenter,
     ) -> None:
@@ -60,7 +80,9 @@ class AppCommands(QObject):
         self._pair_loader = ctx.loader
         self._chats = ctx.chats
         self._notice_list = ctx.notices
-        self._coordinator = models
+        self._library = library
+        self._proposals = proposals
+        self._lane = Lane(self, "imports")
         self._server = server
         self._speed = speed
         self._values = ctx.settings.values
@@ -69,7 +91,7 @@ class AppCommands(QObject):
         self._settings: SettingsWindow | None = None
         self._quiet = QTimer(self, singleShot=True, interval=QUIET_MS)
         self._quiet.timeout.connect(self._on_quiet)
-        self.opening = OpenModels(ctx, window, models)
+        self.opening = OpenModels(ctx, window, library)
 
     def begin(self) -> None:
         """The window is open; less urgent work begins a little later."""
@@ -78,6 +100,7 @@ class AppCommands(QObject):
     def close(self) -> None:
         """The main window is closed."""
         self._quiet.stop()
+        self._lane.close()
         self._ctx.notifier.clear()
 
     # ------------------------------------------------------------ answers
@@ -156,7 +179,7 @@ class AppCommands(QObject):
         if self._models is None:
             from app.ui.models.window import ModelsWindow
 
-            self._models = ModelsWindow(self._ctx, self._coordinator.library())
+            self._models = ModelsWindow(self._ctx, self._library)
             self._models.downloads.finished.connect(lambda: self._window.transcript.introduce(proposal=""))
         return self._models
 
@@ -172,7 +195,7 @@ class AppCommands(QObject):
             QTimer.singleShot(0, self, lambda: act(self.models()))  # to make it and to fill it are two steps
 
         if self._models is None:
-            self._coordinator.lane.submit(import_models, imported)
+            self._lane.submit(import_models, imported)
         else:
             act(self._models)
 
@@ -237,12 +260,12 @@ class AppCommands(QObject):
     def get_proposal(self) -> None:
         """Download the model that is proposed instead of the one that came with the app."""
         self._notice_list.remove("better")
-        if (offer := self._coordinator.proposal) is not None:
+        if (offer := self._proposals.offer) is not None:
             self._with_models(lambda models: models.get_offer(offer))
 
     def get_projector(self) -> None:
         """Download what the loaded model needs to see images."""
-        pair, model = self._pair_loader.pair(), self._coordinator.seeing_model()
+        pair, model = self._pair_loader.pair(), self._pair_loader.seeing_model()
         if pair is not None and model is not None:
             self._notice_list.remove("blind")
             path = Path(pair.target.path)
@@ -258,8 +281,8 @@ class AppCommands(QObject):
 
     @Slot()
     def _on_quiet(self) -> None:
-        self._coordinator.lane.submit(lambda: has_work(paths.data_dir() / FILE_NAME), self._on_downloads_known)
-        self._coordinator.propose()
+        self._lane.submit(lambda: has_work(paths.data_dir() / FILE_NAME), self._on_downloads_known)
+        self._proposals.propose()
 
     def _on_downloads_known(self, there_are: bool) -> None:
         if there_are:

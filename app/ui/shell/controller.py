@@ -32,13 +32,14 @@ from app.ui.chat.operations import ChatOperations
 from app.ui.chat.page import ChatPage
 from app.ui.chat.settings_presenter import ChatSettingsPresenter
 from app.ui.chat.writer import StoredChats, StoredPresets
+from app.ui.compare.trial import PairTrial
 from app.ui.context import AppContext, WindowSettings
 from app.ui.engine.client import EngineClient
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker
-from app.ui.engine.pair_names import introduction
 from app.ui.engine.queue import EngineQueue
-from app.ui.models.coordinator import ModelsCoordinator
+from app.ui.models.library_service import LibraryService
+from app.ui.models.proposals import Proposals
 from app.ui.notices import Notice, NoticeList
 from app.ui.server.control import ServerControl
 from app.ui.server.serving import Serving
@@ -67,7 +68,7 @@ class Controller(QObject):
     """Owns the parts without widgets and connects them to those with widgets.
 
     Attributes:
-        chats, pair_loader, operations, notice_list, compare, models, commands, presets: The parts.
+        chats, pair_loader, operations, notice_list, compare, commands, presets: The parts.
     """
 
     def __init__(
@@ -131,13 +132,13 @@ class Controller(QObject):
             self,
         )
         self.attachments = Attachments(
-            window.composer, window.drop_area, self.chats, self.context_meter, self.notice_list, self
+            window.composer, window.drop_area, self.chats, self.context_meter, self.pair_loader, self.notice_list, self
         )
         closing.callback(self.attachments.close)
-        self.models = ModelsCoordinator(
-            window.transcript, engine, self.queue, self.pair_loader, self.chats, self.notice_list, settings.values, self
-        )
-        closing.callback(self.models.close)
+        self.library = LibraryService(settings.values, self.pair_loader.planner.memory.machine, self)
+        closing.callback(self.library.close)
+        self.trial = PairTrial(ctx, self.library.trials, self)
+        self.proposals = Proposals(ctx, window.transcript, self)
         self.settings = SettingsWiring(window, ctx, self)
         self.serving = Serving(engine, self.queue, self.pair_loader, self.notice_list, parent=self)
         self.server = ServerControl(self.serving, lambda: settings.values.server, self)
@@ -148,7 +149,8 @@ class Controller(QObject):
         self.commands = AppCommands(
             ctx,
             window,
-            self.models,
+            self.library,
+            self.proposals,
             self.server,
             self.speed,
         )
@@ -234,8 +236,9 @@ class Controller(QObject):
         self.operations.undo_changed.connect(self.actions.refresh)
         self.engine.forgotten.connect(self.operations.finish_erasing)
         pair_loader.pair_changed.connect(self._on_pair_changed)
-        pair_loader.pair_changed.connect(self.attachments.refresh)
-        self.models.plain_speed_measured.connect(self.speed.note_plain_speed)
+        pair_loader.pair_changed.connect(self.library.note_pair)
+        self.trial.tried.connect(lambda trial: self.speed.note_plain_speed(trial.plain_speed))
+        self.trial.tried.connect(lambda _: self.library.judge_again())
 
     def _connect_chats(self) -> None:
         chats, operations = self.chats, self.operations
@@ -258,7 +261,6 @@ class Controller(QObject):
             button.clicked.connect(self.speed.measure)
         panel.show_drafted.box.clicked.connect(commands.show_drafted)
         window.closed.connect(self.shut_down)
-        self._window_settings.changed.connect(self._introduce)
 
     def _connect_chat_views(self) -> None:
         """The widgets of `app.ui.chat`."""
@@ -270,8 +272,6 @@ class Controller(QObject):
         chat_commands.show_attachment = self.attachments.preview
         chat_commands.load_thumbnail = self.attachments.thumbnails.load
         self.attachments.open_model = commands.opening.open_file
-        self.attachments.blindness = self.models.blindness
-        self.attachments.sees = self.models.sees
         self.attachments.import_chats = self.chat_commands.import_chats
         chat_commands.open_models = commands.opening.open_models
         chat_commands.get_proposed = commands.get_proposal
@@ -285,21 +285,9 @@ class Controller(QObject):
         self._offer_to_stop_thinking()
         self.chats.use_defaults()
         self.settings.apply()
-        self._introduce()
-
-    @Slot()
-    def _introduce(self) -> None:
-        """An empty chat says what the model is, if it came with the app."""
-        self.window.transcript.introduce(introduction(self._settings.values, self.pair_loader.files()))
 
     def hide_introduction(self) -> None:
-        values = self._settings.values
-        if introduction(values, self.pair_loader.files()).model == "guide":
-            values.guide_introduced = True
-        else:
-            values.starter_introduced = True
-        self._introduce()
-        self._window_settings.save_soon()
+        self.proposals.hide_introduction()
         self.window.composer.setFocus()
 
     # ------------------------------------------------------------ chats
@@ -370,7 +358,6 @@ class Controller(QObject):
         live.thinking_changed.connect(self.actions.refresh)
         if not live.is_private:
             live.ended.connect(lambda _figures: self.finished_answers.tell(live.message))
-        live.ended.connect(lambda _: self.models.offer_better() if live.message and live.message.version > 1 else None)
 
     def _answer_settings(self, chat: ChatSettings, pair: PairLoaded | None) -> AnswerSettings:
         return in_use.answer_settings(chat, self._settings.values, pair)

@@ -11,13 +11,13 @@ from app.models.opened_file import path_of
 from app.ui import notices
 from app.ui.context import AppContext
 from app.ui.engine.pair_files import PairFiles
-from app.ui.models.coordinator import ModelsCoordinator
 from app.ui.settings import in_use
 from app.ui.shell.main_window import MainWindow
 from app.ui.widgets.tabbed_window import bring_to_front
 
 if TYPE_CHECKING:
     from app.ui.models.fit import PairCheck, PairChecker
+    from app.ui.models.library_service import LibraryService
     from app.ui.models.open_dialog import OpenModelsDialog
     from app.ui.models.servers import ServerDialog
 
@@ -28,13 +28,13 @@ _FILE = "file"
 class OpenModels(QObject):
     """One for a main window; the dialogs are imported when they are first wanted."""
 
-    def __init__(self, ctx: AppContext, window: MainWindow, models: ModelsCoordinator) -> None:
+    def __init__(self, ctx: AppContext, window: MainWindow, library: LibraryService) -> None:
         super().__init__(window)
         self._ctx = ctx
         self._window = window
         self._pair_loader = ctx.loader
         self._notice_list = ctx.notices
-        self._models = models
+        self._library = library
         self._values = ctx.settings.values
         self._dialog: OpenModelsDialog | None = None
         self._servers: ServerDialog | None = None
@@ -123,7 +123,7 @@ class OpenModels(QObject):
             self._values,
             gpus=self._pair_loader.planner.memory.devices(),
             is_loaded=is_loaded and self._pair_loader.pair() is not None and not self._pair_loader.is_remote(),
-            library=self._models.library(),
+            library=self._library,
             memory=self._pair_loader.planner.memory,
             parent=self._window,
         )

@@ -46,7 +46,9 @@ class Desk(Rig):
             self.chats, self.engine, self.pair_loader, self.notice_list, self.composer, lambda _use: None
         )
         self.composer.begin(self.chats, self.engine, self.notice_list)
-        self.attachments = Attachments(self.composer, self.area, self.chats, self.meter, self.notice_list)
+        self.attachments = Attachments(
+            self.composer, self.area, self.chats, self.meter, self.pair_loader, self.notice_list
+        )
         self.opened: list[str] = []
         self.imported: list[list[Path]] = []
         self.attachments.open_model = self.opened.append

@@ -222,8 +222,10 @@ def test_text_goes_before_the_picture_that_word_processors_make_of_it(desk: Desk
     assert (desk.composer.text(), list(desk.model.unsent.attachments)) == ("Two words", [])
 
 
-def test_a_model_that_sees_nothing_says_so_at_the_drop(desk: Desk, tmp_path: Path) -> None:
-    desk.attachments.blindness = lambda: notices.cannot_see("986 MB to download")
+def test_a_model_that_sees_nothing_says_so_at_the_drop(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk.pair_loader, "blindness", lambda: notices.cannot_see("986 MB to download"))
     drop(desk.area, mime(make_image(tmp_path / "a.png").path, desk.file("b.txt", "Words.")))
     assert desk.wait_for_notice("blind").startswith("To see images, this model needs a second file")
     desk.qtbot.waitUntil(lambda: names(desk) == ["b.txt"] and not desk.model.unsent.reading)
@@ -253,13 +255,13 @@ def menu_of(desk: Desk, place: int) -> dict[str, QAction]:
     return {action.text(): action for action in chip.more.menu().actions()} if chip.more else {}
 
 
-def test_the_pages_of_a_pdf_file_instead_of_its_text(desk: Desk) -> None:
+def test_the_pages_of_a_pdf_file_instead_of_its_text(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     tea = desk.file("tea.pdf", pdf(["Green tea", "Black tea"]))
     drop(desk.area, mime(tea, desk.file("b.txt")))
     desk.qtbot.waitUntil(lambda: len(names(desk)) == 2 and not desk.model.unsent.reading)
     place = names(desk).index("tea.pdf")
     assert not menu_of(desk, place)
-    desk.attachments.sees = lambda: True
+    monkeypatch.setattr(desk.pair_loader, "sees", lambda: True)
     desk.attachments.refresh()
     assert not menu_of(desk, 1 - place)
     menu_of(desk, place)["Attach the pages as pictures"].trigger()
@@ -269,11 +271,11 @@ def test_the_pages_of_a_pdf_file_instead_of_its_text(desk: Desk) -> None:
     assert [(one.kind, one.width, one.height) for one in images] == [("image", 1237, 1600)] * 2
 
 
-def test_a_scan_is_offered_as_pictures_to_a_model_that_sees(desk: Desk) -> None:
+def test_a_scan_is_offered_as_pictures_to_a_model_that_sees(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     scan = desk.file("scan.pdf", pdf([""] * 30))
     drop(desk.area, mime(scan))
     assert "may be a scan" in desk.wait_for_notice()
-    desk.attachments.sees = lambda: True
+    monkeypatch.setattr(desk.pair_loader, "sees", lambda: True)
     drop(desk.area, mime(desk.file("b.txt"), scan))
     assert "this model can see its pages" in desk.wait_for_notice("scans")
     assert "attach_pages" in desk.notice_list.notices()["scans"].actions

@@ -11,8 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from app.ui.chat.parts import ChatCommands
 from app.ui.chat.transcript import Transcript
-from app.ui.chat.welcome import EXAMPLES, STARTER_EXAMPLES, Welcome
-from app.ui.engine.pair_names import Introduction
+from app.ui.chat.welcome import EXAMPLES, STARTER_EXAMPLES, Introduction, Welcome
 from app.ui.widgets.entries import Widths
 from tests.ui.chat import stored
 from tests.ui.chat.stored import calls, click, has_button, keys, named, settle

@@ -24,10 +24,9 @@ class Tried:
         self.qtbot = qtbot
         self.rig = Rig(qtbot, folder, behavior)
         self.trials = Trials(folder / "trials.json")
-        self.trial = PairTrial(self.rig.engine, self.rig.queue, self.rig.chats, self.trials)
+        self.trial = PairTrial(self.rig.ctx, self.trials)
         self.told: list[Trial] = []
         self.trial.tried.connect(self.told.append)
-        self.rig.pair_loader.pair_changed.connect(self.trial.set_pair)
 
     def key(self) -> tuple[FileKey, FileKey]:
         return FileKey.of(self.rig.target), FileKey.of(self.rig.draft)
@@ -38,12 +37,11 @@ class Tried:
     def rests(self) -> None:
         """Wait until there is nothing to try any more."""
         self.qtbot.waitUntil(
-            lambda: not self.trial._runner.is_running() and self.trial._lane.is_idle(),
+            lambda: not (self.trial._runner and self.trial._runner.is_running()) and self.trial._lane.is_idle(),
             timeout=WAIT_MS,
         )
 
     def close(self) -> None:
-        self.trial.close()
         self.rig.close()
         self.trial.deleteLater()
 
@@ -113,7 +111,7 @@ def test_another_pair_ends_the_trial(tried: MakeTried) -> None:
     one = tried("compare endless")
     one.rig.load()
     one.runs()
-    one.trial.set_pair(None)
+    one.rig.pair_loader.pair_changed.emit(None)
     one.rests()
     assert one.told == []
 

@@ -25,7 +25,8 @@ HEAVY = ("httpx2", "huggingface_hub", "keyring", "llama_cpp", "numpy", "filelock
 OTHERS = (
     "app.ui.models.window",
     "app.ui.settings.window",
-    "app.ui.compare.trial",
+    "app.ui.compare.runner",
+    "app.models.library.library",
     "app.models.hub.network",
     "app.models.downloads.queue",
 )
@@ -33,7 +34,7 @@ IMPORTING_CODE = """
 import sys
 import app.ui.shell.application, app.ui.shell.controller
 print(*sys.modules)
-from app.ui.models.coordinator import import_models
+from app.ui.shell.commands import import_models
 before = set(sys.modules)
 import_models()
 print(*set(sys.modules) - before)

@@ -275,7 +275,7 @@ def test_a_head_is_tried_out_and_the_library_shows_what_it_brought(
     chatting: WithHead, heads: Path, draft: str | None
 ) -> None:
     target, models = heads / "model.gguf", chatting.library(heads)
-    trials = chatting.controller.models._trials()
+    trials = chatting.controller.trial
     chatting.controller.queue._idle.setInterval(1)
     with chatting.qtbot.waitSignal(trials.tried, timeout=WAIT_MS) as tried:
         chatting.load(target, heads / draft if draft else None, "on")

@@ -57,7 +57,7 @@ def windows(running: Running) -> list[QWidget]:
     LicensesDialog(paths.licenses(), main).open()
     commands.opening.open_models()
     commands.settings().show_general()
-    with running.qtbot.waitSignal(commands._coordinator.library().scanned, timeout=WAIT_MS):
+    with running.qtbot.waitSignal(commands._library.scanned, timeout=WAIT_MS):
         commands.models().show_library()
     ask_for_folder(main, main.chat_list.commands, ())
     controller.chat_commands.import_chats()

@@ -49,10 +49,10 @@ def use_it(running: Running, starter_model: Path) -> None:
 
 
 def regenerate(running: Running) -> None:
-    """Write the last answer again, and wait for what the models coordinator makes of it."""
+    """Write the last answer again, and wait for what is proposed then."""
     running.choose("regenerate")
     running.done()
-    running.qtbot.waitUntil(running.controller.models.lane.is_idle, timeout=WAIT_MS)
+    running.qtbot.waitUntil(running.controller.proposals.lane.is_idle, timeout=WAIT_MS)
 
 
 def test_from_the_card_to_an_answer_and_the_next_start(open_window: OpenWindow, starter_model: Path) -> None:
