@@ -22,7 +22,7 @@ from typing import Any
 import msgspec
 
 from app import __version__
-from app.commands import bench, chats, compare, models, self_draft, selftest, serve
+from app.commands import chats, compare, models, self_draft, selftest, serve
 from app.commands.answer_format import add_format_options, answer_format
 from app.commands.attached import add_attach_option, with_attached
 from app.commands.images import image_at
@@ -79,8 +79,8 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(metavar="COMMAND", required=True)
     _add_generate(commands.add_parser("generate", help="answer one prompt"))
     add = partial(add_command, commands)
-    add("bench", bench.add, bench.run, "measure decoding with and without a draft")
-    add("compare", compare.add, compare.run, "compare answers with and without a draft, by kind of text", as_json=None)
+    in_short = "compare answers with and without a draft, by kind of text"
+    add("compare", compare.add, compare.run, in_short, as_json=None, aliases=["bench"])
     add("serve", serve.add, serve.run, "let other programs use a model, over the OpenAI API", as_json=None)
     add("self-draft", self_draft.add, self_draft.run, "experimental: cut a draft from a target's first layers")
     inspect = Inspect("FILE", lambda words: list(map(Path, words)))

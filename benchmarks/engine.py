@@ -21,9 +21,8 @@ from typing import Any
 import msgspec
 
 from app import paths
-from app.commands.bench import summary
 from app.compare.prompts import Prompt
-from app.compare.results import Comparison
+from app.compare.results import Comparison, summarize
 from app.compare.running import compare
 from app.engine.host.engine import Engine
 from app.protocol.commands import Cancel, Generate, Load, Message
@@ -69,7 +68,7 @@ def speed_up(engine: Engine, draft_length: int, count: int) -> dict[str, Any]:
     for name, sampling in (("greedy", GREEDY), ("temperature 0.8", WARM)):
         prompts = [prompt(text) for text in questions(count)]
         runs = compare(engine, prompts, ask("", sampling, draft_length))
-        result[name] = summary([run for run in runs if isinstance(run, Comparison)])
+        result[name] = msgspec.to_builtins(summarize([run for run in runs if isinstance(run, Comparison)]).total)
     return result
 
 
@@ -129,10 +128,10 @@ def table(result: dict[str, Any]) -> str:
     lines = [f"guide pair, draft length {result['draft_length']}, {result['threads']} threads"]
     for name, figures in result["speed_up"].items():
         lines.append(
-            f"  {name:16} plain {figures['plain_tokens_per_second']:7.0f} tok/s"
-            f"  drafted {figures['drafted_tokens_per_second']:7.0f} tok/s"
-            f"  speed-up {figures['speed_up']:.2f} ×  kept {figures['acceptance_rate']:.1%}"
-            f"  {figures['mean_acceptance_length']:.2f} tokens a pass  same {figures['same_text']} of {figures['runs']}"
+            f"  {name:16} plain {figures['plain_speed'] or 0:7.0f} tok/s"
+            f"  drafted {figures['drafted_speed'] or 0:7.0f} tok/s"
+            f"  speed-up {figures['speed_up'] or 0:.2f} ×  kept {figures['acceptance_rate']:.1%}"
+            f"  {figures['mean_acceptance_length']:.2f} tokens a pass  same {figures['same']} of {figures['runs']}"
         )
     same = result["sameness"]
     lines.append(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -29,12 +29,13 @@ def add_command(
     run: Callable[[argparse.Namespace], int],
     help: str,
     as_json: str | None = "print one JSON object at the end",
+    aliases: Sequence[str] = (),
 ) -> None:
     """Register a command: ``add`` adds its options, ``run`` runs it and returns the exit status.
 
     ``as_json`` is the help of ``--json``; with ``None`` there is no such option, or the command adds its own.
     """
-    parser = commands.add_parser(name, help=help)
+    parser = commands.add_parser(name, help=help, aliases=aliases)
     add(parser)
     if as_json is not None:
         parser.add_argument("--json", action="store_true", help=as_json or None)

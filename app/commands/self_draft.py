@@ -7,19 +7,21 @@ import contextlib
 import json
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, get_args
+from typing import get_args
 
 import msgspec
 
 from app import paths
-from app.commands.bench import measure
+from app.client.process import EngineProcess
 from app.commands.options import whole
 from app.commands.output import show_progress
 from app.commands.session import loaded
 from app.compare import prompts
 from app.compare.prompts import Prompt
+from app.compare.results import Comparison, Row, Skipped, summarize
+from app.compare.running import compare
 from app.errors import KnownError
 from app.models.hub.recommended import recommended
 from app.models.text import visible, visible_json
@@ -73,20 +75,20 @@ _layers.__name__ = "number of layers"
 
 @dataclass(frozen=True)
 class Trial:
-    """A draft that was cut, and the results of drafting with it; the figures are those of ``slipstream bench``."""
+    """A draft that was cut, and the results of drafting with it."""
 
     layers: int
     of_layers: int
     bytes: int
     target_bytes: int
-    fixed: dict[str, Any]
+    fixed: Row
     """With a draft length of `DEFAULT_DRAFT_LENGTH`."""
-    auto: dict[str, Any]
+    auto: Row
 
     @property
     def times_plain(self) -> float:
         """The better of the two speed-ups; 0 if the answers were too short to tell."""
-        return float(max(self.fixed["speed_up"], self.auto["speed_up"]))
+        return max(self.fixed.speed_up or 0.0, self.auto.speed_up or 0.0)
 
     def verdict(self) -> str:
         """The result in one honest sentence."""
@@ -94,10 +96,10 @@ class Trial:
             return "The answers were too short to measure a speed, so it isn't known whether this draft helps."
         if self.times_plain >= _PAYS:
             return f"With this draft the target is {self.times_plain:.2f}× as fast: it helps on this computer."
-        left_out = f"draft length auto notices that and reaches {self.auto['speed_up']:.2f}×"
+        fixed, auto = self.fixed.speed_up or 0.0, self.auto.speed_up or 0.0
         return (
-            f"With this draft the target is {self.fixed['speed_up']:.2f}× as fast: it doesn't help on this computer "
-            f"({left_out})."
+            f"With this draft the target is {fixed:.2f}× as fast: it doesn't help on this computer "
+            f"(draft length auto notices that and reaches {auto:.2f}×)."
         )
 
 
@@ -166,7 +168,7 @@ def _try(options: argparse.Namespace, draft: Path, layers: int, of_layers: int, 
         )
         lengths: tuple[DraftLength, ...] = (DEFAULT_DRAFT_LENGTH, "auto")
         fixed, auto = (
-            measure(
+            _measure(
                 engine,
                 asked,
                 msgspec.structs.replace(command, draft_length=length),
@@ -177,18 +179,34 @@ def _try(options: argparse.Namespace, draft: Path, layers: int, of_layers: int, 
         return Trial(layers, of_layers, pair.draft.size_bytes, pair.target.size_bytes, fixed, auto)
 
 
+def _measure(engine: EngineProcess, asked: Sequence[Prompt], command: Generate, what: str) -> Row:
+    """The figures of prompts answered without a draft and as ``command`` specifies; ``what`` is shown before the
+    progress.
+
+    Raises `KnownError` if a prompt can't be answered.
+    """
+    found: list[Comparison] = []
+    for result in compare(engine, asked, command):
+        if isinstance(result, Skipped):
+            raise KnownError(result.reason)
+        found.append(result)
+        show_progress(f"{what}{len(found)} of {len(asked)} comparisons")
+    show_progress("")
+    return summarize(found).total
+
+
 def _tell(options: argparse.Namespace, output: Path, best: Trial, trials: Sequence[Trial]) -> None:
     if options.json:
-        tried = [{**asdict(trial), "verdict": trial.verdict()} for trial in trials]
+        tried = [{**msgspec.to_builtins(trial), "verdict": trial.verdict()} for trial in trials]
         figures = {"experimental": True, "draft": str(output), "layers": best.layers, "pays": best.times_plain >= _PAYS}
         print(visible_json(json.dumps({**figures, "verdict": best.verdict(), "tried": tried}, ensure_ascii=False)))
         return
     print("experimental: a draft cut from the target's own first layers")
     print(f"  layers   size  accepted  per pass  length {DEFAULT_DRAFT_LENGTH}    auto")
     for trial in trials:
-        accepted, length = trial.fixed["acceptance_rate"] or 0, trial.fixed["mean_acceptance_length"] or 1
+        accepted, length = trial.fixed.acceptance_rate or 0, trial.fixed.mean_acceptance_length or 1
         layers, size = f"{trial.layers:>3} of {trial.of_layers:<3}", f"{trial.bytes / trial.target_bytes:>5.0%}"
-        speed_ups = f"{trial.fixed['speed_up']:>7.2f} × {trial.auto['speed_up']:>5.2f} ×"
+        speed_ups = f"{trial.fixed.speed_up or 0.0:>7.2f} × {trial.auto.speed_up or 0.0:>5.2f} ×"
         print(f"{layers}{size} {accepted:>9.0%} {length:>9.2f} {speed_ups}")
     print(f"written       {visible(str(output))}")
     print(best.verdict())
