@@ -30,9 +30,10 @@ from PySide6.QtWidgets import QApplication
 from app.helper.highlighting import languages
 from app.protocol.events import Piece
 from app.protocol.options import DrafterName
-from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.highlight import highlighter
+from app.ui.chat.messages import AnswerMessage
 from app.ui.chat.transcript import Transcript
+from app.ui.shell.all_actions import all_actions
 from app.ui.widgets import stylesheet, theme
 from tests.ui.chat import stored
 
@@ -236,7 +237,7 @@ def main() -> int:
     os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
     application = QApplication([sys.argv[0]])
     stylesheet.apply(application)
-    transcript = Transcript()
+    transcript = Transcript(all_actions())
     transcript.resize(900, 720)
     transcript.set_show_drafted(True)
     transcript.show()

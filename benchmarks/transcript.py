@@ -30,9 +30,10 @@ from PySide6.QtCore import QCoreApplication, QEventLoop, QTimer
 from PySide6.QtWidgets import QApplication
 
 from app.protocol.events import Piece
-from app.ui.chat.answer import AnswerMessage
+from app.ui.chat.messages import AnswerMessage
 from app.ui.chat.thinking import ThinkingPart
 from app.ui.chat.transcript import Transcript
+from app.ui.shell.all_actions import all_actions
 from app.ui.widgets import stylesheet
 from tests.ui.chat import stored
 
@@ -131,7 +132,7 @@ class Meter:
 def run(count: int, speed: int, *, tints: bool, thinking: str = "") -> Figures:
     """Stream ``count`` tokens at ``speed`` tokens per second. ``thinking``: as thinking that is ``closed``, ``open`` or
     ``opened later``."""
-    transcript = Transcript()
+    transcript = Transcript(all_actions())
     transcript.resize(900, 720)
     transcript.set_show_drafted(tints)
     transcript.show()

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import ExitStack
 from functools import cached_property
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from pytestqt.qtbot import QtBot
 
-from app.chats.model import StoredMessage, unpack
+from app.chats.model import StoredMessage
 from app.chats.presets import Presets
 from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.client.stalls import Timings
-from app.protocol.events import Piece
 from app.settings import Settings, SettingsFile
 from app.ui.chat.answers import Answers
 from app.ui.chat.conversation import AnswerSettings
-from app.ui.chat.footer import details_of, footer_of, note_of
+from app.ui.chat.footer import footer_of, note_of
+from app.ui.chat.messages import AnswerMessage
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.operations import ChatOperations
-from app.ui.chat.page import ChatPage
+from app.ui.chat.transcript import CONTEXT, Transcript
 from app.ui.chat.writer import StoredChats, StoredPresets
 from app.ui.context import AppContext, WindowSettings
 from app.ui.engine.client import EngineClient
@@ -42,78 +42,39 @@ T = TypeVar("T")
 
 
 class Page:
-    """A transcript without pixels: what a reader would see, line by line."""
+    """What a reader sees of a transcript, line by line."""
 
-    def __init__(self) -> None:
-        self.lines: list[tuple[str, str]] = []
-        self.headings: list[str] = []
-        self.footers: list[str] = []
-        self.notes: list[str | None] = []
-        self.details: list[str] = []
-        self.places: list[tuple[int, int]] = []
-        self.context_start: str | None = None
-        self.busy = False
-        self.ends_shown = 0
+    def __init__(self, transcript: Transcript) -> None:
+        self.transcript = transcript
 
-    def clear(self) -> None:
-        self.lines.clear()
+    def _messages(self) -> list[tuple[StoredMessage, str]]:
+        """With the text as it is shown: that of an answer that is being written grows."""
+        found = []
+        for entry in self.transcript.column.entries:
+            if isinstance(message := entry.content, StoredMessage):
+                is_live = entry.is_pinned and isinstance(entry.widget, AnswerMessage)
+                found.append((message, cast(AnswerMessage, entry.widget).view.content if is_live else message.text))
+        return found
 
-    def show_welcome(self) -> None:
-        pass
-
-    def add(self, message: StoredMessage) -> None:
-        self.lines.append((message.id, message.text))
-        if message.role == "assistant":
-            self.headings.append(message.author)
-            self._show_end(message)
-        else:
-            self.places.append((message.version, message.versions))
-
-    def show_end(self, _messages: Sequence[StoredMessage]) -> None:
-        """Only until all are here."""
-
-    def add_all(self, messages: Iterable[StoredMessage]) -> None:
-        for message in messages:
-            self.add(message)
-
-    def begin_answer(self, message: StoredMessage, _thinking_seconds: Callable[[], float]) -> None:
-        self.lines.append((message.id, ""))
-        self.headings.append(message.author)
-
-    def append_pieces(self, pieces: list[Piece]) -> None:
-        message_id, text = self.lines[-1]
-        self.lines[-1] = (message_id, text + "".join(piece.text for piece in pieces if not piece.thinking))
-
-    def set_prompt_progress(self, done: int, total: int) -> None:
-        pass
-
-    def finish_answer(self, message: StoredMessage) -> None:
-        assert self.lines[-1] == (message.id, message.text)
-        self._show_end(message)
-
-    def _show_end(self, message: StoredMessage) -> None:
-        pieces = unpack(message.text, message.provenance, message.thinking)
-        assert "".join(piece.text for piece in pieces if not piece.thinking) == message.text
-        self.footers.append(footer_of(message))
-        self.notes.append(note_of(message))
-        self.details.append(details_of(message))
-        self.places.append((message.version, message.versions))
-
-    def remove_from(self, message_id: str) -> None:
-        place = [one for one, _ in self.lines].index(message_id)
-        del self.lines[place:]
-
-    def mark_context_start(self, message_id: str | None) -> None:
-        self.context_start = message_id
-
-    def set_busy(self, busy: bool) -> None:
-        self.busy = busy
-
-    def go_to_end(self) -> None:
-        self.ends_shown += 1
+    @property
+    def lines(self) -> list[tuple[str, str]]:
+        return [(message.id, text) for message, text in self._messages()]
 
     def texts(self) -> list[str]:
         return [text for _, text in self.lines]
+
+    def footers(self) -> list[str]:
+        """Of the answers."""
+        return [footer_of(message) for message, _ in self._messages() if message.role == "assistant"]
+
+    def notes(self) -> list[str | None]:
+        return [note_of(message) for message, _ in self._messages() if message.role == "assistant"]
+
+    def context_start(self) -> str | None:
+        """The message below the line that says where the context begins."""
+        keys = [entry.key for entry in self.transcript.column.entries]
+        line = next((place for place, key in enumerate(keys) if key == CONTEXT), None)
+        return None if line is None else keys[line + 1]
 
 
 class Rig:
@@ -132,7 +93,9 @@ class Rig:
         self.marker = LoadingMarker(folder / "loading.json")
         self.values = Settings()
         self.pair_loader = PairLoader(self.engine, self.notice_list, self.marker, self.values)
-        self.page = Page()
+        self.actions = Recorded()
+        self.page = Page(Transcript(self.actions))
+        qtbot.addWidget(self.page.transcript)
         self.settings = AnswerSettings()
         self.queue = EngineQueue(self.engine, self.pair_loader, idle_ms=1)
         self.answers = Answers(self.queue, self.pair_loader, self.notice_list, lambda _chat, _pair: self.settings)
@@ -144,7 +107,7 @@ class Rig:
             ChatSettings,
             self._temporary_store,
         )
-        self.chat_page = ChatPage(self.page, self.chats)
+        self.page.transcript.begin(self.chats)
 
     @cached_property
     def ctx(self) -> AppContext:
@@ -239,7 +202,6 @@ class Rig:
             self.chats,
             self.answers,
             self.queue,
-            self.chat_page,
             self.pair_loader,
             self.notice_list,
             self.engine,

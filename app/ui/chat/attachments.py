@@ -21,6 +21,7 @@ from app.helper import READING_SECONDS, Helper
 from app.helper.encodings import LANGUAGES
 from app.helper.messages import Form
 from app.ui import notices
+from app.ui.actions import Actions
 from app.ui.chat.chips import AttachmentPreview, Chip, Choices, ImagePreview, chips_of, largest_thumbnail
 from app.ui.chat.composer import Composer
 from app.ui.chat.context_meter import ContextMeter, ContextUse
@@ -68,8 +69,6 @@ class Attachments(QObject):
     """One for a window. Files are read one after another, in a lane.
 
     Attributes:
-        open_model: Opens a model file that was dropped. It is set by whoever can, as what follows is.
-        import_chats: Imports the chats of files.
         thumbnails: Those of attached images, here and in messages.
     """
 
@@ -80,12 +79,12 @@ class Attachments(QObject):
         chats: OpenChats,
         meter: ContextMeter,
         loader: PairLoader,
+        actions: Actions,
         notice_list: NoticeList,
         parent: QObject | None = None,
     ) -> None:
         super().__init__(parent)
-        self.open_model: Callable[[str], object] = lambda _path: None
-        self.import_chats: Callable[[Sequence[Path]], object] = lambda _paths: None
+        self._actions = actions
         self._composer = composer
         self._meter = meter
         self._loader = loader
@@ -145,7 +144,7 @@ class Attachments(QObject):
         self._notice_list.remove(SUBJECT, IMAGES_SUBJECT, SCANS_SUBJECT)
         models = [path for path in paths if path.lower().endswith(_MODEL)]
         if models:
-            self.open_model(models[0])
+            self._actions.run("open_model_file", models[0])
         files = [path for path in paths if path not in models]
         with_chats: list[str] = []
         waiting = len(files)
@@ -179,7 +178,7 @@ class Attachments(QObject):
                     self._attach_file(model, path)
 
         def import_them() -> None:
-            self.import_chats([Path(path) for path in paths])
+            self._actions.run("import_chats", [Path(path) for path in paths])
 
         ask(
             self._composer.window(),
@@ -371,11 +370,8 @@ class Attachments(QObject):
     def refresh(self) -> None:
         """Show what is attached; another model may see what the last one didn't."""
         part, unsent = self._composer.attachments, self._model.unsent
-        load, height = self.thumbnails.load, themes.px(_PICTURE)
         chips = chips_of(
-            *(unsent.attachments, part.chips, self.preview, self._remove, self._meter.tokens_of),
-            load=load,
-            height=height,
+            *(unsent.attachments, part.chips, self._actions, themes.px(_PICTURE), self._remove),
             choices_of=self._choices_of,
             note_of=self._note_of,
         )

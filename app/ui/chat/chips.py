@@ -23,6 +23,7 @@ from shiboken6 import isValid
 
 from app.chats.model import Attachment
 from app.models.text import is_right_to_left, visible
+from app.ui.actions import Actions
 from app.ui.chat.parts import copy_text, icon_button
 from app.ui.widgets import icons, units
 from app.ui.widgets import theme as themes
@@ -271,12 +272,10 @@ def largest_thumbnail(height: int) -> QSize:
 def chips_of(
     attachments: Sequence[Attachment],
     parent: QWidget,
-    show: Callable[[Attachment], object],
+    actions: Actions,
+    height: int,
     remove: Callable[[int], object] | None = None,
-    tokens: Callable[[Attachment], int | None] = lambda _attachment: None,
     *,
-    load: LoadThumbnail | None = None,
-    height: int = 0,
     choices_of: Callable[[Attachment], Choices] = lambda _attachment: (),
     note_of: Callable[[Attachment], str] = lambda _attachment: "",
 ) -> list[Chip]:
@@ -286,20 +285,21 @@ def chips_of(
     """
     chips: list[Chip] = []
     for place, one in enumerate(attachments):
-        has_picture = load is not None and one.kind == "image" and bool(one.path)
+        has_picture = one.kind == "image" and bool(one.path)
         chip = Chip(
             one.name,
-            details_of(one, tokens(one)),
+            details_of(one, actions.run("tokens_of", one)),
             parent,
-            show=None if one.is_missing else partial(show, one),
+            show=None if one.is_missing else partial(actions.run, "show_attachment", one),
             remove=None if remove is None else partial(remove, place),
             tag=one.sha256,
             picture=thumbnail_size(one, height) if has_picture else _NO_PICTURE,
             choices=choices_of(one),
             note=note_of(one),
         )
-        if load is not None and has_picture:
-            load(one, round(height * parent.devicePixelRatioF()), partial(_show_picture, chip))
+        if has_picture:
+            show = partial(_show_picture, chip)
+            actions.run("load_thumbnail", one, round(height * parent.devicePixelRatioF()), show)
         chips.append(chip)
     return chips
 

@@ -11,8 +11,8 @@ from PySide6.QtWidgets import QFrame, QPushButton, QSizePolicy, QWidget
 from app.ui import notices
 from app.ui.chat.chips import ComposerAttachments
 from app.ui.chat.drop_area import is_picture, local_files, picture_in
-from app.ui.chat.parts import MessageEditor, icon_button
-from app.ui.chat.send_key import send_key
+from app.ui.chat.editor import MessageEditor, send_key
+from app.ui.chat.parts import icon_button
 from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.queue import Priority
 from app.ui.notices import NoticeList

@@ -1,17 +1,25 @@
-"""Small things the entries of the transcript are made of, and what their buttons do."""
+"""Small things the entries of the transcript are made of."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, QPoint, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QGuiApplication, QImage, QKeyEvent, QKeySequence, QPainter, QPaintEvent
-from PySide6.QtWidgets import QAbstractButton, QFrame, QGridLayout, QPlainTextEdit, QPushButton, QToolButton, QWidget
+from PySide6.QtCore import Qt, QTimer
+from PySide6.QtGui import QGuiApplication, QPainter, QPaintEvent
+from PySide6.QtWidgets import (
+    QAbstractButton,
+    QBoxLayout,
+    QFrame,
+    QGridLayout,
+    QMenu,
+    QPushButton,
+    QToolButton,
+    QWidget,
+)
 
-from app.chats.model import Attachment
-from app.models.text import is_right_to_left
-from app.ui.chat.send_key import begins_line, send_key
+from app.ui.actions import Actions
 from app.ui.notices import Kind
 from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
@@ -19,102 +27,11 @@ from app.ui.widgets.controls import label
 from app.ui.widgets.entries import Widths
 from app.ui.widgets.layouts import CARD_MARGINS, GAP, column, row
 
+if TYPE_CHECKING:
+    from app.ui.chat.messages import MessageWidget
+
 CONTEXT_TEXT = "The messages above no longer fit in the context"
 _COPIED_MILLISECONDS = 1500
-
-
-def _nothing(*_: object) -> None:
-    """A button that nobody has connected yet does nothing."""
-
-
-@dataclass
-class ChatCommands:
-    """Called by the views; whoever owns the transcript fills it in. Messages are named by their ids."""
-
-    regenerate: Callable[[str], object] = _nothing
-    compare: Callable[[str], object] = _nothing
-    edit: Callable[[str, str, Sequence[Attachment]], object] = _nothing
-    """With the new wording, and what goes with it."""
-    tokens_of: Callable[[Attachment], int | None] = lambda _attachment: None
-    """How much of the context an attachment takes, where that is known."""
-    show_attachment: Callable[[Attachment], object] = _nothing
-    continue_answer: Callable[[str], object] = _nothing
-    ways_to_regenerate: Callable[[str], Sequence[tuple[str, Callable[[], object]]]] = lambda _message_id: ()
-    """What an answer can be written again with: what a menu says, and what does it. An empty text: a line between."""
-    delete: Callable[[str, bool], object] = _nothing
-    """And whether what follows goes, too."""
-    branch: Callable[[str], object] = _nothing
-    can_branch: Callable[[], bool] = lambda: True
-    keep_place: Callable[[QWidget, Callable[[], object]], object] = lambda _widget, change: change()
-    """Do what changes the height of a message, and leave this part of it where it is on the screen."""
-    show_point: Callable[[QWidget, QPoint], object] = _nothing
-    """Something is being selected up to this point of a widget."""
-    stop_thinking: Callable[[], object] | None = None
-    """Has the answer that is being written begin; ``None`` where the engine can't."""
-    leave_messages: Callable[[], object] = _nothing
-    """The keyboard goes back to where the user writes."""
-    choose_version: Callable[[str, int], object] = _nothing
-    """So many versions on: -1 or 1."""
-    ask: Callable[[str], object] = _nothing
-    """An example of the empty chat."""
-    load_thumbnail: Callable[[Attachment, int, Callable[[QImage], None]], object] = _nothing
-    """The small picture of an attached image, of a height in pixels, is given to what shows it."""
-    open_models: Callable[[], object] = _nothing
-    get_proposed: Callable[[], object] = _nothing
-    """The pair that the card of the first start proposes."""
-    load_starter: Callable[[], object] = _nothing
-    hide_introduction: Callable[[], object] = _nothing
-
-
-class MessageEditor(QPlainTextEdit):
-    """Where a message is written: Enter submits it and Shift+Enter begins a line, or as the user chose it."""
-
-    submitted = Signal()
-    escaped = Signal()
-
-    def __init__(self, name: str, parent: QWidget | None = None) -> None:
-        """``name``: what a screen reader says."""
-        super().__init__(parent, tabChangesFocus=True)
-        self.setAccessibleName(name)
-        self.textChanged.connect(self._on_text_changed)
-
-    @Slot()
-    def _on_text_changed(self) -> None:
-        """Write from the side on which the text begins. (Qt orders the words, but leaves them on the left.)"""
-        is_mirrored = is_right_to_left(self.toPlainText())
-        option = self.document().defaultTextOption()
-        alignment = Qt.AlignmentFlag.AlignRight if is_mirrored else Qt.AlignmentFlag.AlignLeft
-        if option.alignment() != alignment:
-            directions = Qt.LayoutDirection
-            option.setAlignment(alignment)
-            option.setTextDirection(directions.RightToLeft if is_mirrored else directions.LayoutDirectionAuto)
-            self.document().setDefaultTextOption(option)
-
-    # -- Qt
-
-    def event(self, event: QEvent) -> bool:
-        if event.type() is QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):
-            document = self.document()
-            # Where nothing was written the key takes back a deletion; but not after the last of what was written.
-            if event.matches(QKeySequence.StandardKey.Undo) and not (
-                document.isUndoAvailable() or document.isRedoAvailable()
-            ):
-                event.ignore()
-                return False
-        return super().event(event)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if self.textCursor().block().layout().preeditAreaText():
-            return  # a key that an input method passes on does nothing to a word that is not finished
-        if event.key() == Qt.Key.Key_Escape:
-            self.escaped.emit()
-        elif send_key().sends(event):
-            self.submitted.emit()
-        elif begins_line(event):
-            self.insertPlainText("\n")
-            self.ensureCursorVisible()
-        else:
-            super().keyPressEvent(event)
 
 
 def copy_text(text: str, button: QAbstractButton) -> None:
@@ -218,6 +135,101 @@ class VersionSwitch(QWidget):
         """Hidden while an answer is being written."""
         self._is_busy = busy
         self.setVisible(self._versions > 1 and not busy)
+
+
+class MessageButtons(QWidget):
+    """What all messages have: Copy, the versions where there are several, and a menu of the rest."""
+
+    def __init__(self, message: MessageWidget, actions: Actions) -> None:
+        super().__init__()
+        stored = message.stored
+        self._is_busy = False
+        self.copy_button = icon_button("copy", "Copy", "Copy this message")
+        self.copy_button.clicked.connect(lambda: copy_text(message.view.content, self.copy_button))
+        if not message.view.content:
+            self.copy_button.hide()  # an answer that was stopped while the model was thinking
+        self.versions: VersionSwitch | None = None
+        if stored.versions > 1:
+            self.versions = VersionSwitch(self, partial(actions.run, "choose_version", stored.id))
+            self.versions.set_versions(stored.version, stored.versions)
+        self.more_button = icon_button("more", "", "More about this message")
+        menu = QMenu(self.more_button)
+        menu.aboutToShow.connect(lambda: message.fill_menu(menu))
+        self.more_button.setMenu(menu)
+        self.more_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+
+    def fit(self, width: int) -> None:
+        """Where there is no room for the words of the buttons, they only have icons."""
+        named = [button for button in self.findChildren(QToolButton) if button.text()]
+        for style in (Qt.ToolButtonStyle.ToolButtonTextBesideIcon, Qt.ToolButtonStyle.ToolButtonIconOnly):
+            for button in named:
+                button.setToolButtonStyle(style)
+            if self.sizeHint().width() <= width:
+                return
+
+    def set_busy(self, busy: bool) -> None:
+        """While an answer is being written, messages cannot be changed."""
+        self._is_busy = busy
+        self.more_button.setVisible(not busy)
+        if self.versions is not None:
+            self.versions.set_busy(busy)
+
+
+class UserButtons(MessageButtons):
+    """Of the user's own words."""
+
+    def __init__(self, message: MessageWidget, actions: Actions) -> None:
+        super().__init__(message, actions)
+        self.edit_button = _action_button("edit", actions, "edit_message")
+        self.edit_button.clicked.connect(message.start_editing)
+        row(None, self.copy_button, self.edit_button, self.more_button, *filter(None, [self.versions]), gap=4, on=self)
+
+    def set_busy(self, busy: bool) -> None:
+        super().set_busy(busy)
+        self.edit_button.setVisible(not busy)
+
+
+class AnswerButtons(MessageButtons):
+    """Of an answer."""
+
+    def __init__(self, message: MessageWidget, actions: Actions) -> None:
+        super().__init__(message, actions)
+        self._actions = actions
+        self._message_id = message.stored.id
+        self._continues = False
+        self.continue_button: QToolButton | None = None
+        self.regenerate_button = _action_button("regenerate", actions, "regenerate_answer", self._message_id)
+        buttons = (self.copy_button, self.regenerate_button, self.more_button)
+        self._row: QBoxLayout = row(*buttons, *filter(None, [self.versions]), None, gap=4, on=self)
+
+    def set_continues(self, continues: bool) -> None:
+        """Whether the answer was cut, and can go on now."""
+        self._continues = continues
+        if continues and self.continue_button is None:
+            button = _action_button("end", self._actions, "continue_message", self._message_id)
+            self.continue_button = button
+            self._row.insertWidget(2, button)
+            QWidget.setTabOrder(self.regenerate_button, button)
+            QWidget.setTabOrder(button, self.more_button)
+        self._show_continue()
+        self.fit(self.width())
+
+    def _show_continue(self) -> None:
+        if self.continue_button is not None:
+            self.continue_button.setVisible(self._continues and not self._is_busy)
+
+    def set_busy(self, busy: bool) -> None:
+        super().set_busy(busy)
+        self.regenerate_button.setVisible(not busy)
+        self._show_continue()
+
+
+def _action_button(icon: str, actions: Actions, name: str, *values: object) -> QToolButton:
+    """A quiet button for an action of the table; without ``values`` it does nothing by itself."""
+    button = icon_button(icon, actions.text(name), actions.description(name))
+    if values:
+        button.clicked.connect(lambda _checked: actions.run(name, *values))
+    return button
 
 
 def height_of(widget: QWidget, width: int) -> int:

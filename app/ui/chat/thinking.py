@@ -14,10 +14,11 @@ from PySide6.QtWidgets import QPushButton, QWidget
 
 from app.markdown.find import count_matches
 from app.protocol.events import Piece
+from app.ui.actions import Actions
 from app.ui.chat.footer import thought_for
-from app.ui.chat.parts import ChatCommands
 from app.ui.widgets import icons, units
 from app.ui.widgets import theme as themes
+from app.ui.widgets.column import Column
 from app.ui.widgets.controls import explain
 from app.ui.widgets.entries import Widths
 
@@ -35,14 +36,14 @@ _STOP_HELP = "Has the model answer now, with what it has thought so far."
 class _FoldButton(QPushButton):
     """Opens and closes the text, also with Enter, and stays where it is on the screen."""
 
-    def __init__(self, commands: ChatCommands, parent: QWidget) -> None:
+    def __init__(self, column: Column, parent: QWidget) -> None:
         super().__init__(parent, autoDefault=False)
-        self._commands = commands
+        self._column = column
         self.setCheckable(True)
         themes.set_role(self, "fold")
 
     def nextCheckState(self) -> None:  # noqa: N802
-        self._commands.keep_place(self, super().nextCheckState)
+        self._column.keep_place(self, super().nextCheckState)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
@@ -65,12 +66,14 @@ class ThinkingPart(QWidget):
 
     height_changed = Signal()
 
-    def __init__(self, name: str, commands: ChatCommands, parent: QWidget) -> None:
-        """``name``: of the text, for screen readers."""
+    def __init__(self, name: str, column: Column, parent: QWidget, actions: Actions | None = None) -> None:
+        """``name``: of the text, for screen readers. ``column``: it is in an entry of this. Without ``actions`` nobody
+        can stop it here."""
         super().__init__(parent)
         self.view: MarkdownView | None = None
         self._name = name
-        self._commands = commands
+        self._column = column
+        self._actions = actions
         self._text: list[str] = []
         self._unseen: list[Piece] = []
         """What is given to the view when it is opened."""
@@ -80,7 +83,7 @@ class ThinkingPart(QWidget):
         self._query, self._matches, self._counted = "", 0, -1
         self._seconds: Callable[[], float] = float
         self._widths = Widths(0, 0)
-        self.button = _FoldButton(commands, self)
+        self.button = _FoldButton(column, self)
         self.stop_button: QPushButton | None = None
         self._timer = QTimer(self, interval=_TICK_MS)
         self._timer.timeout.connect(self._tell_seconds)
@@ -122,7 +125,7 @@ class ThinkingPart(QWidget):
         if not self._timer.isActive():
             self._seconds = seconds
             self._timer.start()
-            self._show_stop(self._commands.stop_thinking is not None)
+            self._show_stop(self._actions is not None and self._actions.is_enabled("skip_thinking"))
             self._tell_seconds()
 
     def pause(self) -> None:
@@ -228,7 +231,7 @@ class ThinkingPart(QWidget):
         view.set_raw(self._is_raw)
         view.set_show_drafted(self._shows_drafted)
         view.height_changed.connect(self._on_view_height_changed)
-        view.selection_dragged.connect(lambda point: self._commands.show_point(view, point))
+        view.selection_dragged.connect(lambda point: self._column.show_point(view, point))
         if self._widths.prose:
             view.set_widths(self._widths.prose - _INDENT, self._widths.code - _INDENT)
         unseen, self._unseen = self._unseen, []
@@ -261,10 +264,10 @@ class ThinkingPart(QWidget):
 
     @Slot()
     def _on_stop(self) -> None:
-        if self._commands.stop_thinking is not None and self.stop_button is not None:
+        if self._actions is not None and self.stop_button is not None:
             self.button.setFocus(Qt.FocusReason.OtherFocusReason)  # a disabled button would lose it
             self.stop_button.setEnabled(False)
-            self._commands.stop_thinking()
+            self._actions.run("skip_thinking")
 
     # -- what the button says
 

@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
 
-from PySide6.QtCore import QRect, QRectF, Qt, Slot
+from PySide6.QtCore import QMetaObject, QObject, QRect, QRectF, Qt, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 
 from app.chats.model import StoredMessage
-from app.protocol.events import Piece
-from app.ui.chat.answer import AnswerMessage
+from app.protocol.events import Piece, Round
+from app.ui.actions import Actions
 from app.ui.chat.markdown.folding import folded_length
-from app.ui.chat.messages import MessageWidget, UserMessage
-from app.ui.chat.parts import ChatCommands, ContextLine
+from app.ui.chat.messages import AnswerMessage, MessageWidget, UserMessage
+from app.ui.chat.parts import ContextLine
 from app.ui.chat.welcome import Introduction, Welcome
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Column
@@ -27,13 +27,16 @@ from app.ui.widgets.layouts import GAP, column
 from app.ui.widgets.turns import turns
 
 if TYPE_CHECKING:
+    from app.ui.chat.live_answer import LiveAnswer
     from app.ui.chat.markdown.view import MarkdownView
+    from app.ui.chat.model import ChatModel
+    from app.ui.chat.open_chats import OpenChats
 
 PROGRESS_DELAY = 0.4
 """Seconds of prompt processing before its progress is worth showing."""
 TEMPORARY_TEXT = "Temporary chat. It isn't saved, and it will be gone when you leave it."
 _WELCOME = "\0welcome"
-_CONTEXT = "\0context"
+CONTEXT = "\0context"
 _HEIGHT_OF_CHARACTER = 0.42
 """Pixels a character adds to a message of prose, lists and code. Counting lines would take thousands of messages too
 long."""
@@ -45,40 +48,40 @@ _AT_ONCE = 500
 
 
 class Transcript(QWidget):
-    """Shows one chat; every text in here is shown as text or as safe Markdown.
+    """Shows one chat; every text in here is shown as text or as safe Markdown."""
 
-    Attributes:
-        commands: What its buttons do.
-    """
+    _model: ChatModel | None = None
+    _live: LiveAnswer | None = None
+    """Whose pieces are shown."""
+    _answer: Entry | None = None
+    _answer_began = 0.0
+    _shows_drafted = _is_busy = _is_welcoming = False
+    _introduction = Introduction()
+    _continued: str | None = None
+    """The answer that was cut and can go on."""
+    _context_start: str | None = None
+    _query = ""
+    _match: tuple[str, int] | None = None
+    """The match that stands out: in which message, and which one there."""
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
+        """``actions``: what can be done with messages."""
         super().__init__(parent)
-        self.commands = ChatCommands()
-        self._shows_drafted = False
-        self._is_busy = False
-        self._introduction = Introduction()
-        self._is_welcoming = False
-        self._continued: str | None = None
-        """The answer that was cut and can go on."""
-        self._query = ""
-        self._match: tuple[str, int] | None = None
-        """The match that stands out: in which message, and which one there."""
+        self._actions = actions
+        self._live_connections: list[QMetaObject.Connection] = []
+        self._shown: list[str] = []
+        """Ids of the messages of `_model` that are here, system prompts left out."""
         self._opened: set[str] = set()
         """The messages whose thinking the user opened."""
-        self._answer: Entry | None = None
         self._end: list[Entry] = []
         """What `show_end` showed."""
         self._older: list[StoredMessage] = []
         """What stands above, and is still to be added; see `take_turn`."""
-        self._context_start: str | None = None
-        self._answer_began = 0.0
         themes.set_role(self, "reading")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.column = Column()
         self.column.setAccessibleName("Chat")
         self.column.following_changed.connect(self._on_following_changed)
-        self.commands.keep_place = self.column.keep_place
-        self.commands.show_point = self.column.show_point
         self._temporary = label(TEMPORARY_TEXT, "quiet", wraps=True)
         self._temporary.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         self._temporary.setContentsMargins(MARGIN, GAP, MARGIN, 0)
@@ -89,6 +92,114 @@ class Transcript(QWidget):
         set_icon(self.newest_button, "end")
         self.newest_button.clicked.connect(self.column.go_to_end)
         self.newest_button.hide()
+
+    # -- the chat that is shown
+
+    def begin(self, chats: OpenChats) -> None:
+        """The chats are there: show the one that is open."""
+        chats.follow(
+            self._show,
+            end_read=self._on_end_read,
+            branch_changed=self._on_branch_changed,
+            answer_begun=self._on_answer_begun,
+            answer_ended=self._on_answer_ended,
+            state_changed=self._on_state_changed,
+        )
+
+    def _show(self, model: ChatModel) -> None:
+        self._leave_answer()
+        self._model = model
+        self._temporary.setVisible(model.is_temporary)
+        self.clear()
+        self._shown = []
+        self._on_state_changed()
+        self._on_branch_changed(0)
+
+    @Slot(list)
+    def _on_end_read(self, messages: list[StoredMessage]) -> None:
+        self.show_end([one for one in messages if one.role != "system"])
+
+    @Slot(int)
+    def _on_branch_changed(self, place: int) -> None:
+        """The messages from this place on are other ones."""
+        assert self._model is not None
+        messages = [one for one in self._model.messages[place:] if one.role != "system"]
+        first = place - sum(one.role == "system" for one in self._model.messages[:place])
+        if first < len(self._shown):
+            if first == 0:
+                self.clear()
+            else:
+                self.remove_from(self._shown[first])
+            del self._shown[first:]
+        is_live = self._live_answer() is not None
+        self.add_all(messages[:-1] if is_live else messages)
+        self._shown += [one.id for one in messages]
+        if not self._shown:
+            if self._model.is_new:
+                self.show_welcome()
+        elif is_live:
+            self._show_answer()
+        self._mark_context()
+        if place and messages and messages[-1].role == "user":
+            self.go_to_end()  # it was sent
+
+    def _live_answer(self) -> LiveAnswer | None:
+        """The answer being written, if the last message is its."""
+        live = self._model.live if self._model is not None else None
+        return live if live is not None and live.message is not None else None
+
+    def _mark_context(self) -> None:
+        """Where the context of the last answer begins, if older messages have left it."""
+        start: object = None
+        assert self._model is not None
+        if (live := self._live_answer()) is not None:
+            start = live.context_start
+        elif self._model.messages:
+            start = self._model.messages[-1].figures.get("context_start")
+        self.mark_context_start(start if isinstance(start, str) else None)
+
+    def _show_answer(self) -> None:
+        live = self._live_answer()
+        assert live is not None and live.message is not None
+        self._leave_answer()
+        self._live = live
+        self.begin_answer(live.message, live.thinking_seconds)
+        if live.prompt_progress is not None and not live.pieces:
+            self.set_prompt_progress(*live.prompt_progress)
+        if live.pieces:
+            self.append_pieces(live.pieces)
+        self._live_connections = [
+            live.started.connect(self._mark_context),
+            live.prompt_progressed.connect(self.set_prompt_progress),
+            live.rounds_received.connect(self._on_rounds_received),
+        ]
+
+    def _leave_answer(self) -> None:
+        for connection in self._live_connections:
+            QObject.disconnect(connection)
+        self._live, self._live_connections = None, []
+
+    @Slot()
+    def _on_answer_begun(self) -> None:
+        if self._live is not self._live_answer():
+            self._show_answer()
+
+    @Slot(list)
+    def _on_rounds_received(self, rounds: list[Round]) -> None:
+        pieces = [piece for one in rounds for piece in one.pieces]
+        if pieces:
+            self.append_pieces(pieces)
+
+    @Slot()
+    def _on_answer_ended(self) -> None:
+        assert self._model is not None
+        self._leave_answer()
+        self.finish_answer(self._model.messages[-1])
+
+    @Slot()
+    def _on_state_changed(self) -> None:
+        assert self._model is not None
+        self.set_busy(self._model.state.is_busy)
 
     # -- stored messages
 
@@ -165,14 +276,14 @@ class Transcript(QWidget):
     def mark_context_start(self, message_id: str | None) -> None:
         """Draw a line above this message: what stands before it no longer fits into the context."""
         self._context_start = message_id
-        self.column.remove([entry for entry in self.column.entries if entry.key == _CONTEXT])
+        self.column.remove([entry for entry in self.column.entries if entry.key == CONTEXT])
         if message_id is not None:
             self._show_context_start()
 
     def _show_context_start(self) -> None:
         for index, entry in enumerate(self.column.entries):
             if entry.key == self._context_start:
-                self.column.add(Entry(_CONTEXT, lambda _entry: ContextLine(), 30), index)
+                self.column.add(Entry(CONTEXT, lambda _entry: ContextLine(), 30), index)
                 return
 
     def go_to_end(self) -> None:
@@ -219,7 +330,7 @@ class Transcript(QWidget):
         """The page of an empty chat."""
         self._remove_welcome()
         self._is_welcoming = True
-        self.column.add(Entry(_WELCOME, lambda _entry: Welcome(self.commands, self._introduction), 400), 0)
+        self.column.add(Entry(_WELCOME, lambda _entry: Welcome(self._actions, self._introduction), 400), 0)
 
     def introduce(self, introduction: Introduction | None = None, proposal: str | None = None) -> None:
         """What an empty chat says of the model, and what it proposes to get, in a few words; ``None``: as before."""
@@ -234,10 +345,6 @@ class Transcript(QWidget):
         if self._is_welcoming:
             self._is_welcoming = False
             self.column.remove([entry for entry in self.column.entries if entry.key == _WELCOME])
-
-    def set_temporary(self, is_temporary: bool) -> None:
-        """Whether the chat is never stored, which it says at its top."""
-        self._temporary.setVisible(is_temporary)
 
     # -- from message to message
 
@@ -352,9 +459,9 @@ class Transcript(QWidget):
         message = cast(StoredMessage, entry.content)
         result: MessageWidget
         if message.role == "user":
-            result = UserMessage(message, self.commands, self.column.viewport())
+            result = UserMessage(message, self._actions, self.column.viewport())
         else:
-            result = AnswerMessage(message, self.commands, self.column.viewport(), self._opened)
+            result = AnswerMessage(message, self._actions, self.column, self._opened)
         result.set_show_drafted(self._shows_drafted)
         result.set_busy(self._is_busy)
         if isinstance(result, AnswerMessage):

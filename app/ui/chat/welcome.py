@@ -11,7 +11,8 @@ from PySide6.QtWidgets import QWidget
 
 from app.models.starter import is_starter, starter_file
 from app.settings import Pair, Settings
-from app.ui.chat.parts import Card, ChatCommands, height_of, named_button
+from app.ui.actions import Actions
+from app.ui.chat.parts import Card, height_of, named_button
 from app.ui.engine.pair_files import PairFiles, is_guide
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import label, plain_tooltip
@@ -64,15 +65,15 @@ def introduction(settings: Settings, files: Pair | PairFiles | None) -> Introduc
 class Welcome(QWidget):
     """The page of an empty chat: examples and, for a model that came with the app, an introduction."""
 
-    def __init__(self, commands: ChatCommands, introduction: Introduction) -> None:
+    def __init__(self, actions: Actions, introduction: Introduction) -> None:
         super().__init__()
-        self._commands = commands
+        self._actions = actions
         title = label("Ask anything", "heading", wraps=True, scale=1.5)
         hint = label("Try one of these:", "quiet", wraps=True)
         for text in (title, hint):
             text.setAlignment(Qt.AlignmentFlag.AlignHCenter)
         asked = STARTER_EXAMPLES if introduction.model == "starter model" else {text: text for text in EXAMPLES}
-        self.examples = [named_button(name, partial(self._ask, text)) for name, text in asked.items()]
+        self.examples = [named_button(name, partial(actions.run, "ask", text)) for name, text in asked.items()]
         for button, sent in zip(self.examples, asked.values(), strict=True):
             button.setMinimumWidth(260)
             button.setToolTip(plain_tooltip(sent) if sent != button.text() else "")
@@ -83,25 +84,22 @@ class Welcome(QWidget):
             layout.addWidget(self.card)
 
     def _make_card(self, said: Introduction) -> Card:
-        text, commands = _TEXTS[said.model], self._commands
+        text = _TEXTS[said.model]
         text += f" get a model that runs well on this computer: {said.proposal}." if said.proposal else " open a model."
-        actions = [("Get this model", lambda *_: commands.get_proposed())] if said.proposal else []
+        names = ["get_proposed"] if said.proposal else []
         if said.offers_starter:
             text += " Or start right away with the starter model, which is small and quick, but often wrong."
-            actions.append(("Use the starter model", lambda *_: commands.load_starter()))
-        actions += [("Open models…", lambda *_: commands.open_models()), (f"Keep the {said.model}", self._hide_card)]
-        card = Card(text, actions, role="info")
+            names.append("load_starter")
+        buttons = [(self._actions.text(name), partial(self._actions.run, name)) for name in [*names, "choose_models"]]
+        card = Card(text, [*buttons, (f"Keep the {said.model}", self._hide_card)], role="info")
         if said.proposal:
             themes.set_role(card.buttons[0], "primary")
         return card
 
-    def _ask(self, example: str) -> None:
-        self._commands.ask(example)
-
     def _hide_card(self) -> None:
         if self.card is not None:
             self.card.hide()
-        self._commands.hide_introduction()
+        self._actions.run("hide_introduction")
 
     def fit(self, widths: Widths) -> int:
         parent = self.parentWidget()

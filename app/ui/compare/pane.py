@@ -12,7 +12,7 @@ from app.compare.results import Run
 from app.protocol.events import Figures, Piece, Round
 from app.ui.chat.footer import thought_for
 from app.ui.chat.markdown.view import MarkdownView
-from app.ui.chat.parts import ChatCommands, height_of
+from app.ui.chat.parts import height_of
 from app.ui.chat.thinking import ThinkingPart
 from app.ui.chat.thinking_clock import ThinkingClock
 from app.ui.widgets import theme, units
@@ -57,9 +57,9 @@ class DecodeSpeed:
 class _Text(QWidget):
     """The content of a pane's column: a line of progress, what the model thought, then the answer."""
 
-    def __init__(self, title: str, commands: ChatCommands) -> None:
+    def __init__(self, title: str, column: Column) -> None:
         super().__init__()
-        self.thinking = ThinkingPart(f"{title}: thinking", commands, self)
+        self.thinking = ThinkingPart(f"{title}: thinking", column, self)
         self.thinking.hide()
         self.progress = label(role="quiet", wraps=True)
         self.progress.setParent(self)
@@ -193,8 +193,7 @@ class AnswerPane(QFrame):
     # ------------------------------------------------------------ inside
 
     def _make_text(self, entry: Entry) -> QWidget:
-        commands = ChatCommands(keep_place=self.column.keep_place, show_point=self.column.show_point)
-        text = _Text(self._title, commands)
+        text = _Text(self._title, self.column)
         text.view.set_show_drafted(self._shows_drafted)
         text.thinking.set_show_drafted(self._shows_drafted)
         for part in (text.view, text.thinking):

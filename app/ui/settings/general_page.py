@@ -9,7 +9,7 @@ from PySide6.QtCore import Slot
 from PySide6.QtWidgets import QCheckBox, QComboBox, QGridLayout, QRadioButton, QWidget
 
 from app.settings import Settings
-from app.ui.chat.send_key import enter, send_key
+from app.ui.chat.editor import enter, send_key
 from app.ui.context import WindowSettings
 from app.ui.widgets import theme
 from app.ui.widgets.controls import guard_wheel, label

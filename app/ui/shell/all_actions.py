@@ -290,6 +290,7 @@ _MESSAGES = (
     _A("skip_thinking", "Stop thinking", lambda app: app.chats.current.stop_thinking, enabled=_can_stop_thinking),
     _A("show_attachment", "", lambda app: app.attachments.preview),
     _A("tokens_of", "", lambda app: app.context_meter.tokens_of),
+    _A("open_model_file", "", lambda app: app.commands.opening.open_file),
     _A("load_thumbnail", "", lambda app: app.attachments.thumbnails.load),
     _A("ask", "", lambda app: app.window.composer.send),
     _A("hide_introduction", "", lambda app: app.hide_introduction),

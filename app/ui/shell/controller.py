@@ -29,7 +29,6 @@ from app.ui.chat.live_answer import LiveAnswer
 from app.ui.chat.model import ChatModel
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.operations import ChatOperations
-from app.ui.chat.page import ChatPage
 from app.ui.chat.settings_presenter import ChatSettingsPresenter
 from app.ui.chat.writer import StoredChats, StoredPresets
 from app.ui.compare.trial import PairTrial
@@ -116,7 +115,7 @@ class Controller(QObject):
             notifier=Notifier(self),
             closing=closing,
         )
-        self.page = ChatPage(window.transcript, self.chats, self)
+        window.transcript.begin(self.chats)
         window.composer.begin(self.chats, engine, self.notice_list)
         self.chat_settings = ChatSettingsPresenter(
             window.settings_tab, self.chats, self.presets, self.pair_loader, self.notice_list, self
@@ -132,7 +131,14 @@ class Controller(QObject):
             self,
         )
         self.attachments = Attachments(
-            window.composer, window.drop_area, self.chats, self.context_meter, self.pair_loader, self.notice_list, self
+            window.composer,
+            window.drop_area,
+            self.chats,
+            self.context_meter,
+            self.pair_loader,
+            actions,
+            self.notice_list,
+            self,
         )
         closing.callback(self.attachments.close)
         self.library = LibraryService(settings.values, self.pair_loader.planner.memory.machine, self)
@@ -186,7 +192,6 @@ class Controller(QObject):
         self._connect_engine()
         self._connect_chats()
         self._connect_window()
-        self._connect_chat_views()
         self.settings.apply()
         self._on_opened(self.chats.current)
         self.chats.follow(
@@ -262,27 +267,10 @@ class Controller(QObject):
         panel.show_drafted.box.clicked.connect(commands.show_drafted)
         window.closed.connect(self.shut_down)
 
-    def _connect_chat_views(self) -> None:
-        """The widgets of `app.ui.chat`."""
-        window, commands = self.window, self.commands
-        chat_commands = window.transcript.commands
-        chat_commands.compare = partial(self.actions.run, "compare_answer")
-        chat_commands.ask = window.composer.send
-        chat_commands.tokens_of = self.context_meter.tokens_of
-        chat_commands.show_attachment = self.attachments.preview
-        chat_commands.load_thumbnail = self.attachments.thumbnails.load
-        self.attachments.open_model = commands.opening.open_file
-        self.attachments.import_chats = self.chat_commands.import_chats
-        chat_commands.open_models = commands.opening.open_models
-        chat_commands.get_proposed = commands.get_proposal
-        chat_commands.load_starter = commands.load_starter
-        chat_commands.hide_introduction = self.hide_introduction
-
     # ------------------------------------------------------------ pairs and how to draft
 
     @Slot()
     def _on_pair_changed(self) -> None:
-        self._offer_to_stop_thinking()
         self.chats.use_defaults()
         self.settings.apply()
 
@@ -325,20 +313,9 @@ class Controller(QObject):
         if not model.is_temporary:
             model.stored.connect(self.operations.refresh)
 
-    def _show_chat(self, model: ChatModel) -> None:
-        chat_commands = self.window.transcript.commands
-        chat_commands.regenerate = model.regenerate
-        self._offer_to_stop_thinking()
-        chat_commands.edit = model.edit
-        chat_commands.choose_version = model.choose_version
+    def _show_chat(self, _model: ChatModel) -> None:
         self.actions.refresh()
         self.settings.apply()
-
-    def _offer_to_stop_thinking(self) -> None:
-        """Unless a server writes the answer, which can't be told."""
-        remote = self.pair_loader.remote()
-        can_stop = remote is None or "stop_thinking" not in remote.refused
-        self.window.transcript.commands.stop_thinking = self.chats.current.stop_thinking if can_stop else None
 
     @Slot(object)
     def _on_created(self, model: ChatModel) -> None:

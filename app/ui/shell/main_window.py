@@ -71,7 +71,7 @@ class MainWindow(QMainWindow):
         self.top_bar = TopBar(actions)
         self.chat_list = ChatList()
         self.chat_list.view.arrange(settings.chat_sort, settings.collapsed_folders)
-        self.transcript = Transcript()
+        self.transcript = Transcript(actions)
         self.find_bar = FindBar()
         self.composer = Composer()
         self.speed_panel = SpeedPanel()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
-
 from PySide6.QtCore import QObject, Slot
 
 from app.chats.model import StoredMessage
@@ -35,17 +33,6 @@ class MessageWiring(QObject):
         self.find = FindInChat(window.find_bar, window.transcript, chats, self)
         window.find_bar.closed.connect(self._on_find_closed)
         messages.continued_changed.connect(window.transcript.set_continued)
-        asked = window.transcript.commands
-        asked.continue_answer = messages.continue_answer
-        asked.ways_to_regenerate = lambda message_id: [
-            (choice.text, partial(messages.regenerate_with, message_id, *choice.values))
-            for choice in messages.ways_to_regenerate(message_id)
-        ]
-        asked.delete = messages.delete
-        asked.branch = messages.branch
-        asked.can_branch = messages.can_branch
-        asked.leave_messages = window.composer.setFocus
-        chats.follow(lambda model: window.transcript.set_temporary(model.is_temporary))
 
     def open_message(self, chat_id: str, message_id: str) -> None:
         """Show a message that was found in the list of chats, with the words that were searched for."""

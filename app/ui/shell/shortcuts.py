@@ -10,7 +10,7 @@ from PySide6.QtGui import QFont
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QHeaderView, QLineEdit, QTreeWidget, QTreeWidgetItem, QWidget
 
 from app.ui.actions import native
-from app.ui.chat.send_key import send_key
+from app.ui.chat.editor import send_key
 from app.ui.widgets import theme
 from app.ui.widgets.controls import label
 from app.ui.widgets.layouts import DIALOG_MARGINS, column

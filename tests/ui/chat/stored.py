@@ -12,11 +12,11 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage, pack, to_json
 from app.protocol.events import DraftFigures, Figures, Piece
-from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.footer import footer_of
-from app.ui.chat.messages import UserMessage
+from app.ui.chat.messages import AnswerMessage, UserMessage
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets.turns import turns
+from tests.ui.recorded_actions import Recorded
 
 FIGURES = Figures(
     completion_tokens=214,
@@ -84,11 +84,14 @@ def click(button: QAbstractButton) -> None:
     QTest.mouseClick(button, Qt.MouseButton.LeftButton)
 
 
-def calls(transcript: Transcript, command: str) -> list[tuple[object, ...]]:
-    """What this command of the transcript is called with from now on."""
-    found: list[tuple[object, ...]] = []
-    setattr(transcript.commands, command, lambda *arguments: found.append(arguments))
-    return found
+def actions_of(transcript: Transcript) -> Recorded:
+    assert isinstance(transcript._actions, Recorded)
+    return transcript._actions
+
+
+def calls(transcript: Transcript, action: str) -> list[tuple[object, ...]]:
+    """What this action is carried out with, now and later."""
+    return actions_of(transcript).calls[action]
 
 
 def named(parent: QWidget, name: str) -> QAbstractButton:

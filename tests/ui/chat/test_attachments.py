@@ -23,10 +23,10 @@ from app.ui.chat.composer import LONG_CHARACTERS, LONG_LINES, Composer
 from app.ui.chat.context_meter import ContextMeter
 from app.ui.chat.drop_area import DropArea
 from app.ui.chat.messages import UserMessage
-from app.ui.chat.parts import ChatCommands
 from app.ui.widgets.entries import Widths
 from app.ui.widgets.layouts import column
 from tests.ui.parts import WAIT_MS, Rig
+from tests.ui.recorded_actions import Recorded
 from tests.ui.scripted_engine import CONTEXT_LENGTH
 
 LONG = "word " * (LONG_CHARACTERS // 5 + 1)
@@ -47,12 +47,13 @@ class Desk(Rig):
         )
         self.composer.begin(self.chats, self.engine, self.notice_list)
         self.attachments = Attachments(
-            self.composer, self.area, self.chats, self.meter, self.pair_loader, self.notice_list
+            self.composer, self.area, self.chats, self.meter, self.pair_loader, self.actions, self.notice_list
         )
-        self.opened: list[str] = []
-        self.imported: list[list[Path]] = []
-        self.attachments.open_model = self.opened.append
-        self.attachments.import_chats = lambda paths: self.imported.append(list(paths))
+        self.actions.answers = {
+            "tokens_of": self.meter.tokens_of,
+            "show_attachment": self.attachments.preview,
+            "load_thumbnail": self.attachments.thumbnails.load,
+        }
         self.chats.begin(None)
         self.area.show()
         qtbot.waitExposed(self.area)
@@ -131,7 +132,7 @@ def test_dropped_files_become_chips_and_are_sent(desk: Desk) -> None:
     assert not desk.area.target.isVisible()
     assert event.dropAction() is Qt.DropAction.CopyAction  # or the file manager would remove them
     desk.wait_for("notes.md, 7 tokens", "tea.csv, 4 tokens")
-    assert desk.opened == [str(desk.folder / "tea.GGUF")]
+    assert desk.actions.calls["open_model_file"] == [(str(desk.folder / "tea.GGUF"),)]
     assert desk.composer.button.isEnabled()
     QTest.keyClick(desk.composer.editor, Qt.Key.Key_Return)
     desk.settle()
@@ -212,16 +213,17 @@ def press(box: QMessageBox, name: str) -> None:
 
 def test_chats_of_another_app_are_imported_or_attached(desk: Desk) -> None:
     path = chat_file(desk)
+    imported = desk.actions.calls["import_chats"]
     desk.attachments.attach_files([path, desk.file("other.json", '{"tea": 80}')])
     box = question(desk)
     assert box.text() == "chats.jsonl contains chats that were exported from an app."
     press(box, "Import")
     desk.wait_for("other.json, 1 KB")
-    assert desk.imported == [[Path(path)]]
+    assert imported == [([Path(path)],)]
     desk.attachments.attach_files([path])
     press(question(desk), "Attach")
     desk.wait_for("other.json, 1 KB", "chats.jsonl, 1 KB")
-    assert len(desk.imported) == 1
+    assert len(imported) == 1
     desk.attachments.attach_files([path])
     press(question(desk), "Cancel")
     assert len(desk.chips()) == 2
@@ -232,7 +234,7 @@ def test_chats_of_another_app_are_imported_or_attached(desk: Desk) -> None:
     box = question(desk)
     assert box.text() == "conversations contains chats that were exported from an app."
     press(box, "Import")
-    assert desk.imported[1:] == [[folder]]
+    assert imported[1:] == [([folder],)]
     (folder / "chats.jsonl").write_text("{}")
     desk.attachments.attach_files([str(folder)])
     assert desk.wait_for_notice() == "conversations is a folder. Attach the files in it instead."
@@ -423,10 +425,10 @@ def test_what_is_too_long_is_said_and_its_beginning_can_be_used(desk: Desk) -> N
 # ------------------------------------------------------------ in messages
 
 
-def shown(qtbot: QtBot, message: StoredMessage, commands: ChatCommands) -> UserMessage:
+def shown(qtbot: QtBot, message: StoredMessage, actions: Recorded) -> UserMessage:
     owner = QWidget()
     qtbot.addWidget(owner, before_close_func=lambda _: owner.hide())  # it is kept as long as the test runs
-    widget = UserMessage(message, commands, owner)
+    widget = UserMessage(message, actions, owner)
     widget.resize(600, widget.fit(Widths(600, 600)))
     owner.show()
     return widget
@@ -438,25 +440,24 @@ def sent(text: str, *names: str) -> StoredMessage:
 
 
 def test_a_message_shows_what_was_attached(qtbot: QtBot) -> None:
-    opened: list[Attachment] = []
-    message = shown(qtbot, sent("How hot?", "a", "b"), ChatCommands(show_attachment=opened.append))
+    actions = Recorded()
+    message = shown(qtbot, sent("How hot?", "a", "b"), actions)
     assert message.chips is not None
     assert [chip.name for chip in message.chips.chips] == ["a.md", "b.md"]
     assert all(chip.remove is None for chip in message.chips.chips)
     message.chips.chips[1].button.click()
-    assert [one.name for one in opened] == ["b.md"]
+    assert actions.calls["show_attachment"] == [(message.stored.attachments[1],)]
     assert message.spoken() == "You: How hot? Attached: a.md, b.md."
     assert message.chips.geometry().bottom() < message.view.geometry().top()
-    assert shown(qtbot, sent("How hot?"), ChatCommands()).chips is None
-    of_files_alone = shown(qtbot, sent("", "a"), ChatCommands())
+    assert shown(qtbot, sent("How hot?"), Recorded()).chips is None
+    of_files_alone = shown(qtbot, sent("", "a"), Recorded())
     assert not of_files_alone.view.isVisibleTo(of_files_alone)
     assert of_files_alone.is_drawn()
 
 
 def test_what_is_attached_can_be_removed_while_editing(qtbot: QtBot) -> None:
-    edited: list[tuple[str, list[str]]] = []
-    commands = ChatCommands(edit=lambda _id, text, kept: edited.append((text, [one.name for one in kept])))
-    message = shown(qtbot, sent("", "a", "b"), commands)
+    actions = Recorded()
+    message = shown(qtbot, sent("", "a", "b"), actions)
 
     def names() -> list[str]:
         assert message.chips is not None
@@ -484,7 +485,8 @@ def test_what_is_attached_can_be_removed_while_editing(qtbot: QtBot) -> None:
     assert message.editing is not None
     message.editing.text.setPlainText("How hot?")
     button.click()
-    assert edited == [("", ["b.md"]), ("How hot?", [])]
+    kept = message.stored.attachments[1:]
+    assert actions.calls["edit_message"] == [("m", "", kept), ("m", "How hot?", ())]
 
 
 def test_a_chip_that_is_too_wide_shows_less_of_its_note(qtbot: QtBot) -> None:

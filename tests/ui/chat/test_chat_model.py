@@ -70,9 +70,9 @@ def test_message_and_answer_are_shown_and_stored(make_rig: MakeRig) -> None:
     assert (question.text, answer.text, answer.status) == ("What is a draft?", "Hello there", "complete")
     assert answer.seed == 7
     assert answer.figures["decode_tokens_per_second"] == 74.0
-    assert "74 tok/s" in rig.page.footers[-1].replace("\u00a0", " ")
-    assert rig.page.footers[-1].endswith("s to first token")  # the usual end needs no words
-    assert not rig.page.busy
+    assert "74 tok/s" in rig.page.footers()[-1].replace("\u00a0", " ")
+    assert rig.page.footers()[-1].endswith("s to first token")  # the usual end needs no words
+    assert not rig.is_busy()
 
 
 def test_how_to_draft_reaches_the_engine_and_is_stored(make_rig: MakeRig) -> None:
@@ -120,7 +120,7 @@ def test_other_answers_and_wordings_keep_the_earlier_versions(make_rig: MakeRig,
     assert second.id != first.id
     rig.model.choose_version(second.id, -1)
     qtbot.waitUntil(lambda: rig.model.messages[-1].id == first.id, timeout=WAIT_MS)
-    assert rig.page.places[-1] == (1, 2)
+    assert (rig.model.messages[-1].version, rig.model.messages[-1].versions) == (1, 2)
     rig.model.edit(rig.model.messages[0].id, "First")
     rig.settle()
     assert rig.page.texts() == ["First", "Hello there"]
@@ -228,25 +228,25 @@ def test_another_pair_in_the_middle_of_an_answer_ends_it(qtbot: QtBot, make_rig:
 def test_refused_message_says_why_now_and_later(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("refusing")
     rig.ask("Much too long")
-    assert rig.page.notes == ["The message has 9,000 tokens, the context 2,048."]
+    assert rig.page.notes() == ["The message has 9,000 tokens, the context 2,048."]
     chat_id = rig.model.id
     rig.chats.new()
     rig.open(chat_id)
-    assert rig.page.notes[1:] == ["The message has 9,000 tokens, the context 2,048."]
+    assert rig.page.notes() == ["The message has 9,000 tokens, the context 2,048."]
 
 
 def test_line_where_the_context_begins_now_and_later(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig("forgetful")
     rig.ask("One")
-    assert [rig.page.context_start] == [None]
+    assert [rig.page.context_start()] == [None]
     rig.ask("Two")
     second_question = rig.model.messages[2].id
-    assert rig.page.context_start == second_question
+    assert rig.page.context_start() == second_question
     chat_id = rig.model.id
     rig.chats.new()
-    assert [rig.page.context_start] == [None]
+    assert [rig.page.context_start()] == [None]
     rig.open(chat_id)
-    assert rig.page.context_start == second_question
+    assert rig.page.context_start() == second_question
 
 
 def test_withdrawn_regeneration_leaves_the_answer(qtbot: QtBot, make_rig: MakeRig) -> None:
@@ -387,7 +387,7 @@ def test_a_stopped_answer_goes_on_where_it_was_cut(make_rig: MakeRig) -> None:
     rig.settle()
     cut = rig.model.messages[-1]
     assert (cut.text, cut.status, list(cut.tokens)) == ("Hello there", "stopped", [5])
-    assert rig.page.footers[-1].endswith("stopped by you")
+    assert rig.page.footers()[-1].endswith("stopped by you")
     assert rig.model.can_continue(cut.id)
     assert rig.model.continue_answer(cut.id)
     rig.qtbot.waitUntil(lambda: rig.model.live is not None and len(rig.model.live.pieces) == 2, timeout=WAIT_MS)

@@ -18,7 +18,6 @@ from app.chats.model import Attachment, StoredMessage
 from app.errors import KnownError
 from app.helper import Helper
 from app.protocol.images import MOST_PIXELS, ImageHead, read_head
-from app.ui import notices
 from app.ui.chat import reading
 from app.ui.chat.attachments import SUBJECT, Thumbnails
 from app.ui.chat.chips import Chip, ImagePreview, thumbnail_size
@@ -28,6 +27,7 @@ from app.ui.chat.transcript import Transcript
 from tests.helper.files_to_read import pdf
 from tests.protocol.test_images import encoded
 from tests.support.vision_models import make_image
+from tests.ui.chat.stored import actions_of
 from tests.ui.chat.test_attachments import Desk, desk, drag, drop, mime
 
 __all__ = ["desk"]
@@ -110,7 +110,7 @@ def test_thumbnails_are_kept(qtbot: QtBot, tmp_path: Path) -> None:
 
 def test_a_message_shows_its_images(qtbot: QtBot, transcript: Transcript, tmp_path: Path) -> None:
     thumbnails = Thumbnails(transcript)
-    transcript.commands.load_thumbnail = thumbnails.load
+    actions_of(transcript).answers = {"load_thumbnail": thumbnails.load}
     present = attached(tmp_path / "a.png")
     gone = Attachment(hashlib.sha256(b"").hexdigest(), "image", "b.png", 9, is_missing=True)
     seeing = StoredMessage("m", "c", None, "user", "Hello", "complete", 0.0, attachments=(present, gone))
@@ -227,8 +227,8 @@ def test_a_model_that_sees_nothing_says_so_at_the_drop(
 ) -> None:
     monkeypatch.setattr(desk.pair_loader, "blindness", lambda: notices.cannot_see("986 MB to download"))
     drop(desk.area, mime(make_image(tmp_path / "a.png").path, desk.file("b.txt", "Words.")))
-    assert desk.wait_for_notice("blind").startswith("To see images, this model needs a second file")
     desk.qtbot.waitUntil(lambda: names(desk) == ["b.txt"] and not desk.model.unsent.reading)
+    assert desk.wait_for_notice("blind").startswith("To see images, this model needs a second file")
 
 
 def with_more_data(png: bytes) -> bytes:

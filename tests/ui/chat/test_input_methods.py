@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.ui.chat.composer import Composer
-from app.ui.chat.parts import MessageEditor
+from app.ui.chat.editor import MessageEditor
 
 
 @pytest.fixture

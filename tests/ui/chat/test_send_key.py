@@ -12,10 +12,9 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage
 from app.ui.chat.composer import Composer
-from app.ui.chat.editing import Editing
+from app.ui.chat.editor import Editing, MessageEditor, enter, send_key
 from app.ui.chat.messages import UserMessage
-from app.ui.chat.parts import ChatCommands, MessageEditor
-from app.ui.chat.send_key import enter, send_key
+from tests.ui.recorded_actions import Recorded
 
 _KEYS = Qt.KeyboardModifier
 _NONE, _SHIFT, _CTRL = _KEYS.NoModifier, _KEYS.ShiftModifier, _KEYS.ControlModifier
@@ -71,11 +70,11 @@ def test_the_buttons_name_the_key(qtbot: QtBot) -> None:
 
 
 def test_an_edited_message_is_sent_with_the_same_key(qtbot: QtBot) -> None:
-    edited: list[tuple[str, str]] = []
-    commands = ChatCommands(edit=lambda message_id, text, _attachments: edited.append((message_id, text)))
+    actions = Recorded()
+    edited = actions.calls["edit_message"]
     owner = QWidget()
     qtbot.addWidget(owner)
-    message = UserMessage(StoredMessage("m", "c", None, "user", "Hello", "complete", 0.0), commands, owner)
+    message = UserMessage(StoredMessage("m", "c", None, "user", "Hello", "complete", 0.0), actions, owner)
     send_key().choose(needs_ctrl=True)
     message.buttons.edit_button.click()
     assert message.editing is not None
@@ -86,7 +85,7 @@ def test_an_edited_message_is_sent_with_the_same_key(qtbot: QtBot) -> None:
     QTest.keyClicks(editor, "two")
     assert edited == []
     QTest.keyClick(editor, Qt.Key.Key_Return, _CTRL)
-    assert edited == [("m", "one\ntwo")]
+    assert edited == [("m", "one\ntwo", ())]
 
 
 def test_keys_are_written_as_on_the_keyboard() -> None:

@@ -12,14 +12,14 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage, pack, to_json
 from app.protocol.events import Figures, KindFigures, Piece, Round
-from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.footer import combined, details_of, thinking_title
+from app.ui.chat.messages import AnswerMessage
 from app.ui.chat.thinking import ThinkingPart
 from app.ui.chat.thinking_clock import ThinkingClock
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import theme
 from tests.ui.chat import stored
-from tests.ui.chat.stored import settle, show
+from tests.ui.chat.stored import actions_of, calls, settle, show
 
 THOUGHT = "The user wants **words**.\n\n- one\n- two\n\n```py\nx = 1\n```"
 FIGURES = Figures(completion_tokens=20, thinking_tokens=12, thinking_seconds=12.2)
@@ -155,7 +155,7 @@ def test_an_answer_that_has_only_thinking_says_how_it_ended(qtbot: QtBot, transc
     assert buttons.regenerate_button.isVisible() and not buttons.copy_button.isVisible()
     menu = QMenu()
     qtbot.addWidget(menu)
-    buttons.fill(menu)
+    answer(transcript).fill_menu(menu)
     assert [action.text() for action in menu.actions()][:2] == ["Copy thinking", "Show raw text"]
 
 
@@ -184,8 +184,7 @@ def test_tints_raw_text_and_theme_reach_the_thinking(qtbot: QtBot, transcript: T
 
 
 def test_thinking_counts_up_and_is_laid_out_only_when_it_is_opened(qtbot: QtBot, transcript: Transcript) -> None:
-    stopped = []
-    transcript.commands.stop_thinking = lambda: stopped.append(True)
+    stopped = calls(transcript, "skip_thinking")
     seconds = [3.2]
     transcript.begin_answer(stored.answer("a"), lambda: seconds[0])
     transcript.append_pieces([Piece(text="", thinking=True)])
@@ -201,7 +200,7 @@ def test_thinking_counts_up_and_is_laid_out_only_when_it_is_opened(qtbot: QtBot,
     assert not is_laid_out(part)
     assert part.stop_button is not None
     QTest.mouseClick(part.stop_button, Qt.MouseButton.LeftButton)
-    assert stopped == [True] and not part.stop_button.isEnabled()
+    assert stopped == [()] and not part.stop_button.isEnabled()
     part.button.click()
     transcript.append_pieces([Piece(text="Yes.", thinking=True)])
     settle(qtbot, transcript)
@@ -216,7 +215,7 @@ def test_thinking_counts_up_and_is_laid_out_only_when_it_is_opened(qtbot: QtBot,
     settle(qtbot, transcript)
     assert title(part) == "Thought for 12 s" and part.is_open
     assert not part._timer.isActive()
-    transcript.commands.stop_thinking = None  # where nothing can stop it
+    actions_of(transcript).disabled.add("skip_thinking")  # where nothing can stop it
     transcript.begin_answer(stored.answer("b"))
     transcript.append_pieces([Piece(text="Hm.", thinking=True)])
     settle(qtbot, transcript)

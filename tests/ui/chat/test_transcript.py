@@ -14,11 +14,10 @@ from shiboken6 import isValid
 
 from app.chats.model import StoredMessage, unpack
 from app.protocol.events import DrafterFigures, DraftFigures, Figures, Piece
-from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.footer import footer_of
 from app.ui.chat.markdown.code_headers import CodeHeader
 from app.ui.chat.markdown.folding import folded_length
-from app.ui.chat.messages import UserMessage
+from app.ui.chat.messages import AnswerMessage, UserMessage
 from app.ui.chat.parts import CONTEXT_TEXT
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import theme
@@ -119,12 +118,12 @@ def test_a_stored_answer_shows_its_footer_and_version(qtbot: QtBot, transcript: 
 def test_regenerate_copy_and_versions(qtbot: QtBot, transcript: Transcript) -> None:
     show(qtbot, transcript, stored.answer("a", "the **source**", 2, 2))
     message = answer(transcript, "a")
-    regenerated = calls(transcript, "regenerate")
+    regenerated = calls(transcript, "regenerate_answer")
     click(message.buttons.regenerate_button)
     assert regenerated == [("a",)]
     menu = message.buttons.more_button.menu()
     menu.aboutToShow.emit()
-    compared = calls(transcript, "compare")
+    compared = calls(transcript, "compare_answer")
     next(one for one in menu.actions() if one.text().startswith("Compare")).trigger()
     assert compared == [("a",)]
     stepped = calls(transcript, "choose_version")
@@ -138,7 +137,7 @@ def test_regenerate_copy_and_versions(qtbot: QtBot, transcript: Transcript) -> N
 def test_editing_a_message(qtbot: QtBot, transcript: Transcript) -> None:
     show(qtbot, transcript, stored.question("u", "first", 1, 2))
     message = question(transcript, "u")
-    edited = calls(transcript, "edit")
+    edited = calls(transcript, "edit_message")
     click(message.buttons.edit_button)
     assert message.editing is not None
     message.editing.text.setPlainText("second")
@@ -159,7 +158,7 @@ def test_editing_a_message(qtbot: QtBot, transcript: Transcript) -> None:
 
 def test_an_answer_that_was_not_changed_is_no_new_version(qtbot: QtBot, transcript: Transcript) -> None:
     show(qtbot, transcript, stored.question("u", "first"), stored.answer("a", "An **answer**"))
-    edited = calls(transcript, "edit")
+    edited = calls(transcript, "edit_message")
     for key in ("a", "u"):
         message = widget(transcript, key)
         assert isinstance(message, (UserMessage, AnswerMessage))
@@ -354,7 +353,7 @@ def test_a_long_chat_works_out_only_what_is_shown_and_frees_what_is_far(
         asked.append(text.partition("\n")[0])
         return unpack(text, packed, thinking)
 
-    monkeypatch.setattr("app.ui.chat.answer.unpack", counted)
+    monkeypatch.setattr("app.ui.chat.messages.unpack", counted)
     for turn in range(40):
         transcript.add(stored.question(f"u{turn}", f"Question {turn}"))
         transcript.add(stored.answer(f"a{turn}", f"Answer {turn}\n\n" + "words\n\n" * 12))

@@ -9,12 +9,12 @@ import pytest
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from app.ui.chat.parts import ChatCommands
 from app.ui.chat.transcript import Transcript
 from app.ui.chat.welcome import EXAMPLES, STARTER_EXAMPLES, Introduction, Welcome
 from app.ui.widgets.entries import Widths
 from tests.ui.chat import stored
 from tests.ui.chat.stored import calls, click, has_button, keys, named, settle
+from tests.ui.recorded_actions import Recorded
 
 
 @pytest.mark.parametrize("model", ["guide", "starter model"])
@@ -22,7 +22,7 @@ from tests.ui.chat.stored import calls, click, has_button, keys, named, settle
 def test_the_buttons_of_the_first_start_show_their_words_at_every_width(
     qtbot: QtBot, width: int, model: Literal["guide", "starter model"]
 ) -> None:
-    welcome = Welcome(ChatCommands(), Introduction(model, True, model == "guide", "Qwen3 4B (3 GB to download)"))
+    welcome = Welcome(Recorded(), Introduction(model, True, model == "guide", "Qwen3 4B (3 GB to download)"))
     qtbot.addWidget(welcome)
     welcome.resize(width, welcome.fit(Widths(prose=width, code=width)))
     welcome.show()
@@ -50,7 +50,7 @@ def test_the_card_of_the_first_start(qtbot: QtBot, transcript: Transcript) -> No
     transcript.introduce(Introduction("guide", has_card=True))
     transcript.show_welcome()
     settle(qtbot, transcript)
-    opened, hidden = calls(transcript, "open_models"), calls(transcript, "hide_introduction")
+    opened, hidden = calls(transcript, "choose_models"), calls(transcript, "hide_introduction")
     click(named(transcript, "Open models…"))
     keep = named(transcript, "Keep the guide")
     click(keep)

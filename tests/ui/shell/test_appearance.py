@@ -17,9 +17,8 @@ from app import paths
 from app.chats.model import StoredMessage
 from app.settings import Settings, SettingsFile
 from app.ui.actions import Actions
-from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.code_headers import CodeHeader
-from app.ui.chat.messages import UserMessage
+from app.ui.chat.messages import AnswerMessage, UserMessage
 from app.ui.context import WindowSettings
 from app.ui.notices import NoticeList
 from app.ui.settings.general_page import apply

@@ -21,8 +21,8 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from app.ui.actions import Actions
+from app.ui.chat.editor import MessageEditor
 from app.ui.chat.operations import ChatOperations
-from app.ui.chat.parts import MessageEditor
 from app.ui.shell.all_actions import MENUS
 from app.ui.shell.edit_menu import NAMES, EditMenu, possible
 

@@ -17,8 +17,7 @@ from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore, new_id
 from app.client.connection import Question
 from app.protocol.commands import Generate
-from app.ui.chat.answer import AnswerMessage
-from app.ui.chat.messages import MessageWidget
+from app.ui.chat.messages import AnswerMessage, MessageWidget
 from app.ui.chat.model import ChatState
 from tests.support.chats import add_question, begin_answer
 from tests.ui.shell.running import WAIT_MS, Running
@@ -181,7 +180,7 @@ def test_what_was_deleted_comes_back(running: Chatting) -> None:
     running.choose("regenerate")
     running.settle()
     before = running.texts()
-    running.window.transcript.commands.delete(running.model.messages[2].id, True)
+    running.controller.actions.run("delete_from_here", running.model.messages[2].id)
     running.settle()
     assert running.texts() == before[:2]
     # Other versions were not seen.
@@ -345,7 +344,7 @@ def test_a_temporary_chat_says_so_and_what_was_deleted_goes_with_it(running: Cha
     for name in ("rename_chat", "delete_chat", "export_chat", "branch_chat"):
         assert not running.is_enabled(name), name
     assert running.is_enabled("find_next")
-    running.window.transcript.commands.delete(running.model.messages[0].id, False)
+    running.controller.actions.run("delete_message", running.model.messages[0].id)
     running.settle()
     assert running.is_enabled("undo_chat")
     assert not running.window.undo_bar.isHidden()

@@ -13,15 +13,16 @@ from shiboken6 import isValid
 from app.helper import Helper, shared
 from app.helper.messages import ROLES, Highlight, Highlighted
 from app.protocol.events import Piece
-from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown import code_blocks, drawn_text, highlight
 from app.ui.chat.markdown.formats import code_color
 from app.ui.chat.markdown.highlight import Highlighter
 from app.ui.chat.markdown.view import MarkdownView
+from app.ui.chat.messages import AnswerMessage
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import theme
 from app.ui.widgets.turns import turns
 from tests.ui.chat import stored
+from tests.ui.recorded_actions import Recorded
 
 CODE = "Look:\n\n```python\ndef f():\n    return '😀'  # x\n```\n\nand\n\n- item\n\n  ```json\n  [1]\n  ```\n\nend"
 
@@ -170,7 +171,7 @@ def test_an_answer_for_a_view_that_the_column_freed_is_dropped(qtbot: QtBot, mon
     late = Late()
     own = Highlighter(late)
     monkeypatch.setattr(code_blocks, "highlighter", lambda: own)
-    transcript = Transcript()
+    transcript = Transcript(Recorded())
     qtbot.addWidget(transcript)
     transcript.resize(700, 200)
     transcript.show()
