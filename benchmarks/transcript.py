@@ -30,8 +30,7 @@ from PySide6.QtCore import QCoreApplication, QEventLoop, QTimer
 from PySide6.QtWidgets import QApplication
 
 from app.protocol.events import Piece
-from app.ui.chat.messages import AnswerMessage
-from app.ui.chat.thinking import ThinkingPart
+from app.ui.chat.answer import AnswerMessage, ThinkingPart
 from app.ui.chat.transcript import Transcript
 from app.ui.shell.all_actions import all_actions
 from app.ui.widgets import stylesheet

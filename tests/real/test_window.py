@@ -9,7 +9,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.models import starter
-from app.ui.chat.messages import AnswerMessage
+from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.welcome import STARTER_EXAMPLES
 from app.ui.engine.pair_files import PairFiles
 from tests.ui.conftest import application, user

@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from functools import partial
-from typing import TYPE_CHECKING
 
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QGuiApplication, QPainter, QPaintEvent
 from PySide6.QtWidgets import (
     QAbstractButton,
-    QBoxLayout,
     QFrame,
     QGridLayout,
-    QMenu,
     QPushButton,
     QToolButton,
     QWidget,
@@ -26,9 +22,6 @@ from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import label
 from app.ui.widgets.entries import Widths
 from app.ui.widgets.layouts import CARD_MARGINS, GAP, column, row
-
-if TYPE_CHECKING:
-    from app.ui.chat.messages import MessageWidget
 
 CONTEXT_TEXT = "The messages above no longer fit in the context"
 _COPIED_MILLISECONDS = 1500
@@ -137,94 +130,7 @@ class VersionSwitch(QWidget):
         self.setVisible(self._versions > 1 and not busy)
 
 
-class MessageButtons(QWidget):
-    """What all messages have: Copy, the versions where there are several, and a menu of the rest."""
-
-    def __init__(self, message: MessageWidget, actions: Actions) -> None:
-        super().__init__()
-        stored = message.stored
-        self._is_busy = False
-        self.copy_button = icon_button("copy", "Copy", "Copy this message")
-        self.copy_button.clicked.connect(lambda: copy_text(message.view.content, self.copy_button))
-        if not message.view.content:
-            self.copy_button.hide()  # an answer that was stopped while the model was thinking
-        self.versions: VersionSwitch | None = None
-        if stored.versions > 1:
-            self.versions = VersionSwitch(self, partial(actions.run, "choose_version", stored.id))
-            self.versions.set_versions(stored.version, stored.versions)
-        self.more_button = icon_button("more", "", "More about this message")
-        menu = QMenu(self.more_button)
-        menu.aboutToShow.connect(lambda: message.fill_menu(menu))
-        self.more_button.setMenu(menu)
-        self.more_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
-
-    def fit(self, width: int) -> None:
-        """Where there is no room for the words of the buttons, they only have icons."""
-        named = [button for button in self.findChildren(QToolButton) if button.text()]
-        for style in (Qt.ToolButtonStyle.ToolButtonTextBesideIcon, Qt.ToolButtonStyle.ToolButtonIconOnly):
-            for button in named:
-                button.setToolButtonStyle(style)
-            if self.sizeHint().width() <= width:
-                return
-
-    def set_busy(self, busy: bool) -> None:
-        """While an answer is being written, messages cannot be changed."""
-        self._is_busy = busy
-        self.more_button.setVisible(not busy)
-        if self.versions is not None:
-            self.versions.set_busy(busy)
-
-
-class UserButtons(MessageButtons):
-    """Of the user's own words."""
-
-    def __init__(self, message: MessageWidget, actions: Actions) -> None:
-        super().__init__(message, actions)
-        self.edit_button = _action_button("edit", actions, "edit_message")
-        self.edit_button.clicked.connect(message.start_editing)
-        row(None, self.copy_button, self.edit_button, self.more_button, *filter(None, [self.versions]), gap=4, on=self)
-
-    def set_busy(self, busy: bool) -> None:
-        super().set_busy(busy)
-        self.edit_button.setVisible(not busy)
-
-
-class AnswerButtons(MessageButtons):
-    """Of an answer."""
-
-    def __init__(self, message: MessageWidget, actions: Actions) -> None:
-        super().__init__(message, actions)
-        self._actions = actions
-        self._message_id = message.stored.id
-        self._continues = False
-        self.continue_button: QToolButton | None = None
-        self.regenerate_button = _action_button("regenerate", actions, "regenerate_answer", self._message_id)
-        buttons = (self.copy_button, self.regenerate_button, self.more_button)
-        self._row: QBoxLayout = row(*buttons, *filter(None, [self.versions]), None, gap=4, on=self)
-
-    def set_continues(self, continues: bool) -> None:
-        """Whether the answer was cut, and can go on now."""
-        self._continues = continues
-        if continues and self.continue_button is None:
-            button = _action_button("end", self._actions, "continue_message", self._message_id)
-            self.continue_button = button
-            self._row.insertWidget(2, button)
-            QWidget.setTabOrder(self.regenerate_button, button)
-            QWidget.setTabOrder(button, self.more_button)
-        self._show_continue()
-        self.fit(self.width())
-
-    def _show_continue(self) -> None:
-        if self.continue_button is not None:
-            self.continue_button.setVisible(self._continues and not self._is_busy)
-
-    def set_busy(self, busy: bool) -> None:
-        super().set_busy(busy)
-        self.regenerate_button.setVisible(not busy)
-        self._show_continue()
-
-
-def _action_button(icon: str, actions: Actions, name: str, *values: object) -> QToolButton:
+def action_button(icon: str, actions: Actions, name: str, *values: object) -> QToolButton:
     """A quiet button for an action of the table; without ``values`` it does nothing by itself."""
     button = icon_button(icon, actions.text(name), actions.description(name))
     if values:

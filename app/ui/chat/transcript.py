@@ -14,8 +14,9 @@ from PySide6.QtWidgets import QApplication, QPushButton, QWidget
 from app.chats.model import StoredMessage
 from app.protocol.events import Piece, Round
 from app.ui.actions import Actions
+from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.folding import folded_length
-from app.ui.chat.messages import AnswerMessage, MessageWidget, UserMessage
+from app.ui.chat.messages import MessageWidget, UserMessage
 from app.ui.chat.parts import ContextLine
 from app.ui.chat.welcome import Introduction, Welcome
 from app.ui.widgets import theme as themes

@@ -10,10 +10,10 @@ from PySide6.QtWidgets import QFrame, QWidget
 
 from app.compare.results import Run
 from app.protocol.events import Figures, Piece, Round
+from app.ui.chat.answer import ThinkingPart
 from app.ui.chat.footer import thought_for
 from app.ui.chat.markdown.view import MarkdownView
 from app.ui.chat.parts import height_of
-from app.ui.chat.thinking import ThinkingPart
 from app.ui.chat.thinking_clock import ThinkingClock
 from app.ui.widgets import theme, units
 from app.ui.widgets.column import Column

@@ -12,8 +12,9 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage, pack, to_json
 from app.protocol.events import DraftFigures, Figures, Piece
+from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.footer import footer_of
-from app.ui.chat.messages import AnswerMessage, UserMessage
+from app.ui.chat.messages import UserMessage
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets.turns import turns
 from tests.ui.recorded_actions import Recorded

@@ -12,6 +12,7 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from app.protocol.events import Piece
+from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.code_blocks import CodeColors
 from app.ui.chat.markdown.code_headers import CodeHeaders
 from app.ui.chat.markdown.find_marks import FindMarks
@@ -21,7 +22,7 @@ from app.ui.chat.markdown.highlight import highlighter
 from app.ui.chat.markdown.rendering import Rendering
 from app.ui.chat.markdown.underlay import TokenTints
 from app.ui.chat.markdown.wide import WidePlaces
-from app.ui.chat.messages import AnswerMessage, MessageWidget
+from app.ui.chat.messages import MessageWidget
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import theme
 from app.ui.widgets.turns import turns

@@ -12,9 +12,8 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage, pack, to_json
 from app.protocol.events import Figures, KindFigures, Piece, Round
+from app.ui.chat.answer import AnswerMessage, ThinkingPart
 from app.ui.chat.footer import combined, details_of, thinking_title
-from app.ui.chat.messages import AnswerMessage
-from app.ui.chat.thinking import ThinkingPart
 from app.ui.chat.thinking_clock import ThinkingClock
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import theme

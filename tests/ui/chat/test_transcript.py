@@ -14,10 +14,11 @@ from shiboken6 import isValid
 
 from app.chats.model import StoredMessage, unpack
 from app.protocol.events import DrafterFigures, DraftFigures, Figures, Piece
+from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.footer import footer_of
 from app.ui.chat.markdown.code_headers import CodeHeader
 from app.ui.chat.markdown.folding import folded_length
-from app.ui.chat.messages import AnswerMessage, UserMessage
+from app.ui.chat.messages import UserMessage
 from app.ui.chat.parts import CONTEXT_TEXT
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import theme
@@ -353,7 +354,7 @@ def test_a_long_chat_works_out_only_what_is_shown_and_frees_what_is_far(
         asked.append(text.partition("\n")[0])
         return unpack(text, packed, thinking)
 
-    monkeypatch.setattr("app.ui.chat.messages.unpack", counted)
+    monkeypatch.setattr("app.ui.chat.answer.unpack", counted)
     for turn in range(40):
         transcript.add(stored.question(f"u{turn}", f"Question {turn}"))
         transcript.add(stored.answer(f"a{turn}", f"Answer {turn}\n\n" + "words\n\n" * 12))

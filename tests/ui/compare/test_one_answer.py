@@ -16,7 +16,7 @@ from app.compare.steps import task_of
 from app.protocol.commands import Generate
 from app.protocol.events import Piece, Round
 from app.protocol.options import Sampling
-from app.ui.chat.thinking import ThinkingPart
+from app.ui.chat.answer import ThinkingPart
 from app.ui.compare import wording
 from app.ui.compare.one_answer import OneAnswer, is_in_thinking, marked, settings_line
 from app.ui.compare.pane import AnswerPane, DecodeSpeed

@@ -17,8 +17,9 @@ from app import paths
 from app.chats.model import StoredMessage
 from app.settings import Settings, SettingsFile
 from app.ui.actions import Actions
+from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.code_headers import CodeHeader
-from app.ui.chat.messages import AnswerMessage, UserMessage
+from app.ui.chat.messages import UserMessage
 from app.ui.context import WindowSettings
 from app.ui.notices import NoticeList
 from app.ui.settings.general_page import apply
@@ -224,7 +225,7 @@ def test_the_smallest_window_holds_it(qtbot: QtBot, rig: Rig) -> None:
     for entry, name in zip(column.entries, ("You", "Answer"), strict=True):
         message = rig.window.transcript.show_message(entry.key)
         assert isinstance(message, UserMessage | AnswerMessage)
-        qtbot.waitUntil(lambda shown=message: shown._made_actions is not None)  # type: ignore[misc]
+        qtbot.waitUntil(lambda shown=message: shown._buttons is not None)  # type: ignore[misc]
         heading, actions = message.heading, message.buttons
         qtbot.waitUntil(column.is_complete)
         assert heading.text() == name and heading.width() >= heading.fontMetrics().horizontalAdvance(name)

@@ -17,7 +17,8 @@ from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore, new_id
 from app.client.connection import Question
 from app.protocol.commands import Generate
-from app.ui.chat.messages import AnswerMessage, MessageWidget
+from app.ui.chat.answer import AnswerMessage
+from app.ui.chat.messages import MessageWidget
 from app.ui.chat.model import ChatState
 from tests.support.chats import add_question, begin_answer
 from tests.ui.shell.running import WAIT_MS, Running

@@ -18,9 +18,8 @@ from app.chats.model import to_json
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.chats.store import ChatStore
 from app.protocol.options import LoadSettings
-from app.ui.chat.messages import AnswerMessage
+from app.ui.chat.answer import AnswerMessage, ThinkingPart
 from app.ui.chat.model import ChatState
-from app.ui.chat.thinking import ThinkingPart
 from app.ui.engine.pair_files import PairFiles
 from app.ui.engine.pair_names import speaker
 from tests.support.chats import add_question, begin_answer

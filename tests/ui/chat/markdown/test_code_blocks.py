@@ -13,11 +13,11 @@ from shiboken6 import isValid
 from app.helper import Helper, shared
 from app.helper.messages import ROLES, Highlight, Highlighted
 from app.protocol.events import Piece
+from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown import code_blocks, drawn_text, highlight
 from app.ui.chat.markdown.formats import code_color
 from app.ui.chat.markdown.highlight import Highlighter
 from app.ui.chat.markdown.view import MarkdownView
-from app.ui.chat.messages import AnswerMessage
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import theme
 from app.ui.widgets.turns import turns
