@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from contextlib import ExitStack
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
