@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from PySide6.QtCore import Slot
 from PySide6.QtWidgets import QCheckBox, QComboBox, QGridLayout, QRadioButton, QWidget
 
 from app.settings import Settings
 from app.ui.chat.editor import enter, send_key
-from app.ui.context import WindowSettings
 from app.ui.widgets import theme
 from app.ui.widgets.controls import guard_wheel, label
 from app.ui.widgets.layouts import LEFT, column
 from app.ui.widgets.theme import SPACING
+
+if TYPE_CHECKING:
+    from app.ui.context import WindowSettings
 
 ZOOM_STEPS = (50, 67, 75, 80, 90, 100, 110, 125, 150, 175, 200)
 """Percent, as in browsers."""
