@@ -14,6 +14,7 @@ from app.ui.chat.drop_area import is_picture, local_files, picture_in
 from app.ui.chat.editor import MessageEditor, send_key
 from app.ui.chat.parts import icon_button
 from app.ui.engine.client import EngineClient, EngineState
+from app.ui.engine.queue import Priority
 from app.ui.notices import NoticeList
 from app.ui.widgets import icons, units
 from app.ui.widgets import theme as themes
@@ -216,10 +217,7 @@ class Composer(QWidget):
             self._notice_list.remove("unanswered")
 
     def _why_it_waits(self, model: ChatModel) -> str:
-        from app.ui.engine.queue import Priority  # the first picture does without it
-
         job = model.live.job if model.live is not None else None
-        from app.ui.engine.queue import Priority  # the first picture does without it
 
         others = self._queue.before(job).count(Priority.CHAT) if job is not None else 0
         return _BEHIND.format(others) if others > 1 else _HINTS.get(self._engine.state(), "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from bisect import insort
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
@@ -21,7 +21,9 @@ from app.protocol.events import (
 )
 from app.protocol.frames import ProtocolError
 from app.ui.engine.client import EngineClient, EngineState
-from app.ui.engine.pair import PairLoader
+
+if TYPE_CHECKING:
+    from app.ui.engine.pair import PairLoader
 
 IDLE_MS = 1500
 """A trial begins when nothing else has wanted the engine for this long."""
