@@ -18,6 +18,7 @@ from app.chats.model import Attachment, StoredMessage
 from app.errors import KnownError
 from app.helper import Helper
 from app.protocol.images import MOST_PIXELS, ImageHead, read_head
+from app.ui import notices
 from app.ui.chat import reading
 from app.ui.chat.attachments import SUBJECT, Thumbnails
 from app.ui.chat.chips import Chip, ImagePreview, thumbnail_size
