@@ -47,11 +47,12 @@ from app.chats.worker import ChatWorker
 from app.markdown.dialect import parser
 from app.protocol.events import Piece, Round, RoundsReceived
 from app.settings import SettingsFile
+from app.ui.app import App
 from app.ui.chat.transcript import Transcript
+from app.ui.context import make_context
 from app.ui.engine.client import EngineClient
 from app.ui.shell.all_actions import all_actions
 from app.ui.shell.application import Application, collect_seldom
-from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
 from benchmarks.transcript import tokens
 from tests.support.chats import add_question, begin_answer
@@ -306,10 +307,10 @@ def measure(folder: Path, messages: int, pages: int) -> Result:
     window = MainWindow(settings.values, actions)
     worker = ChatWorker(folder / "chats.sqlite")
     engine = EngineClient([sys.executable, "-m", "tests.ui.scripted_engine", "endless"], parent=window)
-    controller = Controller(window, settings, engine, worker, actions)
+    app = App(make_context(settings, engine, worker, actions, window), window)
     transcript = window.transcript
     window.show()
-    controller.begin()
+    app.begin()
     loop = Loop(application, transcript)
 
     def wait(seconds: float) -> None:
@@ -357,10 +358,10 @@ def measure(folder: Path, messages: int, pages: int) -> Result:
     wait(0.5)
     loop.gaps()
     window.composer.send("And now?")
-    loop.run_until(lambda: bool(controller.answers.open) and controller.answers.open[0].message is not None)
+    loop.run_until(lambda: bool(app.ctx.chats.answers.open) and app.ctx.chats.answers.open[0].message is not None)
     wait(1.0)
     sent = loop.gaps()
-    job = controller.answers.open[0].job
+    job = app.ctx.chats.answers.open[0].job
     assert job is not None
     loop.run_until(every_frame(type_beside_an_answer(window, engine, job.request, KEYS)))
     wait(1.0)
@@ -383,7 +384,7 @@ def measure(folder: Path, messages: int, pages: int) -> Result:
         scrolling_memory_mb=round(scrolled - opened, 1),
         widgets_at_the_end=sum(entry.widget is not None for entry in transcript.column.entries),
     )
-    controller.shut_down()
+    app.shut_down()
     window.close()
     return result
 

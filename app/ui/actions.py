@@ -51,6 +51,8 @@ class Action(Generic[App]):
     shown: Callable[[], bool] | None = None
     """Asked when its menu is opened; ``None``: always."""
     checkable: bool = False
+    checked: Callable[[App], bool] | None = None
+    """Asked at `Actions.refresh`; ``None``: whoever shows it knows, and sets it."""
     role: QAction.MenuRole = QAction.MenuRole.NoRole
     everywhere: bool = False
     """Whether its keys work in the other windows, too."""
@@ -119,6 +121,8 @@ class Actions(QObject):
         """Something changed on which it depends what can be done now."""
         for name, action in self._qactions.items():
             action.setEnabled(self.is_enabled(name))
+            if (checked := self._table[name].checked) is not None and self._app is not None:
+                action.setChecked(checked(self._app))
         for name, menu in self._submenus.items():
             if (choices := list(self.choices(name))) != self._listed.get(name):
                 self._listed[name] = choices

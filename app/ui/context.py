@@ -7,18 +7,27 @@ import logging
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
+from app import paths
+from app.chats.presets import FILE_NAME as PRESETS_FILE
+from app.chats.presets import Presets
+from app.chats.settings import ChatSettings
+from app.chats.worker import ChatWorker
 from app.errors import KnownError
 from app.settings import Settings, SettingsFile
 from app.ui import notices
 from app.ui.actions import Actions
+from app.ui.chat.answers import Answers
+from app.ui.chat.conversation import answer_settings
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.operations import ChatOperations
 from app.ui.chat.writer import StoredChats, StoredPresets
 from app.ui.engine.client import EngineClient
 from app.ui.engine.pair import PairLoader
+from app.ui.engine.pair_files import LoadingMarker
 from app.ui.engine.queue import EngineQueue
 from app.ui.notices import NoticeList
 from app.ui.widgets.system_notifications import Notifier
@@ -112,3 +121,39 @@ class AppContext:
     notifier: Notifier
     closing: ExitStack
     """Whoever has something to end puts it here where it is made; what was made last ends first."""
+
+
+def make_context(
+    file: SettingsFile, engine: EngineClient, worker: ChatWorker, actions: Actions, parent: QObject
+) -> AppContext:
+    """What there is one of, made in the order in which one needs the other. ``engine`` may still be starting."""
+    notice_list, notifier = NoticeList(parent), Notifier(parent)
+    settings = WindowSettings(file, notice_list, parent)
+    presets = StoredPresets(Presets(paths.data_dir() / PRESETS_FILE), notice_list, parent)
+    store = StoredChats(worker, notice_list, parent)
+    marker = LoadingMarker(paths.data_dir() / "loading.json")
+    loader = PairLoader(engine, notice_list, marker, file.values, parent)
+    queue = EngineQueue(engine, loader, parent)
+    answers = Answers(
+        queue, loader, notice_list, lambda chat, pair: answer_settings(chat, settings.values, pair), parent
+    )
+
+    def default_settings() -> ChatSettings:
+        files = loader.files()
+        return presets.presets.default_for(files.preset_target() if files else "")
+
+    def temporary_store() -> StoredChats:
+        return StoredChats(ChatWorker(Path(":memory:")), notice_list)
+
+    chats = OpenChats(store, answers, notice_list, default_settings, temporary_store, parent)
+    presets.changed.connect(chats.use_defaults)
+    loader.pair_changed.connect(chats.use_defaults)
+    closing = ExitStack()
+    # The last one ends first: answers are stored, then the engine ends, then all that is written has an end.
+    for end in (notifier.clear, presets.close, settings.close, store.close, loader.shutdown, settings.save):
+        closing.callback(end)
+    closing.callback(chats.shut_down)
+    operations = ChatOperations(store, parent)
+    return AppContext(
+        settings, notice_list, engine, loader, queue, store, presets, chats, operations, actions, notifier, closing
+    )

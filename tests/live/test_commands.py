@@ -68,7 +68,7 @@ def running(qtbot: QtBot, user: Path) -> Iterator[Greedy]:
 
 
 def test_the_window_shows_what_was_accepted_by_position(running: Greedy, drafting: LiveServer) -> None:
-    loader, panel = running.controller.pair_loader, running.window.speed_panel
+    loader, panel = running.ctx.loader, running.window.speed_panel
     loader.load(PairFiles("", server=drafting.url))
     running.qtbot.waitUntil(
         lambda: loader.remote() is not None and running.engine.state() is EngineState.READY, timeout=WAIT_MS

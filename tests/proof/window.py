@@ -30,13 +30,13 @@ from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
 from app.models.library.entry import LibraryEntry
 from app.protocol.serving import Serve
+from app.ui import app as app_module
+from app.ui.app import App
 from app.ui.chat.live_answer import LiveAnswer
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.engine.client import EngineState
 from app.ui.notices import Notice
 from app.ui.shell import application
-from app.ui.shell import controller as controller_module
-from app.ui.shell.controller import Controller
 
 WORD = re.compile(r"w[0-9a-f]{8}x\d+w")
 QUESTIONS = (
@@ -138,9 +138,9 @@ class User(QObject):
 
     asked = Signal(object)
 
-    def __init__(self, controller: Controller, behavior: str) -> None:
-        super().__init__(controller)
-        self.controller, self.window = controller, controller.window
+    def __init__(self, app: App, behavior: str) -> None:
+        super().__init__(app)
+        self.app, self.ctx, self.window = app, app.ctx, app.window
         self._chance = random.Random(os.environ.get("SLIPSTREAM_PROOF_SEED"))
         self._name, self._count = uuid.uuid4().hex[:8], 0
         self._unsaved: list[tuple[ChatModel, str]] = []
@@ -150,9 +150,9 @@ class User(QObject):
         self._timer = QTimer(self, interval=10)
         self._timer.timeout.connect(self._on_time)
         self._timer.start()
-        controller.answers.begun.connect(self._on_answer_begun)
-        controller.notice_list.changed.connect(self._on_notices_changed)
-        controller.serving.state_changed.connect(self._on_serving)
+        app.ctx.chats.answers.begun.connect(self._on_answer_begun)
+        app.ctx.notices.changed.connect(self._on_notices_changed)
+        app.serving.state_changed.connect(self._on_serving)
         self.asked.connect(self._on_asked)
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -172,21 +172,21 @@ class User(QObject):
 
     def _look_whether_ready(self) -> None:
         """The chats are open, and the pair is loaded or has been given up."""
-        controller, notices = self.controller, self.controller.notice_list.notices()
-        is_decided = controller.pair_loader.pair() is not None or "load" in notices or "engine" in notices
-        if not is_decided or not controller._opened.done() or not controller.chats.current.unsent.is_known:
+        app, notices = self.app, self.ctx.notices.notices()
+        is_decided = app.ctx.loader.pair() is not None or "load" in notices or "engine" in notices
+        if not is_decided or not self.ctx.store._worker.opened.done() or not app.ctx.chats.current.unsent.is_known:
             return
-        if controller._opened.exception() is None and not self._is_asking:
+        if self.ctx.store._temporary is None and not self._is_asking:
             self._is_asking = True
-            controller._chat_store.ask(look_at_stored, self._on_stored)
-        if not (self._has_stored or controller._opened.exception()):
+            app.ctx.store.ask(look_at_stored, self._on_stored)
+        if not (self._has_stored or self.ctx.store._temporary):
             return
         self._is_ready = True
         tell("ready", {subject: notice.text for subject, notice in notices.items()})
         if self._is_busy:
-            if controller.pair_loader.pair() is None:
-                controller.pair_loader.load_again()
-            controller.serving.start(Serve(host=None, port=0, key=None))
+            if app.ctx.loader.pair() is None:
+                app.ctx.loader.load_again()
+            app.serving.start(Serve(host=None, port=0, key=None))
 
     def _is_settled(self) -> bool:
         """Whether nothing goes on in the chat that is shown, and its last change was saved or refused."""
@@ -199,7 +199,7 @@ class User(QObject):
         self._has_stored = True
 
     def _tell_saved(self) -> None:
-        if self.controller._temporary is not None:
+        if self.ctx.store._temporary is not None:
             return  # the window has said that nothing is kept
         saved = [entry for entry in self._unsaved if _has_saved(entry[0])]
         if saved:
@@ -221,7 +221,7 @@ class User(QObject):
 
     @Slot()
     def _on_serving(self) -> None:
-        serving = self.controller.serving
+        serving = self.app.serving
         tell(f"server {serving.state.kind}", [serving.process_id(), *(port for _host, port in serving.state.addresses)])
 
     # ------------------------------------------------------------ what the busy user does
@@ -238,7 +238,7 @@ class User(QObject):
 
     @property
     def model(self) -> ChatModel:
-        return self.controller.chats.current
+        return self.ctx.chats.current
 
     def type(self, text: str = "") -> None:
         """Put a word into the composer, as the keyboard does."""
@@ -258,7 +258,7 @@ class User(QObject):
             return
         path = Path(os.environ["HOME"]) / f"notes {self._chance.randrange(50)}.txt"
         path.write_text(f"Notes {path.name}\n" * 20, encoding="utf-8")
-        self.controller.attachments.attach_files([str(path)])
+        self.app.attachments.attach_files([str(path)])
         model, before = self.model, len(self.model.unsent.attachments)
 
         def look() -> None:
@@ -268,11 +268,11 @@ class User(QObject):
         model.unsent.attachments_changed.connect(look)
 
     def new(self) -> None:
-        self.controller.chats.new()
+        self.ctx.chats.new()
 
     def open(self) -> None:
-        if ids := self.controller.operations.chat_ids():
-            self.controller.chats.open(self._chance.choice(ids))
+        if ids := self.ctx.operations.chat_ids():
+            self.ctx.chats.open(self._chance.choice(ids))
 
     def edit(self) -> None:
         """Ask the last question in other words."""
@@ -290,16 +290,17 @@ class User(QObject):
 
     def change(self) -> None:
         """Change settings of the app and of the chat."""
-        self.controller.settings._on_draft_length_changed(self._chance.randrange(1, 9))
+        self.ctx.settings.values.draft_length = self._chance.randrange(1, 9)
+        self.ctx.settings.apply()
         self.model.set_settings(ChatSettings(system_prompt=f"Be brief. {self._chance.randrange(10)}"))
 
     def mend(self) -> None:
         """Press what the notices offer after several crashes."""
-        controller = self.controller
-        if controller.engine.state() is EngineState.DIED:
-            controller.pair_loader.restart()
-        if controller.serving.state.kind == "failed":
-            controller.serving.restart()
+        app = self.app
+        if app.ctx.engine.state() is EngineState.DIED:
+            app.ctx.loader.restart()
+        if app.serving.state.kind == "failed":
+            app.serving.restart()
 
     # ------------------------------------------------------------ what standard input asks for
 
@@ -330,10 +331,10 @@ class User(QObject):
 
     def save_again(self) -> None:
         """What the notice about a full disk offers."""
-        self.controller.chats.save_again()
+        self.ctx.chats.save_again()
 
     def restart_engine(self) -> None:
-        self.controller.pair_loader.restart()
+        self.ctx.loader.restart()
 
     def show_library(self) -> None:
         """Open the library, and tell the problem of each model that is found."""
@@ -341,8 +342,8 @@ class User(QObject):
         def shown(entries: list[LibraryEntry]) -> None:
             tell("library", [entry.problem for entry in entries])
 
-        self.controller.library.scanned.connect(shown)
-        self.controller.actions.run("show_library")
+        self.app.library.scanned.connect(shown)
+        self.ctx.actions.run("show_library")
 
     def rest(self) -> None:
         """Tell when the event loop has waited."""
@@ -355,10 +356,10 @@ class User(QObject):
 
     def erase_old(self, kept: int) -> None:
         """Delete all chats but the newest for good."""
-        old = self.controller.operations.chat_ids()[kept:]
+        old = self.ctx.operations.chat_ids()[kept:]
         if old:
-            self.controller.operations.delete(old)
-            self.controller.operations.erase(old)
+            self.ctx.operations.delete(old)
+            self.ctx.operations.erase(old)
 
 
 def _words(message: StoredMessage) -> list[str]:
@@ -370,8 +371,8 @@ def _has_saved(model: ChatModel) -> bool:
     return not isValid(model) or (model.writer.is_saved() and model.unsent.is_saved())
 
 
-class _Driven(Controller):
-    """The controller, with somebody who uses it."""
+class _Driven(App):
+    """The app, with somebody who uses it."""
 
     behavior = "idle"
 
@@ -383,7 +384,7 @@ class _Driven(Controller):
 def main(behavior: str) -> int:
     gc.disable()  # as `app.__main__` has it
     _Driven.behavior = behavior
-    vars(controller_module)["Controller"] = _Driven
+    vars(app_module)["App"] = _Driven
     status = application.run([])
     if (app := QCoreApplication.instance()) is not None:
         app.processEvents()

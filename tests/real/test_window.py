@@ -27,7 +27,7 @@ def running(qtbot: QtBot, user: Path) -> Iterator[Running]:
 
 
 def test_it_answers(running: Running, smollm2_file: Path) -> None:
-    loader, window = running.controller.pair_loader, running.window
+    loader, window = running.ctx.loader, running.window
     with running.qtbot.waitSignal(loader.pair_opened, timeout=WAIT_MS):
         loader.load(PairFiles(str(smollm2_file)), anyway=True)
     running.ready()
@@ -52,11 +52,11 @@ def test_from_the_card_of_the_first_start_to_an_answer_of_the_starter_model(
     running = Running(qtbot)
     running.begin()
     running.ready()
-    loader, transcript = running.controller.pair_loader, running.window.transcript
+    loader, transcript = running.ctx.loader, running.window.transcript
     with qtbot.waitSignal(loader.pair_opened, timeout=WAIT_MS):
         button(transcript, "Use the starter model").click()
     running.ready()
-    settings = running.controller.answers.settings(running.model.settings)
+    settings = running.ctx.chats.answers.settings(running.model.settings)
     assert (settings.sampling.temperature, settings.sampling.top_p) == (0.2, 0.9)
     button(transcript, "Rewrite a sentence").click()
     qtbot.waitUntil(lambda: running.model.state.is_busy or len(running.model.messages) == 2, timeout=WAIT_MS)

@@ -13,10 +13,11 @@ from app import paths
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.settings import SettingsFile
+from app.ui.app import App
+from app.ui.context import make_context
 from app.ui.engine.client import EngineClient
 from app.ui.shell.all_actions import all_actions
 from app.ui.shell.application import Application
-from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
 
 
@@ -33,10 +34,10 @@ def main() -> None:
     window = MainWindow(settings.values, actions)
     worker = ChatWorker(paths.chat_file())
     engine = EngineClient([sys.executable, "-m", "tests.ui.scripted_engine", "endless"], parent=window)
-    controller = Controller(window, settings, engine, worker, actions)
+    app = App(make_context(settings, engine, worker, actions, window), window)
     window.show()
-    controller.begin()
-    controller.chats.current.send("Do not lose me")
+    app.begin()
+    app.ctx.chats.current.send("Do not lose me")
 
     def look() -> None:
         if worker.submit(answered_so_far).result():

@@ -16,11 +16,12 @@ from PySide6.QtWidgets import QWidget
 from app import paths
 from app.chats.worker import ChatWorker
 from app.settings import Pair, ServerSettings, SettingsFile
+from app.ui.app import App
+from app.ui.context import make_context
 from app.ui.engine.client import EngineClient
 from app.ui.server.control import KEY_NAME
 from app.ui.shell.all_actions import all_actions
 from app.ui.shell.application import Application
-from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
 
 
@@ -32,22 +33,22 @@ def main(target: str, draft: str, key: str = "") -> None:
     actions = all_actions()
     window = MainWindow(settings.values, actions)
     engine = EngineClient(parent=window)
-    controller = Controller(window, settings, engine, ChatWorker(paths.chat_file()), actions)
+    app = App(make_context(settings, engine, ChatWorker(paths.chat_file()), actions, window), window)
     window.show()
     if key:
-        controller.server._store.set(KEY_NAME, key)  # there is no keyring: in memory
-    serving = controller.serving
+        app.server._store.set(KEY_NAME, key)  # there is no keyring: in memory
+    serving = app.serving
 
     def tell() -> None:
-        if serving.state.kind == "listening" and controller.pair_loader.pair() is not None:
+        if serving.state.kind == "listening" and app.ctx.loader.pair() is not None:
             print(serving.state.addresses[0][1], serving.process_id(), flush=True)  # noqa: T201
 
     serving.state_changed.connect(tell)
-    controller.pair_loader.pair_changed.connect(tell)
-    controller.begin()
+    app.ctx.loader.pair_changed.connect(tell)
+    app.begin()
     _end_with_input(window)
     application.exec()
-    controller.shut_down()
+    app.shut_down()
 
 
 def _free_port() -> int:

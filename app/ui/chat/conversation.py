@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from app.chats.model import StoredMessage
 from app.chats.prompt_parts import prompt_images, prompt_text
+from app.chats.settings import ChatSettings
+from app.models.hub.recommended import recommended
 from app.protocol.commands import Generate, Message
+from app.protocol.events import PairLoaded
 from app.protocol.options import AcceptRule, AnswerFormat, DrafterChoice, DraftLength, Overflow, Propose, Sampling
+from app.protocol.remote import RemoteModel
+from app.settings import Settings
+from app.ui.engine import drafters
 
 EXAMPLE = "What is speculative decoding?"
 
@@ -54,6 +60,40 @@ class AnswerSettings:
             format=self.format,
             chosen=None if self.chosen is None else list(self.chosen),
         )
+
+
+def answer_settings(chat: ChatSettings, values: Settings, pair: PairLoaded | None) -> AnswerSettings:
+    """How the next answer of a chat is written; the automatic choice or the model's default
+    replaces what the pair doesn't have."""
+    found = recommended(pair, chat.thinking)
+    settings = AnswerSettings(
+        sampling=chat.sampling.over(found.sampling),
+        seed=chat.seed,
+        max_tokens=chat.max_tokens,
+        stop=tuple(chat.stop),
+        system_prompt=chat.system_prompt,
+        overflow=chat.overflow,
+        draft_length="auto" if values.draft_length is None else values.draft_length,
+        drafter=drafters.usable(chat.drafter, pair),
+        propose=values.propose,
+        accept=values.accept,
+        thinking=found.thinking,
+        thinking_budget=chat.thinking_budget,
+        format=chat.format(),
+    )
+    return settings if pair is None or pair.remote is None else _of_server(settings, chat, pair.remote)
+
+
+def _of_server(settings: AnswerSettings, chat: ChatSettings, remote: RemoteModel) -> AnswerSettings:
+    """The server decides how it drafts, and what the user didn't choose is left to it."""
+    sampling, wanted = chat.sampling, settings.format
+    return replace(
+        settings,
+        draft_length="auto",
+        drafter="none" if settings.drafter == "none" and remote.can_switch_drafting else "auto",
+        format=wanted if wanted is not None and wanted.kind in remote.formats else None,
+        chosen=tuple(key for key in sampling.__struct_fields__ if getattr(sampling, key) is not None),
+    )
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,18 @@ order; presets in a lane of their own."""
 
 from __future__ import annotations
 
+import tempfile
 import threading
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import TypeVar
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.chats.presets import Presets
 from app.chats.store import ChatStore
-from app.chats.worker import ChatWorker
+from app.chats.worker import ChatWorker, Opened
 from app.errors import Canceled, KnownError
 from app.ui import notices
 from app.ui.chat.live_answer import LiveAnswer
@@ -39,11 +41,16 @@ class StoredChats(QObject):
         self._notice_list = notice_list
         self._results = Results(self)
         self._is_closed = False
+        self._temporary: tempfile.TemporaryDirectory[str] | None = None
 
-    def use(self, worker: ChatWorker) -> None:
-        """Use another store from now on; the one before is closed."""
+    def use_temporary(self) -> None:
+        """Use an empty store from now on, which is gone after `close`; the one before is closed."""
         self._worker.close()
-        self._worker = worker
+        self._temporary = tempfile.TemporaryDirectory(prefix="slipstream-")
+        self._worker = ChatWorker(Path(self._temporary.name) / "chats.sqlite")
+
+    def when_open(self, done: Callable[[Opened], None], failed: Callable[[KnownError], None]) -> None:
+        self._results.when_done(self._worker.opened, done, failed)
 
     def ask(
         self,
@@ -81,6 +88,8 @@ class StoredChats(QObject):
         """
         self._is_closed = True
         self._worker.close(PATIENCE_SECONDS if wait else 0.0)
+        if self._temporary is not None:
+            self._temporary.cleanup()
 
 
 class ChatWriter(QObject):

@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING, TypeAlias
 
-from PySide6.QtGui import QAction, QKeySequence
+from PySide6.QtCore import QUrl
+from PySide6.QtGui import QAction, QDesktopServices, QGuiApplication, QKeySequence
 from PySide6.QtWidgets import QWhatsThis
 
+from app import paths
 from app.models.starter import starter_file
 from app.ui.actions import Action, Actions
 from app.ui.chat.composer import ATTACH_KEYS
@@ -15,7 +17,7 @@ from app.ui.chat.list.menus import MOVE_KEYS, PIN_KEYS
 from app.ui.settings.general_page import ZOOM_STEPS
 
 if TYPE_CHECKING:
-    from app.ui.shell.controller import Controller as App
+    from app.ui.app import App
 
     _A: TypeAlias = Action[App]
 else:
@@ -28,35 +30,35 @@ _KEY = QKeySequence.StandardKey
 
 
 def _is_stored(app: App) -> bool:
-    return not app.chats.current.is_new and not app.chats.current.is_temporary
+    return not app.ctx.chats.current.is_new and not app.ctx.chats.current.is_temporary
 
 
 def _can_answer_again(app: App) -> bool:
-    return not app.chats.current.is_new and not app.chats.current.state.is_busy
+    return not app.ctx.chats.current.is_new and not app.ctx.chats.current.state.is_busy
 
 
 def _has_messages(app: App) -> bool:
-    return bool(app.chats.current.messages)
+    return bool(app.ctx.chats.current.messages)
 
 
 def _can_stop(app: App) -> bool:
-    return app.chats.current.state.is_busy or app.speed.is_measuring()
+    return app.ctx.chats.current.state.is_busy or app.speed.is_measuring()
 
 
 def _can_measure(app: App) -> bool:
-    remote = app.pair_loader.remote()
+    remote = app.ctx.loader.remote()
     can_switch = remote is None or remote.can_switch_drafting
-    return app.engine.state().has_pair and can_switch and not app.speed.is_measuring()
+    return app.ctx.engine.state().has_pair and can_switch and not app.speed.is_measuring()
 
 
 def _can_stop_thinking(app: App) -> bool:
     """Unless a server writes the answer, which can't be told."""
-    remote = app.pair_loader.remote()
+    remote = app.ctx.loader.remote()
     return remote is None or "stop_thinking" not in remote.refused
 
 
 def _is_thinking(app: App) -> bool:
-    live = app.chats.current.live
+    live = app.ctx.chats.current.live
     return live is not None and live.is_thinking and _can_stop_thinking(app)
 
 
@@ -65,42 +67,101 @@ def _edit(name: str, text: str, keys: QKeySequence.StandardKey) -> _A:
     return _A(name, text, lambda app: partial(app.edit_menu.act, name), keys, lambda app: app.edit_menu.can(name))
 
 
+# ------------------------------------------------------------ what is done
+
+
+def _stop(app: App) -> None:
+    """The answer of the chat that is shown, or else measuring."""
+    if app.ctx.chats.current.state.is_busy:
+        app.ctx.chats.current.stop()
+    else:
+        app.speed.stop()
+
+
+def _ask_again(app: App) -> None:
+    """Ask the server for the last answer again, which it didn't finish."""
+    from app.ui.chat.answers import SERVER
+
+    app.ctx.notices.remove(SERVER)
+    app.ctx.chats.current.regenerate()
+
+
+def _toggle_drafted(app: App) -> None:
+    app.ctx.settings.values.drafted_visible = not app.ctx.settings.values.drafted_visible
+    app.ctx.settings.apply()
+
+
+def _toggle_wrap(app: App) -> None:
+    from app.ui.chat.markdown.code_headers import code_wrap
+
+    app.ctx.settings.values.code_wrap = not app.ctx.settings.values.code_wrap
+    code_wrap().set_on(app.ctx.settings.values.code_wrap)
+    app.ctx.settings.apply()
+
+
+def _show_shortcuts(app: App) -> None:
+    from app.ui.shell.shortcuts import ShortcutsDialog
+
+    ShortcutsDialog(app.ctx.actions.shortcuts(), app.window).open()
+
+
+def _show_figures(app: App) -> None:
+    from app.ui.shell.help import FiguresDialog
+
+    FiguresDialog(app.window).open()
+
+
+def _show_about(app: App) -> None:
+    from app.ui.shell.help import AboutDialog
+
+    AboutDialog(app.ctx.engine.hello(), app.ctx.loader.remote(), app.window).open()
+
+
+def _open_logs() -> None:
+    QDesktopServices.openUrl(QUrl.fromLocalFile(str(paths.log_dir())))
+
+
+def _copy_report(app: App) -> None:
+    """Of the engine, which ended unexpectedly."""
+    QGuiApplication.clipboard().setText(app.ctx.loader.report())
+
+
 # ------------------------------------------------------------ the menu bar; ``None`` is a separator
 
 # Keys that a field for text has for itself on one of the systems, such as Ctrl+D, Ctrl+E and Ctrl+K, are not used.
 _FILE = (
-    _A("new_chat", "&New chat", lambda app: app.chat_commands.new_chat, "Ctrl+N", description="Start a new chat"),
-    _A("new_temporary_chat", "New &temporary chat", lambda app: app.chat_commands.new_temporary_chat, "Ctrl+Shift+N"),
+    _A("new_chat", "&New chat", lambda app: app.chat_list.new_chat, "Ctrl+N", description="Start a new chat"),
+    _A("new_temporary_chat", "New &temporary chat", lambda app: app.chat_list.new_temporary_chat, "Ctrl+Shift+N"),
     None,
-    _A("open_models", "&Open models…", lambda app: app.commands.opening.open_local_models, "Ctrl+O"),
-    _A("open_server", "Open a model on a ser&ver…", lambda app: app.commands.opening.open_server, "Ctrl+Shift+O"),
+    _A("open_models", "&Open models…", lambda app: app.opening.open_local_models, "Ctrl+O"),
+    _A("open_server", "Open a model on a ser&ver…", lambda app: app.opening.open_server, "Ctrl+Shift+O"),
     _A(
         "load_recent",
         "&Recent pairs",
-        lambda app: app.commands.load_recent,
-        choices=lambda app: app.commands.recent_choices,
+        lambda app: app.opening.load_recent,
+        choices=lambda app: app.opening.recent_choices,
     ),
-    _A("load_guide", "Slipstream &Guide", lambda app: app.commands.load_guide, button="Load Slipstream Guide"),
+    _A("load_guide", "Slipstream &Guide", lambda app: app.opening.load_guide, button="Load Slipstream Guide"),
     _A(
         "load_starter",
         "Starter mode&l",
-        lambda app: app.commands.load_starter,
+        lambda app: app.opening.load_starter,
         button="Use the starter model",
         shown=lambda: starter_file() is not None,
     ),
     None,
-    _A("show_library", "&Model library…", lambda app: app.commands.show_library, "Ctrl+L", everywhere=True),
-    _A("get_models", "Get mo&dels…", lambda app: app.commands.show_recommended, "Ctrl+Shift+L", everywhere=True),
+    _A("show_library", "&Model library…", lambda app: app.windows.show_library, "Ctrl+L", everywhere=True),
+    _A("get_models", "Get mo&dels…", lambda app: app.windows.show_recommended, "Ctrl+Shift+L", everywhere=True),
     None,
-    _A("import_chats", "&Import chats…", lambda app: app.chat_commands.import_chats),
-    _A("export_chat", "&Export chat…", lambda app: app.chat_commands.export_shown_chat, enabled=_is_stored),
-    _A("export_all_chats", "Export &all chats…", lambda app: app.chat_commands.export_all_chats),
-    _A("print_chat", "&Print chat…", lambda app: app.chat_commands.print_shown_chat, _KEY.Print, enabled=_is_stored),
+    _A("import_chats", "&Import chats…", lambda app: app.chat_list.import_chats),
+    _A("export_chat", "&Export chat…", lambda app: app.chat_list.export_shown_chat, enabled=_is_stored),
+    _A("export_all_chats", "Export &all chats…", lambda app: app.chat_list.export_all_chats),
+    _A("print_chat", "&Print chat…", lambda app: app.chat_list.print_shown_chat, _KEY.Print, enabled=_is_stored),
     None,
     _A(
         "show_settings",
         "&Settings…",
-        lambda app: app.commands.show_settings,
+        lambda app: app.windows.show_settings,
         "Ctrl+,",
         role=QAction.MenuRole.PreferencesRole,
         everywhere=True,
@@ -127,7 +188,7 @@ _EDIT = (
         _has_messages,
     ),
     None,
-    _A("search_chats", "&Search all chats", lambda app: app.chat_commands.search_chats, "Ctrl+Shift+F"),
+    _A("search_chats", "&Search all chats", lambda app: app.chat_list.search_chats, "Ctrl+Shift+F"),
 )
 
 _VIEW = (
@@ -174,10 +235,23 @@ _VIEW = (
     ),
     _A("zoom_reset", "Actual si&ze", lambda app: partial(app.zoom.set, 100), "Ctrl+0", everywhere=True),
     None,
-    _A("show_drafted", "Show &drafted tokens", lambda app: app.commands.toggle_drafted, "Ctrl+Shift+D", checkable=True),
-    _A("wrap_code", "&Wrap long lines of code", lambda app: app.commands.toggle_wrap, checkable=True),
+    _A(
+        "show_drafted",
+        "Show &drafted tokens",
+        lambda app: partial(_toggle_drafted, app),
+        "Ctrl+Shift+D",
+        checkable=True,
+        checked=lambda app: app.ctx.settings.values.drafted_visible,
+    ),
+    _A(
+        "wrap_code",
+        "&Wrap long lines of code",
+        lambda app: partial(_toggle_wrap, app),
+        checkable=True,
+        checked=lambda app: app.ctx.settings.values.code_wrap,
+    ),
     None,
-    _A("show_trash", "&Trash", lambda app: app.chat_commands.show_trash),
+    _A("show_trash", "&Trash", lambda app: app.chat_list.show_trash),
     None,
     _A("next_pane", "&Next pane", lambda app: partial(app.window.panes.go, 1), "F6"),
     _A("previous_pane", "&Previous pane", lambda app: partial(app.window.panes.go, -1), "Shift+F6"),
@@ -186,15 +260,15 @@ _VIEW = (
 _CHAT = (
     _A("attach_files", "Attac&h files…", lambda app: app.attachments.choose, ATTACH_KEYS),
     None,
-    _A("stop", "&Stop", lambda app: app.commands.stop, "Esc", _can_stop),
-    _A("stop_thinking", "Stop &thinking", lambda app: app.chats.current.stop_thinking, "Ctrl+T", _is_thinking),
-    _A("regenerate", "&Regenerate", lambda app: app.chats.current.regenerate, "Ctrl+R", _can_answer_again),
+    _A("stop", "&Stop", lambda app: partial(_stop, app), "Esc", _can_stop),
+    _A("stop_thinking", "Stop &thinking", lambda app: app.ctx.chats.current.stop_thinking, "Ctrl+T", _is_thinking),
+    _A("regenerate", "&Regenerate", lambda app: app.ctx.chats.current.regenerate, "Ctrl+R", _can_answer_again),
     _A(
         "continue_answer",
         "&Continue answer",
-        lambda app: app.message_operations.continue_answer,
+        lambda app: app.messages.continue_answer,
         "Ctrl+Shift+Return",
-        lambda app: app.message_operations.continued is not None,
+        lambda app: app.messages.continued is not None,
         button="Continue",
     ),
     _A(
@@ -202,17 +276,17 @@ _CHAT = (
         "&Branch into a new chat",
         lambda app: app.messages.branch,
         "Ctrl+Shift+B",
-        lambda app: app.message_operations.can_branch(),
+        lambda app: app.messages.can_branch(),
     ),
     None,
-    _A("rename_chat", "Rena&me chat…", lambda app: app.chat_commands.rename_chat, "F2", _is_stored),
-    _A("delete_chat", "&Delete chat", lambda app: app.chat_commands.delete_shown_chat, enabled=_is_stored),
+    _A("rename_chat", "Rena&me chat…", lambda app: app.chat_list.rename_chat, "F2", _is_stored),
+    _A("delete_chat", "&Delete chat", lambda app: app.chat_list.delete_shown_chat, enabled=_is_stored),
     _A(
         "undo_chat",
         "&Undo delete",
-        lambda app: app.operations.undo,
+        lambda app: app.ctx.operations.undo,
         "Ctrl+Shift+T",
-        lambda app: app.operations.can_undo(),
+        lambda app: app.ctx.operations.can_undo(),
         button="Undo",
         description="Undo the deletion",
     ),
@@ -239,12 +313,12 @@ _CHAT = (
 )
 
 _HELP = (
-    _A("show_shortcuts", "&Keyboard shortcuts", lambda app: app.commands.show_shortcuts, ("F1", "Ctrl+/")),
+    _A("show_shortcuts", "&Keyboard shortcuts", lambda app: partial(_show_shortcuts, app), ("F1", "Ctrl+/")),
     _A("explain", "&What's this?", lambda _: QWhatsThis.enterWhatsThisMode),
-    _A("show_figures", "What the &figures mean", lambda app: app.commands.show_figures),
-    _A("open_logs", "Open &log folder", lambda app: app.commands.open_logs),
+    _A("show_figures", "What the &figures mean", lambda app: partial(_show_figures, app)),
+    _A("open_logs", "Open &log folder", lambda _: _open_logs),
     None,
-    _A("show_about", "&About Slipstream", lambda app: app.commands.show_about, role=QAction.MenuRole.AboutRole),
+    _A("show_about", "&About Slipstream", lambda app: partial(_show_about, app), role=QAction.MenuRole.AboutRole),
 )
 
 MENUS = {"&File": _FILE, "&Edit": _EDIT, "&View": _VIEW, "&Chat": _CHAT, "&Help": _HELP}
@@ -255,42 +329,42 @@ _MESSAGES = (
     _A(
         "regenerate_answer",
         "Regenerate",
-        lambda app: app.chats.current.regenerate,
+        lambda app: app.ctx.chats.current.regenerate,
         description="Regenerate this answer",
     ),
     _A(
         "regenerate_with",
         "Regenerate with",
-        lambda app: app.message_operations.regenerate_with,
-        choices=lambda app: app.message_operations.ways_to_regenerate,
+        lambda app: app.messages.regenerate_with,
+        choices=lambda app: app.messages.ways_to_regenerate,
     ),
     _A(
         "continue_message",
         "Continue",
-        lambda app: app.message_operations.continue_answer,
+        lambda app: app.messages.continue_answer,
         description="Continue this answer where it was cut off",
     ),
     _A("compare_answer", "Compare without a draft", lambda app: app.compare.compare_answer),
     _A(
         "edit_message",
         "Edit…",
-        lambda app: app.chats.current.edit,
+        lambda app: app.ctx.chats.current.edit,
         button="Edit",
         description="Edit this message and send it again",
     ),
     _A(
         "branch_message",
         "Branch into a new chat",
-        lambda app: app.message_operations.branch,
-        enabled=lambda app: app.message_operations.can_branch(),
+        lambda app: app.messages.branch,
+        enabled=lambda app: app.messages.can_branch(),
     ),
-    _A("delete_message", "Delete this message", lambda app: partial(app.message_operations.delete, following=False)),
-    _A("delete_from_here", "Delete from here on", lambda app: partial(app.message_operations.delete, following=True)),
-    _A("choose_version", "", lambda app: app.chats.current.choose_version),
-    _A("skip_thinking", "Stop thinking", lambda app: app.chats.current.stop_thinking, enabled=_can_stop_thinking),
+    _A("delete_message", "Delete this message", lambda app: partial(app.messages.delete, following=False)),
+    _A("delete_from_here", "Delete from here on", lambda app: partial(app.messages.delete, following=True)),
+    _A("choose_version", "", lambda app: app.ctx.chats.current.choose_version),
+    _A("skip_thinking", "Stop thinking", lambda app: app.ctx.chats.current.stop_thinking, enabled=_can_stop_thinking),
     _A("show_attachment", "", lambda app: app.attachments.preview),
     _A("tokens_of", "", lambda app: app.context_meter.tokens_of),
-    _A("open_model_file", "", lambda app: app.commands.opening.open_file),
+    _A("open_model_file", "", lambda app: app.opening.open_file),
     _A("load_thumbnail", "", lambda app: app.attachments.thumbnails.load),
     _A("ask", "", lambda app: app.window.composer.send),
     _A("hide_introduction", "", lambda app: app.hide_introduction),
@@ -298,61 +372,61 @@ _MESSAGES = (
 """Messages are named by their ids."""
 
 _CHAT_LIST = (
-    _A("open_chat", "", lambda app: app.chats.open),
+    _A("open_chat", "", lambda app: app.ctx.chats.open),
     _A("open_message", "", lambda app: app.messages.open_message),
-    _A("name_chat", "&Rename…", lambda app: app.operations.rename),
-    _A("pin_chats", "&Pin", lambda app: app.operations.pin, PIN_KEYS, description="Pin the chat"),
-    _A("move_chats", "&Move to", lambda app: app.operations.move, MOVE_KEYS, description="Move the chat"),
-    _A("export_chats", "&Export…", lambda app: app.chat_commands.export_chats),
-    _A("delete_chats", "&Delete", lambda app: app.chat_commands.delete_chats, "Del", description="Delete the chat"),
-    _A("create_folder", "New &folder…", lambda app: app.operations.create_folder),
-    _A("name_folder", "&Rename…", lambda app: app.operations.rename_folder),
-    _A("delete_folder", "&Delete folder", lambda app: app.operations.delete_folder),
-    _A("search", "", lambda app: app.operations.search),
-    _A("watch_trash", "", lambda app: app.operations.watch_trash),
-    _A("restore_chats", "&Restore", lambda app: app.operations.restore),
-    _A("erase_chats", "&Delete now…", lambda app: app.operations.erase),
+    _A("name_chat", "&Rename…", lambda app: app.ctx.operations.rename),
+    _A("pin_chats", "&Pin", lambda app: app.ctx.operations.pin, PIN_KEYS, description="Pin the chat"),
+    _A("move_chats", "&Move to", lambda app: app.ctx.operations.move, MOVE_KEYS, description="Move the chat"),
+    _A("export_chats", "&Export…", lambda app: app.chat_list.export_chats),
+    _A("delete_chats", "&Delete", lambda app: app.chat_list.delete_chats, "Del", description="Delete the chat"),
+    _A("create_folder", "New &folder…", lambda app: app.ctx.operations.create_folder),
+    _A("name_folder", "&Rename…", lambda app: app.ctx.operations.rename_folder),
+    _A("delete_folder", "&Delete folder", lambda app: app.ctx.operations.delete_folder),
+    _A("search", "", lambda app: app.ctx.operations.search),
+    _A("watch_trash", "", lambda app: app.ctx.operations.watch_trash),
+    _A("restore_chats", "&Restore", lambda app: app.ctx.operations.restore),
+    _A("erase_chats", "&Delete now…", lambda app: app.ctx.operations.erase),
 )
 """Chats and folders are named by their ids."""
 
 _NOTICES = (
-    _A("dismiss", "Dismiss", lambda app: app.notice_list.remove),
-    _A("wait", "Wait", lambda app: app.notice_list.remove),
-    _A("restart", "Restart", lambda app: app.pair_loader.restart),
-    _A("restart_plain", "Restart without a draft", lambda app: partial(app.pair_loader.restart, with_draft=False)),
-    _A("restart_on_cpu", "Restart on the CPU", lambda app: partial(app.pair_loader.restart, on_cpu=True)),
-    _A("copy_report", "Copy report", lambda app: app.commands.copy_report),
-    _A("load_again", "Load again", lambda app: app.pair_loader.load_again),
-    _A("load_anyway", "Load anyway", lambda app: app.pair_loader.load_anyway),
-    _A("connect_again", "Retry", lambda app: app.pair_loader.load_again),
-    _A("choose_server", "Server…", lambda app: app.commands.opening.open_server),
-    _A("enter_key", "Enter key…", lambda app: partial(app.commands.opening.open_server, for_key=True)),
-    _A("send_chat", "Send it", lambda app: app.answers.send_chat),
-    _A("do_not_send", "Don't send", lambda app: app.answers.do_not_send),
-    _A("answer", "Answer it", lambda app: app.chats.current.regenerate),
-    _A("ask_again", "Ask again", lambda app: app.commands.ask_again),
-    _A("cancel_answer", "Stop", lambda app: app.engine.cancel),
-    _A("save_again", "Try again", lambda app: app.chats.save_again),
-    _A("load_downloaded", "Load", lambda app: app.commands.load_downloaded),
-    _A("show_downloads", "Show downloads", lambda app: app.commands.show_downloads),
-    _A("get_projector", "Get it", lambda app: app.commands.get_projector),
+    _A("dismiss", "Dismiss", lambda app: app.ctx.notices.remove),
+    _A("wait", "Wait", lambda app: app.ctx.notices.remove),
+    _A("restart", "Restart", lambda app: app.ctx.loader.restart),
+    _A("restart_plain", "Restart without a draft", lambda app: partial(app.ctx.loader.restart, with_draft=False)),
+    _A("restart_on_cpu", "Restart on the CPU", lambda app: partial(app.ctx.loader.restart, on_cpu=True)),
+    _A("copy_report", "Copy report", lambda app: partial(_copy_report, app)),
+    _A("load_again", "Load again", lambda app: app.ctx.loader.load_again),
+    _A("load_anyway", "Load anyway", lambda app: app.ctx.loader.load_anyway),
+    _A("connect_again", "Retry", lambda app: app.ctx.loader.load_again),
+    _A("choose_server", "Server…", lambda app: app.opening.open_server),
+    _A("enter_key", "Enter key…", lambda app: partial(app.opening.open_server, for_key=True)),
+    _A("send_chat", "Send it", lambda app: app.ctx.chats.answers.send_chat),
+    _A("do_not_send", "Don't send", lambda app: app.ctx.chats.answers.do_not_send),
+    _A("answer", "Answer it", lambda app: app.ctx.chats.current.regenerate),
+    _A("ask_again", "Ask again", lambda app: partial(_ask_again, app)),
+    _A("cancel_answer", "Stop", lambda app: app.ctx.engine.cancel),
+    _A("save_again", "Try again", lambda app: app.ctx.chats.save_again),
+    _A("load_downloaded", "Load", lambda app: app.windows.load_downloaded),
+    _A("show_downloads", "Show downloads", lambda app: app.windows.show_downloads),
+    _A("get_projector", "Get it", lambda app: app.windows.get_projector),
     _A("attach_pages", "Attach the pages as pictures", lambda app: app.attachments.attach_scans),
     _A("use_beginning", "Use the beginning", lambda app: app.attachments.use_beginning),
-    _A("raise_context", "Raise the context", lambda app: app.commands.opening.open_models),
+    _A("raise_context", "Raise the context", lambda app: app.opening.open_models),
     _A("restart_api_server", "Restart the API server", lambda app: app.serving.restart),
-    _A("api_server_settings", "API server settings…", lambda app: app.commands.show_server),
+    _A("api_server_settings", "API server settings…", lambda app: app.windows.show_server),
 )
 
 _OTHERS = (
-    _A("choose_models", "Open models…", lambda app: app.commands.opening.open_models),
-    _A("load_files", "", lambda app: app.commands.load_files),
-    _A("load_pair", "", lambda app: app.commands.load_pair),
-    _A("open_pair", "", lambda app: app.commands.opening.open_pair),
-    _A("hide_starter", "", lambda app: app.commands.hide_starter),
-    _A("show_folders", "Folders…", lambda app: app.commands.show_folders),
-    _A("ask_for_token", "Enter token…", lambda app: app.commands.ask_for_token),
-    _A("get_proposed", "Get this model", lambda app: app.commands.get_proposal),
-    _A("cancel_loading", "Cancel", lambda app: app.engine.cancel, description="Cancel loading"),
+    _A("choose_models", "Open models…", lambda app: app.opening.open_models),
+    _A("load_files", "", lambda app: app.opening.load_files),
+    _A("load_pair", "", lambda app: app.opening.load_pair),
+    _A("open_pair", "", lambda app: app.opening.open_pair),
+    _A("hide_starter", "", lambda app: app.opening.hide_starter),
+    _A("show_folders", "Folders…", lambda app: app.windows.show_folders),
+    _A("ask_for_token", "Enter token…", lambda app: app.windows.ask_for_token),
+    _A("get_proposed", "Get this model", lambda app: app.windows.get_proposal),
+    _A("cancel_loading", "Cancel", lambda app: app.ctx.engine.cancel, description="Cancel loading"),
 )
 
 ELSEWHERE = {

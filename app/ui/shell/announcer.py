@@ -1,4 +1,5 @@
-"""Tells screen readers what happens in the main window beside where the focus is: answers, notices, models."""
+"""Tells screen readers what happens in the main window beside where the focus is: answers, notices, models. Tells of an
+answer that was finished while the user was in another app by a notification of the system."""
 
 from __future__ import annotations
 
@@ -10,17 +11,17 @@ from app.protocol.events import PairLoaded
 from app.ui.chat.footer import figures_of
 from app.ui.chat.list.rows import UNTITLED
 from app.ui.chat.live_answer import LiveAnswer
-from app.ui.chat.open_chats import OpenChats
-from app.ui.chat.operations import ChatOperations
-from app.ui.engine.client import EngineClient, EngineState
-from app.ui.engine.pair import PairLoader
+from app.ui.context import AppContext
+from app.ui.engine.client import EngineState
 from app.ui.engine.pair_names import pair_title
-from app.ui.notices import Notice, NoticeList
+from app.ui.notices import Notice
 from app.ui.shell.main_window import MainWindow
 from app.ui.widgets import units
 from app.ui.widgets.announcing import announce
+from app.ui.widgets.tabbed_window import bring_to_front
 
-_LONGEST_TITLE = 60
+_LONGEST_TITLE, _LONGEST_TEXT = 60, 120
+"""Characters."""
 _CUTS = {
     "length": "The answer was cut at the length limit",
     "context": "The answer was cut because the context is full",
@@ -37,30 +38,20 @@ _ENDS = {
 class Announcer(QObject):
     """One for a main window. Of an answer and its thinking, the beginning and the end are told, never the tokens."""
 
-    def __init__(
-        self,
-        window: MainWindow,
-        engine: EngineClient,
-        pair_loader: PairLoader,
-        chats: OpenChats,
-        operations: ChatOperations,
-        notice_list: NoticeList,
-    ) -> None:
+    def __init__(self, ctx: AppContext, window: MainWindow) -> None:
         super().__init__(window)
+        self._ctx = ctx
         self._window = window
-        self._chats = chats
-        self._operations = operations
-        self._notice_list = notice_list
-        self._told: dict[str, Notice] = notice_list.notices()
+        self._notice_list = ctx.notices
+        self._told: dict[str, Notice] = ctx.notices.notices()
         # What is withdrawn before it can be seen is not told either.
         self._settled = QTimer(self, singleShot=True, interval=0)
         self._settled.timeout.connect(self._on_notices_settled)
         self._is_loading = False
-        chats.answers.begun.connect(self._on_answer_begun)
-        notice_list.changed.connect(lambda: self._settled.start())  # noqa: PLW0108 - without the notices
-        engine.state_changed.connect(self._on_engine_state_changed)
-        self._pair_loader = pair_loader
-        pair_loader.pair_changed.connect(self._on_pair_changed)
+        ctx.chats.answers.begun.connect(self._on_answer_begun)
+        ctx.notices.changed.connect(lambda: self._settled.start())  # noqa: PLW0108 - without the notices
+        ctx.engine.state_changed.connect(self._on_engine_state_changed)
+        ctx.loader.pair_changed.connect(self._on_pair_changed)
 
     # ------------------------------------------------------------ answers
 
@@ -82,14 +73,22 @@ class Announcer(QObject):
         self._window.chat_list.view.chats.set_answering("")
         if message is None:
             return
+        title = shortened(visible(self._ctx.operations.title(live.chat_id)) or UNTITLED, _LONGEST_TITLE)
         if self._is_shown(live):
             announce(self._window, end_of_answer(message))
         elif message.status == "complete" and not live.is_private:
-            title = shortened(visible(self._operations.title(live.chat_id)) or UNTITLED, _LONGEST_TITLE)
             announce(self._window, f"Answer finished in “{title}”")
+        text = notification_of(message)
+        if text and not live.is_private and self._ctx.settings.values.notify_finished:
+            self._ctx.notifier.tell(title, text, lambda: self._bring_to_front(live.chat_id))
+
+    def _bring_to_front(self, chat_id: str) -> None:
+        bring_to_front(self._window)
+        self._ctx.chats.open(chat_id)
+        self._window.composer.setFocus()
 
     def _is_shown(self, live: LiveAnswer) -> bool:
-        return self._chats.current.id == live.chat_id
+        return self._ctx.chats.current.id == live.chat_id
 
     # ------------------------------------------------------------ everything else
 
@@ -104,7 +103,7 @@ class Announcer(QObject):
     def _on_engine_state_changed(self, state: EngineState) -> None:
         is_loading = state is EngineState.LOADING
         if is_loading and not self._is_loading:
-            is_remote = self._pair_loader.is_remote()
+            is_remote = self._ctx.loader.is_remote()
             announce(self._window, "Connecting to the server…" if is_remote else "Loading the model…")
         self._is_loading = is_loading
 
@@ -113,6 +112,15 @@ class Announcer(QObject):
         if title := pair_title(pair):
             is_remote = pair is not None and pair.remote is not None
             announce(self._window, f"{'Connected' if is_remote else 'Model loaded'}: {title}")
+
+
+def notification_of(message: StoredMessage) -> str:
+    """What a notification says of an answer that has ended; empty for one that the user stopped."""
+    if message.status == "stopped" and message.finish_reason != "repeats":
+        return ""
+    if message.status != "complete":
+        return "The answer couldn't be finished."
+    return shortened(" ".join(visible(message.text[: 2 * _LONGEST_TEXT]).split()), _LONGEST_TEXT)
 
 
 def end_of_answer(message: StoredMessage) -> str:

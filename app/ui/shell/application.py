@@ -50,7 +50,7 @@ from app.ui.widgets.garbage import GarbageCollector
 from app.ui.widgets.tabbed_window import bring_to_front
 
 if TYPE_CHECKING:
-    from app.ui.shell.controller import Controller
+    from app.ui.app import App
 
 _log = logging.getLogger(__name__)
 _qt_log = logging.getLogger("qt")
@@ -221,27 +221,27 @@ class _Beginning(QObject):
         self._is_trial = wanted.is_trial
         self._status = int(wanted.is_trial)
         """The exit status; a trial is a success once a pair is loaded."""
-        self._controller: Controller | None = None
+        self._app: App | None = None
         window.first_painted.connect(self._begin)
         # A window that starts minimised is not painted.
         QTimer.singleShot(PAINT_OVERDUE_MS, self, self._begin)
 
     def end(self) -> int:
         """Returns the exit status."""
-        if self._controller is not None:
-            self._controller.shut_down()
+        if self._app is not None:
+            self._app.shut_down()
         return self._status
 
     @Slot(str)
     def show_file(self, name: str) -> None:
         """Open a model file, as soon as there is what opens it."""
-        if self._controller is None:
+        if self._app is None:
             self._file = name
         else:
-            self._controller.commands.opening.open_file(name)
+            self._app.opening.open_file(name)
 
     def _begin(self) -> None:
-        if self._controller is not None:
+        if self._app is not None:
             return
         _log.info("window painted")
         from app.ui.engine.client import EngineClient
@@ -253,17 +253,18 @@ class _Beginning(QObject):
         # While the engine's process starts there is time for the imports the first picture could do without.
         from app.chats.worker import ChatWorker
         from app.markdown.dialect import parser
+        from app.ui.app import App
         from app.ui.chat.markdown import view  # noqa: F401 - for the first message
-        from app.ui.shell.controller import Controller
+        from app.ui.context import make_context
 
         worker = ChatWorker(paths.chat_file())
-        self._controller = Controller(self._window, self._settings, engine, worker, self._actions)
+        self._app = App(make_context(self._settings, engine, worker, self._actions, self._window), self._window)
         if self._is_trial:
-            self._controller.pair_loader.pair_changed.connect(self._on_trial_pair_changed)
-            self._controller.notice_list.changed.connect(self._on_trial_notices_changed)
-        self._controller.begin(self._found)
+            self._app.ctx.loader.pair_changed.connect(self._on_trial_pair_changed)
+            self._app.ctx.notices.changed.connect(self._on_trial_notices_changed)
+        self._app.begin(self._found)
         if self._file:
-            self._controller.commands.opening.open_file(self._file)
+            self._app.opening.open_file(self._file)
         parser()  # made now, not with the first message
         collect_seldom()
 

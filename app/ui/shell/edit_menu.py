@@ -27,8 +27,7 @@ from PySide6.QtWidgets import (
 )
 from shiboken6 import isValid
 
-from app.ui.actions import Actions
-from app.ui.chat.operations import ChatOperations
+from app.ui.context import AppContext
 
 NAMES = ("undo", "redo", "cut", "copy", "paste", "select_all")
 _UNDO, _UNDO_DELETION = "&Undo", "&Undo delete"
@@ -37,12 +36,10 @@ _UNDO, _UNDO_DELETION = "&Undo", "&Undo delete"
 class EditMenu(QObject):
     """What the actions called `NAMES` do."""
 
-    def __init__(
-        self, menu: QMenu, actions: Actions, operations: ChatOperations, parent: QObject | None = None
-    ) -> None:
-        super().__init__(parent)
-        self._actions = actions
-        self._operations = operations
+    def __init__(self, ctx: AppContext, menu: QMenu) -> None:
+        super().__init__(menu)
+        self._actions = actions = ctx.actions
+        self._operations = ctx.operations
         self._focused: QWidget | None = None
         self._offered: Collection[str] = ()
         """What can be done, since the menu was opened."""
@@ -51,7 +48,7 @@ class EditMenu(QObject):
         application = QApplication.instance()
         assert isinstance(application, QApplication)
         application.focusChanged.connect(self._on_focus_changed)
-        operations.undo_changed.connect(self.reset)
+        ctx.operations.undo_changed.connect(self.reset)
 
     @Slot("QWidget*", "QWidget*")
     def _on_focus_changed(self, _old: QWidget | None, now: QWidget | None) -> None:

@@ -31,6 +31,7 @@ from app.ui.widgets.layouts import column
 
 if TYPE_CHECKING:
     from app.ui.chat.settings_tab import ChatSettingsTab
+    from app.ui.context import AppContext
 
 FIRST_SIZE = QSize(1100, 720)
 MINIMUM_SIZE = QSize(640, 480)
@@ -105,6 +106,16 @@ class MainWindow(QMainWindow):
         theme.follow_zoom(self, self._set_widths)
         self.chat_list.view.arranged.connect(self.panels_changed)
         self.composer.setFocus()
+
+    def begin(self, ctx: AppContext) -> None:
+        """The app is there."""
+        from app.ui.chat.markdown.code_headers import code_wrap
+
+        ctx.settings.saving.connect(lambda: self.store(ctx.settings.values))
+        self.panels_changed.connect(ctx.settings.save_soon)
+        ctx.notices.changed.connect(self.notice_bar.set_notices)
+        self.closed.connect(ctx.closing.close)
+        code_wrap().set_on(ctx.settings.values.code_wrap)
 
     @cached_property
     def settings_tab(self) -> ChatSettingsTab:

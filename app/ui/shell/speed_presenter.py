@@ -12,7 +12,7 @@ from app import paths
 from app.models.measurements import FILE_NAME, Measurements, PlainKey
 from app.protocol.commands import MeasurePlain
 from app.protocol.events import GenerationFailed, GenerationFinished, PairLoaded, PlainMeasured
-from app.protocol.options import LoadSettings, Sampling, chosen_options
+from app.protocol.options import DrafterChoice, DraftLength, LoadSettings, Sampling, chosen_options
 from app.protocol.remote import RemoteModel
 from app.ui import notices
 from app.ui.chat.conversation import question_to_measure
@@ -33,8 +33,9 @@ _PATIENCE_SECONDS = 2.0
 class SpeedPresenter(QObject):
     """One for a main window."""
 
-    def __init__(self, window: MainWindow, ctx: AppContext, parent: QObject | None = None) -> None:
-        super().__init__(parent)
+    def __init__(self, ctx: AppContext, window: MainWindow) -> None:
+        super().__init__(window)
+        self._ctx = ctx
         engine, queue, pair_loader, chats = ctx.engine, ctx.queue, ctx.loader, ctx.chats
         self._window = window
         self._panel = window.speed_panel
@@ -58,7 +59,40 @@ class SpeedPresenter(QObject):
         chats.answers.begun.connect(self._on_answer_begun)
         ctx.settings.changed.connect(self.refresh_plain_speed)
         ctx.closing.callback(self._baseline.close)
+        self._connect_panel()
         self._on_engine_state_changed(engine.state())
+
+    def _connect_panel(self) -> None:
+        ctx, panel, run = self._ctx, self._panel, self._ctx.actions.run
+        panel.head.choice_changed.connect(ctx.loader.use_head)
+        panel.draft_length.value_changed.connect(self._on_draft_length_changed)
+        panel.drafter.choice_changed.connect(self._on_drafter_changed)
+        panel.show_drafted.box.clicked.connect(lambda: run("show_drafted"))
+        for button in panel.plain_speed.buttons:
+            button.clicked.connect(lambda: run("measure_plain"))
+        ctx.settings.changed.connect(self._show_settings)
+        ctx.loader.pair_changed.connect(self._show_settings)
+        ctx.chats.follow(lambda _model: self._show_settings(), settings_changed=self._show_settings)
+
+    # ------------------------------------------------------------ how the chat that is shown is answered
+
+    @Slot()
+    def _show_settings(self) -> None:
+        settings, shows = self._chats.answers.settings(self._chats.current.settings), self._ctx.settings.values
+        self._panel.set_draft_length(settings.draft_length)
+        self._panel.set_drafter(settings.drafter)
+        self._panel.show_drafted.box.setChecked(shows.drafted_visible)
+        self._window.transcript.set_show_drafted(shows.drafted_visible)
+
+    @Slot(object)
+    def _on_draft_length_changed(self, length: DraftLength) -> None:
+        self._ctx.settings.values.draft_length = None if length == "auto" else length
+        self._ctx.settings.apply()
+
+    @Slot(str)
+    def _on_drafter_changed(self, drafter: DrafterChoice) -> None:
+        current = self._chats.current
+        current.set_settings(msgspec.structs.replace(current.settings, drafter=drafter))
 
     # ------------------------------------------------------------ what the engine does
 

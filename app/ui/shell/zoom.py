@@ -6,8 +6,7 @@ from PySide6.QtCore import QEvent, QObject, Qt, QTimer
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtWidgets import QFrame
 
-from app.ui.actions import Actions
-from app.ui.context import WindowSettings
+from app.ui.context import AppContext
 from app.ui.settings.general_page import apply, zoom_beside
 from app.ui.shell.main_window import MainWindow
 from app.ui.widgets import theme
@@ -25,16 +24,16 @@ _NOTCH = 120
 class Zoom(QObject):
     """Changes the zoom in the settings and carries it out."""
 
-    def __init__(self, window: MainWindow, actions: Actions, settings: WindowSettings) -> None:
+    def __init__(self, ctx: AppContext, window: MainWindow) -> None:
         super().__init__(window)
         self._window = window
-        self._settings = settings
-        self._values = settings.values
+        self._settings = ctx.settings
+        self._values = ctx.settings.values
         self._turned = 0
         self.sign = ZoomSign(window)
         ReadingPlace(window.transcript.column)
         window.transcript.column.viewport().installEventFilter(self)
-        theme.follow_zoom(self, actions.refresh)
+        theme.follow_zoom(self, ctx.actions.refresh)
 
     def percent(self) -> int:
         return self._values.zoom

@@ -12,10 +12,10 @@ from pytestqt.qtbot import QtBot
 from app.chats.presets import FILE_NAME, Presets
 from app.chats.settings import ChatSettings
 from app.settings import Settings
+from app.ui.chat.conversation import answer_settings
 from app.ui.chat.settings_presenter import ChatSettingsPresenter
 from app.ui.chat.settings_tab import ChatSettingsTab
 from app.ui.chat.writer import StoredPresets
-from app.ui.settings.in_use import answer_settings
 from tests.ui.parts import WAIT_MS, Rig
 
 

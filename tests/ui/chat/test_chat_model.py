@@ -23,15 +23,17 @@ from app.client.stalls import Timings
 from app.errors import KnownError
 from app.protocol.commands import Load
 from app.protocol.events import RoundsReceived
-from app.settings import Pair
+from app.settings import Pair, Settings
 from app.ui.chat.conversation import AnswerSettings, conversation
 from app.ui.chat.model import ChatState
-from app.ui.chat.operations import ChatOperations
 from app.ui.chat.writer import StoredChats
 from app.ui.engine.client import EngineState
 from app.ui.engine.pair_files import PairFiles
-from app.ui.shell.message_operations import MessageOperations
+from app.ui.shell.all_actions import all_actions
+from app.ui.shell.main_window import MainWindow
+from app.ui.shell.messages import Messages
 from tests.ui.parts import WAIT_MS, Rig
+from tests.ui.recorded_actions import Recorded
 from tests.ui.scripted_engine import round_of
 
 MakeRig = Callable[..., Rig]
@@ -463,18 +465,15 @@ def test_a_pair_that_failed_to_load_is_no_wish_for_an_answer_later(make_rig: Mak
     rig.model.stop()
     rig.settle()
     pair = Pair(target=str(rig.target), draft=str(rig.draft))
-    operations = MessageOperations(
-        rig.chats,
-        ChatOperations(StoredChats(rig.worker, rig.notice_list, rig.chats), rig.chats),
-        rig.engine,
-        rig.pair_loader,
-        lambda: [pair],
-        lambda _pair: rig.pair_loader.load(rig.files()),
-        rig.chats,
-    )
+    rig.ctx.settings.values.recent_pairs.append(pair)
+    window = MainWindow(Settings(), all_actions())
+    rig.qtbot.addWidget(window)
+    messages = Messages(rig.ctx, window)
     question = rig.model.messages[0]
-    ways = dict(operations.ways_to_regenerate(question.id))
-    operations.regenerate_with(question.id, *ways["target  +  draft"])
+    ways = dict(messages.ways_to_regenerate(question.id))
+    messages.regenerate_with(question.id, *ways["target  +  draft"])
+    assert isinstance(rig.ctx.actions, Recorded) and rig.ctx.actions.done == [("load_recent", pair)]
+    rig.pair_loader.load(rig.files())
     rig.qtbot.waitUntil(lambda: "load" in rig.notice_list.notices(), timeout=WAIT_MS)
     rig.pair_loader.pair_opened.emit(rig.files())
     assert rig.model.state is ChatState.IDLE

@@ -22,9 +22,10 @@ from app.chats.worker import ChatWorker
 from app.client.stalls import Timings
 from app.settings import SettingsFile
 from app.ui import notices
+from app.ui.app import App
+from app.ui.context import make_context
 from app.ui.engine.client import EngineClient, EngineState
 from app.ui.shell.all_actions import all_actions
-from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
 
 WAIT_MS = 20_000
@@ -43,13 +44,14 @@ class Slow:
         command = [sys.executable, "-m", "tests.ui.scripted_engine", "well"]
         self.engine = EngineClient(command, Timings(quit=0.5), self.window)
         self.worker = ChatWorker(paths.chat_file())
-        self.controller = Controller(self.window, self.settings, self.engine, self.worker, self.actions)
-        self.chats = self.controller.chats
+        self.ctx = make_context(self.settings, self.engine, self.worker, self.actions, self.window)
+        self.app = App(self.ctx, self.window)
+        self.chats = self.ctx.chats
         self.composer = self.window.composer
         self._held: threading.Event | None = None
 
     def begin(self) -> None:
-        self.controller.begin()
+        self.app.begin()
         self.qtbot.waitUntil(self.worker.opened.done, timeout=WAIT_MS)
         self.qtbot.waitUntil(lambda: self.engine.state() is EngineState.READY, timeout=WAIT_MS)
 
@@ -72,7 +74,7 @@ class Slow:
         for _ in range(2):  # what the store answered may have asked it for more
             done: Future[None] = self.worker.submit(lambda _store: None)
             deadline = QDeadlineTimer(WAIT_MS)
-            while self.controller.answers.open or not done.done():
+            while self.ctx.chats.answers.open or not done.done():
                 assert not deadline.hasExpired()
                 QTest.qWait(1)
             QApplication.processEvents()
@@ -180,7 +182,7 @@ def test_a_message_that_is_stopped_while_it_is_stored_gets_no_answer(slow: Slow,
     QTest.keyClick(slow.composer.editor, Qt.Key.Key_Escape)
     slow.settle()
     assert [message.text for message in slow.chats.current.messages][-1] == "never mind"
-    assert "unanswered" in slow.controller.notice_list.notices()
+    assert "unanswered" in slow.ctx.notices.notices()
 
 
 def test_regenerate_before_the_store_answers_is_for_the_chat_that_was_clicked(
@@ -278,15 +280,15 @@ def test_a_chat_that_cannot_be_opened_is_told_once(slow: Slow, two_chats: tuple[
     slow.worker.submit(lambda store: store.erase_deleted([one])).result(WAIT_MS / 1000)
     slow.chats.open(one)
     slow.settle()
-    told = slow.controller.notice_list.notices()
+    told = slow.ctx.notices.notices()
     assert told["store"].text == "This chat has been deleted."
     assert "save" not in told
-    slow.controller.chat_commands.delete_chats([two])
+    slow.app.chat_list.delete_chats([two])
     slow.settle()
     slow.chats.open(two)  # by a notification that is still there
     slow.settle()
     assert slow.chats.current.is_new
-    assert slow.controller.notice_list.notices()["store"].text == "This chat is in the trash."
+    assert slow.ctx.notices.notices()["store"].text == "This chat is in the trash."
 
 
 @pytest.mark.parametrize("is_left", [False, True])
@@ -311,15 +313,15 @@ def test_what_was_written_in_a_chat_that_cannot_be_opened_stands_in_the_new_one(
 def test_a_deletion_that_was_undone_at_once_is_not_offered_to_be_undone(slow: Slow, two_chats: tuple[str, str]) -> None:
     _one, two = two_chats
     slow.hold()
-    slow.controller.chat_commands.delete_chats([two])
-    slow.controller.operations.undo()
+    slow.app.chat_list.delete_chats([two])
+    slow.ctx.operations.undo()
     slow.settle()
     assert slow.chats.current.id == two
     assert slow.window.undo_bar.isHidden()
 
 
 def test_notices_stay_whatever_happens_to_the_messages(slow: Slow, two_chats: tuple[str, str]) -> None:
-    slow.controller.notice_list.show("engine", notices.load_failed("It is true."))
+    slow.ctx.notices.show("engine", notices.load_failed("It is true."))
     bar = slow.window.notice_bar
     for change in (
         slow.chats.current.regenerate,
@@ -331,7 +333,7 @@ def test_notices_stay_whatever_happens_to_the_messages(slow: Slow, two_chats: tu
         change()
         slow.settle()
         assert bar.isVisible() and [card.text.text() for card in bar.cards.values()] == ["It is true."]
-    slow.controller.notice_list.remove("engine")
+    slow.ctx.notices.remove("engine")
     assert bar.isHidden()
 
 

@@ -27,7 +27,7 @@ class Comparing(Running):
 
     @property
     def compare(self) -> CompareWindow:
-        return self.controller.compare
+        return self.app.compare
 
     def compared(self) -> None:
         self.qtbot.waitUntil(lambda: not self.compare.runner.is_running(), timeout=WAIT_MS)
@@ -72,7 +72,7 @@ def test_an_answer_is_compared_from_its_menu(qtbot: QtBot, running: Comparing) -
     running.ask("What is a draft model?")
     answer = running.model.messages[-1]
     running.actions.qaction("show_drafted").trigger()
-    assert "compare" not in vars(running.controller)  # it is made when it is wanted
+    assert "compare" not in vars(running.app)  # it is made when it is wanted
     states: list[str] = []
     running.engine.state_changed.connect(lambda _: states.append(running.window.top_bar._label.text()))
     more_menu(running)()
@@ -91,7 +91,7 @@ def test_an_answer_is_compared_from_its_menu(qtbot: QtBot, running: Comparing) -
     assert one.drafted._text().view._shows_drafted
     running.actions.qaction("show_drafted").trigger()
     assert not one.drafted._text().view._shows_drafted
-    with qtbot.waitSignal(running.controller.operations.chats_deleted, timeout=WAIT_MS):
+    with qtbot.waitSignal(running.ctx.operations.chats_deleted, timeout=WAIT_MS):
         running.choose("delete_chat")
     assert one.plain._text().view.content == ""
     assert "was deleted" in one._empty_text.text()

@@ -16,12 +16,13 @@ from app.protocol.commands import Generate, Message
 from app.protocol.events import Round, RoundsReceived
 from app.protocol.serving import Serve
 from app.settings import Pair, SettingsFile
+from app.ui.app import App
+from app.ui.context import make_context
 from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.queue import Priority
 from app.ui.server.answer import ServedAnswer
 from app.ui.server.bar import ServingBar, figures_of, name_of, who_of
 from app.ui.shell.all_actions import all_actions
-from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
 from tests.support.served import Client
 
@@ -38,12 +39,13 @@ class Running:
         self.actions = all_actions()
         self.window = MainWindow(settings.values, self.actions)
         self.engine = EngineClient(parent=self.window)
-        self.controller = Controller(self.window, settings, self.engine, ChatWorker(paths.chat_file()), self.actions)
+        self.ctx = make_context(settings, self.engine, ChatWorker(paths.chat_file()), self.actions, self.window)
+        self.app = App(self.ctx, self.window)
         self.bar = self.window.serving_bar
-        self.serving = self.controller.serving
+        self.serving = self.app.serving
         self.window.show()
-        self.controller.begin()
-        qtbot.waitUntil(lambda: self.controller.pair_loader.pair() is not None)
+        self.app.begin()
+        qtbot.waitUntil(lambda: self.ctx.loader.pair() is not None)
         self.serving.start(Serve(host=None, port=0, key=None))
         qtbot.waitUntil(lambda: self.serving.state.kind == "listening")
         self.client = Client(self.serving.state.addresses[0][1])
@@ -91,13 +93,13 @@ def test_while_a_chat_is_answered_it_says_who_waits_and_a_comparison_goes_first_
     with running.client.connected() as client:
         client.ask(ENDLESS)
         running.until(lambda: "tok/s" in running.bar.accessibleName())
-        assert running.controller.chats.current.send("Do I have to wait?")
+        assert running.ctx.chats.current.send("Do I have to wait?")
         running.until(lambda: "is waiting for the answer in the chat" in running.bar.accessibleName())
         running.until(lambda: running.engine.state() is EngineState.ANSWERING)
-        running.controller.chats.current.stop()
+        running.ctx.chats.current.stop()
         running.until(lambda: running.bar.accessibleName().startswith("Answering"))
         running.until(lambda: running.engine.state() is EngineState.SERVING)
-        compare = running.controller.compare
+        compare = running.app.compare
         compare.compare_last()
         running.until(lambda: running.engine.state() is EngineState.COMPARING)
         assert running.serving.answer is not None and not running.serving.is_writing()

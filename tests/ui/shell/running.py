@@ -13,10 +13,11 @@ from app.chats.settings import ChatSettings
 from app.chats.worker import ChatWorker
 from app.settings import SettingsFile
 from app.ui.actions import plain
+from app.ui.app import App
 from app.ui.chat.model import ChatModel, ChatState
+from app.ui.context import make_context
 from app.ui.engine.client import EngineClient, EngineState
 from app.ui.shell.all_actions import all_actions
-from app.ui.shell.controller import Controller
 from app.ui.shell.main_window import MainWindow
 from tests.ui.shell.warm_engine import WarmEngine
 
@@ -37,16 +38,17 @@ class Running:
         self.window = MainWindow(self.settings.values, self.actions)
         self.engine = engine or WarmEngine(parent=self.window)
         self.worker = ChatWorker(paths.chat_file())
-        self.controller = Controller(self.window, self.settings, self.engine, self.worker, self.actions)
-        self.chats = self.controller.chats
+        self.ctx = make_context(self.settings, self.engine, self.worker, self.actions, self.window)
+        self.app = App(self.ctx, self.window)
+        self.chats = self.ctx.chats
         if self.FIRST_SETTINGS is not None:
             self.model.set_settings(self.FIRST_SETTINGS)
         self.window.show()
         qtbot.waitExposed(self.window)
 
     def begin(self) -> None:
-        with self.qtbot.waitSignal(self.controller.operations.chats_listed, timeout=WAIT_MS):
-            self.controller.begin()
+        with self.qtbot.waitSignal(self.ctx.operations.chats_listed, timeout=WAIT_MS):
+            self.app.begin()
         self.qtbot.waitUntil(lambda: self.model.state is not ChatState.OPENING, timeout=WAIT_MS)
 
     @property

@@ -72,7 +72,7 @@ def test_beginning_and_end_of_an_answer_and_loading_are_said_and_no_tokens(runni
     assert hearing.said == ["Answering…", "Stopped"]
     assert spoken().startswith("endless, ") and "now" not in spoken()
     hearing.said.clear()
-    running.controller.pair_loader.load_again()
+    running.ctx.loader.load_again()
     running.qtbot.waitUntil(lambda: len(hearing.said) == 2, timeout=WAIT_MS)
     assert hearing.said == ["Loading the model…", "Model loaded: Slipstream Guide  +  draft"]
 
@@ -86,7 +86,7 @@ def test_of_another_chat_only_the_end_of_its_answer_is_said(running: Running, he
     running.type("Hello")  # waits for the first
     waiting = running.model
     running.choose("new_chat")
-    title = running.controller.operations.title
+    title = running.ctx.operations.title
     running.qtbot.waitUntil(lambda: title(waiting.id) == "Hello", timeout=WAIT_MS)  # its title comes with the list
     hearing.said.clear()
     first.stop()
@@ -96,7 +96,7 @@ def test_of_another_chat_only_the_end_of_its_answer_is_said(running: Running, he
 
 @pytest.mark.usefixtures("guide_pair")
 def test_each_notice_that_stays_is_said_once_and_bad_ones_at_once(running: Running, hearing: Hearing) -> None:
-    shown = running.controller.notice_list
+    shown = running.ctx.notices
     shown.show("export", notices.exported("chat.md"))
     shown.show("file", notices.not_opened("It is no model."))
     shown.show("export", notices.exported("chat.md"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from PySide6.QtCore import QPoint, QPointF, QSize, Qt
@@ -20,7 +22,7 @@ from app.ui.actions import Actions
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.code_headers import CodeHeader
 from app.ui.chat.messages import UserMessage
-from app.ui.context import WindowSettings
+from app.ui.context import AppContext, WindowSettings
 from app.ui.notices import NoticeList
 from app.ui.settings.general_page import apply
 from app.ui.shell.all_actions import ELSEWHERE, MENUS
@@ -42,11 +44,15 @@ class Rig:
         self.actions = actions_of_zoom()
         self.window = MainWindow(self.values, self.actions)
         qtbot.addWidget(self.window)
-        self.zoom = Zoom(self.window, self.actions, self.settings)
+        self.zoom = Zoom(self.context(), self.window)
         self.actions.begin(self)
         self.window.resize(1000, 700)
         self.window.show()
         qtbot.waitExposed(self.window)
+
+    def context(self) -> AppContext:
+        """As much of it as matters here."""
+        return cast(AppContext, SimpleNamespace(actions=self.actions, settings=self.settings))
 
     def choose(self, name: str) -> None:
         self.actions.qaction(name).trigger()
@@ -64,7 +70,10 @@ class Rig:
 def actions_of_zoom() -> Actions:
     """Those that the rest of the app isn't needed for."""
     menus = {
-        title: [one if one is None or "zoom" in one.name else replace(one, enabled=None, choices=None) for one in menu]
+        title: [
+            one if one is None or "zoom" in one.name else replace(one, enabled=None, choices=None, checked=None)
+            for one in menu
+        ]
         for title, menu in MENUS.items()
     }
     return Actions(menus, ELSEWHERE)
@@ -110,7 +119,7 @@ def test_all_text_has_the_size_it_would_have_in_a_new_window(qtbot: QtBot, rig: 
     for percent in (200, 67, 125):  # from wherever it comes
         rig.zoom.set(percent)
     fresh = rig.another()
-    Zoom(fresh, actions_of_zoom(), rig.settings)
+    Zoom(rig.context(), fresh)
     fill(fresh)
     qtbot.waitUntil(lambda: has_code(fresh))
     qtbot.waitUntil(lambda: sizes(rig.window) == sizes(fresh))

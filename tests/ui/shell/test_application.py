@@ -257,7 +257,7 @@ def test_the_first_picture_does_without_what_it_does_not_show() -> None:
         "app.ui.chat.markdown.view",
         "app.ui.chat.writer",
         "app.ui.chat.settings_tab",
-        "app.ui.shell.controller",
+        "app.ui.app",
         "app.ui.widgets.questions",
         "concurrent.futures",
         "sqlite3",

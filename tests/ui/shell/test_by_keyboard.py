@@ -214,7 +214,7 @@ def test_chats_go_to_a_folder_to_the_trash_and_back(typist: Typist) -> None:
 
 
 def test_a_preset_a_temperature_theme_and_zoom(typist: Typist) -> None:
-    stored = typist.controller.presets
+    stored = typist.ctx.presets
 
     def save(presets: Presets) -> None:
         presets.save("Short", ChatSettings(preset="Short", max_tokens=50, sampling=SamplingChoice(top_k=7)))
@@ -245,7 +245,7 @@ def test_a_preset_a_temperature_theme_and_zoom(typist: Typist) -> None:
     assert typist.settings.values.zoom == 100
     was_dark = theme.current().is_dark
     typist.press(_Key.Key_Comma, _CTRL)
-    settings = typist.controller.commands.settings()
+    settings = typist.app.windows.settings()
     typist.until(settings.isActiveWindow)
     typist.press(_Key.Key_Tab)
     choice = typist.tab_to("Theme")

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 from app.chats.settings import ChatSettings
 from app.protocol.options import LoadSettings
 from app.ui.engine.pair_files import PairFiles
-from app.ui.settings import in_use
+from app.ui.models import opening
 from tests.support.gguf_files import make_model
 from tests.ui.shell.running import WAIT_MS
 from tests.ui.shell.test_messages import Chatting
@@ -25,11 +25,11 @@ class WithTemplate(Chatting):
 
     def load(self, files: PairFiles) -> tuple[str, str]:
         """The template in use, and what the window says of it."""
-        loader = self.controller.pair_loader
+        loader = self.ctx.loader
         with self.qtbot.waitSignal(loader.pair_opened, timeout=WAIT_MS):
             loader.load(files, anyway=True)
         self.ready()
-        pair, notice = loader.pair(), self.controller.notice_list.notices().get("template")
+        pair, notice = loader.pair(), self.ctx.notices.notices().get("template")
         assert pair is not None
         return pair.template, notice.text if notice else ""
 
@@ -50,9 +50,9 @@ def test_a_broken_template_costs_a_notice_and_another_one_is_remembered(chatting
     own.write_text("{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}[assistant]")
     assert chatting.load(PairFiles(target, settings=LOAD, template=str(own))) == ("file", "")
     values = chatting.settings.values
-    assert in_use.files_to_load(values, target, None).template == str(own)
-    assert in_use.files_at_start(values).template == str(own)
+    assert opening.files_to_load(values, target, None).template == str(own)
+    assert opening.files_at_start(values).template == str(own)
     template, notice = chatting.load(PairFiles(target, settings=LOAD, template=str(tmp_path / "gone.jinja")))
     assert template == "chatml" and "chosen chat template can't be read" in notice
     chatting.load(PairFiles(target, settings=LOAD))
-    assert in_use.files_to_load(values, target, None).template == ""
+    assert opening.files_to_load(values, target, None).template == ""

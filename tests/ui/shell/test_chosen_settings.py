@@ -31,7 +31,7 @@ class Chosen(Running):
 
     def opened(self) -> LoadSettings:
         """How the pair was loaded that is being loaded now."""
-        with self.qtbot.waitSignal(self.controller.pair_loader.pair_opened, timeout=WAIT_MS) as opened:
+        with self.qtbot.waitSignal(self.ctx.loader.pair_opened, timeout=WAIT_MS) as opened:
             pass
         (files,) = opened.args or []
         assert isinstance(files.settings, LoadSettings)
@@ -51,11 +51,11 @@ def test_each_model_is_loaded_as_it_was_the_last_time(qtbot: QtBot, windows: lis
     two = shutil.copy(one, str(tmp_path / "two.gguf"))
     running = Chosen(qtbot)
     windows.append(running)
-    commands, values = running.controller.commands, running.settings.values
+    opening, values = running.app.opening, running.settings.values
     values.load = LoadSettings(context_length=700)
 
     def load_by_dialog(target: str, context: int) -> LoadSettings:
-        commands.open_pair(target)
+        opening.open_pair(target)
         dialog = running.window.findChild(OpenModelsDialog)
         assert isinstance(dialog, OpenModelsDialog)
         assert dialog.files().settings == values.load_for(target)
@@ -64,21 +64,21 @@ def test_each_model_is_loaded_as_it_was_the_last_time(qtbot: QtBot, windows: lis
         dialog.accept()
         return running.opened()
 
-    commands.load_pair(one)
+    opening.load_pair(one)
     assert running.opened().context_length == 700
     assert load_by_dialog(two, 512).context_length == 512
     assert load_by_dialog(one, 256).context_length == 256
-    commands.load_recent(values.recent_pairs[1])
+    opening.load_recent(values.recent_pairs[1])
     assert running.opened().context_length == 512
-    commands.load_pair(one)
+    opening.load_pair(one)
     assert running.opened().context_length == 256
-    commands.load_guide()
+    opening.load_guide()
     assert running.opened() == LoadSettings()  # as at the start
-    commands.load_pair(two)
+    opening.load_pair(two)
     assert running.opened().context_length == 512
     running.close()
     windows.clear()
     again = Chosen(qtbot)
     windows.append(again)
-    files = again.controller.pair_loader.files()
+    files = again.ctx.loader.files()
     assert files is not None and (files.target, files.settings.context_length) == (two, 512)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import cast
+
 import pytest
 from PySide6.QtCore import QObject, Qt
 from PySide6.QtGui import QAction, QGuiApplication, QKeySequence
@@ -23,6 +26,7 @@ from pytestqt.qtbot import QtBot
 from app.ui.actions import Actions
 from app.ui.chat.editor import MessageEditor
 from app.ui.chat.operations import ChatOperations
+from app.ui.context import AppContext
 from app.ui.shell.all_actions import MENUS
 from app.ui.shell.edit_menu import NAMES, EditMenu, possible
 
@@ -48,8 +52,9 @@ class Window(QMainWindow):
         self.actions_ = Actions({"&Edit": MENUS["&Edit"][:8]}, {}, self)
         self.deletions = Deletions(self)
         self.menu = self.actions_.fill_menu_bar(self.menuBar())["Edit"]
-        self.edit_menu = EditMenu(self.menu, self.actions_, self.deletions, self)
-        self.actions_.begin(self)
+        ctx = SimpleNamespace(actions=self.actions_, operations=self.deletions)
+        edit_menu = self.edit_menu = EditMenu(cast(AppContext, ctx), self.menu)
+        self.actions_.begin(SimpleNamespace(edit_menu=edit_menu))
         self.field = QPlainTextEdit()
         self.view = QTextBrowser()
         self.view.setPlainText("an answer")

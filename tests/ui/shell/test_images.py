@@ -25,8 +25,8 @@ KNOWN = next(model for model in load_catalog().models if model.id == "qwen3.5-4b
 class WithImages(Chatting):
     def load(self, target: Path, *, anyway: bool = True) -> None:
         files = PairFiles(str(target), None, LoadSettings(context_length=1024, threads=1))
-        with self.qtbot.waitSignal(self.controller.pair_loader.pair_opened, timeout=WAIT_MS):
-            self.controller.pair_loader.load(files, anyway=anyway)
+        with self.qtbot.waitSignal(self.ctx.loader.pair_opened, timeout=WAIT_MS):
+            self.ctx.loader.load(files, anyway=anyway)
         self.ready()
 
     def drop(self, path: str) -> None:
@@ -36,7 +36,7 @@ class WithImages(Chatting):
         )
 
     def notices(self) -> dict[str, str]:
-        return {subject: one.text for subject, one in self.controller.notice_list.notices().items()}
+        return {subject: one.text for subject, one in self.ctx.notices.notices().items()}
 
 
 @pytest.fixture
@@ -70,7 +70,7 @@ def test_the_projector_is_offered_downloaded_and_used(running: WithImages, serve
     running.qtbot.waitUntil(lambda: "downloaded" in running.notices(), timeout=WAIT_MS)
     assert running.notices()["downloaded"].startswith("Qwen3.5 4B: projector for images has been downloaded")
     assert [path.name for path in folder.glob("*mmproj*")] == ["Qwen3.5-4B-Q4_K_M.mmproj-BF16.gguf"]
-    with running.qtbot.waitSignal(running.controller.pair_loader.pair_opened, timeout=WAIT_MS):
+    with running.qtbot.waitSignal(running.ctx.loader.pair_opened, timeout=WAIT_MS):
         button(running.window.notice_bar, "Load").click()
     running.ready()
     running.drop(image)
@@ -85,7 +85,7 @@ def test_a_temporary_chat_has_images_until_it_is_left(running: WithImages, tmp_p
     running.load(make_seeing_model(tmp_path / "blind" / "unknown.gguf", "llava"))
     running.drop(make_image(tmp_path / "a.png").path)
     assert running.notices()["blind"].startswith("This model can't see images.")
-    assert "get_projector" not in running.controller.notice_list.notices()["blind"].actions
+    assert "get_projector" not in running.ctx.notices.notices()["blind"].actions
     make_projector(tmp_path / "mmproj.gguf", "llava")
     running.load(make_seeing_model(tmp_path / "seeing.gguf", "llava"), anyway=False)
     running.chats.new_temporary()

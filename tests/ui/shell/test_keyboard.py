@@ -83,7 +83,7 @@ def is_on_screen(widget: QWidget) -> bool:
 
 
 def test_tab_goes_through_the_window_as_one_reads_and_each_stop_is_seen_and_named(running: Window) -> None:
-    running.controller.notice_list.show("file", notices.not_opened("It is no model."))
+    running.ctx.notices.show("file", notices.not_opened("It is no model."))
     running.window.serving_bar._show_answer("Answering for Zed", "214 tokens", is_written=True)
     running.window.undo_bar.offer("A chat was moved to the trash.")
     running.settle()
@@ -124,7 +124,7 @@ def test_tab_goes_through_the_window_as_one_reads_and_each_stop_is_seen_and_name
 
 def test_f6_goes_from_pane_to_pane_and_finds_back_in_every_chat(running: Window) -> None:
     window = running.window
-    running.controller.notice_list.show("file", notices.not_opened("It is no model."))
+    running.ctx.notices.show("file", notices.not_opened("It is no model."))
     window.composer.setFocus()
     assert window._side.isAncestorOf(running.press(_Key.Key_F6))
     assert window.top_bar.isAncestorOf(running.press(_Key.Key_F6))
@@ -143,7 +143,7 @@ def test_f6_goes_from_pane_to_pane_and_finds_back_in_every_chat(running: Window)
     running.choose("toggle_chats")
     assert window.top_bar.isAncestorOf(running.press(_Key.Key_F6, _Mod.ShiftModifier))
     running.choose("toggle_chats")
-    running.controller.notice_list.remove("file")
+    running.ctx.notices.remove("file")
 
     first = running.model.id  # the order stays after switching chats and scrolling
     running.choose("new_chat")
@@ -164,7 +164,7 @@ def test_f6_goes_from_pane_to_pane_and_finds_back_in_every_chat(running: Window)
 def test_shift_f1_explains_what_has_the_focus(running: Window) -> None:
     window = running.window
     running.qtbot.waitUntil(window.top_bar.context.isVisible)
-    use = running.controller.context_meter.use
+    use = running.app.context_meter.use
     assert use is not None and window.top_bar.context.whatsThis() == use.details()
     draft_length = window.speed_panel.draft_length._auto
     running.qtbot.waitUntil(draft_length.isEnabled)  # the panel lags a little behind

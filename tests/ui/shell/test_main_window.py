@@ -50,7 +50,7 @@ def test_from_typing_to_a_stored_answer_and_to_the_next_start(
     qtbot: QtBot, own_engine: Running, open_window: Callable[[], Running]
 ) -> None:
     running, desktop = own_engine, Desktop()
-    running.controller.finished_answers._notifier = desktop
+    object.__setattr__(running.ctx, "notifier", desktop)
     assert "Slipstream Guide" in running.window.top_bar.pair.accessibleName()
     running.ask("What is a draft model?")
     question, answer = running.model.messages
@@ -64,9 +64,7 @@ def test_from_typing_to_a_stored_answer_and_to_the_next_start(
     stored = running.worker.submit(lambda store: store.branch(chat_id)).result(timeout=10)
     assert stored[1].text == answer.text
     assert stored[1].figures["completion_tokens"]
-    assert (
-        stored[1].settings["draft_length"] == running.controller.answers.settings(running.model.settings).draft_length
-    )
+    assert stored[1].settings["draft_length"] == running.ctx.chats.answers.settings(running.model.settings).draft_length
     qtbot.waitUntil(lambda: running.titles() == ["Today", "What is a draft model?"], timeout=WAIT_MS)
     assert running.window.top_bar._label.text() == "ready"
     assert running.window.composer.text() == ""
@@ -195,17 +193,17 @@ def test_measuring_plain_speed_gives_a_baseline_that_stays_and_can_be_stopped(
     running.ready()
     assert not running.actions.qaction("stop").isEnabled()
     running.actions.run("measure_plain")
-    qtbot.waitUntil(lambda: not running.controller.speed.is_measuring(), timeout=WAIT_MS)
+    qtbot.waitUntil(lambda: not running.app.speed.is_measuring(), timeout=WAIT_MS)
     running.ready()
-    sampling = running.controller.answers.settings(running.model.settings).sampling
+    sampling = running.ctx.chats.answers.settings(running.model.settings).sampling
     found: list[float | None] = []
-    running.controller.speed._baseline.find(
-        running.controller.pair_loader.pair(), running.controller.pair_loader.load_settings(), sampling, found.append
+    running.app.speed._baseline.find(
+        running.ctx.loader.pair(), running.ctx.loader.load_settings(), sampling, found.append
     )
     qtbot.waitUntil(lambda: bool(found), timeout=WAIT_MS)
     (speed,) = found
     assert speed is None or speed > 0
-    assert (speed is None) == ("measure" in running.controller.notice_list.notices())
+    assert (speed is None) == ("measure" in running.ctx.notices.notices())
 
 
 @pytest.mark.usefixtures("guide_pair")
@@ -225,7 +223,7 @@ def test_the_panel_learns_what_drafting_pays_on(qtbot: QtBot, own_engine: Runnin
     running.model.set_settings(ChatSettings(max_tokens=200))
     running.ask("What is speculative decoding?")
     qtbot.waitUntil(lambda: curve.isVisible() and has_prose(), timeout=WAIT_MS)
-    running.controller.pair_loader.load_again()
+    running.ctx.loader.load_again()
     qtbot.waitUntil(lambda: not curve.isVisible(), timeout=WAIT_MS)
     running.ready()
     qtbot.waitUntil(has_prose, timeout=WAIT_MS)
@@ -261,7 +259,7 @@ def test_rename_delete_and_undo(qtbot: QtBot, open_window: Callable[[], Running]
     running = open_window()
     for title in ("First", "Second"):
         running.make_chat(title)
-    operations = running.controller.operations
+    operations = running.ctx.operations
     with qtbot.waitSignal(operations.chats_listed, timeout=WAIT_MS):
         operations.refresh()
     assert running.titles() == ["Today", "Second", "First"]
@@ -286,7 +284,7 @@ def test_the_engine_forgets_a_chat_with_its_deletion(
     forgotten: list[list[str]] = []
     monkeypatch.setattr(EngineClient, "forget", lambda _, chats=(): forgotten.append(list(chats)))
     running = open_window()
-    operations = running.controller.operations
+    operations = running.ctx.operations
     chats = [running.make_chat(title).id for title in ("one", "two")]
     with qtbot.waitSignal(operations.chats_deleted, timeout=WAIT_MS):
         operations.delete(chats)
@@ -320,7 +318,7 @@ def test_a_deleted_chat_is_erased_from_all_files(qtbot: QtBot) -> None:
     running = Running(qtbot, EngineClient())
     running.begin()  # it has been in the trash for long enough
     qtbot.waitUntil(is_erased, timeout=WAIT_MS)
-    operations = running.controller.operations
+    operations = running.ctx.operations
     chat = running.make_chat(f"{secret} too")
     with qtbot.waitSignal(operations.chats_listed, timeout=WAIT_MS):
         operations.refresh()
@@ -341,8 +339,8 @@ def test_searching_by_keyboard_alone(qtbot: QtBot, open_window: Callable[[], Run
     running = open_window()
     running.make_chat("Draft length")
     poem = running.make_chat("Poem about rain").id
-    with qtbot.waitSignal(running.controller.operations.chats_listed, timeout=WAIT_MS):
-        running.controller.operations.refresh()
+    with qtbot.waitSignal(running.ctx.operations.chats_listed, timeout=WAIT_MS):
+        running.ctx.operations.refresh()
     chats, composer = running.window.chat_list, running.window.composer.editor
     composer.setFocus()
     running.choose("search_chats")
@@ -438,7 +436,7 @@ def test_chats_of_a_newer_version_are_left_alone_and_the_window_goes_on(qtbot: Q
     before = paths.chat_file().read_bytes()
     running = Running(qtbot)
     running.begin()
-    notice = running.controller.notice_list.notices()["store"]
+    notice = running.ctx.notices.notices()["store"]
     assert "dismiss" in notice.actions
     assert "will be lost when you close Slipstream" in notice.text
     running.close()
@@ -452,5 +450,5 @@ def test_a_pair_that_was_loading_at_a_kill_is_not_loaded_by_itself(
     (paths.data_dir() / "loading.json").write_text(json.dumps({"target": target, "draft": draft}), encoding="utf-8")
     running = open_window()
     running.qtbot.waitUntil(lambda: running.engine.state() is EngineState.EMPTY, timeout=WAIT_MS)
-    assert "load" in running.controller.notice_list.notices()
-    assert running.controller.pair_loader.pair() is None
+    assert "load" in running.ctx.notices.notices()
+    assert running.ctx.loader.pair() is None

@@ -181,7 +181,7 @@ def test_what_was_deleted_comes_back(running: Chatting) -> None:
     running.choose("regenerate")
     running.settle()
     before = running.texts()
-    running.controller.actions.run("delete_from_here", running.model.messages[2].id)
+    running.actions.run("delete_from_here", running.model.messages[2].id)
     running.settle()
     assert running.texts() == before[:2]
     # Other versions were not seen.
@@ -325,7 +325,7 @@ def test_a_search_result_shows_its_message(running: Chatting) -> None:
 
     message_id = running.worker.submit(edit).result(timeout=20)
     running.window.chat_list.search_field.setText("needle 1")
-    running.controller.messages.open_message(chat_id, message_id)
+    running.app.messages.open_message(chat_id, message_id)
     running.qtbot.waitUntil(lambda: running.model.place(message_id) is not None, timeout=WAIT_MS)
     running.settle()
     assert len(running.model.messages) == 40
@@ -345,7 +345,7 @@ def test_a_temporary_chat_says_so_and_what_was_deleted_goes_with_it(running: Cha
     for name in ("rename_chat", "delete_chat", "export_chat", "branch_chat"):
         assert not running.is_enabled(name), name
     assert running.is_enabled("find_next")
-    running.controller.actions.run("delete_message", running.model.messages[0].id)
+    running.actions.run("delete_message", running.model.messages[0].id)
     running.settle()
     assert running.is_enabled("undo_chat")
     assert not running.window.undo_bar.isHidden()

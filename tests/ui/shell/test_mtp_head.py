@@ -65,20 +65,20 @@ class WithHead(Chatting):
     def load(self, target: Path, draft: Path | None = None, head: HeadChoice = "auto") -> PairLoaded:
         load = LoadSettings(context_length=1024, threads=1)
         files = PairFiles(str(target), str(draft) if draft else None, load, head)
-        with self.qtbot.waitSignal(self.controller.pair_loader.pair_opened, timeout=WAIT_MS):
-            self.controller.pair_loader.load(files, anyway=True)
+        with self.qtbot.waitSignal(self.ctx.loader.pair_opened, timeout=WAIT_MS):
+            self.ctx.loader.load(files, anyway=True)
         return self.pair()
 
     def pair(self) -> PairLoaded:
         self.ready()
-        pair = self.controller.pair_loader.pair()
+        pair = self.ctx.loader.pair()
         assert pair is not None
         return pair
 
     def choose_head(self, choice: str) -> PairLoaded:
         """In the Speed panel."""
         box = self.head_box()
-        with self.qtbot.waitSignal(self.controller.pair_loader.pair_opened, timeout=WAIT_MS):
+        with self.qtbot.waitSignal(self.ctx.loader.pair_opened, timeout=WAIT_MS):
             box.setCurrentIndex(box.findData(choice))
             box.activated.emit(box.currentIndex())
         return self.pair()
@@ -89,7 +89,7 @@ class WithHead(Chatting):
         return box
 
     def notice(self, subject: str = "draft") -> str:
-        found = self.controller.notice_list.notices().get(subject)
+        found = self.ctx.notices.notices().get(subject)
         return found.text if found else ""
 
     def crash(self) -> None:
@@ -97,13 +97,13 @@ class WithHead(Chatting):
             os.kill(self.engine.process_id(), signal.SIGKILL)
 
     def restart_without_a_draft(self) -> PairLoaded:
-        with self.qtbot.waitSignal(self.controller.pair_loader.pair_opened, timeout=WAIT_MS):
+        with self.qtbot.waitSignal(self.ctx.loader.pair_opened, timeout=WAIT_MS):
             button(self.window.notice_bar, "Restart without a draft").click()
         return self.pair()
 
     def library(self, folder: Path) -> ModelsWindow:
         """The window "Models" with these files in its library."""
-        models = self.controller.commands.models()
+        models = self.app.windows.models()
         self.settings.values.models_folder = str(folder)
         with self.qtbot.waitSignal(models.service.scanned, timeout=WAIT_MS):
             models.show_library()
@@ -139,7 +139,7 @@ def test_a_head_that_is_off_says_why_and_can_be_turned_on(chatting: WithHead, he
     assert pair.has_head and pair.head_off is None and pair.head_file is None
     assert chatting.window.top_bar.pair.text().endswith("· MTP head")
     assert chatting.head_box().accessibleDescription() == ""
-    values = chatting.controller._settings.values
+    values = chatting.ctx.settings.values
     assert values.model_heads == {str(target): "on"}
 
     pair = chatting.choose_head("auto")
@@ -165,9 +165,9 @@ def test_a_head_in_a_file_of_its_own_is_refused_in_a_notice_or_in_use(chatting: 
     assert chatting.window.speed_panel.head.isHidden()  # it isn't inside the target
     assert chatting.notice() == ""
     assert "in a separate file, mtp-model.gguf" in chatting.window.top_bar.pair.toolTip()
-    assert chatting.controller.pair_loader.is_loaded(str(head))
+    assert chatting.ctx.loader.is_loaded(str(head))
     page = chatting.library(heads).library.page
-    chatting.controller.commands.models().library.list.select(str(head))
+    chatting.app.windows.models().library.list.select(str(head))
     page._delete.trigger()
     assert "This model is loaded. Open another model first, then delete this one." in texts(page)
     assert head.is_file()
@@ -204,11 +204,11 @@ def test_a_restart_without_a_draft_leaves_the_head_off_only_once(crashing: WithH
         "The model was restarted without a draft. The next time you load it, its head is used as before."
     )
     crashing.crash()
-    with crashing.qtbot.waitSignal(crashing.controller.pair_loader.pair_opened, timeout=WAIT_MS):
+    with crashing.qtbot.waitSignal(crashing.ctx.loader.pair_opened, timeout=WAIT_MS):
         button(crashing.window.notice_bar, "Restart").click()
     assert not crashing.pair().has_head  # it may have been the head that crashed
     crashing.actions.run("load_recent", crashing.settings.values.recent_pairs[0])
-    crashing.qtbot.waitUntil(lambda: bool((found := crashing.controller.pair_loader.pair()) and found.has_head))
+    crashing.qtbot.waitUntil(lambda: bool((found := crashing.ctx.loader.pair()) and found.has_head))
     crashing.ready()
 
 
@@ -255,7 +255,7 @@ def test_an_answer_is_compared_with_and_without_a_head(chatting: WithHead, heads
     chatting.load(heads / "model.gguf", heads / draft if draft else None, "on")
     chatting.ask("Hello")
     chatting.choose("compare_last")
-    window = chatting.controller.compare
+    window = chatting.app.compare
     chatting.qtbot.waitUntil(lambda: not window.runner.is_running(), timeout=WAIT_MS)
     one = window.one
     assert one.verdict.text().replace("\u00a0", " ").startswith("✓ Same text, 40 tokens, same seed")
@@ -275,8 +275,8 @@ def test_a_head_is_tried_out_and_the_library_shows_what_it_brought(
     chatting: WithHead, heads: Path, draft: str | None
 ) -> None:
     target, models = heads / "model.gguf", chatting.library(heads)
-    trials = chatting.controller.trial
-    chatting.controller.queue._idle.setInterval(1)
+    trials = chatting.app.trial
+    chatting.ctx.queue._idle.setInterval(1)
     with chatting.qtbot.waitSignal(trials.tried, timeout=WAIT_MS) as tried:
         chatting.load(target, heads / draft if draft else None, "on")
     (trial,) = tried.args

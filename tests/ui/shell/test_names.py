@@ -50,24 +50,24 @@ def running(qtbot: QtBot, kept: MemoryKeyring) -> Iterator[Running]:
 @pytest.fixture
 def windows(running: Running) -> list[QWidget]:
     """All windows, as many dialogs as there are, with something in the lists."""
-    controller, commands = running.controller, running.controller.commands
+    app, others = running.app, running.app.windows
     main = running.window
     for name in ("show_shortcuts", "show_figures", "show_about", "chat_settings", "compare_last"):
         running.choose(name)
     LicensesDialog(paths.licenses(), main).open()
-    commands.opening.open_models()
-    commands.settings().show_general()
-    with running.qtbot.waitSignal(commands._library.scanned, timeout=WAIT_MS):
-        commands.models().show_library()
+    app.opening.open_models()
+    others.settings().show_general()
+    with running.qtbot.waitSignal(app.library.scanned, timeout=WAIT_MS):
+        others.models().show_library()
     ask_for_folder(main, main.chat_list.commands, ())
-    controller.chat_commands.import_chats()
+    app.chat_list.import_chats()
     running.choose("export_chat")
     TokenDialog("https://huggingface.co", main).open()
     main.settings_tab.save_button.click()
-    controller.notice_list.show("file", notices.not_opened("It is no model."))
+    app.ctx.notices.show("file", notices.not_opened("It is no model."))
     main.undo_bar.offer("A chat was moved to the trash.")
     main.chat_list.show_trash()
-    running.qtbot.waitUntil(lambda: not running.controller.compare.one.is_running(), timeout=WAIT_MS)
+    running.qtbot.waitUntil(lambda: not running.app.compare.one.is_running(), timeout=WAIT_MS)
     QCoreApplication.processEvents()
     found = [one for one in QApplication.topLevelWidgets() if is_window(one)]
     names = {one.windowTitle() for one in found}

@@ -64,9 +64,9 @@ def chat(running: Running) -> None:
         if number:
             running.model.edit(running.model.messages[-1].id, TEXT)
             settle(running)
-    old = running.controller.operations.chat_ids()[1:]
-    running.controller.operations.delete(old)
-    running.controller.operations.erase(old)
+    old = running.ctx.operations.chat_ids()[1:]
+    running.ctx.operations.delete(old)
+    running.ctx.operations.erase(old)
     settle(running)
 
 

@@ -11,15 +11,15 @@ from pytestqt.qtbot import QtBot
 from app import paths
 from app.ui.engine.pair_files import PairFiles
 from app.ui.models.open_dialog import OpenModelsDialog
-from app.ui.shell.open_models import OpenModels
+from app.ui.models.opening import Opening
 from tests.support.gguf_files import make_model
 from tests.ui.shell.running import WAIT_MS, Running
 
 
 @pytest.fixture
-def opening(running: Running) -> Iterator[OpenModels]:
+def opening(running: Running) -> Iterator[Opening]:
     """The dialog that is open at the end of a test is closed."""
-    opening = running.controller.commands.opening
+    opening = running.app.opening
     yield opening
     if opening._dialog is not None:
         opening._dialog.reject()
@@ -33,13 +33,13 @@ def fits() -> Path:
     return make_model(paths.models_dir() / "fits.gguf", layers=1)
 
 
-def dialog_of(opening: OpenModels) -> OpenModelsDialog:
+def dialog_of(opening: Opening) -> OpenModelsDialog:
     assert opening._dialog is not None
     return opening._dialog
 
 
 def test_there_is_one_dialog_which_takes_the_files_that_are_to_be_opened(
-    running: Running, opening: OpenModels, tmp_path: Path
+    running: Running, opening: Opening, tmp_path: Path
 ) -> None:
     running.ready()
     opening.open_models()
@@ -53,7 +53,7 @@ def test_there_is_one_dialog_which_takes_the_files_that_are_to_be_opened(
     assert opening._dialog is not dialog
     assert not dialog_of(opening).needs_reload  # the pair that is loaded
     dialog_of(opening).reject()
-    pair_loader = running.controller.pair_loader
+    pair_loader = running.ctx.loader
     pair_loader.load(PairFiles(str(tmp_path / "gone.gguf")))
     running.qtbot.waitUntil(lambda: pair_loader.refused() is not None, timeout=WAIT_MS)
     opening.open_models()  # shows what was refused
@@ -62,7 +62,7 @@ def test_there_is_one_dialog_which_takes_the_files_that_are_to_be_opened(
 
 
 def test_a_file_named_from_outside_is_shown_with_the_draft_that_suits_it_unless_one_is_chosen(
-    qtbot: QtBot, fits: Path, opening: OpenModels, tmp_path: Path
+    qtbot: QtBot, fits: Path, opening: Opening, tmp_path: Path
 ) -> None:
     target = make_model(tmp_path / "target.gguf", layers=20)
     for _ in range(2):  # without a dialog, then with one that shows something else
@@ -79,10 +79,10 @@ def test_a_file_named_from_outside_is_shown_with_the_draft_that_suits_it_unless_
 
 
 def test_a_file_from_outside_that_is_no_model_is_a_notice(
-    qtbot: QtBot, running: Running, opening: OpenModels, tmp_path: Path
+    qtbot: QtBot, running: Running, opening: Opening, tmp_path: Path
 ) -> None:
     (tmp_path / "broken.gguf").write_bytes(b"no model")
-    notice_list = running.controller.notice_list
+    notice_list = running.ctx.notices
     for name, sentence in (
         ("gone.gguf", "gone.gguf no longer exists"),
         ("notes.txt", "is not a GGUF model"),

@@ -32,7 +32,7 @@ class WithAnother(Chatting):
         self.ready()
 
     def load_other(self) -> None:
-        with self.qtbot.waitSignal(self.controller.pair_loader.pair_opened, timeout=WAIT_MS):
+        with self.qtbot.waitSignal(self.ctx.loader.pair_opened, timeout=WAIT_MS):
             self.actions.run("load_recent", self.settings.values.recent_pairs[0])
 
 
@@ -60,12 +60,12 @@ def test_another_model_writes_an_answer_again(running: WithAnother) -> None:
     running.settle()
     assert (running.model.messages[1].pair, running.model.messages[1].version) == (again.pair, 3)
     assert running.model.messages[0].id == question.id
-    with running.qtbot.waitSignal(running.controller.pair_loader.pair_opened, timeout=WAIT_MS):
+    with running.qtbot.waitSignal(running.ctx.loader.pair_opened, timeout=WAIT_MS):
         running.choose("load_guide")
     asked = running.model
     running.entries(1)["other"].trigger()  # who goes to another chat meanwhile gets no answer there
     running.choose("new_chat")
-    with running.qtbot.waitSignal(running.controller.pair_loader.pair_opened, timeout=WAIT_MS):
+    with running.qtbot.waitSignal(running.ctx.loader.pair_opened, timeout=WAIT_MS):
         pass
     running.settle()
     assert running.model is not asked and not running.model.messages
@@ -78,7 +78,7 @@ def test_a_model_that_is_gone_leaves_the_answer_as_it_was(running: WithAnother, 
     before = running.model.messages[-1]
     running.other.unlink()
     running.entries(1)["other"].trigger()
-    notices = running.controller.notice_list.notices
+    notices = running.ctx.notices.notices
     running.qtbot.waitUntil(lambda: "load" in notices(), timeout=WAIT_MS)
     assert "other.gguf has been moved or deleted" in notices()["load"].text
     assert running.engine.state() is EngineState.READY

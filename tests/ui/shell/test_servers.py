@@ -65,18 +65,18 @@ def vllm() -> Iterator[ModelServer]:
 
 def connected(running: Chatting) -> None:
     running.qtbot.waitUntil(
-        lambda: running.controller.pair_loader.remote() is not None and running.engine.state() is EngineState.READY,
+        lambda: running.ctx.loader.remote() is not None and running.engine.state() is EngineState.READY,
         timeout=WAIT_MS,
     )
 
 
 def connect(running: Chatting, address: str) -> None:
-    running.controller.pair_loader.load(PairFiles("", server=address))
+    running.ctx.loader.load(PairFiles("", server=address))
     connected(running)
 
 
 def notices_of(running: Chatting) -> dict[str, tuple[str, ...]]:
-    return {subject: one.actions for subject, one in running.controller.notice_list.notices().items()}
+    return {subject: one.actions for subject, one in running.ctx.notices.notices().items()}
 
 
 def section(running: Chatting) -> ServerSection:
@@ -105,7 +105,7 @@ def test_the_window_says_where_the_model_is_and_what_it_drafts(open_window: Open
     assert not running.is_enabled("measure_plain")
     assert not notices_of(running)
     running.choose("compare_last")
-    one = running.controller.compare.one
+    one = running.app.compare.one
     assert "vLLM 0.29.0 can't switch drafting off" in one.verdict.text()
     assert not one.footer.run_button.isEnabled()
     assert "Without a draft" not in running.entries(-1)
@@ -133,7 +133,7 @@ def test_what_a_server_does_not_take_is_gray_and_not_sent(open_window: OpenWindo
     running.ask("Hello")
     assert running.model.messages[-1].text == " 1 temperature"  # the rest is left to the server
     running.choose("load_guide")
-    running.qtbot.waitUntil(lambda: running.controller.pair_loader.remote() is None, timeout=WAIT_MS)
+    running.qtbot.waitUntil(lambda: running.ctx.loader.remote() is None, timeout=WAIT_MS)
     running.ready()
     assert tab.parameters["top_k"].isEnabled() and tab.overflow.isEnabled() and tab.drafter.isEnabled()
     assert GRAYED not in tab.foot()
@@ -151,7 +151,7 @@ def test_a_server_that_is_down_at_the_start_can_be_left_or_tried_again(
     assert notices_of(running)["load"][0] == "connect_again"
     running.actions.run("load_guide")
     running.ready()
-    assert running.controller.pair_loader.remote() is None and not notices_of(running)
+    assert running.ctx.loader.remote() is None and not notices_of(running)
     assert panel.draft_length.isVisible() and not section(running).isVisible()
     running.qtbot.waitUntil(panel.plain_speed.isVisible, timeout=WAIT_MS)
     running.actions.run("load_recent", running.settings.values.recent_pairs[0])
@@ -197,17 +197,17 @@ def test_a_local_chat_asks_before_it_goes_anywhere_and_offline_the_server_is_lef
     running.actions.run("send_chat")
     running.settle()
     assert running.model.messages[-1].text == " 3" and not notices_of(running)
-    running.controller.commands.opening.open_server()  # what is used is what the dialog begins with
+    running.app.opening.open_server()  # what is used is what the dialog begins with
     (dialog,) = running.window.findChildren(ServerDialog)
     assert dialog.isVisible() and dialog.address.text() == "http://far.example:8000"
     dialog.reject()
-    running.controller.ctx.settings.apply()
-    assert running.controller.pair_loader.remote() is not None
+    running.app.ctx.settings.apply()
+    assert running.ctx.loader.remote() is not None
     running.settings.values.offline = True
-    running.controller.ctx.settings.apply()
+    running.app.ctx.settings.apply()
     running.qtbot.waitUntil(lambda: "load" in notices_of(running), timeout=WAIT_MS)
-    assert running.controller.pair_loader.remote() is None
-    assert running.controller.notice_list.notices()["load"].text == "far.example:8000 is another computer."
+    assert running.ctx.loader.remote() is None
+    assert running.ctx.notices.notices()["load"].text == "far.example:8000 is another computer."
 
 
 def test_ollama_is_compared_and_measured(open_window: OpenWindow) -> None:
@@ -224,7 +224,7 @@ def test_ollama_is_compared_and_measured(open_window: OpenWindow) -> None:
         running.qtbot.waitUntil(panel.plain_speed.buttons[1].isVisible, timeout=WAIT_MS)
         running.ready()
         running.choose("compare_last")
-        window = running.controller.compare
+        window = running.app.compare
         running.qtbot.waitUntil(lambda: "Same text" in window.one.verdict.text(), timeout=WAIT_MS)
         asked = [body for one in server.asked if (body := one.body).get("stream")]
         drafted = [body.get("options", {}).get("draft_num_predict") for body in asked]

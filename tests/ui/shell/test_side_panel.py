@@ -57,11 +57,11 @@ def test_in_a_narrow_window_the_settings_have_room_and_pages_icons(open_window: 
         return [(bar.tabText(place), bar.tabIcon(place).isNull(), bar.tabToolTip(place)) for place in places]
 
     assert shown() == [(name, True, "") for name in names]
-    running.controller.settings.zoom.set(200)
+    running.app.zoom.set(200)
     assert shown() == [("", False, name) for name in names]
     assert [bar.accessibleTabName(place) for place in range(bar.count())] == names
     assert bar.tabRect(1).right() < running.window._side.width()
-    running.controller.settings.zoom.set(100)
+    running.app.zoom.set(100)
     assert shown() == [(name, True, "") for name in names]
 
 
@@ -83,7 +83,7 @@ def test_who_hides_a_panel_goes_on_writing(open_window: Callable[[], Running]) -
 def test_the_page_its_width_and_the_last_keys_are_kept(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
     running = open_window()
     chat = running.make_chat("One")
-    running.controller.chats.open(chat.id)
+    running.ctx.chats.open(chat.id)
     qtbot.waitUntil(lambda: running.model.knows_settings, timeout=WAIT_MS)
     running.choose("chat_settings")
     splitter = running.window._splitter
@@ -135,7 +135,7 @@ def test_the_context_makes_room_for_the_name(qtbot: QtBot) -> None:
 def test_settings_and_context_of_a_chat_with_the_guide(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
     running = open_window()
     running.ready()
-    window, meter = running.window, running.controller.context_meter
+    window, meter = running.window, running.app.context_meter
     qtbot.waitUntil(lambda: meter.use is not None, timeout=WAIT_MS)
     assert meter.use is not None and meter.use.total == 0
     QTest.keyClicks(window.composer.editor, "What is a draft model?")

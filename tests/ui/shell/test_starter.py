@@ -35,7 +35,7 @@ def shown(running: Running) -> list[str]:
 
 def has_loaded(running: Running, path: Path) -> None:
     def loaded() -> bool:
-        pair = running.controller.pair_loader.pair()
+        pair = running.ctx.loader.pair()
         return pair is not None and Path(pair.target.path) == path
 
     running.qtbot.waitUntil(loaded, timeout=WAIT_MS)
@@ -52,7 +52,7 @@ def regenerate(running: Running) -> None:
     """Write the last answer again, and wait for what is proposed then."""
     running.choose("regenerate")
     running.done()
-    running.qtbot.waitUntil(running.controller.proposals.lane.is_idle, timeout=WAIT_MS)
+    running.qtbot.waitUntil(running.app.proposals.lane.is_idle, timeout=WAIT_MS)
 
 
 def test_from_the_card_to_an_answer_and_the_next_start(open_window: OpenWindow, starter_model: Path) -> None:
@@ -80,14 +80,14 @@ def test_from_the_card_to_an_answer_and_the_next_start(open_window: OpenWindow, 
 def test_hidden_until_it_is_chosen_in_the_menu(open_window: OpenWindow, starter_model: Path) -> None:
     running = open_window()
     running.qtbot.waitUntil(lambda: USE in shown(running), timeout=WAIT_MS)
-    running.controller.commands.hide_starter()
+    running.app.opening.hide_starter()
     running.qtbot.waitUntil(lambda: "Keep the guide" in shown(running) and USE not in shown(running), timeout=WAIT_MS)
     running.window.close()
     assert SettingsFile(paths.settings_file()).values.starter_hidden
     again = open_window()
     again.ready()
     assert "Keep the guide" in shown(again) and USE not in shown(again)
-    library = again.controller.commands.models().service
+    library = again.app.windows.models().service
     with again.qtbot.waitSignal(library.scanned, timeout=WAIT_MS):
         library.scan()
     assert library.entries() == []
@@ -102,7 +102,7 @@ def test_hidden_until_it_is_chosen_in_the_menu(open_window: OpenWindow, starter_
 def test_hidden_while_it_is_in_use_it_stays_in_use(open_window: OpenWindow, starter_model: Path) -> None:
     running = open_window()
     use_it(running, starter_model)
-    running.controller.commands.hide_starter()
+    running.app.opening.hide_starter()
     has_loaded(running, starter_model)
     running.ask("Hello")
     running.choose("new_chat")
@@ -137,8 +137,8 @@ def test_removed_since_the_last_start(open_window: OpenWindow, starter_model: Pa
     running.window.close()
     starter_model.unlink()
     again = open_window()
-    again.qtbot.waitUntil(lambda: "load" in again.controller.notice_list.notices(), timeout=WAIT_MS)
-    notice = again.controller.notice_list.notices()["load"]
+    again.qtbot.waitUntil(lambda: "load" in again.ctx.notices.notices(), timeout=WAIT_MS)
+    notice = again.ctx.notices.notices()["load"]
     assert f"{starter_model.name} has been moved or deleted" in notice.text and "load_guide" in notice.actions
 
 
@@ -166,14 +166,14 @@ def test_a_better_model_is_offered_once_when_an_answer_is_written_again(
     starter_model: Path, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     wanted: list[object] = []
-    monkeypatch.setattr(running.controller.commands, "_with_models", wanted.append)
+    monkeypatch.setattr(running.app.windows, "_with_models", wanted.append)
     running.ready()
     running.ask("Hello")
     regenerate(running)  # the guide's
     use_it_again = running.actions.qaction("load_starter")
     use_it_again.trigger()
     has_loaded(running, starter_model)
-    notices = running.controller.notice_list
+    notices = running.ctx.notices
     assert "better" not in notices.notices()
     regenerate(running)
     notice = notices.notices()["better"]
@@ -194,5 +194,5 @@ def test_nothing_better_is_offered(starter_model: Path, running: Running, reason
     has_loaded(running, starter_model)
     running.ask("Hello")
     regenerate(running)
-    assert "better" not in running.controller.notice_list.notices()
+    assert "better" not in running.ctx.notices.notices()
     assert "Get this model" not in shown(running)

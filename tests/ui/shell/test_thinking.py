@@ -45,8 +45,8 @@ class Thinking(Chatting):
 
     def load(self, target: Path, context_length: int = CONTEXT) -> None:
         settings = LoadSettings(context_length=context_length)
-        with self.qtbot.waitSignal(self.controller.pair_loader.pair_opened, timeout=WAIT_MS):
-            self.controller.pair_loader.load(PairFiles(str(target), None, settings), anyway=True)
+        with self.qtbot.waitSignal(self.ctx.loader.pair_opened, timeout=WAIT_MS):
+            self.ctx.loader.load(PairFiles(str(target), None, settings), anyway=True)
         self.ready()
 
     def live_answer(self) -> AnswerMessage:
@@ -201,7 +201,7 @@ def test_an_answer_without_tokens_goes_on_behind_its_thinking(running: Thinking,
     def make(store: ChatStore) -> str:
         chat = store.create_chat("Old")
         question = add_question(store, chat.id, None, "Well?")
-        cut = begin_answer(store, chat.id, question.id, speaker(running.controller.pair_loader.pair()))
+        cut = begin_answer(store, chat.id, question.id, speaker(running.ctx.loader.pair()))
         store.finish_answer(replace(cut, text=text, thinking="so then", status="complete", finish_reason="length"))
         return chat.id
 
@@ -285,7 +285,7 @@ def test_find_and_a_search_lead_to_the_thinking_and_copying_leaves_it_out(runnin
     chat_id, message_id = running.model.id, running.model.messages[-1].id
     running.choose("new_chat")
     running.window.chat_list.search_field.setText("then")
-    running.controller.messages.open_message(chat_id, message_id)
+    running.app.messages.open_message(chat_id, message_id)
     running.qtbot.waitUntil(lambda: running.model.id == chat_id and running.model.state is ChatState.IDLE)
 
     def is_found() -> bool:

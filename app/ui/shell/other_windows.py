@@ -1,4 +1,4 @@
-"""What the user can do from a menu, a button, a notice or another window, but for what is done with whole chats."""
+"""The windows beside the main window for models and settings, and what of them begins by itself."""
 
 from __future__ import annotations
 
@@ -7,27 +7,15 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, QTimer, QUrl, Slot
-from PySide6.QtGui import QDesktopServices, QGuiApplication
+from PySide6.QtCore import QObject, QTimer, Slot
 
 from app import paths
 from app.models.downloads.queue_file import FILE_NAME, has_work
-from app.models.starter import STARTER_NAME, starter_file
-from app.settings import Pair
-from app.ui.actions import Choice
-from app.ui.chat.answers import SERVER
-from app.ui.chat.markdown.code_headers import code_wrap
 from app.ui.context import AppContext
-from app.ui.engine.pair_files import PairFiles
-from app.ui.engine.pair_names import recent_titles
 from app.ui.models.library_service import LibraryService
 from app.ui.models.proposals import Proposals
 from app.ui.server.control import ServerControl
-from app.ui.settings import in_use
 from app.ui.shell.main_window import MainWindow
-from app.ui.shell.open_models import OpenModels
-from app.ui.shell.speed_presenter import SpeedPresenter
-from app.ui.widgets.tabbed_window import bring_to_front
 from app.ui.widgets.tasks import Lane
 
 if TYPE_CHECKING:
@@ -54,14 +42,8 @@ def import_models() -> None:
         import_module(name)
 
 
-class AppCommands(QObject):
-    """One for a main window; given to whatever has a button for one of these. What is behind another window is imported
-    when that is first wanted.
-
-    Attributes:
-        opening: What lets the user choose another pair.
-
-    """
+class OtherWindows(QObject):
+    """The windows "Models" and "Settings". What is behind a window is imported when that is first wanted."""
 
     def __init__(
         self,
@@ -70,109 +52,32 @@ class AppCommands(QObject):
         library: LibraryService,
         proposals: Proposals,
         server: ServerControl,
-        speed: SpeedPresenter,
     ) -> None:
         super().__init__(window)
         self._ctx = ctx
         self._window = window
-        self._actions = ctx.actions
-        self._engine = ctx.engine
-        self._pair_loader = ctx.loader
-        self._chats = ctx.chats
-        self._notice_list = ctx.notices
         self._library = library
         self._proposals = proposals
         self._lane = Lane(self, "imports")
         self._server = server
-        self._speed = speed
-        self._values = ctx.settings.values
-        self._window_settings = ctx.settings
+        self._hides_starter = ctx.settings.values.starter_hidden
         self._models: ModelsWindow | None = None
         self._settings: SettingsWindow | None = None
         self._quiet = QTimer(self, singleShot=True, interval=QUIET_MS)
         self._quiet.timeout.connect(self._on_quiet)
-        self.opening = OpenModels(ctx, window, library)
+        ctx.settings.changed.connect(self._on_settings_changed)
+        ctx.closing.callback(self._lane.close)
+        ctx.closing.callback(self._quiet.stop)
 
     def begin(self) -> None:
         """The window is open; less urgent work begins a little later."""
         self._quiet.start()
 
-    def close(self) -> None:
-        """The main window is closed."""
-        self._quiet.stop()
-        self._lane.close()
-        self._ctx.notifier.clear()
-
-    # ------------------------------------------------------------ answers
-
-    def stop(self) -> None:
-        """Stop the answer of the chat that is shown, or else measuring."""
-        if self._chats.current.state.is_busy:
-            self._chats.current.stop()
-        else:
-            self._speed.stop()
-
-    def ask_again(self) -> None:
-        """Ask the server for the last answer again, which it didn't finish."""
-        self._notice_list.remove(SERVER)
-        self._chats.current.regenerate()
-
-    # ------------------------------------------------------------ speed
-
-    @Slot(bool)
-    def show_drafted(self, shown: bool) -> None:
-        """Tint drafted tokens, or not."""
-        self._values.drafted_visible = shown
-        self._window_settings.apply()
-
-    def toggle_drafted(self) -> None:
-        self.show_drafted(not self._values.drafted_visible)
-
-    def toggle_wrap(self) -> None:
-        code_wrap().set_on(not code_wrap().is_on)
-
-    # ------------------------------------------------------------ pairs
-
-    def load_recent(self, pair: Pair) -> None:
-        """Load a pair that was used before, as its target was loaded last time."""
-        self.load_files(in_use.pair_to_load(self._values, pair))
-
-    def recent_choices(self) -> list[Choice]:
-        """The recent pairs, newest first."""
-        pairs = self._values.recent_pairs
-        return [Choice(title, (pair,)) for pair, title in zip(pairs, recent_titles(pairs), strict=True)]
-
-    @Slot(str, str)
-    def load_pair(self, target: str, draft: str = "") -> None:
-        """Load a target with a draft (empty: without one), with the load settings it had last time."""
-        self.load_files(in_use.files_to_load(self._values, target, draft or None))
-
-    def load_files(self, files: PairFiles) -> None:
-        self._pair_loader.load(files)
-        bring_to_front(self._window)
-
-    def load_guide(self) -> None:
-        """Load the bundled pair."""
-        self._pair_loader.load(in_use.guide_to_load(self._values))
-
-    def load_starter(self) -> None:
-        """Load the starter model, which is listed and offered again if it was hidden."""
-        self.hide_starter(False)
-        self.load_pair(str(starter_file() or STARTER_NAME))
-
-    def hide_starter(self, hidden: bool = True) -> None:
-        """Whether the starter model is neither listed nor offered."""
-        self._values.starter_hidden = hidden
-        self._window_settings.apply()
-        if self._models is not None:
+    @Slot()
+    def _on_settings_changed(self) -> None:
+        hides, self._hides_starter = self._hides_starter, self._ctx.settings.values.starter_hidden
+        if self._models is not None and hides is not self._hides_starter:
             self._models.apply_folders()
-
-    @Slot(str, str)
-    def open_pair(self, target: str, draft: str = "") -> None:
-        """Let the user choose how these files are used; ``draft`` is empty for none."""
-        self.opening.open_pair(target, draft)
-
-    # ------------------------------------------------------------ other windows
 
     def models(self) -> ModelsWindow:
         """The window with models and what is behind it, made now if there is none yet."""
@@ -232,42 +137,20 @@ class AppCommands(QObject):
         """Let the user enter the access token."""
         self._with_models(lambda _: self.settings().network.ask_for_token())
 
-    def show_shortcuts(self) -> None:
-        from app.ui.shell.shortcuts import ShortcutsDialog
-
-        ShortcutsDialog(self._actions.shortcuts(), self._window).open()
-
-    def show_figures(self) -> None:
-        from app.ui.shell.help import FiguresDialog
-
-        FiguresDialog(self._window).open()
-
-    def show_about(self) -> None:
-        from app.ui.shell.help import AboutDialog
-
-        AboutDialog(self._engine.hello(), self._pair_loader.remote(), self._window).open()
-
-    def open_logs(self) -> None:
-        QDesktopServices.openUrl(QUrl.fromLocalFile(str(paths.log_dir())))
-
-    def copy_report(self) -> None:
-        """Of the engine, which ended unexpectedly."""
-        QGuiApplication.clipboard().setText(self._pair_loader.report())
-
     # ------------------------------------------------------------ downloads
 
     @Slot()
     def get_proposal(self) -> None:
         """Download the model that is proposed instead of the one that came with the app."""
-        self._notice_list.remove("better")
+        self._ctx.notices.remove("better")
         if (offer := self._proposals.offer) is not None:
             self._with_models(lambda models: models.get_offer(offer))
 
     def get_projector(self) -> None:
         """Download what the loaded model needs to see images."""
-        pair, model = self._pair_loader.pair(), self._pair_loader.seeing_model()
+        pair, model = self._ctx.loader.pair(), self._ctx.loader.seeing_model()
         if pair is not None and model is not None:
-            self._notice_list.remove("blind")
+            self._ctx.notices.remove("blind")
             path = Path(pair.target.path)
             self._with_models(lambda models: models.get_projector(model, path))
 
@@ -276,7 +159,7 @@ class AppCommands(QObject):
         self.models().downloads.load_downloaded()
 
     def show_downloads(self) -> None:
-        self._notice_list.remove("download")
+        self._ctx.notices.remove("download")
         self._with_models(lambda models: models.show_downloads())
 
     @Slot()

@@ -1,31 +1,32 @@
 """What can be done with the messages of the chat that is shown, beyond what the chat does alone: delete with undo,
-branch, continue an answer whose tokens nobody kept, write an answer again with something else."""
+branch, continue an answer whose tokens nobody kept, write an answer again with something else, find words."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import msgspec
-from PySide6.QtCore import QObject, Signal, Slot
+from PySide6.QtCore import QObject, Slot
 
 from app.chats.model import Chat, StoredMessage
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.chats.tree import Deletion
+from app.markdown.find import count_matches
 from app.protocol.commands import CheckText
 from app.protocol.events import PairLoaded, TextChecked
 from app.settings import Pair
 from app.ui.actions import Choice
 from app.ui.chat.context_meter import LEAST_ANSWER
+from app.ui.chat.find_in_chat import FindInChat
 from app.ui.chat.footer import figures_of
 from app.ui.chat.live_answer import asked_with, can_continue, was_cut
 from app.ui.chat.model import ChatModel, ChatState
-from app.ui.chat.open_chats import OpenChats
-from app.ui.chat.operations import ChatOperations
-from app.ui.engine.client import EngineClient, EngineState
-from app.ui.engine.pair import PairLoader
+from app.ui.context import AppContext
+from app.ui.engine.client import EngineState
 from app.ui.engine.pair_files import PairFiles
 from app.ui.engine.pair_names import has_written, recent_titles
+from app.ui.shell.main_window import MainWindow
 
 _STEP = 0.3
 """Of the temperature, for an answer that is a little more or less varied."""
@@ -33,50 +34,40 @@ _Texts = tuple[str, str]
 """Of an answer, and of what the model thought before it."""
 
 
-class MessageOperations(QObject):
+class Messages(QObject):
     """One for a window.
 
     Attributes:
         continued: The answer that was cut and can go on now.
-
-    Signals:
-        continued_changed: The id of that answer, or ``None``.
+        find: The search in the chat that is shown.
     """
 
-    continued_changed = Signal(object)
-
-    def __init__(
-        self,
-        chats: OpenChats,
-        operations: ChatOperations,
-        engine: EngineClient,
-        pair_loader: PairLoader,
-        recent: Callable[[], Sequence[Pair]],
-        load_pair: Callable[[Pair], object],
-        parent: QObject | None = None,
-    ) -> None:
-        """``recent``: pairs that were used, newest first; ``load_pair`` loads one of them."""
-        super().__init__(parent)
+    def __init__(self, ctx: AppContext, window: MainWindow) -> None:
+        super().__init__(window)
         self.continued: str | None = None
-        self._chats = chats
-        self._operations = operations
-        self._engine = engine
-        self._pair_loader = pair_loader
-        self._recent = recent
-        self._load_pair = load_pair
-        self._model = chats.current
+        self._ctx = ctx
+        self._window = window
+        self._chats = ctx.chats
+        self._operations = ctx.operations
+        self._engine = ctx.engine
+        self._pair_loader = ctx.loader
+        self.find = FindInChat(window.find_bar, window.transcript, ctx.chats, self)
+        self._model = ctx.chats.current
         self._asked: tuple[int, _Texts] | None = None
         """The request about the texts of an answer, and these."""
         self._found: tuple[_Texts, str, list[int]] | None = None
         """For the texts of an answer, and the model that it would go on with: its tokens."""
         self._to_regenerate: tuple[str, str, Pair] | None = None
         """A chat, and which of its answers is written again when this pair is loaded."""
-        engine.text_checked.connect(self._on_text_checked)
-        engine.state_changed.connect(self._on_engine_state_changed)
-        pair_loader.pair_changed.connect(self._on_pair_changed)
-        pair_loader.pair_opened.connect(self._on_pair_opened)
-        pair_loader.pair_refused.connect(self._on_pair_refused)
-        chats.follow(self._show, state_changed=self._refresh, branch_changed=self._refresh, answer_ended=self._refresh)
+        ctx.engine.text_checked.connect(self._on_text_checked)
+        ctx.engine.state_changed.connect(self._on_engine_state_changed)
+        ctx.loader.pair_changed.connect(self._on_pair_changed)
+        ctx.loader.pair_opened.connect(self._on_pair_opened)
+        ctx.loader.pair_refused.connect(self._on_pair_refused)
+        # The keyboard goes to the message with the match, else back to where one writes.
+        window.find_bar.closed.connect(window.composer.setFocus)
+        follow = ctx.chats.follow
+        follow(self._show, state_changed=self._refresh, branch_changed=self._refresh, answer_ended=self._refresh)
 
     def _show(self, model: ChatModel) -> None:
         if self._model is not model and self._model.is_temporary:
@@ -137,7 +128,8 @@ class MessageOperations(QObject):
     def _tell(self, message_id: str | None) -> None:
         if message_id != self.continued:
             self.continued = message_id
-            self.continued_changed.emit(message_id)
+            self._window.transcript.set_continued(message_id)
+            self._ctx.actions.refresh()
 
     def continue_answer(self, message_id: str | None = None) -> None:
         """Let the last answer go on, where that is possible."""
@@ -198,19 +190,33 @@ class MessageOperations(QObject):
 
     # ------------------------------------------------------------ go to a message
 
-    def open_message(self, chat_id: str, message_id: str, found: Callable[[StoredMessage], object]) -> None:
-        """Show a chat, and the branch of it that a message is on; ``found`` is called when it is there."""
+    def step(self, step: int) -> None:
+        """Go to the next message, or to the one before; behind the last one to where the user writes."""
+        if not self._window.transcript.step_message(step):
+            self._window.composer.setFocus()
+
+    def open_message(self, chat_id: str, message_id: str) -> None:
+        """Show a message that was found in the list of chats, with the words that were searched for."""
+        searched = self._window.chat_list.search_field.text().strip()
 
         def there(model: ChatModel) -> None:
             place = model.place(message_id)
             if place is not None and model is self._chats.current:
-                found(model.messages[place])
+                self._show_found(model.messages[place], searched)
 
         def opened(model: ChatModel) -> None:
             model.show_message(message_id)
             self._when_idle(model, there)
 
         self._when_idle(self._chats.open(chat_id), opened)
+
+    def _show_found(self, message: StoredMessage, searched: str) -> None:
+        self._window.transcript.show_message(message.id)
+        is_plain, texts = message.role == "user", (message.text, message.thinking)
+        for words in (searched, *sorted(searched.split(), key=len, reverse=True)):
+            if words and any(count_matches(text, words, plain=is_plain) for text in texts):
+                self.find.look_for(words, message.id)
+                return
 
     # ------------------------------------------------------------ branch
 
@@ -219,9 +225,11 @@ class MessageOperations(QObject):
         current = self._chats.current
         return current.state is ChatState.IDLE and bool(current.messages) and not current.is_temporary
 
-    def branch(self, message_id: str) -> None:
-        """Open a new chat with the messages up to this one."""
+    def branch(self, message_id: str = "") -> None:
+        """Open a new chat with the messages up to this one; by default the one with the keyboard, or else the last."""
         model = self._chats.current
+        if not message_id and model.messages:
+            message_id = self._window.transcript.focused_message() or model.messages[-1].id
         if not self.can_branch() or model.place(message_id) is None:
             return
         chat_id = model.id
@@ -251,7 +259,7 @@ class MessageOperations(QObject):
         remote = self._pair_loader.remote()
         if remote is None or remote.can_switch_drafting:
             ways.append(Choice("Without a draft", (msgspec.structs.replace(model.settings, drafter="none"),)))
-        recent = self._recent()
+        recent = self._ctx.settings.values.recent_pairs
         if recent:
             ways.append(Choice(""))
         titles = recent_titles(recent)
@@ -273,7 +281,7 @@ class MessageOperations(QObject):
             model.regenerate(message_id)
             return
         self._to_regenerate = model.id, message_id, pair
-        self._load_pair(pair)
+        self._ctx.actions.run("load_recent", pair)
 
     @Slot(EngineState)
     def _on_engine_state_changed(self, state: EngineState) -> None:

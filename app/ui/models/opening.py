@@ -1,18 +1,25 @@
-"""Lets the user choose what is used: the files of a pair, a model on a server, or a file that comes from outside."""
+"""Which pair is used: the last one, a recent one, or what the user chooses in a dialog: the files of a pair, a model on
+a server, or a file that comes from outside. What is used is remembered, with how it was loaded."""
 
 from __future__ import annotations
 
+import os
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Qt, Slot
+from PySide6.QtWidgets import QWidget
 
 from app.errors import KnownError
 from app.models.opened_file import path_of
+from app.models.starter import STARTER_NAME, starter_file
+from app.settings import Pair, Settings
 from app.ui import notices
+from app.ui.actions import Choice
 from app.ui.context import AppContext
-from app.ui.engine.pair_files import PairFiles
-from app.ui.settings import in_use
-from app.ui.shell.main_window import MainWindow
+from app.ui.engine.pair_files import PairFiles, guide_files, is_guide
+from app.ui.engine.pair_names import recent_titles
 from app.ui.widgets.tabbed_window import bring_to_front
 
 if TYPE_CHECKING:
@@ -25,10 +32,10 @@ _FILE = "file"
 """Subject of the notice about a file that was to be opened from outside."""
 
 
-class OpenModels(QObject):
+class Opening(QObject):
     """One for a main window; the dialogs are imported when they are first wanted."""
 
-    def __init__(self, ctx: AppContext, window: MainWindow, library: LibraryService) -> None:
+    def __init__(self, ctx: AppContext, window: QWidget, library: LibraryService) -> None:
         super().__init__(window)
         self._ctx = ctx
         self._window = window
@@ -41,6 +48,61 @@ class OpenModels(QObject):
         self._checker: PairChecker | None = None
         self._file = ""
         """The file that another program asked to open, while it is being read."""
+        ctx.loader.pair_opened.connect(self._on_pair_opened)
+        ctx.settings.changed.connect(self._on_settings_changed)
+
+    # ------------------------------------------------------------ without a question
+
+    def begin(self) -> None:
+        """Load what was loaded last."""
+        follow_starter(self._values)
+        self._pair_loader.open_at_start(files_at_start(self._values))
+
+    def load_recent(self, pair: Pair) -> None:
+        """Load a pair that was used before, as its target was loaded last time."""
+        self.load_files(pair_to_load(self._values, pair))
+
+    def recent_choices(self) -> list[Choice]:
+        """The recent pairs, newest first."""
+        pairs = self._values.recent_pairs
+        return [Choice(title, (pair,)) for pair, title in zip(pairs, recent_titles(pairs), strict=True)]
+
+    def load_pair(self, target: str, draft: str = "") -> None:
+        """Load a target with a draft (empty: without one), with the load settings it had last time."""
+        self.load_files(files_to_load(self._values, target, draft or None))
+
+    def load_files(self, files: PairFiles) -> None:
+        self._pair_loader.load(files)
+        bring_to_front(self._window)
+
+    def load_guide(self) -> None:
+        """Load the bundled pair."""
+        self._pair_loader.load(guide_to_load(self._values))
+
+    def load_starter(self) -> None:
+        """Load the starter model, which is listed and offered again if it was hidden."""
+        self.hide_starter(False)
+        self.load_pair(str(starter_file() or STARTER_NAME))
+
+    def hide_starter(self, hidden: bool = True) -> None:
+        """Whether the starter model is neither listed nor offered."""
+        self._values.starter_hidden = hidden
+        self._ctx.settings.apply()
+
+    @Slot(object)
+    def _on_pair_opened(self, files: PairFiles) -> None:
+        keep_opened(self._values, files)
+        self._ctx.actions.refresh()
+        self._ctx.settings.save_soon()
+
+    @Slot()
+    def _on_settings_changed(self) -> None:
+        """Offline, a server on another computer isn't used any more: connecting again says so."""
+        remote = self._pair_loader.remote()
+        if self._values.offline and remote is not None and not remote.server.is_loopback:
+            self._pair_loader.load_again()
+
+    # ------------------------------------------------------------ in a dialog
 
     @Slot()
     def open_models(self) -> None:
@@ -106,7 +168,7 @@ class OpenModels(QObject):
 
     def _open_files(self, target: str, draft: str = "") -> OpenModelsDialog:
         if (dialog := self._dialog) is None:
-            dialog = self._open(in_use.files_to_load(self._values, target, draft or None), is_loaded=False)
+            dialog = self._open(files_to_load(self._values, target, draft or None), is_loaded=False)
             dialog.propose_head()
             return dialog
         dialog.show_files(target, draft)
@@ -151,3 +213,58 @@ class OpenModels(QObject):
     @Slot()
     def _on_dialog_finished(self) -> None:
         self._dialog = None
+
+
+# ------------------------------------------------------------ what the settings say
+
+
+def files_at_start(values: Settings) -> PairFiles:
+    """The pair that was loaded last, or the bundled one."""
+    if values.last_pair is None:
+        return guide_to_load(values)
+    return pair_to_load(values, values.last_pair)
+
+
+def follow_starter(values: Settings) -> None:
+    """An AppImage is in another folder at each start, and its starter model, which may have been in use, with it."""
+    if (file := starter_file()) is None:
+        return
+    for was in [Path(pair.target) for pair in (*values.recent_pairs, values.last_pair) if pair is not None]:
+        if was.name == file.name and was.parent.name.endswith("starter") and not os.path.isfile(was):  # noqa: PTH113
+            values.models_moved(was.parent, file.parent)
+
+
+def guide_to_load(values: Settings) -> PairFiles:
+    """The bundled pair, loaded as it was last time."""
+    guide = guide_files()
+    template = values.template_for(guide.target)
+    return replace(guide, settings=values.load_for(guide.target), template=template)
+
+
+def pair_to_load(values: Settings, pair: Pair) -> PairFiles:
+    """A remembered pair, loaded as its target was last time, or a model on a server."""
+    if pair.server:
+        return PairFiles(pair.target, server=pair.server)
+    return files_to_load(values, pair.target, pair.draft)
+
+
+def files_to_load(values: Settings, target: str, draft: str | None) -> PairFiles:
+    """This pair, loaded as its target was last time."""
+    template = values.template_for(target)
+    return PairFiles(target, draft, values.load_for(target), values.head_for(target), template)
+
+
+def keep_opened(values: Settings, files: PairFiles) -> None:
+    """Put the pair that was loaded into the settings: the next start uses it, loaded in the same way."""
+    if files.for_once:
+        return
+    if files.server:
+        values.remember_pair(Pair(files.target, server=files.server))
+        return
+    values.remember_load(files.target, files.settings)
+    values.remember_head(files.target, files.head)
+    values.remember_template(files.target, files.template)
+    if is_guide(files.target):
+        values.last_pair = None
+    else:
+        values.remember_pair(Pair(files.target, files.draft))

@@ -16,7 +16,7 @@ from app import paths
 from app.models.downloads.item import Item, ItemState
 from app.models.downloads.queue_file import FILE_NAME, SavedItem, has_work
 from app.models.hub.repository import RemoteFile
-from app.ui.shell import commands as commands_module
+from app.ui.shell import other_windows
 from app.ui.widgets.system_notifications import Notifier
 from tests.support.saved_queue import write_queue
 from tests.ui.shell.running import WAIT_MS, Running
@@ -32,9 +32,9 @@ OTHERS = (
 )
 IMPORTING_CODE = """
 import sys
-import app.ui.shell.application, app.ui.shell.controller
+import app.ui.shell.application, app.ui.app
 print(*sys.modules)
-from app.ui.shell.commands import import_models
+from app.ui.shell.other_windows import import_models
 before = set(sys.modules)
 import_models()
 print(*set(sys.modules) - before)
@@ -44,7 +44,7 @@ print(*set(sys.modules) - before)
 def test_the_window_starts_without_engine_and_network_and_imports_http_beside_it_without_qt() -> None:
     done = subprocess.run([sys.executable, "-c", IMPORTING_CODE], capture_output=True, text=True, check=True)
     at_start, later = (line.split() for line in done.stdout.splitlines())
-    assert "app.ui.shell.controller" in at_start
+    assert "app.ui.app" in at_start
     assert set(at_start).isdisjoint({*HEAVY, *OTHERS})
     assert "httpx2" in later
     assert [name for name in later if name.startswith(("PySide6", "shiboken6", "app.ui"))] == []
@@ -77,27 +77,27 @@ def test_other_windows_are_imported_in_another_thread_made_once_and_have_the_key
     qtbot: QtBot, kept: object, running: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[threading.Thread] = []
-    monkeypatch.setattr(commands_module, "import_models", lambda: threads.append(threading.current_thread()))
-    commands, ctrl = running.controller.commands, Qt.KeyboardModifier.ControlModifier
+    monkeypatch.setattr(other_windows, "import_models", lambda: threads.append(threading.current_thread()))
+    others, ctrl = running.app.windows, Qt.KeyboardModifier.ControlModifier
     for name in ("show_library", "get_models"):
         running.choose(name)
-    assert commands._models is None
-    qtbot.waitUntil(lambda: commands._models is not None, timeout=WAIT_MS)
-    models = commands.models()
+    assert others._models is None
+    qtbot.waitUntil(lambda: others._models is not None, timeout=WAIT_MS)
+    models = others.models()
     tabs = models.tabs
     qtbot.waitUntil(lambda: tabs.currentWidget() is models.recommended, timeout=WAIT_MS)
     assert threads and threading.main_thread() not in threads
     running.choose("show_library")
-    assert commands.models() is models and models.isVisible() and tabs.currentWidget() is models.library
+    assert others.models() is models and models.isVisible() and tabs.currentWidget() is models.library
     qtbot.waitUntil(models.isActiveWindow)
     QTest.keyClick(models, Qt.Key.Key_Comma, ctrl)
-    settings = commands.settings()
+    settings = others.settings()
     qtbot.waitUntil(settings.isActiveWindow)
     QTest.keyClick(settings, Qt.Key.Key_L, ctrl | Qt.KeyboardModifier.ShiftModifier)
     qtbot.waitUntil(models.isActiveWindow)
     assert tabs.currentWidget() is models.recommended
     running.choose("show_settings")
-    assert settings.isVisible() and commands.settings() is settings
+    assert settings.isVisible() and others.settings() is settings
     QTest.keyClick(models, Qt.Key.Key_Q, ctrl)
     qtbot.waitUntil(lambda: not running.window.isVisible())
     assert not models.isVisible() and not settings.isVisible()

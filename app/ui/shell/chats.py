@@ -1,21 +1,20 @@
-"""What the user can do with whole chats, from the menus and in the list of chats."""
+"""The list of chats: which one is shown, and what the user can do with whole chats."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QObject, Slot
+from PySide6.QtCore import QObject, QTimer, Slot
 
+from app.chats.worker import Opened
 from app.errors import KnownError
 from app.ui import notices
 from app.ui.chat.list.rows import UNTITLED
-from app.ui.chat.open_chats import OpenChats
-from app.ui.chat.operations import ChatOperations
-from app.ui.chat.writer import StoredChats
-from app.ui.notices import NoticeList
+from app.ui.chat.model import ChatModel
+from app.ui.context import AppContext
 from app.ui.shell.main_window import MainWindow
 
 if TYPE_CHECKING:
@@ -23,37 +22,91 @@ if TYPE_CHECKING:
     from app.ui.chat.transfers import ChatTransfers
 
 
-class ChatCommands(QObject):
+_DAY_MS = 24 * 60 * 60 * 1000
+
+
+class Chats(QObject):
     """One for a main window. Chats are named by their ids."""
 
-    def __init__(
-        self,
-        window: MainWindow,
-        chats: OpenChats,
-        operations: ChatOperations,
-        chat_store: StoredChats,
-        notice_list: NoticeList,
-        open_message: Callable[[str, str], object],
-        parent: QObject | None = None,
-    ) -> None:
-        """``open_message`` gets a chat and the message of it to go to, from the results of a search."""
-        super().__init__(parent)
+    def __init__(self, ctx: AppContext, window: MainWindow) -> None:
+        super().__init__(window)
+        self._ctx = ctx
         self._window = window
-        self._chats = chats
-        self._operations = operations
-        self._chat_store = chat_store
-        self._notice_list = notice_list
-        self._to_close: list[ChatTransfers | Printing] = []
-        self._connect_list(open_message)
+        self._chats = ctx.chats
+        self._operations = operations = ctx.operations
+        self._daily = QTimer(self, interval=_DAY_MS)
+        self._daily.timeout.connect(operations.tidy)
+        ctx.closing.callback(self._daily.stop)
+        ctx.chats.opened.connect(self._on_opened)
+        ctx.chats.current_changed.connect(self._remember)
+        ctx.chats.created.connect(self._on_created)
+        operations.chats_restored.connect(self._on_restored)
+        operations.deletion_done.connect(window.undo_bar.offer)
+        operations.undo_changed.connect(window.undo_bar.withdraw)  # what it offers is not the last one any more
+        self._connect_list()
+        self._on_opened(ctx.chats.current)
+
+    # ------------------------------------------------------------ which chat is shown
+
+    def begin(self) -> None:
+        """Show the chat that was shown last, as soon as the store is open."""
+        self._ctx.store.when_open(self._on_store_opened, self._on_store_unavailable)
+        self._daily.start()
+
+    def _on_store_opened(self, opened: Opened) -> None:
+        if opened.notice:
+            self._ctx.notices.show("store", notices.plain_text(opened.notice))
+        if opened.may_have_copies:
+            self._ctx.engine.forget()
+        last = self._ctx.settings.values.last_chat_id
+        self._ctx.store.ask(
+            lambda store: any(chat.id == last for chat in store.chats()),
+            lambda exists: self._chats.begin(last if exists else None),
+        )
+        self._operations.refresh()
+
+    def _on_store_unavailable(self, error: KnownError) -> None:
+        """Continue with a temporary store for this session; the files on the disk are not touched."""
+        self._ctx.store.use_temporary()
+        self._ctx.notices.show("store", notices.chats_unavailable(str(error)))
+        self._ctx.settings.values.last_chat_id = None
+        self._chats.save_again()
+        self._chats.begin(None)
+        self._operations.refresh()
+
+    @Slot(object)
+    def _on_opened(self, model: ChatModel) -> None:
+        if not model.is_temporary:
+            model.stored.connect(self._operations.refresh)
+
+    @Slot(object)
+    def _on_created(self, model: ChatModel) -> None:
+        if model is self._chats.current:
+            self._remember(model)
+
+    @Slot(object)
+    def _remember(self, model: ChatModel) -> None:
+        chat_id = None if model.is_new or model.is_temporary else model.id
+        self._window.chat_list.set_current(chat_id)
+        self._ctx.settings.values.last_chat_id = chat_id
+        self._ctx.settings.save_soon()
+        self._ctx.actions.refresh()
+
+    @Slot(object, object)
+    def _on_restored(self, _chat_ids: list[str], shown: str | None) -> None:
+        if shown is not None:
+            self._chats.open(shown)
+
+    # ------------------------------------------------------------ what is done with chats
 
     @cached_property
     def _transfers(self) -> ChatTransfers:
         """Made when it is first wanted, as what follows is."""
         from app.ui.chat.transfers import ChatTransfers
 
-        transfers = ChatTransfers(self._chat_store, self)
+        transfers = ChatTransfers(self._ctx.store, self)
         transfers.chats_added.connect(self._operations.refresh)
-        self._to_close.append(transfers)
+        self._ctx.closing.callback(transfers.close)
         return transfers
 
     @cached_property
@@ -61,15 +114,10 @@ class ChatCommands(QObject):
         from app.ui.chat.printing import Printing
 
         printing = Printing(self)
-        self._to_close.append(printing)
+        self._ctx.closing.callback(printing.close)
         return printing
 
-    def close(self) -> None:
-        """Stop imports, exports and printing."""
-        for one in self._to_close:
-            one.close()
-
-    def _connect_list(self, open_message: Callable[[str, str], object]) -> None:
+    def _connect_list(self) -> None:
         chat_list, operations = self._window.chat_list, self._operations
         chat_list.new_button.clicked.connect(self.new_chat)
         chat_list.files_dropped.connect(self._on_files_dropped)
@@ -78,7 +126,7 @@ class ChatCommands(QObject):
         operations.trash_listed.connect(chat_list.set_trash)
         asked = chat_list.commands
         asked.open_chat = self._chats.open
-        asked.open_message = open_message
+        asked.open_message = lambda chat_id, message_id: self._ctx.actions.run("open_message", chat_id, message_id)
         asked.rename_chat = operations.rename
         asked.delete_chats = self.delete_chats
         asked.pin_chats = operations.pin
@@ -162,10 +210,10 @@ class ChatCommands(QObject):
         self._transfers.for_paper(chat_id, lambda html: printing.ask(html, title, self._window), self._tell)
 
     def _on_exported(self, path: Path) -> None:
-        self._notice_list.show("export", notices.exported(path.name))
+        self._ctx.notices.show("export", notices.exported(path.name))
 
     def _tell(self, error: KnownError) -> None:
-        self._notice_list.show("export", notices.plain_text(str(error)))
+        self._ctx.notices.show("export", notices.plain_text(str(error)))
 
     def show_trash(self) -> None:
         self._window.show_panel("chats")

@@ -1,23 +1,15 @@
-"""Between the settings, the presets, the Open models dialog and the next answer."""
+"""How an answer is written: what the chat, the settings and the model say."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import msgspec
 
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.protocol.events import ModelInfo, PairLoaded
-from app.protocol.options import LoadSettings, Sampling
+from app.protocol.options import Sampling
 from app.protocol.remote import RemoteModel, Server
-from app.settings import Pair, Settings
-from app.ui.engine.pair_files import PairFiles, guide_files
-from app.ui.settings.in_use import (
-    answer_settings,
-    files_at_start,
-    files_to_load,
-    keep_opened,
-)
+from app.settings import Settings
+from app.ui.chat.conversation import answer_settings
 
 COOL = Sampling(temperature=0.0)
 PAIR = PairLoaded(
@@ -69,20 +61,6 @@ def test_a_drafter_the_pair_does_not_have_is_left_for_the_automatic_choice() -> 
         assert answer_settings(chat, values, alone).drafter == without
 
 
-def test_each_model_is_loaded_as_it_was_the_last_time() -> None:
-    small, large = LoadSettings(context_length=1000), LoadSettings(context_length=9000, kv_type="q8_0")
-    values = Settings(load=LoadSettings(threads=3))
-    assert files_at_start(values) == replace(guide_files(), settings=values.load)
-    for target, load in (("/small.gguf", small), ("/large.gguf", large), (guide_files().target, small)):
-        keep_opened(values, PairFiles(target, None, load))
-    assert (values.last_pair, values.load) == (None, LoadSettings(threads=3))
-    assert files_at_start(values) == replace(guide_files(), settings=small)
-    assert files_to_load(values, "/small.gguf", "/draft.gguf") == PairFiles("/small.gguf", "/draft.gguf", small)
-    assert files_to_load(values, "/other.gguf", None).settings == values.load
-    values.remember_pair(Pair("/large.gguf"))
-    assert files_at_start(values) == PairFiles("/large.gguf", None, large)
-
-
 REMOTE = PairLoaded(
     request=1,
     target=ModelInfo(path="", name="m"),
@@ -111,12 +89,3 @@ def test_an_answer_without_a_draft_is_asked_for_only_where_that_is_possible() ->
     assert REMOTE.remote is not None
     ollama = msgspec.structs.replace(REMOTE.remote, can_switch_drafting=True)
     assert answer_settings(plain, Settings(), msgspec.structs.replace(REMOTE, remote=ollama)).drafter == "none"
-
-
-def test_a_model_on_a_server_is_remembered_without_load_settings() -> None:
-    values, files = Settings(), PairFiles("m", server="http://far.example:8000")
-    keep_opened(values, files)
-    assert values.last_pair == Pair("m", server="http://far.example:8000")
-    assert values.recent_pairs == [values.last_pair] and not values.model_loads
-    assert files_at_start(values) == files
-    assert files.missing() is None and files.preset_target() == "http://far.example:8000#m"
