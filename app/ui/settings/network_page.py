@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QDateTime, QSize, Qt, QTimer, QUrl, Signal, Slot
-from PySide6.QtGui import QDesktopServices, QHideEvent, QShowEvent
-from PySide6.QtWidgets import (
-    QAbstractItemView,
-    QApplication,
-    QCheckBox,
-    QDialog,
-    QDialogButtonBox,
-    QLineEdit,
-    QPushButton,
-    QWidget,
-)
+from PySide6.QtCore import QDateTime, Qt, QTimer, QUrl, Signal, Slot
+from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QApplication, QCheckBox, QDialog, QDialogButtonBox, QLineEdit, QPushButton, QWidget
 
 from app.errors import KnownError
-from app.models.hub.network import Network, Traffic
 from app.models.hub.tokens import TokenPlace
 from app.models.text import printable, size_text
 from app.settings import Settings
@@ -25,7 +15,7 @@ from app.ui.models.window import ModelsWindow
 from app.ui.widgets.controls import explain, label, show_text
 from app.ui.widgets.forms import Form, Setting
 from app.ui.widgets.layouts import DIALOG_MARGINS, column, row
-from app.ui.widgets.table import RIGHT, Table
+from app.ui.widgets.table import RowsTable
 from app.ui.widgets.theme import SPACING
 
 PURPOSES = (
@@ -93,7 +83,16 @@ class NetworkPage(QWidget):
         self._remove_token.setAccessibleName("Remove the access token")
         self._remove_token.clicked.connect(lambda: self._set_token(None))
         self._downloads = Form(Settings, _DOWNLOADS, self._on_changed)
-        self._traffic = _TrafficTable(models.hub.network)
+        self._traffic = RowsTable(
+            "Network traffic since Slipstream started",
+            ["Time", "Host", "Purpose", "Received"],
+            nothing=["–", "", "No traffic since Slipstream started", ""],
+            height=160,
+            stretched=2,
+            right=(3,),
+        )
+        self._timer = QTimer(self, interval=TRAFFIC_INTERVAL_MS)
+        self._timer.timeout.connect(self._refresh_traffic)
         self._lay_out()
         for box in (self._offline, self._to_mirror):
             box.toggled.connect(self._on_changed)
@@ -113,7 +112,24 @@ class NetworkPage(QWidget):
         self._show_endpoint_problem()
         show_text(self._token_problem, "")
         self._hub.token_place(self._show_token)
-        self._traffic.refresh()
+        self._refresh_traffic()
+        self._timer.start()
+
+    @Slot()
+    def _refresh_traffic(self) -> None:
+        if not self.window().isVisible():
+            self._timer.stop()
+        self._traffic.show_rows(
+            [
+                [
+                    QDateTime.fromSecsSinceEpoch(int(one.at)).toString("HH:mm:ss"),
+                    printable(one.host),
+                    printable(one.purpose, 120),
+                    size_text(one.received) if one.received else "",
+                ]
+                for one in self._hub.network.traffic()
+            ]
+        )
 
     @Slot()
     def _on_typed(self) -> None:
@@ -241,48 +257,6 @@ class TokenDialog(QDialog):
 
     def token(self) -> str:
         return self._token.text().strip()
-
-
-class _TrafficTable(Table):
-    """Time, host, purpose and bytes of each request; kept up to date while it is seen."""
-
-    def __init__(self, network: Network) -> None:
-        super().__init__(
-            "Network traffic since Slipstream started", ["Time", "Host", "Purpose", "Received"], stretched=2
-        )
-        self._network = network
-        self._rows: list[Traffic] | None = None
-        self._timer = QTimer(self, interval=TRAFFIC_INTERVAL_MS)
-        self._timer.timeout.connect(self.refresh)
-        self.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
-        self.setMinimumHeight(120)
-
-    @Slot()
-    def refresh(self) -> None:
-        """Newest first."""
-        rows = self._network.traffic()
-        if rows == self._rows:
-            return
-        self._rows = rows
-        self.clear()
-        for one in rows:
-            time = QDateTime.fromSecsSinceEpoch(int(one.at)).toString("HH:mm:ss")
-            received = size_text(one.received) if one.received else ""
-            item = self.add([time, printable(one.host), printable(one.purpose, 120), received])
-            item.setTextAlignment(3, RIGHT)
-        if not rows:
-            self.add(["–", "", "No traffic since Slipstream started", ""])
-
-    def sizeHint(self) -> QSize:
-        return QSize(400, 160)
-
-    def showEvent(self, event: QShowEvent) -> None:
-        super().showEvent(event)
-        self._timer.start()
-
-    def hideEvent(self, event: QHideEvent) -> None:
-        super().hideEvent(event)
-        self._timer.stop()
 
 
 def _help(text: str) -> QWidget:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import msgspec
-from PySide6.QtCore import QSize, Slot
+from PySide6.QtCore import Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtNetwork import QAbstractSocket, QNetworkInterface
 from PySide6.QtWidgets import (
-    QAbstractItemView,
     QCheckBox,
     QComboBox,
+    QLabel,
     QLineEdit,
     QPlainTextEdit,
     QPushButton,
@@ -24,11 +24,11 @@ from app.ui.server import wording
 from app.ui.server.control import ServerControl, needs_key
 from app.ui.widgets import theme
 from app.ui.widgets.announcing import announce
-from app.ui.widgets.controls import guard_wheel, label, plain_tooltip, show_text
+from app.ui.widgets.controls import guard_wheel, label, show_text
 from app.ui.widgets.forms import Whole
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.questions import ask
-from app.ui.widgets.table import Table
+from app.ui.widgets.table import RowsTable
 from app.ui.widgets.theme import SPACING
 
 ALL_ADDRESSES = "All addresses"
@@ -87,7 +87,15 @@ class ServerPage(QWidget):
         self._origins = QLineEdit(placeholderText="https://example.org")
         self._origins.setAccessibleName("More web pages that may use the server")
         self._examples = _Examples()
-        self._requests = _RequestsTable()
+        self._requests = RowsTable(
+            "Last requests",
+            ["Time", "Program", "Path", "Tokens", "Took", "Result"],
+            nothing=["–", "No requests since Slipstream started"],
+            height=180,
+            stretched=1,
+            right=(3, 4),
+            least_widths={3: 520, 4: 450},
+        )
         self._lay_out()
         for box in (self._on, self._needs_key, self._others):
             box.toggled.connect(self._on_changed)
@@ -196,43 +204,32 @@ class ServerPage(QWidget):
     # ------------------------------------------------------------ inside
 
     def _lay_out(self) -> None:
-        headings = {
-            title: label(title, "heading")
-            for title in ("Address", "API key", "Other computers", "Other names for this computer", "More web pages")
-        }
-        headings["Address"].setBuddy(self._url.field)
-        headings["API key"].setBuddy(self._key.field)
-        headings["Other names for this computer"].setBuddy(self._hosts)
-        headings["More web pages"].setBuddy(self._origins)
-        port, listen = label("Port:"), label("Listen at:")
-        port.setBuddy(self._port)
-        listen.setBuddy(self._address)
         column(
             self._on,
             _help(_WHAT),
             self._state,
             2 * SPACING,
-            headings["Address"],
+            _named("Address", self._url.field, bold=True),
             self._url,
-            row(port, self._port, None),
+            row(_named("Port:", self._port), self._port, None),
             2 * SPACING,
-            headings["API key"],
+            _named("API key", self._key.field, bold=True),
             row((self._key, 1), self.replace_key),
             self._key_place,
             self._needs_key,
             2 * SPACING,
-            headings["Other computers"],
+            label("Other computers", "heading"),
             self._others,
             _help(_OTHERS),
-            row(listen, self._address, None),
+            row(_named("Listen at:", self._address), self._address, None),
             2 * SPACING,
             label("Examples", "heading"),
             self._examples,
             2 * SPACING,
-            headings["Other names for this computer"],
+            _named("Other names for this computer", self._hosts, bold=True),
             self._hosts,
             _help(_HOSTS),
-            headings["More web pages"],
+            _named("More web pages", self._origins, bold=True),
             self._origins,
             _help(_ORIGINS),
             2 * SPACING,
@@ -319,38 +316,15 @@ class _Examples(QWidget):
         self._text.setFixedHeight(_EXAMPLE_LINES * line + 6 * SPACING)
 
 
-class _RequestsTable(Table):
-    """The last requests: time, program, path, tokens of prompt and answer, duration, result."""
-
-    def __init__(self) -> None:
-        super().__init__(
-            "Last requests",
-            ["Time", "Program", "Path", "Tokens", "Took", "Result"],
-            right=(3, 4),
-            stretched=1,
-            least_widths={3: 520, 4: 450},
-        )
-        self._rows: list[list[str]] | None = None
-        self.setSelectionMode(QAbstractItemView.SelectionMode.NoSelection)
-        self.setMinimumHeight(120)
-
-    def show_rows(self, rows: list[list[str]]) -> None:
-        """Newest first."""
-        if rows == self._rows:
-            return
-        self._rows = rows
-        self.clear()
-        for cells in rows:
-            self.add(cells).setToolTip(1, plain_tooltip(cells[1]))
-        if not rows:
-            self.add(["–", "No requests since Slipstream started"])
-
-    def sizeHint(self) -> QSize:
-        return QSize(400, 180)
-
-
 def _help(text: str) -> QWidget:
     return label(text, "quiet", wraps=True)
+
+
+def _named(text: str, field: QWidget, *, bold: bool = False) -> QLabel:
+    """The label of a field."""
+    title = label(text, "heading" if bold else None)
+    title.setBuddy(field)
+    return title
 
 
 def _addresses() -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
-from PySide6.QtCore import Qt
+from PySide6.QtCore import QSize, Qt
 from PySide6.QtGui import QBrush, QResizeEvent
 from PySide6.QtWidgets import QFrame, QHeaderView, QTreeView, QTreeWidget, QTreeWidgetItem
 
@@ -99,6 +99,43 @@ class Table(QTreeWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         hide_columns(self, self._least_widths)
+
+
+class RowsTable(Table):
+    """Rows of text, none of which can be selected. The tooltip of the column that takes the remaining space says all
+    of it.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        columns: Sequence[str],
+        *,
+        nothing: Sequence[str],
+        height: int,
+        stretched: int,
+        right: Collection[int] = (),
+        least_widths: Mapping[int, int] | None = None,
+    ) -> None:
+        """``nothing`` is the only row if there is no other; ``height`` is the usual one, in pixels."""
+        super().__init__(name, columns, right=right, stretched=stretched, least_widths=least_widths)
+        self._nothing, self._height, self._stretched = nothing, height, stretched
+        self._rows: list[list[str]] | None = None
+        self.setSelectionMode(QTreeWidget.SelectionMode.NoSelection)
+        self.setMinimumHeight(120)
+
+    def show_rows(self, rows: list[list[str]]) -> None:
+        if rows == self._rows:
+            return
+        self._rows = rows
+        self.clear()
+        for cells in rows:
+            self.add(cells).setToolTip(self._stretched, plain_tooltip(cells[self._stretched]))
+        if not rows:
+            self.add(self._nothing)
+
+    def sizeHint(self) -> QSize:
+        return QSize(400, self._height)
 
 
 def _color(item: QTreeWidgetItem) -> None:
