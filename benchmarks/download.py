@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from app.models.downloads.disk import destination
+from app.models.downloads.part import destination
 from app.models.downloads.transfer import Backoff, Transfer
 from app.models.hub.network import Network, NetworkSettings
 from app.models.hub.repository import RemoteFile

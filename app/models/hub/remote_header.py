@@ -10,12 +10,11 @@ from pathlib import Path
 import httpx2
 
 from app.errors import Canceled, KnownError
-from app.models.downloads.answers import file_url
 from app.models.gguf import GgufHeader, ModelFileError, check_loadable, read_header_from
 from app.models.gguf_parser import MAX_HEADER_BYTES
 from app.models.hub.network import Network
 from app.models.hub.refusals import refused
-from app.models.hub.repository import RemoteFile, RemoteModel
+from app.models.hub.repository import RemoteFile, RemoteModel, file_url
 from app.models.text import printable
 
 FIRST_PIECE = 256 * 1024

@@ -6,6 +6,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from typing import Literal
+from urllib.parse import quote
 
 import msgspec
 
@@ -42,6 +43,11 @@ class RemoteFile(msgspec.Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """Without folders."""
         return self.path.rsplit("/", 1)[-1]
+
+
+def file_url(endpoint: str, file: RemoteFile) -> str:
+    """Where the hub provides a file, pinned to its commit."""
+    return f"{endpoint}/{quote(file.repository)}/resolve/{quote(file.commit, safe='')}/{quote(file.path)}"
 
 
 class RemoteModel(msgspec.Struct, frozen=True, kw_only=True):

@@ -12,7 +12,7 @@ from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QGridLayout, QLineEdit, QMenu, QProgressBar, QPushButton, QSizePolicy, QWidget
 
 from app.errors import KnownError
-from app.models.downloads.disk import free_bytes
+from app.models.downloads.part import free_bytes
 from app.models.library.entry import LibraryEntry
 from app.models.library.folders import FolderKind, ModelFolder
 from app.models.mtp import why_unwanted

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from app.errors import Canceled
-from app.models.downloads.disk import destination
-from app.models.downloads.part import part_path
+from app.models.downloads.part import destination, part_path
 from app.models.downloads.transfer import Backoff, Transfer
 from app.models.hub.network import Network
 from app.models.hub.repository import RemoteFile

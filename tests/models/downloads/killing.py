@@ -11,9 +11,8 @@ from functools import partial
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-from app.models.downloads.disk import destination
 from app.models.downloads.item import Item, ItemState
-from app.models.downloads.part import part_path
+from app.models.downloads.part import destination, part_path
 from app.models.downloads.queue import DownloadQueue
 from app.models.hub.network import Network, NetworkSettings
 from tests.models.downloads.fetching import MIB

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.errors import KnownError
-from app.models.downloads.disk import DiskFullError, check_space, destination, free_bytes
+from app.models.downloads.part import DiskFullError, check_space, destination, free_bytes
 from app.models.hub.repository import RemoteFile
 
 

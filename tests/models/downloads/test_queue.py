@@ -13,8 +13,8 @@ import pytest
 
 from app.errors import KnownError
 from app.models.downloads.item import Item, ItemState
+from app.models.downloads.queue import SpeedMeter
 from app.models.downloads.queue_file import FILE_NAME, SavedItem, has_work
-from app.models.downloads.queued_item import SpeedMeter
 from app.models.downloads.transfer import Backoff
 from tests.models.downloads.fetching import MIB
 from tests.models.downloads.watched import WAIT_S, Watched

@@ -14,7 +14,7 @@ import pytest
 
 from app.errors import KnownError
 from app.models.downloads import part
-from app.models.downloads.disk import DiskFullError
+from app.models.downloads.part import DiskFullError
 from app.models.downloads.transfer import Transfer
 from tests.models.downloads.fetching import FILE, MIB, REPOSITORY, Fetching, is_complete
 from tests.support.small_disk import remount, small_disk
