@@ -98,7 +98,7 @@ def test_folders_of_the_settings(home: Path, tmp_path: Path, capsys: Shown) -> N
     extra = small_model(tmp_path / "extra/one.gguf").parent
     small_model(tmp_path / "mine/two.gguf")
     home.mkdir()
-    settings = {"version": 1, "models_folder": str(tmp_path / "mine"), "extra_folders": [str(extra)]}
+    settings = {"version": 5, "models_folder": str(tmp_path / "mine"), "extra_folders": [str(extra)]}
     (home / "settings.json").write_text(json.dumps(settings))
     found = {one["title"]: one["folder_kind"] for one in as_json(capsys, "list")["models"]}
     assert found == {"one": "extra", "two": "own"}

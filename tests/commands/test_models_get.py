@@ -58,7 +58,7 @@ def server(home: Path) -> Iterator[HubServer]:
 
 def save_settings(home: Path, **values: Any) -> None:
     home.mkdir(exist_ok=True)
-    (home / "settings.json").write_text(json.dumps({"version": 1, **values}))
+    (home / "settings.json").write_text(json.dumps({"version": 5, **values}))
 
 
 @pytest.fixture

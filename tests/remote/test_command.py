@@ -47,7 +47,7 @@ def test_failures(tmp_path: Path) -> None:
 
 def test_offline(home: Path) -> None:
     home.mkdir(parents=True, exist_ok=True)
-    (home / "settings.json").write_text('{"version": 4, "offline": true}')
+    (home / "settings.json").write_text('{"version": 5, "offline": true}')
     result = called("generate", "--server", "https://example.com", "--prompt", "a")
     assert result.returncode == 1
     assert "offline" in result.stderr
