@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import date
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, Qt, QTimer
+from PySide6.QtCore import QEvent, Qt, QTimer, Slot
 from PySide6.QtGui import QIcon, QKeyEvent
 from PySide6.QtWidgets import (
     QApplication,
@@ -22,10 +23,9 @@ from PySide6.QtWidgets import (
 from shiboken6 import isValid
 
 from app.chats.model import Chat, Folder, Found
+from app.ui.actions import Actions
 from app.ui.chat.drop_area import DropArea
-from app.ui.chat.list.commands import ListCommands
-from app.ui.chat.list.menus import fill_list_menu
-from app.ui.chat.list.rows import SEARCH_LIMIT, UNTITLED, count_text
+from app.ui.chat.list.model import SEARCH_LIMIT, UNTITLED, count_text
 from app.ui.chat.list.view import ChatListView
 from app.ui.widgets import icons, theme
 from app.ui.widgets.announcing import announce
@@ -36,6 +36,7 @@ from app.ui.widgets.theme import SPACING
 if TYPE_CHECKING:
     from app.ui.chat.list.results import ResultsView
     from app.ui.chat.list.trash import TrashPanel
+    from app.ui.chat.operations import ChatOperations
 
 SEARCH_DELAY_MS = 150
 _Key = Qt.Key
@@ -69,27 +70,28 @@ class ChatList(DropArea):
     """Shows chats and has done with them what the user wants. The chats of files that are dropped on it are imported.
 
     Attributes:
-        commands: What it can have done.
         new_button: For a new chat.
         search_field, view, results, trash: The parts.
     """
 
-    def __init__(self, parent: QWidget | None = None) -> None:
+    def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__("Drop files to import their chats", parent)
         theme.set_role(self, "side")
         self.setAccessibleName("Chats")
-        self.commands = ListCommands()
+        self._actions = actions
         self.new_button = QPushButton(UNTITLED)
         self.new_button.setToolTip("Start a new chat (Ctrl+N)")
         icons.set_icon(self.new_button, "new-chat")
+        self.new_button.clicked.connect(lambda _checked: actions.run("new_chat"))
+        self.files_dropped.connect(self._on_files_dropped)
         self.search_field = SearchField(self)
-        self.view = ChatListView(self.commands)
+        self.view = ChatListView(actions)
         self._searched = ""
         """The words of the results that are shown."""
         self._before: QWidget | None = None
         """Where the focus was before the search."""
         self._search_timer = QTimer(self, singleShot=True, interval=SEARCH_DELAY_MS)
-        self._search_timer.timeout.connect(lambda: self.commands.search(self.search()))
+        self._search_timer.timeout.connect(lambda: self._actions.run("search", self.search()))
         self.search_field.textChanged.connect(self._on_search_changed)
         self._nothing = self._quiet("Chats appear here.")
         self._count = self._quiet("")
@@ -100,12 +102,22 @@ class ChatList(DropArea):
         column(self._pages, margins=(3 * SPACING, 3 * SPACING, 3 * SPACING, 2 * SPACING), on=self)
         self.set_chats([])
 
+    def begin(self, operations: ChatOperations) -> None:
+        """The chats are there: show what is listed and found."""
+        operations.chats_listed.connect(self.set_chats)
+        operations.chats_found.connect(self.set_found)
+        operations.trash_listed.connect(self.set_trash)
+
+    @Slot(list)
+    def _on_files_dropped(self, paths: Sequence[str]) -> None:
+        self._actions.run("import_chats", [Path(path) for path in paths])
+
     @cached_property
     def results(self) -> ResultsView:
         """Made for the first search."""
         from app.ui.chat.list.results import ResultsView
 
-        view = ResultsView(self.commands)
+        view = ResultsView(self._actions)
         self._content.addWidget(self._page(self._count, view))
         return view
 
@@ -114,7 +126,7 @@ class ChatList(DropArea):
         """Made when it is first wanted: the first picture does without it."""
         from app.ui.chat.list.trash import TrashPanel
 
-        panel = TrashPanel(self.commands, self.show_chats)
+        panel = TrashPanel(self._actions, self.show_chats)
         self._pages.addWidget(panel)
         return panel
 
@@ -174,7 +186,7 @@ class ChatList(DropArea):
 
     def show_trash(self) -> None:
         """Show what was deleted."""
-        self.commands.watch_trash(True)
+        self._actions.run("watch_trash", True)
         self._pages.setCurrentWidget(self.trash)
         self.trash.begin()
 
@@ -186,7 +198,7 @@ class ChatList(DropArea):
 
     def _leave_trash(self) -> None:
         if self._pages.currentIndex():
-            self.commands.watch_trash(False)
+            self._actions.run("watch_trash", False)
             self._pages.setCurrentIndex(0)
 
     # ------------------------------------------------------------ inside
@@ -212,7 +224,7 @@ class ChatList(DropArea):
 
         def fill() -> None:
             menu.clear()
-            fill_list_menu(menu, self.view.chats.order, self.commands, self.view.arrange, self)
+            self.view.fill_list_menu(menu)
 
         menu.aboutToShow.connect(fill)
         return button
@@ -237,4 +249,4 @@ class ChatList(DropArea):
         if self._searched or self._content.currentIndex():
             self._searched = ""
             self._content.setCurrentIndex(0)
-        self.commands.search("")
+        self._actions.run("search", "")

@@ -13,7 +13,7 @@ from app.chats.exporting import file_name
 from app.chats.formats.writing import WRITE, WriteFormat
 from app.errors import KnownError
 from app.models.text import shortened, visible
-from app.ui.chat.list.rows import UNTITLED, count_text
+from app.ui.chat.list.model import UNTITLED, count_text
 from app.ui.chat.transfers import ChatTransfers
 from app.ui.widgets import theme
 from app.ui.widgets.controls import label, show_text

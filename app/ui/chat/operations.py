@@ -14,7 +14,7 @@ from app.chats.model import Chat, Folder, Found
 from app.chats.store import ChatStore
 from app.errors import KnownError
 from app.models.text import shortened
-from app.ui.chat.list.rows import SEARCH_LIMIT, UNTITLED, count_text
+from app.ui.chat.list.model import SEARCH_LIMIT, UNTITLED, count_text
 from app.ui.chat.writer import StoredChats
 
 _LONGEST_TITLE = 60

@@ -13,7 +13,7 @@ from app import paths
 from app.models.starter import starter_file
 from app.ui.actions import Action, Actions
 from app.ui.chat.composer import ATTACH_KEYS
-from app.ui.chat.list.menus import MOVE_KEYS, PIN_KEYS
+from app.ui.chat.list.view import MOVE_KEYS, PIN_KEYS
 from app.ui.settings.general_page import ZOOM_STEPS
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from app.chats.model import StoredMessage
 from app.models.text import shortened, visible
 from app.protocol.events import PairLoaded
 from app.ui.chat.footer import figures_of
-from app.ui.chat.list.rows import UNTITLED
+from app.ui.chat.list.model import UNTITLED
 from app.ui.chat.live_answer import LiveAnswer
 from app.ui.context import AppContext
 from app.ui.engine.client import EngineState

@@ -12,7 +12,7 @@ from PySide6.QtCore import QObject, QTimer, Slot
 from app.chats.worker import Opened
 from app.errors import KnownError
 from app.ui import notices
-from app.ui.chat.list.rows import UNTITLED
+from app.ui.chat.list.model import UNTITLED
 from app.ui.chat.model import ChatModel
 from app.ui.context import AppContext
 from app.ui.shell.main_window import MainWindow
@@ -43,7 +43,7 @@ class Chats(QObject):
         operations.chats_restored.connect(self._on_restored)
         operations.deletion_done.connect(window.undo_bar.offer)
         operations.undo_changed.connect(window.undo_bar.withdraw)  # what it offers is not the last one any more
-        self._connect_list()
+        window.chat_list.begin(operations)
         self._on_opened(ctx.chats.current)
 
     # ------------------------------------------------------------ which chat is shown
@@ -117,28 +117,6 @@ class Chats(QObject):
         self._ctx.closing.callback(printing.close)
         return printing
 
-    def _connect_list(self) -> None:
-        chat_list, operations = self._window.chat_list, self._operations
-        chat_list.new_button.clicked.connect(self.new_chat)
-        chat_list.files_dropped.connect(self._on_files_dropped)
-        operations.chats_listed.connect(chat_list.set_chats)
-        operations.chats_found.connect(chat_list.set_found)
-        operations.trash_listed.connect(chat_list.set_trash)
-        asked = chat_list.commands
-        asked.open_chat = self._chats.open
-        asked.open_message = lambda chat_id, message_id: self._ctx.actions.run("open_message", chat_id, message_id)
-        asked.rename_chat = operations.rename
-        asked.delete_chats = self.delete_chats
-        asked.pin_chats = operations.pin
-        asked.move_chats = operations.move
-        asked.export_chats = self.export_chats
-        asked.create_folder = operations.create_folder
-        asked.rename_folder = operations.rename_folder
-        asked.delete_folder = operations.delete_folder
-        asked.search = operations.search
-        asked.watch_trash = operations.watch_trash
-        asked.restore_chats = operations.restore
-        asked.erase_chats = operations.erase
 
     @Slot()
     def new_chat(self) -> None:
@@ -171,10 +149,6 @@ class Chats(QObject):
         dialog.open()
         if paths:
             dialog.read(paths)
-
-    @Slot(list)
-    def _on_files_dropped(self, paths: Sequence[str]) -> None:
-        self.import_chats([Path(path) for path in paths])
 
     def _show_imported(self, chat_ids: Sequence[str]) -> None:
         self._window.show_panel("chats")

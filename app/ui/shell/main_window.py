@@ -70,7 +70,7 @@ class MainWindow(QMainWindow):
         self.setMinimumSize(MINIMUM_SIZE)
         self.edit_menu = actions.fill_menu_bar(self.menuBar())["Edit"]
         self.top_bar = TopBar(actions)
-        self.chat_list = ChatList()
+        self.chat_list = ChatList(actions)
         self.chat_list.view.arrange(settings.chat_sort, settings.collapsed_folders)
         self.transcript = Transcript(actions)
         self.find_bar = FindBar()

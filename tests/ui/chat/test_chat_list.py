@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import fields
 from datetime import date, datetime
 
 import pytest
@@ -14,12 +13,12 @@ from PySide6.QtWidgets import QApplication, QInputDialog, QLineEdit, QMenu
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import Chat, Folder, Found, Snippet
+from app.models.text import is_right_to_left
 from app.ui.chat.chat_list import ChatList
-from app.ui.chat.list.commands import ListCommands
-from app.ui.chat.list.drawing import is_right_to_left
+from app.ui.chat.list.model import Heading, rows_of
 from app.ui.chat.list.results import results_of
-from app.ui.chat.list.rows import Heading, rows_of
 from app.ui.widgets import theme
+from tests.ui.recorded_actions import Recorded
 
 pytestmark = pytest.mark.qt_log_ignore("^This plugin does not support", extend=True)
 
@@ -39,18 +38,6 @@ def chat(name: str, updated_at: float, folder: str | None = None, pinned_at: flo
 
 
 CHATS = [chat("a", at(20)), chat("b", at(19, 1)), chat("c", at(18)), chat("untitled", at(2, month=3))]
-
-
-class Asked:
-    """What a list asked for, in order: the name of the command and what it was given."""
-
-    def __init__(self, commands: ListCommands) -> None:
-        self.calls: list[tuple[object, ...]] = []
-        for field in fields(commands):
-            setattr(commands, field.name, self._record(field.name))
-
-    def _record(self, name: str) -> Callable[..., None]:
-        return lambda *values: self.calls.append((name, *values))
 
 
 def titles(chat_list: ChatList) -> list[str]:
@@ -99,7 +86,7 @@ def editor_of(chat_list: ChatList) -> QLineEdit:
 
 @pytest.fixture
 def chat_list(qtbot: QtBot) -> ChatList:
-    widget = ChatList()
+    widget = ChatList(Recorded())
     qtbot.addWidget(widget)
     widget.resize(220, 700)
     widget.show()
@@ -109,8 +96,10 @@ def chat_list(qtbot: QtBot) -> ChatList:
 
 
 @pytest.fixture
-def asked(chat_list: ChatList) -> Asked:
-    return Asked(chat_list.commands)
+def asked(chat_list: ChatList) -> Recorded:
+    """What the list asks for."""
+    assert isinstance(chat_list._actions, Recorded)
+    return chat_list._actions
 
 
 @pytest.fixture
@@ -221,15 +210,15 @@ def test_what_is_selected_can_be_seen(dressed: None, chat_list: ChatList, colors
 # ---------------------------------------------------------------- opening and selecting
 
 
-def test_a_click_opens_a_chat_and_keys_do(chat_list: ChatList, asked: Asked) -> None:
+def test_a_click_opens_a_chat_and_keys_do(chat_list: ChatList, asked: Recorded) -> None:
     chat_list.set_current("a")
     QTest.keyClick(chat_list.view, Key.Key_Down)  # over a heading
     click(chat_list, "c")
     QTest.keyClick(chat_list.view, Key.Key_Return)
-    assert asked.calls == [("open_chat", "b"), ("open_chat", "c"), ("open_chat", "c")]
+    assert asked.done == [("open_chat", "b"), ("open_chat", "c"), ("open_chat", "c")]
 
 
-def test_several_are_selected_without_opening_them(foldered: ChatList, asked: Asked) -> None:
+def test_several_are_selected_without_opening_them(foldered: ChatList, asked: Recorded) -> None:
     foldered.set_current("a")
     QTest.keyClick(foldered.view, Key.Key_Down, SHIFT)
     assert selected(foldered) == ["a", "b"]
@@ -240,10 +229,10 @@ def test_several_are_selected_without_opening_them(foldered: ChatList, asked: As
     QTest.keyClick(foldered.view, Key.Key_A, CTRL)
     assert sorted(selected(foldered)) == ["a", "b", "c", "p", "untitled", "w1", "w2"]
     assert all(index.data() not in ("Work", "Home") for index in foldered.view.selectedIndexes())
-    assert asked.calls == []
+    assert asked.done == []
 
 
-def test_marking_the_shown_chat_opens_nothing(chat_list: ChatList, asked: Asked) -> None:
+def test_marking_the_shown_chat_opens_nothing(chat_list: ChatList, asked: Recorded) -> None:
     chat_list.set_current("c")
     assert selected(chat_list) == ["c"]
     chat_list.set_current(None)
@@ -252,20 +241,20 @@ def test_marking_the_shown_chat_opens_nothing(chat_list: ChatList, asked: Asked)
     chat_list.set_chats([chat("new", at(20, 13)), *CHATS], today=TODAY)  # it was just made
     assert selected(chat_list) == ["new"]
     chat_list.set_chats([chat("a", at(20))], today=TODAY)
-    assert asked.calls == []
+    assert asked.done == []
 
 
 # ---------------------------------------------------------------- a refresh
 
 
-def test_a_refresh_keeps_what_is_selected_and_where_the_keyboard_is(chat_list: ChatList, asked: Asked) -> None:
+def test_a_refresh_keeps_what_is_selected_and_where_the_keyboard_is(chat_list: ChatList, asked: Recorded) -> None:
     chat_list.set_current("a")
     QTest.keyClick(chat_list.view, Key.Key_Down, SHIFT)
     chat_list.set_chats([chat("new", at(20, 14)), chat("b", at(20, 13)), CHATS[0], *CHATS[2:]], today=TODAY)
     assert titles(chat_list)[:4] == ["Today", "About new", "About b", "About a"]
     assert selected(chat_list) == ["b", "a"]
     assert chat_list.view.currentIndex().data() == "About b"
-    assert asked.calls == []
+    assert asked.done == []
 
 
 def test_a_refresh_keeps_what_is_in_sight(qtbot: QtBot, chat_list: ChatList) -> None:
@@ -283,7 +272,7 @@ def test_a_refresh_keeps_what_is_in_sight(qtbot: QtBot, chat_list: ChatList) -> 
     assert bar.value() == 0
 
 
-def test_the_keyboard_stays_near_a_chat_that_has_gone(chat_list: ChatList, asked: Asked) -> None:
+def test_the_keyboard_stays_near_a_chat_that_has_gone(chat_list: ChatList, asked: Recorded) -> None:
     chat_list.set_current("c")
     chat_list.set_current(None)
     chat_list.set_chats([CHATS[0], CHATS[1], CHATS[3]], today=TODAY)
@@ -292,7 +281,7 @@ def test_the_keyboard_stays_near_a_chat_that_has_gone(chat_list: ChatList, asked
     chat_list.view.setFocus()
     QTest.keyClick(chat_list.view, Key.Key_Delete)
     QTest.keyClick(chat_list.view, Key.Key_Up)
-    assert asked.calls == [("delete_chats", ["untitled"]), ("open_chat", "b")]
+    assert asked.done == [("delete_chats", ["untitled"]), ("open_chat", "b")]
 
 
 def test_rows_do_not_change_where_nothing_does(qtbot: QtBot, chat_list: ChatList) -> None:
@@ -306,7 +295,7 @@ def test_rows_do_not_change_where_nothing_does(qtbot: QtBot, chat_list: ChatList
 # ---------------------------------------------------------------- renaming
 
 
-def test_renaming_the_folder_the_keyboard_is_at(qtbot: QtBot, foldered: ChatList, asked: Asked) -> None:
+def test_renaming_the_folder_the_keyboard_is_at(qtbot: QtBot, foldered: ChatList, asked: Recorded) -> None:
     foldered.set_current("a")
     foldered.view.select("folder work")
     foldered.view.setFocus()
@@ -316,7 +305,7 @@ def test_renaming_the_folder_the_keyboard_is_at(qtbot: QtBot, foldered: ChatList
     QTest.keyClicks(editor, "Play")
     QTest.keyClick(editor, Key.Key_Return)
     qtbot.waitUntil(lambda: not foldered.view.is_renaming())
-    assert asked.calls == [("rename_folder", "work", "Play")]
+    assert asked.done == [("name_folder", "work", "Play")]
     foldered.view.chats.set_content(CHATS, [Folder("work", "Play", 0.0)], TODAY)
     assert foldered.view.currentIndex().data() == "Play"  # the keyboard stays there
 
@@ -330,7 +319,7 @@ def test_renaming_a_chat_of_a_closed_folder(foldered: ChatList) -> None:
 
 @pytest.mark.parametrize("key", [Key.Key_Return, Key.Key_Escape])
 def test_a_title_being_typed_outlives_whatever_happens_to_the_list(
-    qtbot: QtBot, chat_list: ChatList, asked: Asked, key: Qt.Key
+    qtbot: QtBot, chat_list: ChatList, asked: Recorded, key: Qt.Key
 ) -> None:
     chat_list.set_current("b")
     chat_list.rename_current()
@@ -342,10 +331,10 @@ def test_a_title_being_typed_outlives_whatever_happens_to_the_list(
     chat_list.set_current("new")  # a message made a chat
     QTest.keyClicks(editor, "in")
     assert editor_of(chat_list) is editor
-    assert asked.calls == []
+    assert asked.done == []
     QTest.keyClick(editor, key)
     qtbot.waitUntil(lambda: titles(chat_list) == ["Today", "About new", "Yesterday", "About b"])
-    assert asked.calls == ([("rename_chat", "b", "Rain")] if key == Key.Key_Return else [])
+    assert asked.done == ([("name_chat", "b", "Rain")] if key == Key.Key_Return else [])
     assert chat_list.view.currentIndex().data() == "About new"
 
 
@@ -363,42 +352,42 @@ def test_a_list_that_comes_right_after_the_renaming_is_the_one_that_counts(qtbot
     assert titles(chat_list) == ["Today", "About new"]
 
 
-def test_a_chat_that_goes_ends_the_renaming_of_it(chat_list: ChatList, asked: Asked) -> None:
+def test_a_chat_that_goes_ends_the_renaming_of_it(chat_list: ChatList, asked: Recorded) -> None:
     chat_list.set_current("b")
     chat_list.rename_current()
     QTest.keyClicks(editor_of(chat_list), "Never")
     chat_list.set_chats([CHATS[0]], today=TODAY)
     assert titles(chat_list) == ["Today", "About a"]
     assert not chat_list.view.is_renaming()
-    assert asked.calls == []
+    assert asked.done == []
 
 
 # ---------------------------------------------------------------- deleting, pins, folders
 
 
-def test_the_delete_key_deletes_what_is_selected_where_the_list_has_the_focus(foldered: ChatList, asked: Asked) -> None:
+def test_the_delete_key_deletes_what_is_selected_while_the_list_has_focus(foldered: ChatList, asked: Recorded) -> None:
     foldered.set_current("a")
     foldered.search_field.setFocus()
     QTest.keyClick(foldered.search_field, Key.Key_Delete)
-    assert asked.calls == []
+    assert asked.done == []
     foldered.view.setFocus()
     QTest.keyClick(foldered.view, Key.Key_Down, SHIFT)
     QTest.keyClick(foldered.view, Key.Key_Delete)
     foldered.view.select("folder work")
     QTest.keyClick(foldered.view, Key.Key_Delete)
-    assert asked.calls == [("delete_chats", ["a", "b"]), ("delete_folder", "work")]
+    assert asked.done == [("delete_chats", ["a", "b"]), ("delete_folder", "work")]
 
 
-def test_pinning_by_key(foldered: ChatList, asked: Asked) -> None:
+def test_pinning_by_key(foldered: ChatList, asked: Recorded) -> None:
     foldered.view.setFocus()
     foldered.view.select("p")
     QTest.keyClick(foldered.view, Key.Key_P, CTRL | SHIFT)
     click(foldered, "a", CTRL)
     QTest.keyClick(foldered.view, Key.Key_P, CTRL | SHIFT)
-    assert asked.calls == [("pin_chats", ["p"], False), ("pin_chats", ["p", "a"], True)]
+    assert asked.done == [("pin_chats", ["p"], False), ("pin_chats", ["p", "a"], True)]
 
 
-def test_moving_by_key(foldered: ChatList, asked: Asked) -> None:
+def test_moving_by_key(foldered: ChatList, asked: Recorded) -> None:
     foldered.view.setFocus()
     foldered.view.select("w1")
     QTest.keyClick(foldered.view, Key.Key_M, CTRL | SHIFT)
@@ -414,25 +403,25 @@ def test_moving_by_key(foldered: ChatList, asked: Asked) -> None:
     assert dialog is not None
     dialog.setTextValue("Travel")
     dialog.accept()
-    assert asked.calls == [
+    assert asked.done == [
         ("move_chats", ["w1"], "home"),
         ("move_chats", ["w1"], None),
         ("create_folder", "Travel", ["w1"]),
     ]
 
 
-def test_a_menu_that_is_open_while_the_list_is_filled_anew(chat_list: ChatList, asked: Asked) -> None:
+def test_a_menu_that_is_open_while_the_list_is_filled_anew(chat_list: ChatList, asked: Recorded) -> None:
     menu = menu_at(chat_list, center(chat_list, "a"))
     chat_list.set_chats([chat("b", at(20)), chat("a", at(19))], today=TODAY)
     entry(menu, "Delete")()
     entry(menu, "Pin")()
     entry(menu, "Export…")()
-    assert asked.calls == [("delete_chats", ["a"]), ("pin_chats", ["a"], True), ("export_chats", ["a"])]
+    assert asked.done == [("delete_chats", ["a"]), ("pin_chats", ["a"], True), ("export_chats", ["a"])]
     entry(menu, "Rename…")()
     assert editor_of(chat_list).text() == "About a"
 
 
-def test_the_menu_is_for_all_that_are_selected_or_for_the_chat_below_it(chat_list: ChatList, asked: Asked) -> None:
+def test_the_menu_is_for_all_that_are_selected_or_for_the_chat_below_it(chat_list: ChatList, asked: Recorded) -> None:
     chat_list.set_current("a")
     QTest.keyClick(chat_list.view, Key.Key_Down, SHIFT)
     entry(menu_at(chat_list, center(chat_list, "b")), "Delete 2 chats")()
@@ -442,15 +431,15 @@ def test_the_menu_is_for_all_that_are_selected_or_for_the_chat_below_it(chat_lis
     event = QContextMenuEvent(QContextMenuEvent.Reason.Keyboard, QPoint(5, 5), QPoint(5, 5))
     QApplication.sendEvent(chat_list.view.viewport(), event)
     entry(open_menu(chat_list), "Delete")()
-    assert asked.calls == [("delete_chats", ["a", "b"]), ("delete_chats", ["c"]), ("delete_chats", ["b"])]
+    assert asked.done == [("delete_chats", ["a", "b"]), ("delete_chats", ["c"]), ("delete_chats", ["b"])]
 
 
-def test_the_menu_of_a_folder_and_of_the_list(foldered: ChatList, asked: Asked) -> None:
+def test_the_menu_of_a_folder_and_of_the_list(foldered: ChatList, asked: Recorded) -> None:
     menu = menu_at(foldered, center(foldered, "folder work"))
     entry(menu, "Collapse")()
     assert foldered.view.chats.collapsed == {"work"}
     entry(menu, "Delete folder")()
-    assert asked.calls == [("delete_folder", "work")]
+    assert asked.done == [("delete_folder", "work")]
     entry(menu_at(foldered, QPoint(20, foldered.view.viewport().height() - 2)), "By title")()
     assert foldered.view.chats.order == "title"
 
@@ -471,7 +460,7 @@ def test_the_menu_of_a_folder_and_of_the_list(foldered: ChatList, asked: Asked) 
     ],
 )
 def test_dropping_chats(
-    foldered: ChatList, asked: Asked, dragged: list[str], target: str, expected: list[tuple[object, ...]]
+    foldered: ChatList, asked: Recorded, dragged: list[str], target: str, expected: list[tuple[object, ...]]
 ) -> None:
     view, model = foldered.view, foldered.view.chats
     if dragged == ["gone"]:
@@ -488,19 +477,19 @@ def test_dropping_chats(
         Qt.KeyboardModifier.NoModifier,
     )
     view.dropEvent(event)
-    assert asked.calls == expected
+    assert asked.done == expected
 
 
 # ---------------------------------------------------------------- search
 
 
-def test_search_is_asked_for_once_typing_pauses(qtbot: QtBot, chat_list: ChatList, asked: Asked) -> None:
+def test_search_is_asked_for_once_typing_pauses(qtbot: QtBot, chat_list: ChatList, asked: Recorded) -> None:
     QTest.keyClicks(chat_list.search_field, "poem")
-    assert asked.calls == []
-    qtbot.waitUntil(lambda: bool(asked.calls))
-    assert asked.calls == [("search", "poem")]
+    assert asked.done == []
+    qtbot.waitUntil(lambda: bool(asked.done))
+    assert asked.done == [("search", "poem")]
     QTest.keyClick(chat_list.search_field, Key.Key_Escape)
-    assert asked.calls[1:] == [("search", "")]
+    assert asked.done[1:] == [("search", "")]
 
 
 def test_the_button_for_a_new_chat_comes_first(qtbot: QtBot, chat_list: ChatList) -> None:

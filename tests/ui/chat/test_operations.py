@@ -22,6 +22,7 @@ from app.ui.chat.operations import ChatOperations
 from app.ui.chat.writer import StoredChats
 from app.ui.notices import NoticeList
 from tests.support.chats import add_question
+from tests.ui.recorded_actions import Recorded
 
 pytestmark = pytest.mark.qt_log_ignore("^This plugin does not support", extend=True)
 
@@ -40,20 +41,26 @@ class Rig:
         self.notice_list = NoticeList()
         self.chat_store = StoredChats(self.worker, self.notice_list)
         self.operations = ChatOperations(self.chat_store, self.notice_list)
-        self.list = ChatList()
+        self.actions = Recorded()
+        self.list = ChatList(self.actions)
         qtbot.addWidget(self.list)
-        operations, asked = self.operations, self.list.commands
-        operations.chats_listed.connect(self.list.set_chats)
-        operations.chats_found.connect(self.list.set_found)
-        operations.trash_listed.connect(self.list.trash.set_chats)
+        operations = self.operations
+        self.list.begin(operations)
         self.sentences: list[str] = []
         operations.deletion_done.connect(self.sentences.append)
-        asked.rename_chat, asked.rename_folder = operations.rename, operations.rename_folder
-        asked.delete_chats, asked.delete_folder = operations.delete, operations.delete_folder
-        asked.pin_chats, asked.move_chats = operations.pin, operations.move
-        asked.create_folder, asked.search = operations.create_folder, operations.search
-        asked.watch_trash, asked.restore_chats = operations.watch_trash, operations.restore
-        asked.erase_chats = operations.erase
+        self.actions.answers = {
+            "name_chat": operations.rename,
+            "name_folder": operations.rename_folder,
+            "delete_chats": operations.delete,
+            "delete_folder": operations.delete_folder,
+            "pin_chats": operations.pin,
+            "move_chats": operations.move,
+            "create_folder": operations.create_folder,
+            "search": operations.search,
+            "watch_trash": operations.watch_trash,
+            "restore_chats": operations.restore,
+            "erase_chats": operations.erase,
+        }
         self.list.resize(220, 600)
         self.list.show()
         self.list.activateWindow()
@@ -306,9 +313,6 @@ def test_what_the_store_refuses_to_bring_back_can_be_brought_back_later(rig: Rig
 def test_search_shows_passages_and_goes_to_them(rig: Rig) -> None:
     first, _second = rig.make("first", "second")
     message = rig.stored(lambda store: add_question(store, first, None, "I always wanted to know why cats purr."))
-    opened: list[tuple[str, ...]] = []
-    rig.list.commands.open_chat = lambda chat_id: opened.append((chat_id,))
-    rig.list.commands.open_message = lambda chat_id, message_id: opened.append((chat_id, message_id))
     field, results = rig.list.search_field, rig.list.results
     field.setFocus()
     QTest.keyClicks(field, "purr")
@@ -322,11 +326,11 @@ def test_search_shows_passages_and_goes_to_them(rig: Rig) -> None:
     QTest.keyClick(field, Key.Key_Down)
     QTest.keyClick(field, Key.Key_Down)
     QTest.keyClick(field, Key.Key_Return)
-    assert opened == [(first, message.id)]
+    assert rig.actions.calls["open_message"] == [(first, message.id)]
     QTest.mouseClick(
         results.viewport(), Qt.MouseButton.LeftButton, pos=results.visualRect(results.model().index(0, 0)).center()
     )
-    assert opened[1:] == [(first,)]
+    assert rig.actions.calls["open_chat"] == [(first,)]
     assert field.text() == "purr"
 
 

@@ -8,8 +8,8 @@ from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import Chat
-from app.ui.chat.list.commands import ListCommands
 from app.ui.chat.list.trash import TrashPanel, left_text
+from tests.ui.recorded_actions import Recorded
 
 DAY = 86400.0
 
@@ -23,7 +23,7 @@ def test_days_left(days: float, text: str) -> None:
 
 
 def test_a_list_that_comes_anew_keeps_what_is_selected(qtbot: QtBot) -> None:
-    panel = TrashPanel(ListCommands(), lambda: None)
+    panel = TrashPanel(Recorded(), lambda: None)
     qtbot.addWidget(panel)
     chats = [Chat(name, name, 0.0, 0.0, None, deleted_at=100 * DAY) for name in ("a", "b", "c")]
     panel.set_chats(chats, 101 * DAY)
@@ -38,7 +38,7 @@ def test_a_list_that_comes_anew_keeps_what_is_selected(qtbot: QtBot) -> None:
 def test_the_keyboard_stays_when_its_button_can_do_nothing_more(qtbot: QtBot) -> None:
     host = QWidget()
     qtbot.addWidget(host)
-    panel, beside = TrashPanel(ListCommands(), lambda: None), QLineEdit()
+    panel, beside = TrashPanel(Recorded(), lambda: None), QLineEdit()
     layout = QHBoxLayout(host)
     layout.addWidget(panel)
     layout.addWidget(beside)

@@ -96,7 +96,7 @@ def test_names_of_models() -> None:
 
 
 def test_titles_of_chats(qtbot: QtBot) -> None:
-    chats = ChatList()
+    chats = ChatList(all_actions())
     qtbot.addWidget(chats)
     chats.set_chats([Chat("1", f"Chat {HOSTILE}", 0.0, 0.0, None)], today=date(2026, 11, 22))
     check(chats)

@@ -26,8 +26,7 @@ from pytestqt.qtbot import QtBot
 from app import paths
 from app.chats.model import Chat, Folder
 from app.ui import notices
-from app.ui.chat.list.menus import ask_for_folder, fill_chats_menu, fill_folder_menu, fill_list_menu, fill_move_menu
-from app.ui.chat.list.rows import FolderRow
+from app.ui.chat.list.model import FolderRow
 from app.ui.engine.client import EngineClient
 from app.ui.settings.network_page import TokenDialog
 from app.ui.shell.help import LicensesDialog
@@ -59,7 +58,7 @@ def windows(running: Running) -> list[QWidget]:
     others.settings().show_general()
     with running.qtbot.waitSignal(app.library.scanned, timeout=WAIT_MS):
         others.models().show_library()
-    ask_for_folder(main, main.chat_list.commands, ())
+    main.chat_list.view.ask_for_folder()
     app.chat_list.import_chats()
     running.choose("export_chat")
     TokenDialog("https://huggingface.co", main).open()
@@ -146,19 +145,15 @@ def signs_are_said_in_words(windows: list[QWidget]) -> None:
 
 
 def no_two_lines_of_a_menu_have_the_same_letter(windows: list[QWidget], running: Running) -> None:
-    chat = Chat("1", "One", 0.0, 0.0, None)
-    folder, asked = Folder("f", "Work", 0.0), running.window.chat_list.commands
-    parent = running.window
-
-    def nothing(*_: object) -> None: ...
-
-    made = [QMenu(parent) for _ in range(6)]
-    fill_chats_menu(made[0], [chat], [folder], asked, nothing, parent)
-    fill_chats_menu(made[1], [chat, chat], [folder], asked, nothing, parent)
-    fill_move_menu(made[2], [chat], [folder], asked, parent)
-    for menu, is_open in ((made[3], True), (made[4], False)):
-        fill_folder_menu(menu, FolderRow(folder, 1, is_open), asked, nothing, nothing)
-    fill_list_menu(made[5], "newest", asked, nothing, parent)
+    chat, folder = Chat("1", "One", 0.0, 0.0, None), Folder("f", "Work", 0.0)
+    view = running.window.chat_list.view
+    made = [QMenu(running.window) for _ in range(6)]
+    view._fill_chats_menu(made[0], [chat])
+    view._fill_chats_menu(made[1], [chat, chat])
+    view._fill_move_menu(made[2], [chat])
+    view._fill_folder_menu(made[3], FolderRow(folder, 1, True))
+    view._fill_folder_menu(made[4], FolderRow(folder, 1, False))
+    view.fill_list_menu(made[5])
     menus = {menu for window in windows for menu in window.findChildren(QMenu)}
     assert len(menus) > 12
     doubled = []

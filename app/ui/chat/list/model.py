@@ -1,28 +1,29 @@
-"""The rows of the list of chats for a view; a refresh keeps selection and current row, which Qt tracks by index."""
+"""What the list of chats shows: pinned chats, folders, and the others by date or title, as rows for a view."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
-from datetime import date
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import date, datetime, timedelta
+from typing import Literal, TypeAlias
 
-from PySide6.QtCore import QMimeData, QModelIndex, QPersistentModelIndex, QSignalBlocker, QStringListModel, Qt
+from PySide6.QtCore import (
+    QDate,
+    QDateTime,
+    QLocale,
+    QMimeData,
+    QModelIndex,
+    QPersistentModelIndex,
+    QSignalBlocker,
+    QStringListModel,
+    Qt,
+)
 
 from app.chats.model import Chat, Folder
 from app.models.text import visible
-from app.ui.chat.list.commands import ListCommands
-from app.ui.chat.list.rows import (
-    PINNED,
-    ChatSort,
-    FolderRow,
-    Heading,
-    Row,
-    count_text,
-    key_of,
-    moment_text,
-    rows_of,
-    title_of_chat,
-)
+from app.ui.actions import Actions
+from app.ui.widgets import units
 from app.ui.widgets.controls import plain_tooltip
 
 AnyIndex = QModelIndex | QPersistentModelIndex
@@ -33,8 +34,126 @@ _Flag = Qt.ItemFlag
 _Roles = Qt.ItemDataRole
 
 
+UNTITLED = "New chat"
+ChatSort = Literal["newest", "oldest", "title"]
+SORTS: dict[ChatSort, str] = {"newest": "Newest first", "oldest": "Oldest first", "title": "By title"}
+PINNED = "Pinned"
+SEARCH_LIMIT = 100
+"""The highest number of chats that a search returns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heading:
+    """What stands above a group of chats."""
+
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class FolderRow:
+    """A folder, and what can be seen of it."""
+
+    folder: Folder
+    count: int
+    """The chats in it, pinned ones included."""
+    is_open: bool
+
+
+Row: TypeAlias = Chat | Heading | FolderRow
+
+
+def count_text(count: int) -> str:
+    """``1 chat``, ``3 chats``."""
+    return "1 chat" if count == 1 else f"{count:,} chats"
+
+
+def title_of_chat(chat: Chat) -> str:
+    """What to call it on screen: one line, and nothing in it that a label obeys."""
+    return visible(chat.title) or UNTITLED
+
+
+def moment_text(seconds: float) -> str:
+    """The date and time of a moment in seconds since 1970."""
+    return units.LOCALE.toString(QDateTime.fromSecsSinceEpoch(int(seconds)), QLocale.FormatType.ShortFormat)
+
+
+def key_of(row: Row) -> str:
+    """The same row has the same key after a refresh."""
+    if isinstance(row, Chat):
+        return row.id
+    return f"folder {row.folder.id}" if isinstance(row, FolderRow) else f"heading {row.text}"
+
+
+def rows_of(
+    chats: Sequence[Chat],
+    folders: Sequence[Folder],
+    *,
+    sort: ChatSort = "newest",
+    collapsed: Collection[str] = (),
+    today: date | None = None,
+) -> list[Row]:
+    """The rows for these chats, which come newest first. ``collapsed``: ids of folders whose chats are not shown."""
+    known = {folder.id for folder in folders}
+    rows: list[Row] = []
+    pinned = [chat for chat in chats if chat.pinned_at is not None]
+    if pinned:
+        rows += [Heading(PINNED), *sorted(pinned, key=lambda chat: chat.pinned_at or 0.0)]
+    others = _sorted([chat for chat in chats if chat.pinned_at is None], sort)
+    inside: dict[str, list[Chat]] = {folder.id: [] for folder in folders}
+    counts = dict.fromkeys(inside, 0)
+    for chat in pinned:
+        if chat.folder_id in known:
+            counts[chat.folder_id or ""] += 1
+    top: list[Chat] = []
+    for chat in others:
+        inside.get(chat.folder_id or "", top).append(chat)
+    for folder in folders:
+        of_it, is_open = inside[folder.id], folder.id not in collapsed
+        rows.append(FolderRow(folder, counts[folder.id] + len(of_it), is_open))
+        rows += of_it if is_open else []
+    if sort == "title":
+        rows += [Heading("Chats")] if rows and top else []
+        return rows + top
+    groups = list(_by_date(top[::-1] if sort == "oldest" else top, today or date.today()))
+    if sort == "oldest":
+        groups = [[heading, *reversed(of_it)] for heading, *of_it in reversed(groups)]
+    return rows + [row for group in groups for row in group]
+
+
+def _sorted(chats: list[Chat], sort: ChatSort) -> list[Chat]:
+    if sort == "title":
+        return sorted(chats, key=lambda chat: title_of_chat(chat).casefold())
+    return chats[::-1] if sort == "oldest" else chats
+
+
+def _by_date(chats: Sequence[Chat], today: date) -> Iterator[list[Row]]:
+    """A heading and its chats, for each span of days. Few chats are looked at: a list may have ten thousand."""
+    place = 0
+    while place < len(chats):
+        name, start = _group_and_start(chats[place].updated_at, today)
+        end = bisect_right(chats, -start, place + 1, key=lambda chat: -chat.updated_at)
+        yield [Heading(name), *chats[place:end]]
+        place = end
+
+
+def _group_and_start(moment: float, today: date) -> tuple[str, float]:
+    """The name of a span of days, and when it begins."""
+    for name, days in (("Today", 0), ("Yesterday", 1), ("Previous 7 days", 7), ("Previous 30 days", 30)):
+        if moment >= (start := _start(today - timedelta(days=days))):
+            return name, start
+    first = datetime.fromtimestamp(moment).date().replace(day=1)
+    return units.LOCALE.toString(QDate(first.year, first.month, 1), "MMMM yyyy"), _start(first)
+
+
+def _start(day: date) -> float:
+    """When a day begins here, in seconds since 1970."""
+    return datetime(day.year, day.month, day.day).timestamp()
+
+
 class ChatListModel(QStringListModel):
-    """Qt's list of strings, all of them empty, only counts the rows: a count asked of Python for every row would make
+    """The rows for a view; a refresh keeps selection and current row, which Qt tracks by index.
+
+    Qt's list of strings, all of them empty, only counts the rows: a count asked of Python for every row would make
     laying out ten thousand take ten times as long. Everything else about a row is answered here.
 
     Attributes:
@@ -42,12 +161,12 @@ class ChatListModel(QStringListModel):
     order, collapsed: How; changed by `arrange`.
     """
 
-    def __init__(self, commands: ListCommands) -> None:
+    def __init__(self, actions: Actions) -> None:
         super().__init__()
         self.rows: list[Row] = []
         self.order: ChatSort = "newest"
         self.collapsed: frozenset[str] = frozenset()
-        self._commands = commands
+        self._actions = actions
         self._chats: Sequence[Chat] = ()
         self._folders: Sequence[Folder] = ()
         self._today: date | None = None
@@ -139,12 +258,12 @@ class ChatListModel(QStringListModel):
             if name == row.title:
                 return False
             self.rows[index.row()] = replace(row, title=name)
-            self._commands.rename_chat(row.id, name)
+            self._actions.run("name_chat", row.id, name)
         else:
             if name == row.folder.name:
                 return False
             self.rows[index.row()] = replace(row, folder=replace(row.folder, name=name))
-            self._commands.rename_folder(row.folder.id, name)
+            self._actions.run("name_folder", row.folder.id, name)
         self.dataChanged.emit(self.index(index.row()), self.index(index.row()))
         return True
 
@@ -198,15 +317,15 @@ class ChatListModel(QStringListModel):
         target = self.rows[place] if 0 <= place < len(self.rows) else None
         if target == Heading(PINNED) or (isinstance(target, Chat) and target.pinned_at is not None):
             if ids := [chat.id for chat in chats if chat.pinned_at is None]:
-                self._commands.pin_chats(ids, True)
+                self._actions.run("pin_chats", ids, True)
             return True
         folder_id = target.folder.id if isinstance(target, FolderRow) else None
         if isinstance(target, Chat) and target.folder_id in {folder.id for folder in self._folders}:
             folder_id = target.folder_id
         if moved := [chat.id for chat in chats if chat.folder_id != folder_id]:
-            self._commands.move_chats(moved, folder_id)
+            self._actions.run("move_chats", moved, folder_id)
         if ids := [chat.id for chat in chats if chat.pinned_at is not None]:
-            self._commands.pin_chats(ids, False)
+            self._actions.run("pin_chats", ids, False)
         return True
 
 

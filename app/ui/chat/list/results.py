@@ -9,7 +9,6 @@ from PySide6.QtCore import (
     QAbstractListModel,
     QModelIndex,
     QObject,
-    QPersistentModelIndex,
     QPointF,
     QRect,
     QSize,
@@ -20,17 +19,13 @@ from PySide6.QtGui import (
     QFont,
     QFontMetrics,
     QKeyEvent,
-    QKeySequence,
     QPainter,
-    QShortcut,
     QTextCharFormat,
     QTextLayout,
     QTextOption,
 )
 from PySide6.QtWidgets import (
-    QAbstractItemView,
     QApplication,
-    QFrame,
     QListView,
     QStyledItemDelegate,
     QStyleOptionViewItem,
@@ -39,23 +34,14 @@ from PySide6.QtWidgets import (
 
 from app.chats.model import Chat, Found
 from app.chats.search_text import matches, words_of
-from app.models.text import visible
-from app.ui.chat.list.commands import ListCommands
-from app.ui.chat.list.drawing import (
-    MARGIN,
-    bold,
-    draw_background,
-    draw_line,
-    has_keyboard,
-    is_right_to_left,
-    row_height,
-)
-from app.ui.chat.list.rows import moment_text, title_of_chat
+from app.models.text import is_right_to_left, visible
+from app.ui.actions import Actions
+from app.ui.chat.list.model import AnyIndex, moment_text, title_of_chat
+from app.ui.chat.list.view import MARGIN, add_key, bold, draw_background, draw_line, has_keyboard, row_height, set_up
 from app.ui.widgets import theme
 from app.ui.widgets.controls import plain_tooltip
 from app.ui.widgets.theme import SPACING
 
-AnyIndex = QModelIndex | QPersistentModelIndex
 Matches = tuple[tuple[int, int], ...]
 
 MOST_SNIPPETS = 3
@@ -217,22 +203,14 @@ class ResultsView(QListView):
         is_walked: The arrow keys of the search field go through it.
     """
 
-    def __init__(self, commands: ListCommands, parent: QWidget | None = None) -> None:
+    def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self.is_walked = False
-        self._commands = commands
+        self._actions = actions
         self._results = ResultsModel()
-        self.setModel(self._results)
-        self.setItemDelegate(ResultDelegate(self._results, self))
-        self.setAccessibleName("Chats found")
-        self.setFrameShape(QFrame.Shape.NoFrame)
-        self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
-        self.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
+        set_up(self, "Chats found", self._results, ResultDelegate(self._results, self))
         self.clicked.connect(self._open)
-        delete = QShortcut(QKeySequence("Del"), self, context=Qt.ShortcutContext.WidgetShortcut)
-        delete.activated.connect(self._delete)
-        theme.follow(self, self.viewport().update)
+        add_key(self, "Del", self._delete)
 
     def results(self) -> list[Result]:
         return self._results.results
@@ -268,7 +246,7 @@ class ResultsView(QListView):
     @Slot()
     def _delete(self) -> None:
         if (result := self._current()) is not None:
-            self._commands.delete_chats([result.chat.id])
+            self._actions.run("delete_chats", [result.chat.id])
 
     @Slot(QModelIndex)
     def _open(self, index: QModelIndex) -> None:
@@ -276,9 +254,9 @@ class ResultsView(QListView):
             return
         result = self._results.results[index.row()]
         if result.message_id:
-            self._commands.open_message(result.chat.id, result.message_id)
+            self._actions.run("open_message", result.chat.id, result.message_id)
         else:
-            self._commands.open_chat(result.chat.id)
+            self._actions.run("open_chat", result.chat.id)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):

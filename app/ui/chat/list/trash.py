@@ -12,16 +12,14 @@ from PySide6.QtCore import (
     QItemSelectionModel,
     QModelIndex,
     QObject,
-    QPersistentModelIndex,
     QPoint,
     QSize,
     Qt,
     Slot,
 )
-from PySide6.QtGui import QFontMetrics, QKeyEvent, QKeySequence, QPainter, QShortcut
+from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QFrame,
     QListView,
     QMenu,
     QPushButton,
@@ -33,16 +31,14 @@ from PySide6.QtWidgets import (
 
 from app.chats.model import Chat
 from app.chats.store import TRASH_DAYS
-from app.ui.chat.list.commands import ListCommands
-from app.ui.chat.list.drawing import MARGIN, draw_background, draw_line, has_keyboard
-from app.ui.chat.list.rows import count_text, moment_text, title_of_chat
+from app.ui.actions import Actions
+from app.ui.chat.list.model import AnyIndex, count_text, moment_text, title_of_chat
+from app.ui.chat.list.view import MARGIN, add_key, draw_background, draw_line, has_keyboard, set_up
 from app.ui.widgets import icons, theme
 from app.ui.widgets.controls import label, plain_tooltip, small_button
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.questions import ask
 from app.ui.widgets.theme import SPACING
-
-AnyIndex = QModelIndex | QPersistentModelIndex
 
 _DAY_SECONDS = 86400.0
 _Roles = Qt.ItemDataRole
@@ -111,25 +107,18 @@ class _TrashDelegate(QStyledItemDelegate):
 class TrashPanel(QWidget):
     """What was deleted, and what can be done with it."""
 
-    def __init__(self, commands: ListCommands, leave: Callable[[], object], parent: QWidget | None = None) -> None:
+    def __init__(self, actions: Actions, leave: Callable[[], object], parent: QWidget | None = None) -> None:
         """``leave`` shows the list of chats again."""
         super().__init__(parent)
-        self._commands = commands
+        self._actions = actions
         self._leave = leave
         self.model = TrashModel()
         self.view = QListView(uniformItemSizes=True)
-        self.view.setModel(self.model)
-        self.view.setItemDelegate(_TrashDelegate(self.model, self.view))
-        self.view.setAccessibleName("Deleted chats")
-        self.view.setFrameShape(QFrame.Shape.NoFrame)
-        self.view.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        self.view.setVerticalScrollMode(QAbstractItemView.ScrollMode.ScrollPerPixel)
+        set_up(self.view, "Deleted chats", self.model, _TrashDelegate(self.model, self.view))
         self.view.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
-        self.view.setEditTriggers(QAbstractItemView.EditTrigger.NoEditTriggers)
         self.view.setContextMenuPolicy(Qt.ContextMenuPolicy.CustomContextMenu)
         self.view.customContextMenuRequested.connect(self._on_menu_requested)
         self.view.selectionModel().selectionChanged.connect(self._show_state)
-        theme.follow(self.view, self.view.viewport().update)
         self.back = QToolButton()
         self.back.setAccessibleName("Back to chats")
         self.back.setToolTip("Back to chats")
@@ -152,8 +141,7 @@ class TrashPanel(QWidget):
             self.empty,
             on=self,
         )
-        delete = QShortcut(QKeySequence("Del"), self.view, context=Qt.ShortcutContext.WidgetShortcut)
-        delete.activated.connect(self._ask_to_delete)
+        add_key(self.view, "Del", self._ask_to_delete)
         self.set_chats([])
 
     def set_chats(self, chats: Sequence[Chat], now: float | None = None) -> None:
@@ -202,7 +190,7 @@ class TrashPanel(QWidget):
 
     def _restore(self) -> None:
         if ids := self._selected():
-            self._commands.restore_chats(ids)
+            self._actions.run("restore_chats", ids)
 
     def _ask_to_delete(self) -> None:
         if ids := self._selected():
@@ -218,7 +206,7 @@ class TrashPanel(QWidget):
             "Trash",
             question,
             details="This can't be undone.",
-            lossy={button: lambda: self._commands.erase_chats(ids)},
+            lossy={button: lambda: self._actions.run("erase_chats", ids)},
         )
 
     @Slot(QPoint)
