@@ -117,7 +117,6 @@ class Chats(QObject):
         self._ctx.closing.callback(printing.close)
         return printing
 
-
     @Slot()
     def new_chat(self) -> None:
         self._chats.new()

@@ -264,9 +264,9 @@ def test_rename_delete_and_undo(qtbot: QtBot, open_window: Callable[[], Running]
         operations.refresh()
     assert running.titles() == ["Today", "Second", "First"]
     first = operations._chats[1].id
-    running.controller.actions.run("open_chat", first)
+    running.app.ctx.actions.run("open_chat", first)
     with qtbot.waitSignal(operations.chats_listed, timeout=WAIT_MS):
-        running.controller.actions.run("name_chat", first, "Renamed")
+        running.app.ctx.actions.run("name_chat", first, "Renamed")
     assert "Renamed" in running.titles()
     with qtbot.waitSignal(operations.chats_deleted, timeout=WAIT_MS):
         running.choose("delete_chat")
