@@ -49,7 +49,7 @@ class Cache(Protocol):
 
 
 class MeasurableCache(Cache, Protocol):
-    """A KV cache whose passes can be timed as if its context were long."""
+    """A KV cache whose passes can be timed."""
 
     @property
     def may_reuse_graphs(self) -> bool:
@@ -59,12 +59,6 @@ class MeasurableCache(Cache, Protocol):
 
     def graphs_reused(self) -> int:
         """How many passes so far have used the graph of the pass before."""
-
-    def lengthen(self, length: int) -> bool:
-        """Make passes after its only token cost as much as after ``length`` tokens.
-
-        It works normally again once all is rolled back. Returns False, with the cache empty, if that isn't possible.
-        """
 
 
 @dataclass(frozen=True, eq=False)

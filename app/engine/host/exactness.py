@@ -100,7 +100,7 @@ def _begin(cache: Context) -> int:
     cache.roll_back(0)
     cache.decode([0], 0)
     length = min(_BEHIND, cache.length - 2 * EXACT_WIDTH)
-    if length > 1 and cache.lengthen(length, filled=True):
+    if length > 1 and cache.lengthen(length):
         return length
     cache.decode(_tokens(EXACT_WIDTH - 1), 0)
     return EXACT_WIDTH

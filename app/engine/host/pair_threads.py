@@ -31,8 +31,10 @@ class PairThreads:
     def after_round(self, round_: Round, length: int, drafting: Drafting | None) -> Round:
         """``round_`` behind ``length`` tokens, with the number of its threads if there were fewer than usual."""
         control, self._costs.length = self.control, length
-        count = control.count if control.is_reduced else 0
-        expected = self._costs.verify(min(round_.tested + 1, TARGET_OUTPUTS))
+        count, width = control.count if control.is_reduced else 0, min(round_.tested + 1, TARGET_OUTPUTS)
+        if not count:
+            self._costs.look_far(width, round_.verify_seconds)
+        expected = self._costs.verify(width)
         self._use(control.passed(time.monotonic(), round_.verify_seconds, expected))
         if drafting:
             drafting.slowdown = control.slowdown

@@ -343,13 +343,14 @@ class Context:
             self.head.copy_back(state.data[own:], self.tokens)
         return True
 
-    def lengthen(self, length: int, *, filled: bool = False) -> bool:
-        """See `MeasurableCache.lengthen`. The cost of a pass depends on which cells are used and visible, not on their
-        content: each gets the position of the one token, and zeros, or where ``filled`` what that has.
+    def lengthen(self, length: int) -> bool:
+        """Make the memory, which has one token, as if there were ``length`` of them, all at its position.
+
+        It works normally again once all is rolled back. Returns False, with the cache empty, if that isn't possible.
         """
         state = np.empty(self._memory.size(WHOLE), np.uint8)
         if len(self.tokens) == 1 and self._memory.copy_out(state, WHOLE):
-            longer = lengthened(state, length, filled=filled)
+            longer = lengthened(state, length)
             if longer is not None and self._memory.copy_back(longer, WHOLE) and self._memory.newest() == 0:
                 return True
         self.clear()

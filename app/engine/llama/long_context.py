@@ -1,7 +1,8 @@
-"""Rewrites a copy of llama.cpp's memory that contains one token as one of many tokens, to measure long contexts.
+"""Rewrites a copy of llama.cpp's memory that contains one token as one of many tokens, to try which passes give the
+same logits behind a long context (`app.engine.host.exactness`).
 
-Decoding that many takes minutes on a CPU; restoring such a copy takes a fraction of a second. Usually only zeros are
-added, for which the operating system needs no memory. A copy with an unexpected layout is left alone.
+Decoding that many takes a minute on a CPU; restoring such a copy takes a fraction of a second. A copy with an
+unexpected layout is left alone.
 """
 
 from __future__ import annotations
@@ -28,23 +29,19 @@ class _OtherLayoutError(Exception):
     """The copy doesn't have the expected layout, or its memory has no cells for tokens, or cells that are too large."""
 
 
-def lengthened(state: Bytes, count: int, *, filled: bool = False) -> Bytes | None:
-    """``state``, which has one token, with ``count`` of them at the same position; ``None`` if the layout is unknown.
-
-    The others are zero, or copies of it where ``filled``.
-
-    Running states and sliding windows, which come after the ordinary memory, stay as they are: their cost doesn't
-    depend on the length.
+def lengthened(state: Bytes, count: int) -> Bytes | None:
+    """``state``, which has one token, with ``count`` copies of it at the same position; ``None`` if the layout is
+    unknown. Running states and sliding windows, which come after the ordinary memory, stay as they are.
     """
     for extension in _EXTENSIONS:
         try:
-            return _lengthened(state.tobytes(), count, extension, filled)
+            return _lengthened(state.tobytes(), count, extension)
         except (_OtherLayoutError, struct.error, MemoryError):
             continue
     return None
 
 
-def _lengthened(state: bytes, count: int, extension: int, filled: bool) -> Bytes:
+def _lengthened(state: bytes, count: int, extension: int) -> Bytes:
     streams, cells, place, sequences = struct.unpack_from("<IIiI", state, _HEADER)
     if (streams, cells, place, sequences) != (1, 1, 0, 1):
         raise _OtherLayoutError
@@ -53,24 +50,19 @@ def _lengthened(state: bytes, count: int, extension: int, filled: bool) -> Bytes
     transposed, layers = struct.unpack_from("<II", state, at)
     if transposed > 1 or not 0 < layers <= _MOST_LAYERS:
         raise _OtherLayoutError
-    begin = [state[: _HEADER + 4], struct.pack("<I", count), state[first:at] * count]
-    parts: list[tuple[bytes, int]] = [(b"".join([*begin, state[at : at + 8]]), 0)]
-    """Bytes, and how many zeros follow."""
+    parts = [state[: _HEADER + 4], struct.pack("<I", count), state[first:at] * count, state[at : at + 8]]
     at += 8
     for is_transposed in (False, bool(transposed)):  # the keys of all layers, then the values
         for _ in range(layers):
             row, element = _row(state, at, is_transposed)
-            content = state[at + _MATRIX : at + _MATRIX + row]
-            if filled:
-                each = np.frombuffer(content, np.uint8).reshape(-1, element)
-                parts.append((state[at : at + _MATRIX] + np.repeat(each, count, axis=0).tobytes(), 0))
-            else:
-                parts.append((state[at : at + _MATRIX], row * count))
+            if row * count * layers > _MOST_BYTES:
+                raise _OtherLayoutError
+            each = np.frombuffer(state[at + _MATRIX : at + _MATRIX + row], np.uint8).reshape(-1, element)
+            parts += [state[at : at + _MATRIX], np.repeat(each, count, axis=0).tobytes()]
             at += _MATRIX + row
     if at > len(state):
         raise _OtherLayoutError
-    parts.append((state[at:], 0))
-    return _joined(parts)
+    return np.frombuffer(b"".join([*parts, state[at:]]), np.uint8)
 
 
 def _row(state: bytes, at: int, is_transposed: bool) -> tuple[int, int]:
@@ -84,15 +76,3 @@ def _row(state: bytes, at: int, is_transposed: bool) -> tuple[int, int]:
     if not 0 < row <= _MOST_ROW:
         raise _OtherLayoutError
     return int(row), int(element)
-
-
-def _joined(parts: list[tuple[bytes, int]]) -> Bytes:
-    size = sum(len(part) + zeros for part, zeros in parts)
-    if size > _MOST_BYTES:
-        raise _OtherLayoutError
-    joined = np.zeros(size, np.uint8)
-    at = 0
-    for part, zeros in parts:
-        joined[at : at + len(part)] = np.frombuffer(part, np.uint8)
-        at += len(part) + zeros
-    return joined

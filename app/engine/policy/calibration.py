@@ -35,13 +35,6 @@ _CATCH_UP_TOKENS = 64
 _BUDGET_SECONDS = 1.0
 _SLOWER = 1.1
 """A plain pass that takes this many times as long as before is reported; less is noise."""
-_LONG, _LONG_IF_SLOW, _LEAST_LONG = 8000, 2000, 1000
-"""The tokens of context at which growth is measured, if the context has that many; if passes are slow, because a token
-adds the same at any length; and the fewest that are meaningful.
-"""
-_LONG_WIDTHS, _LONG_WIDTHS_IF_SLOW = (1, 6, 17), (1, 6)
-_SPACE = 64
-"""The maximum number of tokens processed after such a context."""
 _SLOW_PASS = 0.1
 """A pass that takes at least this many seconds is run as seldom as possible."""
 _NEEDED = Sampling().top_k
@@ -61,8 +54,7 @@ def measure(
     """Time passes over the empty caches, which are empty again afterwards. ``drafts``: of the drafters that decode.
 
     The widths of ``_ALWAYS`` are always measured, the others, and all of them more often, within ``budget`` (seconds).
-    Then a few of them as after a long context, if the caches can hold one. Where a GPU computes, also what using a
-    graph again gains. Raises `Canceled`.
+    Where a GPU computes, also what using a graph again gains. Raises `Canceled`.
     """
     end = time.perf_counter() + budget
     passes = _Passes(target, canceled)
@@ -76,12 +68,10 @@ def measure(
                 if time.perf_counter() < end:
                     verify[width] = min(verify[width], passes.seconds(width))
         widths = _widths(target, passes, verify)
-        length = _LONG if verify[max(_ALWAYS)] < _SLOW_PASS else _LONG_IF_SLOW
-        growth = passes.growth(verify, length)
     finally:
         target.roll_back(0)
-    costs = {name: _draft_costs(name, cache, canceled, length) for name, cache in drafts.items()}
-    return Costs(verify, costs, growth=growth, widths=widths)
+    costs = {name: _draft_costs(name, cache, canceled) for name, cache in drafts.items()}
+    return Costs(verify, costs, widths=widths)
 
 
 def _widths(target: MeasurableCache, passes: _Passes, verify: dict[int, float]) -> tuple[int, ...]:
@@ -136,22 +126,6 @@ class _Passes:
             self._plain = self._plain or seconds
         return seconds
 
-    def growth(self, short: Mapping[int, float], length: int) -> dict[int, float]:
-        """What a token of context adds to a pass, by width; ``short`` is the time of passes without context.
-
-        Empty if a long context isn't possible.
-        """
-        length = _lengthened(self._cache, length)
-        if not length:
-            return {}
-        growth, most = {}, 0.0
-        for width in reversed(_LONG_WIDTHS if short[1] < _SLOW_PASS else _LONG_WIDTHS_IF_SLOW):
-            seconds = self.first(width) if short[width] < _SLOW_PASS else self.seconds(width)
-            most = max((seconds - short[width]) / length, most * width)
-            growth[width] = most
-            most /= width  # a single token takes no less than one of many
-        return growth
-
     def seconds(self, width: int) -> float:
         """One pass, including the copy of a running state that the loop makes before it."""
         cache = self._cache
@@ -168,14 +142,14 @@ class _Passes:
         return seconds
 
 
-def _draft_costs(name: DrafterName, cache: MeasurableCache, canceled: Callable[[], bool], length: int) -> DraftCosts:
-    """Of a drafter with this empty cache; growth is measured after ``length`` tokens."""
+def _draft_costs(name: DrafterName, cache: MeasurableCache, canceled: Callable[[], bool]) -> DraftCosts:
+    """Of a drafter with this empty cache."""
     try:
         catch_up = _catch_up_seconds(cache, canceled)
         each = _draft_seconds(cache, canceled)
         # a head processes what was accepted once more, and never two tokens at once
         one_by_one = name == "model" and each < _LONG_PASS and _is_quicker_one_by_one(cache, canceled)
-        return DraftCosts(each, catch_up, _draft_growth(cache, canceled, each, length), one_by_one)
+        return DraftCosts(each, catch_up, one_by_one=one_by_one)
     finally:
         cache.roll_back(0)
 
@@ -197,15 +171,6 @@ def _draft_seconds(cache: MeasurableCache, canceled: Callable[[], bool]) -> floa
     return statistics.median(seconds)
 
 
-def _draft_growth(cache: MeasurableCache, canceled: Callable[[], bool], short: float, length: int) -> float:
-    """What a token of context adds to a token, which takes ``short`` without context; 0 if it can't be measured."""
-    length = _lengthened(cache, length)
-    if not length:
-        return 0.0
-    cache.decode_largest([0], 1, _NEEDED)  # not timed
-    return max(_draft_seconds(cache, canceled) - short, 0.0) / length
-
-
 def _catch_up_seconds(cache: MeasurableCache, canceled: Callable[[], bool]) -> float:
     """Per token, for many tokens at once."""
     count = min(_CATCH_UP_TOKENS, cache.chunk, cache.length)
@@ -214,16 +179,6 @@ def _catch_up_seconds(cache: MeasurableCache, canceled: Callable[[], bool]) -> f
         seconds.append(_timed(cache, count, canceled))
         cache.roll_back(0)
     return min(seconds[1:]) / count
-
-
-def _lengthened(cache: MeasurableCache, length: int) -> int:
-    """Make it as if ``length`` tokens were processed, or as many as fit; returns how many, 0 if that isn't possible."""
-    length = min(length, cache.length - _SPACE)
-    if length < _LEAST_LONG:
-        return 0
-    cache.roll_back(0)
-    cache.decode([0], 0)
-    return length if cache.lengthen(length) else 0
 
 
 def _timed(cache: MeasurableCache, count: int, canceled: Callable[[], bool]) -> float:
@@ -292,14 +247,12 @@ def _quicker(first: Costs, second: Costs) -> Costs:
     both = {**first.verify, **second.verify}
     verify = {width: min(seconds, first.verify.get(width, seconds)) for width, seconds in both.items()}
     drafts = {name: _quicker_draft(first.drafts.get(name, each), each) for name, each in second.drafts.items()}
-    growth = {width: min(each, first.growth.get(width, each)) for width, each in second.growth.items()}
-    return Costs(verify, drafts, growth=growth, widths=second.widths)
+    return Costs(verify, drafts, widths=second.widths)
 
 
 def _quicker_draft(first: DraftCosts, second: DraftCosts) -> DraftCosts:
     catch_ups = [one.catch_up for one in (first, second) if one.catch_up is not None]
-    token, growth = min(first.token, second.token), min(first.growth, second.growth)
-    return DraftCosts(token, min(catch_ups, default=None), growth, second.one_by_one)
+    return DraftCosts(min(first.token, second.token), min(catch_ups, default=None), one_by_one=second.one_by_one)
 
 
 def _change(before: Build, now: Build, times: float) -> SpeedChange:

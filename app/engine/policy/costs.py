@@ -1,4 +1,7 @@
-"""The costs of drafting and verifying on this machine, in seconds: measured at load, updated by every round."""
+"""The costs of drafting and verifying on this machine, in seconds: measured at load, updated by every round.
+
+What the context adds is taken from the first rounds at its length, and looked at again when it is four times as long.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +46,11 @@ _ROW_SHARE = 0.3
 _OTHER_KEEP = 1.0 - 1.0 / 60
 _OTHER_LIMIT = 1.5
 """The maximum time of a round that counts, as a multiple of what was expected."""
+_FAR, _TIMES_FAR = 1000, 4
+"""What the context adds is looked at anew behind so many tokens, and so many times as many as before."""
+_FAR_PLAIN, _FAR_ENOUGH = 2, 75
+"""The passes over one token that are looked at there, and those over several: the sum of the squares of their draft
+lengths."""
 _LEAST_BASE = 0.1
 """The minimum share of a pass that doesn't come from its context."""
 
@@ -59,6 +67,8 @@ class Costs:
     """Seconds of verify passes since width 1 was last timed."""
     growth: Mapping[int, SecondsOrZero] = field(default_factory=dict)
     """Width → what each token of context adds to its pass, for some widths; empty if unknown."""
+    behind: int = 0
+    """How many tokens of context there were when growth was looked at last."""
     widths: tuple[int, ...] = ()
     """Passes over several tokens are padded to the next of these, in ascending order. Beyond them, and if there are
     none, each pass keeps its width.
@@ -144,6 +154,12 @@ class CostModel:
         self._length = 0
         self._base = [_interpolated(self._known, width) for width in range(limit + 1)]
         self._growth = [max(_line(costs.growth, width), 0.0) if costs.growth else 0.0 for width in range(limit + 1)]
+        self._behind = costs.behind
+        self._far_plain: list[float] = []
+        self._far_drafted: list[tuple[int, float]] = []
+        """What a token of context adds to the passes that were looked at behind a longer context than before: over one
+        token, and how much more over so many more.
+        """
         self._first_runs: dict[int, list[float]] = {}
         """For the others, the passes so far: seconds at the current drift."""
         self._observed: set[int] = set()
@@ -196,12 +212,15 @@ class CostModel:
 
     def plain_due(self, rate: float) -> bool:
         """Whether to run a plain pass now only to time it, if drafting yields ``rate`` tokens per second."""
+        if self._is_far() and len(self._far_plain) < _FAR_PLAIN:
+            return True
         plain = self.round(1)
         self._check_gap = max(plain - 1.0 / rate, _LEAST_LOSS * plain) / _CHECK_SHARE
         return bool(self._checks) or self._since_plain >= self._check_gap
 
     def observe_verify(self, width: int, seconds: float) -> None:
         """A pass over ``width`` tokens took ``seconds``."""
+        self.look_far(width, seconds)
         width = self._padded[width]
         if width > 1:
             self._since_plain += min(seconds, (1.0 + SURPRISE_LIMIT) * self.verify(width))
@@ -215,6 +234,33 @@ class CostModel:
         self._follow(width, deviation)
         self._turn = (self._turn + 1) % len(self._base)
         self._corrections[self._turn] += _FORGOTTEN * (1.0 - self._corrections[self._turn])
+
+    def _is_far(self) -> bool:
+        """Whether the context is much longer than where growth was looked at last."""
+        return self._length >= max(_FAR, _TIMES_FAR * self._behind)
+
+    def look_far(self, width: int, seconds: float) -> None:
+        """Take growth from a pass over ``width`` tokens, if it is one of the first behind a context that is much longer
+        than before: a line through what one token takes and what several take, at most as much as each by itself.
+        """
+        width = self._padded[width]
+        is_wanted = len(self._far_plain) < _FAR_PLAIN if width == 1 else width in self._known
+        if not (is_wanted and self._is_far()):
+            return
+        usual = self._corrections[width] * self._drift
+        growth = max(seconds / usual - self._base[width], 0.0) / self._length
+        if width == 1:
+            self._far_plain.append(growth)
+            self._since_plain = (1 - len(self._far_plain)) * self._check_gap  # the second one comes early
+        plain, before = min(self._far_plain, default=growth / width), self._growth[1]
+        if width > 1:
+            self._far_drafted.append((width - 1, min(max(growth - plain, 0.0), (width - 1) * plain)))
+        weight = sum(more * more for more, _ in self._far_drafted)
+        slope = sum(more * added for more, added in self._far_drafted) / weight if weight else 0.0
+        for each, growth in enumerate(self._growth):
+            self._growth[each] = plain + slope * (each - 1) if weight and each else max(growth + plain - before, 0.0)
+        if weight >= _FAR_ENOUGH:
+            self._behind, self._far_plain, self._far_drafted = self._length, [], []
 
     def _follow(self, width: int, deviation: float) -> None:
         """Move all widths a little, and this one: their factors, and their growth as far as the context matters."""
@@ -259,7 +305,7 @@ class CostModel:
         """The first plain pass after a long time; returns whether it is too far off to be used like any other."""
         expected = self.verify(1)
         stale = self._since_plain * _CHECK_SHARE >= _LEAST_LOSS * expected
-        self._since_plain = 0.0
+        self._since_plain = min(self._since_plain, 0.0)
         if not stale and not self._checks:
             return False
         self._checks.append(seconds / expected)
@@ -297,6 +343,7 @@ class CostModel:
             {name: each.snapshot() for name, each in self.drafts.items()},
             self._since_plain,
             growth | growth_beyond if any(growth.values()) else {},
+            self._behind,
             before.widths,
         )
 

@@ -11,12 +11,18 @@ import pytest
 
 from app.engine.host import exactness, load_options
 from app.engine.host.engine import Engine
+from app.engine.llama import backend
+from app.engine.llama.context import Context
+from app.engine.llama.model import Model
 from app.models.gguf_parser import Tensor
-from app.protocol.limits import EXACT_WIDTH
+from app.protocol.limits import EXACT_WIDTH, KvType
 from app.protocol.options import AcceptRule, DraftLength, LoadSettings, Sampling
+from tests.support.architectures import Architecture
+from tests.support.architectures import make as make_architecture
 from tests.support.generation import ask, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 from tests.support.inflate import GUIDE
+from tests.support.matrix import in_proof
 from tests.support.mtp_models import make_table_model
 from tests.support.pairs import Loader, Pair
 
@@ -92,8 +98,8 @@ class Cache:
 
     def roll_back(self, length: int) -> None: ...
     def hold(self, count: int) -> None: ...
-    def lengthen(self, _length: int, *, filled: bool = False) -> bool:
-        return filled
+    def lengthen(self, _length: int) -> bool:
+        return True
 
 
 @pytest.mark.parametrize(
@@ -139,3 +145,36 @@ def test_weights_are_repacked_where_that_saves_time(
     assert load_options.repacks(header, settings) is expected  # type: ignore[arg-type]
     monkeypatch.setattr(load_options, "IS_X86", False)
     assert load_options.repacks(header, settings)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kv_type", ["q8_0", *in_proof(["f16"])])
+@pytest.mark.parametrize("architecture", ["gemma3", "qwen35", "mamba", *in_proof(["llama", "lfm2", "granitehybrid"])])
+def test_a_lengthened_memory_goes_on_and_is_empty_afterwards(
+    tmp_path: Path, architecture: Architecture, kv_type: KvType
+) -> None:
+    backend.start()
+    model = Model(make_architecture(tmp_path / "model.gguf", architecture), 0, lambda _: True)
+    settings = LoadSettings(batch_size=64, micro_batch_size=64, kv_type=kv_type)
+    context = Context(model, settings, length=2048, threads=1, snapshots=2)
+    try:
+        prompt = [1, 2, 3, 4, 5]
+        wanted = context.decode(prompt, 1).copy()
+        context.roll_back(0)
+        context.decode([0], 1)
+        assert context.lengthen(1500) == (architecture != "mamba")
+        assert context.tokens == ([] if architecture == "mamba" else [0])
+        if context.tokens:
+            state = context.state_size()
+            assert state > 1500 * 8
+            for width in (1, 2, 6, 17):
+                before = len(context.tokens)
+                context.hold(width - 1)
+                context.decode([0] * width, width)
+                context.roll_back(before + 1)
+                assert before <= len(context.tokens) <= before + 1 and context.state_size() >= state
+        context.roll_back(0)
+        assert context.tokens == [] and context._memory.newest() == -1
+        assert np.array_equal(context.decode(prompt, 1), wanted)
+    finally:
+        context.close()
+        model.close()

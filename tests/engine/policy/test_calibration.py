@@ -11,21 +11,14 @@ import pytest
 
 from app.engine.decoding.sampling import Floats
 from app.engine.host.engine import Engine
-from app.engine.llama import backend
-from app.engine.llama.context import Context
-from app.engine.llama.model import Model
 from app.engine.policy import calibration
 from app.engine.policy.calibration import METHOD, Build, MeasuredCosts, costs_file, measure, up_to_date
 from app.engine.policy.costs import CostModel, Costs
 from app.engine.policy.draft_costs import DraftCosts
 from app.errors import Canceled
-from app.protocol.limits import KvType
-from app.protocol.options import DrafterName, LoadSettings
+from app.protocol.options import DrafterName
 from app.storage.keyed_file import KeyedFile, cache_file
-from tests.support.architectures import Architecture
-from tests.support.architectures import make as make_architecture
 from tests.support.generation import ask, run
-from tests.support.matrix import in_proof
 from tests.support.pairs import Loader, Pair
 from tests.support.simulator import pair_costs
 
@@ -187,24 +180,17 @@ class Driver:
         self,
         seconds: Callable[[int], float],
         saving: float = 0.0,
-        growth: Callable[[int], float] | None = None,
-        length: int = 512,
         building: float | None = None,
     ) -> None:
-        """``growth``: seconds a pass over a width takes more for each token of the context; None: it cannot be long.
-
-        ``building``: of a graph of another width than that of the pass before; ``None``: it isn't a GPU.
-        """
+        """``building``: of a graph of another width than that of the pass before; ``None``: it isn't a GPU."""
         self.now = 0.0
         self.may_reuse_graphs = building is not None
         self._building, self._graph, self._reused = building or 0.0, (0, 0), 0
         self.tokens: list[int] = []
-        self.length, self.chunk = length, 512
-        self.longest = self.before = 0
-        """Tokens of the longest context, and of the one that is there without being fed."""
+        self.length, self.chunk = 512, 512
         self.passes: list[int] = []
         self.held: list[int] = []
-        self._seconds, self._saving, self._growth = seconds, saving, growth
+        self._seconds, self._saving = seconds, saving
 
     def perf_counter(self) -> float:
         return self.now
@@ -212,7 +198,6 @@ class Driver:
     def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
         width = len(tokens)
         self.now += self._seconds(width) * (1 if width in self.passes else 100)
-        self.now += self.before * self._growth(width) if self._growth else 0.0
         if self._graph == (width, outputs):
             self._reused += 1
         else:
@@ -234,15 +219,6 @@ class Driver:
 
     def roll_back(self, length: int) -> None:
         del self.tokens[length:]
-        self.before = self.before if length else 0
-
-    def lengthen(self, length: int) -> bool:
-        assert len(self.tokens) == 1 and length < self.length
-        if self._growth is None:
-            self.tokens.clear()
-            return False
-        self.before, self.longest = length, max(length, self.longest)
-        return True
 
     def remember(self) -> None:
         pass
@@ -341,98 +317,6 @@ def test_what_was_chosen_is_stored(tmp_path: Path) -> None:
     after = CostModel(stored.costs, 17).snapshot()
     assert (after.widths, after.drafts["model"].one_by_one) == ((4, 8), True)
     assert CostModel(stored.costs, 17, pads=False).snapshot().widths == (4, 8)
-
-
-# ------------------------------------------------------------ behind a long context
-
-
-def table_at(costs: Costs, length: int) -> list[float]:
-    model = CostModel(costs, 16)
-    model.length = length
-    return model.table()[1:]
-
-
-@pytest.mark.parametrize(("plain", "measured_at"), [(0.001, 8000), (0.05, 2000)])
-def test_what_a_long_context_adds_is_measured(monkeypatch: pytest.MonkeyPatch, plain: float, measured_at: int) -> None:
-    def growth(width: int) -> float:
-        return plain / 8000 * (0.5 + 0.5 * width)
-
-    target = Driver(lambda width: plain * (1 + width / 10), growth=growth, length=9000)
-    monkeypatch.setattr(calibration, "time", target)
-    costs = measure(target, {}, lambda: False, budget=0.0)
-    for length in (0, 8000):
-        wanted = [plain * (1 + width / 10) + length * growth(width) for width in range(1, 17)]
-        assert table_at(costs, length) == pytest.approx(wanted)
-    assert (target.longest, target.before, target.tokens) == (measured_at, 0, [])
-
-
-def test_what_a_long_context_adds_to_the_draft_model_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    draft = Driver(lambda width: 0.001 * width**0.5, growth=lambda width: 1e-7 * width, length=9000)
-    monkeypatch.setattr(calibration, "time", draft)
-    costs = measure(draft, {"model": draft}, lambda: False, budget=0.0)
-    model = CostModel(costs, 16)
-    assert model.drafts["model"].token == pytest.approx(0.001, rel=0.01)
-    model.length = 8000
-    assert model.drafts["model"].token == pytest.approx(0.001 + 8000e-7, rel=0.01)
-    assert draft.tokens == [] and not draft.before
-
-
-@pytest.mark.parametrize("length", [512, 1000, 2048])
-def test_a_short_context_is_measured_as_far_as_it_goes(monkeypatch: pytest.MonkeyPatch, length: int) -> None:
-    target = Driver(lambda width: 0.001 * width, growth=lambda width: 1e-6 * width, length=length)
-    monkeypatch.setattr(calibration, "time", target)
-    costs = measure(target, {}, lambda: False, budget=0.0)
-    assert bool(costs.growth) == (length == 2048)
-    assert target.longest < length and target.tokens == []
-
-
-def test_where_no_long_context_can_be_had_the_rest_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = Driver(lambda width: 0.001 * width, length=9000)
-    monkeypatch.setattr(calibration, "time", target)
-    costs = measure(target, {"model": target}, lambda: False, budget=0.0)
-    assert (costs.growth, costs.drafts["model"].growth) == ({}, 0.0)
-    assert costs.verify[17] == pytest.approx(0.017) and target.tokens == []
-
-
-def test_measuring_behind_a_long_context_can_be_canceled(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = Driver(lambda width: 0.001 * width, growth=lambda width: 1e-6 * width, length=9000)
-    monkeypatch.setattr(calibration, "time", target)
-    with pytest.raises(Canceled):
-        measure(target, {}, lambda: target.before > 0, budget=0.0)
-    assert target.longest == 8000 and target.tokens == [] and not target.before
-
-
-@pytest.mark.parametrize("kv_type", ["q8_0", *in_proof(["f16"])])
-@pytest.mark.parametrize("architecture", ["gemma3", "qwen35", "mamba", *in_proof(["llama", "lfm2", "granitehybrid"])])
-def test_a_lengthened_memory_goes_on_and_is_empty_afterwards(
-    tmp_path: Path, architecture: Architecture, kv_type: KvType
-) -> None:
-    backend.start()
-    model = Model(make_architecture(tmp_path / "model.gguf", architecture), 0, lambda _: True)
-    settings = LoadSettings(batch_size=64, micro_batch_size=64, kv_type=kv_type)
-    context = Context(model, settings, length=2048, threads=1, snapshots=2)
-    try:
-        prompt = [1, 2, 3, 4, 5]
-        wanted = context.decode(prompt, 1).copy()
-        context.roll_back(0)
-        context.decode([0], 1)
-        assert context.lengthen(1500) == (architecture != "mamba")
-        assert context.tokens == ([] if architecture == "mamba" else [0])
-        if context.tokens:
-            state = context.state_size()
-            assert state > 1500 * 8
-            for width in (1, 2, 6, 17):
-                before = len(context.tokens)
-                context.hold(width - 1)
-                context.decode([0] * width, width)
-                context.roll_back(before + 1)
-                assert before <= len(context.tokens) <= before + 1 and context.state_size() >= state
-        context.roll_back(0)
-        assert context.tokens == [] and context._memory.newest() == -1
-        assert np.array_equal(context.decode(prompt, 1), wanted)
-    finally:
-        context.close()
-        model.close()
 
 
 @dataclass(frozen=True)

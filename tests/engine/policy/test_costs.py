@@ -318,6 +318,31 @@ def test_the_draft_models_cost_at_long_contexts_is_learned(growth: float) -> Non
         assert after.drafts["model"].token == pytest.approx(0.1 + 2e-5 * length, rel=0.25)
 
 
+@pytest.mark.parametrize(("length", "times"), [(8000, 1.0), (33_000, 0.5)])
+def test_the_first_passes_behind_a_long_context_say_what_it_adds(length: int, times: float) -> None:
+    model = CostModel(Costs({1: 1.0, 4: 2.5, 8: 2.9}), 16)
+    if length > 8000:  # looked at before
+        model.length = 8000
+        seen(model, {1: truth(1, 8000), 8: truth(8, 8000)}, 2)
+        model = CostModel(model.snapshot(), 16)
+        model.length = 31_000
+        assert not model.plain_due(1.5)
+    model.length = length
+    seconds = {width: truth(width, 0) + times * length * GROWTH[width] for width in (1, 4, 8)}
+    for width in (1, 1, 8, 8):
+        assert model.plain_due(1.5) == (width == 1)
+        model.observe_verify(width, seconds[width])
+    assert [model.verify(width) for width in seconds] == pytest.approx(list(seconds.values()), rel=0.02)
+
+
+def test_growth_from_few_passes_has_its_limits() -> None:
+    model = a_model()
+    model.length = 4000
+    for width, seconds in ((1, 0.9), (8, 9.0)):  # no growth at all, and then a lot: something else was running
+        model.observe_verify(width, seconds)
+    assert model.verify(8) < 1.5 * a_model().verify(8)
+
+
 # ------------------------------------------------------------ passes that are padded
 
 
