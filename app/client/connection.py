@@ -9,15 +9,20 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from typing import get_args
 
 import msgspec
+from msgspec import Struct
 
-from app.client.sent_chat import PART_CHARACTERS, SentChat, longest_text
-from app.client.stalls import Stalled, StallWatch, Timings
 from app.client.state import EngineExit, EngineState, ExitCause, LogLines
+from app.protocol import frames
 from app.protocol.commands import (
     Cancel,
+    ChatPart,
+    CheckText,
     Command,
+    CountPrompt,
     CountTokens,
     Forget,
     Generate,
@@ -28,6 +33,7 @@ from app.protocol.commands import (
     ReadMemory,
     ScoreTokens,
     StopThinking,
+    Tokenize,
 )
 from app.protocol.events import (
     PROTOCOL_VERSION,
@@ -55,6 +61,10 @@ from app.protocol.serving import AsideQuestion
 
 _log = logging.getLogger("slipstream.engine")
 
+PART_CHARACTERS = 100_000
+"""A chat is sent in parts of so many characters, or one message, for whoever sends must not be kept for long."""
+_MAX_BYTES_PER_CHARACTER = 6
+"""In JSON: ``\\u0001``."""
 Question = Generate | MeasurePlain | ScoreTokens
 """What a loaded pair can be asked to do. The connection fills in ``request``."""
 _BUSY_WITH = {
@@ -71,6 +81,39 @@ _LEADS_TO: dict[type[Event], EngineState] = {
     TokensScored: EngineState.READY,
 }
 """The state of the engine after a request's last event."""
+
+
+_ANSWERS: dict[type[Event], type[Struct]] = {
+    TokensCounted: CountTokens,
+    PromptCounted: CountPrompt,
+    TextChecked: CheckText,
+    Tokenized: Tokenize,
+    ServerProbed: Probe,
+    ServersFound: FindServers,
+}
+"""The question to an answer."""
+
+
+@dataclass(frozen=True)
+class Timings:
+    """How long to wait, in seconds."""
+
+    tick: float = 1.0
+    """Seconds between two calls of `StallWatch.tick`."""
+    silence: float = 10.0
+    """Seconds without an answer to a ping."""
+    no_progress: float = 120.0
+    start: float = 60.0
+    cancel: float = 5.0
+    quit: float = 2.0
+    """Seconds that a process may take to end; for the caller."""
+
+
+@dataclass(frozen=True)
+class Stalled:
+    """The engine isn't responding; reported at most once per request."""
+
+    seconds: float
 
 
 class Connection:
@@ -95,12 +138,8 @@ class Connection:
         self.open_forgets: list[Forget] = []
         self._last_request = 0
         self._last_question = 0
-        self._open_counts: set[int] = set()
-        """The newest `CountTokens`, until it is answered: the engine may skip older ones."""
-        self._open_questions: set[int] = set()
-        """The others about the pair."""
-        self._open_searches: set[int] = set()
-        """Those about servers, which need no pair."""
+        self._open: dict[int, type[Struct]] = {}
+        """The questions, by number."""
         self._chat = SentChat()
         self._reader = FrameReader()
         self._unsent: deque[Command] = deque()
@@ -130,9 +169,7 @@ class Connection:
     def _reset(self, state: EngineState) -> None:
         self.hello = None
         self._unsent.clear()
-        self._open_counts.clear()
-        self._open_questions.clear()
-        self._open_searches.clear()
+        self._open.clear()
         self._chat.forget()
         self._begin(0, state)
 
@@ -147,8 +184,7 @@ class Connection:
 
         Whatever was loaded or being loaded is dropped. The process must be starting or running.
         """
-        self._open_counts.clear()
-        self._open_questions.clear()
+        self._drop(*get_args(AsideQuestion), CountTokens)
         if self.hello is None:
             self._unsent = deque(one for one in self._unsent if not isinstance(one, Load | Connect))
         elif self.state.is_busy:
@@ -210,38 +246,34 @@ class Connection:
         An older question that is still open is never answered.
         """
         is_short = len(question.text) + sum(map(len, question.parts)) <= longest_text()
-        number = self._next_question() if is_short else 0
-        if number:
-            self._open_counts = {number}
-            try:
-                kept, rest = self._send_beginning(question.messages)
-            except ProtocolError:
-                return 0
-            self._send(msgspec.structs.replace(question, request=number, messages=rest, kept=kept))
-        return number
+        if not self.state.has_pair or not is_short:
+            return 0
+        self._drop(CountTokens)
+        try:
+            kept, rest = self._send_beginning(question.messages)
+        except ProtocolError:
+            return 0
+        return self._question(msgspec.structs.replace(question, messages=rest, kept=kept))
 
     def search(self, question: Probe | FindServers) -> int:
         """The number of the question. The process must be starting or running, and be one for servers."""
-        self._last_question += 1
-        self._open_searches.add(self._last_question)
-        self._send(msgspec.structs.replace(question, request=self._last_question))
-        return self._last_question
+        return self._question(question)
 
     def ask_aside(self, question: AsideQuestion) -> int:
         """The number of the question; 0 if nothing is loaded that could answer it. Raises `ProtocolError` for one that
         is too large to be sent."""
         encode_frame(question)
-        number = self._next_question()
-        if number:
-            self._open_questions.add(number)
-            self._send(msgspec.structs.replace(question, request=number))
-        return number
+        return self._question(question) if self.state.has_pair else 0
 
-    def _next_question(self) -> int:
-        if not self.state.has_pair:
-            return 0
+    def _question(self, question: CountTokens | AsideQuestion | Probe | FindServers) -> int:
         self._last_question += 1
+        self._open[self._last_question] = type(question)
+        self._send(msgspec.structs.replace(question, request=self._last_question))
         return self._last_question
+
+    def _drop(self, *kinds: type[Struct]) -> None:
+        """Nobody waits for answers to questions of these kinds any more."""
+        self._open = {number: kind for number, kind in self._open.items() if kind not in kinds}
 
     def _send_beginning(self, chat: Sequence[Message]) -> tuple[int, list[Message]]:
         """Send what is new of a chat; returns what goes with the command that is about it (`SentChat.beginning`)."""
@@ -302,26 +334,19 @@ class Connection:
                 return self._forgotten(event)
             case MemoryRead():
                 pass
-            case TokensCounted() | PromptCounted() | TextChecked() | Tokenized() | ServerProbed() | ServersFound():
-                return event if self._is_awaited(event) else None
+            case _ if type(event) in _ANSWERS:
+                return event if self._is_awaited(event.request, _ANSWERS[type(event)]) else None
             case _ if event.request != self.request:
                 return None
             case _ if (state := _LEADS_TO.get(type(event))) is not None:
                 self._begin(0, state)
         return event
 
-    def _is_awaited(
-        self, event: TokensCounted | PromptCounted | TextChecked | Tokenized | ServerProbed | ServersFound
-    ) -> bool:
-        """Whether someone is still waiting for this answer; removes the question."""
-        awaited = self._open_questions
-        if isinstance(event, TokensCounted):
-            awaited = self._open_counts
-        elif isinstance(event, ServerProbed | ServersFound):
-            awaited = self._open_searches
-        if event.request not in awaited:
+    def _is_awaited(self, number: int, kind: type[Struct]) -> bool:
+        """Whether someone is still waiting for the answer to this question; removes it."""
+        if self._open.get(number) is not kind:
             return False
-        awaited.remove(event.request)
+        del self._open[number]
         return True
 
     def _forgotten(self, event: Forgotten) -> Forgotten | None:
@@ -353,3 +378,122 @@ class Connection:
         if self.state.is_busy:
             self._send(Ping())
         return stalled
+
+
+class StallWatch:
+    """Watches one request after the other, and the start of the process.
+
+    Intervals and open pings are counted instead of time, so that the engine isn't blamed when the computer slept or the
+    caller itself was blocked.
+    """
+
+    def __init__(self, timings: Timings) -> None:
+        self._timings = timings
+        self.begin()
+
+    def begin(self) -> None:
+        """Something else is being waited for from now on, or nothing."""
+        self._ticks = 0
+        """Since then."""
+        self._canceled_at: int | None = None
+        self._open_pings = 0
+        self._has_told = False
+
+    @property
+    def is_canceled(self) -> bool:
+        """Whether the request was canceled."""
+        return self._canceled_at is not None
+
+    def cancel(self) -> None:
+        """The request was canceled now."""
+        self._canceled_at = self._ticks
+
+    def tick(self, state: EngineState) -> Stalled | None:
+        """Another interval of ``timings.tick`` has passed; a busy engine is pinged now."""
+        self._ticks += 1
+        stalled = self._stalled(self._overdue_seconds(state), state)
+        if state.is_busy:
+            self._open_pings += 1
+        return stalled
+
+    def answered(self, pong: Pong, state: EngineState) -> Stalled | None:
+        """A ping was answered, which says when the computation last advanced."""
+        self._open_pings = 0
+        idle = pong.seconds_since_progress
+        is_stuck = pong.busy and state.is_busy and idle > self._timings.no_progress
+        return self._stalled(idle if is_stuck else 0.0, state)
+
+    def _overdue_seconds(self, state: EngineState) -> float:
+        """How many seconds something is overdue; 0 if nothing is."""
+        timings = self._timings
+        if state is EngineState.STARTING:
+            waited, patience = self._ticks * timings.tick, timings.start
+        elif self._canceled_at is not None:
+            waited, patience = (self._ticks - self._canceled_at) * timings.tick, timings.cancel
+        else:
+            waited, patience = self._open_pings * timings.tick, timings.silence
+        return waited if waited >= patience else 0.0
+
+    def _stalled(self, seconds: float, state: EngineState) -> Stalled | None:
+        if not seconds or self._has_told:
+            return None
+        self._has_told = True
+        _log.warning("no response for %.0f s while %s", seconds, state.value)
+        return Stalled(seconds)
+
+
+class SentChat:
+    """The messages of the chat that was sent to the process last; the next one is only sent as far as it differs."""
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+
+    def forget(self) -> None:
+        """The process has no messages any more, or must not use them."""
+        self._messages = []
+
+    def beginning(self, chat: Sequence[Message]) -> tuple[list[ChatPart], int, list[Message]]:
+        """What is new of a chat: parts to be sent first, and what goes with the command that is about the chat (how
+        many messages the process has by then, and the others).
+
+        Raises `ProtocolError` when a message is too large.
+        """
+        kept = _length_of_same(self._messages, chat)
+        *parts, rest = _parts(chat[kept:])
+        self._messages = list(chat)
+        commands = []
+        for part in parts:
+            commands.append(ChatPart(messages=part, kept=kept))
+            kept += len(part)
+        return commands, kept, rest
+
+
+def _length_of_same(first: Sequence[Message], second: Sequence[Message]) -> int:
+    """How many messages at the beginning of both lists are the same."""
+    length = 0
+    for one, other in zip(first, second, strict=False):
+        if one is not other and one != other:
+            break
+        length += 1
+    return length
+
+
+def _parts(chat: Sequence[Message]) -> list[list[Message]]:
+    """A chat in parts that can be sent; one without messages where there are none."""
+    parts: list[list[Message]] = [[]]
+    size, limit = 0, longest_text()
+    for message in chat:
+        length = len(message.content) + len(message.thinking) + sum(len(one.arguments) for one in message.tool_calls)
+        if length > limit:
+            raise ProtocolError(f"a message of {length} characters is too large")
+        if size + length > PART_CHARACTERS and size:
+            parts.append([])
+            size = 0
+        parts[-1].append(message)
+        size += length
+    return parts
+
+
+def longest_text() -> int:
+    """In characters: two such texts fit into a frame in any case."""
+    return frames.MAX_BYTES // (2 * _MAX_BYTES_PER_CHARACTER)

@@ -11,8 +11,7 @@ from types import TracebackType
 from typing import TypeVar
 
 from app import program
-from app.client.connection import Connection, Question
-from app.client.stalls import Stalled, Timings
+from app.client.connection import Connection, Question, Stalled, Timings
 from app.client.state import EngineEndedError, EngineExit, ExitCause, exit_cause, out_of_memory_kills
 from app.errors import Canceled, KnownError
 from app.protocol.commands import Generate, Load, Quit, ScoreTokens

@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from app.client.connection import Connection
-from app.client.stalls import Stalled, Timings
+from app.client.connection import Connection, Stalled, Timings
 from app.client.state import EngineExit, EngineState, ExitCause, LogLines, exit_cause, out_of_memory_kills
 from app.protocol import frames
 from app.protocol.commands import (

@@ -17,7 +17,7 @@ from app.chats.presets import Presets
 from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
-from app.client.stalls import Timings
+from app.client.connection import Timings
 from app.settings import Settings, SettingsFile
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.answers import Answers

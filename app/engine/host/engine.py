@@ -64,7 +64,7 @@ from app.protocol.statistics import Statistics
 log = logging.getLogger("slipstream.engine")
 
 _PUT_AWAY_SECONDS = 1.0
-"""The window gives the engine two seconds to quit (`app.client.stalls.Timings.quit`)."""
+"""The window gives the engine two seconds to quit (`app.client.connection.Timings.quit`)."""
 
 GenerationEvent = GenerationStarted | PromptProgressed | Round | GenerationFinished
 

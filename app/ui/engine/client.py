@@ -13,8 +13,7 @@ from collections.abc import Collection, Sequence
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app import paths, program
-from app.client.connection import Connection, Question
-from app.client.stalls import Stalled, Timings
+from app.client.connection import Connection, Question, Stalled, Timings
 from app.client.state import EngineExit, EngineState, ExitCause
 from app.errors import KnownError
 from app.protocol import events

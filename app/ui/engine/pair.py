@@ -83,6 +83,7 @@ class PairLoader(QObject):
         """Number of the latest load request; plans for earlier ones are ignored."""
         self._is_planning = False
         self._remark = ""
+        """What the load plan had to give up; empty if it is loaded as requested."""
         self._has_gpu = False
         engine.memory_read.connect(self._on_memory_read)
         engine.load_progressed.connect(self._on_load_progressed)
@@ -104,10 +105,6 @@ class PairLoader(QObject):
     def load_settings(self) -> LoadSettings:
         """How that is loaded."""
         return self._files.settings if self._files else LoadSettings()
-
-    def remark(self) -> str:
-        """What the load plan had to give up; empty if it is loaded as requested."""
-        return self._remark
 
     def refused(self) -> PairFiles | None:
         """The last request, if it wasn't loaded because it doesn't fit or doesn't exist."""

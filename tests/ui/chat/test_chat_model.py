@@ -19,7 +19,7 @@ from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
 from app.chats.tree import Deletion
 from app.chats.worker import ChatWorker
-from app.client.stalls import Timings
+from app.client.connection import Timings
 from app.errors import KnownError
 from app.protocol.commands import Load
 from app.protocol.events import RoundsReceived

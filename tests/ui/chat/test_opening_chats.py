@@ -19,7 +19,7 @@ from pytestqt.qtbot import QtBot
 from app import paths
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
-from app.client.stalls import Timings
+from app.client.connection import Timings
 from app.settings import SettingsFile
 from app.ui import notices
 from app.ui.app import App

@@ -14,7 +14,7 @@ from PySide6.QtCore import QProcess, QProcessEnvironment, QTimer
 from pytestqt.qtbot import QtBot
 
 from app import paths
-from app.client.stalls import Timings
+from app.client.connection import Timings
 from app.paths import HOME_VARIABLE
 from app.protocol.commands import CheckText, CountTokens, Generate, Load, MeasurePlain, Message, ScoreTokens
 from app.protocol.events import Round, TextChecked, TokensCounted

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.client.stalls import Timings
+from app.client.connection import Timings
 from app.protocol.commands import Generate, Load, MeasurePlain, Message
 from app.protocol.options import Sampling
 from app.ui.engine.client import EngineClient, EngineState

@@ -10,7 +10,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app import paths
-from app.client.stalls import Timings
+from app.client.connection import Timings
 from app.protocol.commands import CheckText, Load
 from app.protocol.events import MemoryRead, PairLoaded
 from app.protocol.remote import Connect, FindServers, Probe, ServerProbed, ServersFound

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from pytestqt.qtbot import QtBot
 
-from app.client.stalls import Timings
+from app.client.connection import Timings
 from app.protocol.options import LoadSettings
 from app.protocol.serving import Serve
 from app.ui.chat.conversation import AnswerSettings

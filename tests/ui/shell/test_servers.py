@@ -13,7 +13,7 @@ from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
 from app import paths
-from app.client.stalls import Timings
+from app.client.connection import Timings
 from app.settings import Pair, SettingsFile
 from app.ui.chat.answers import CONSENT, SERVER
 from app.ui.chat.settings_tab import GRAYED, NO_SUCH_FORMAT
