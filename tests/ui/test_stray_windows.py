@@ -48,7 +48,7 @@ def test_windows_show_nothing_before_themselves(watcher: Watcher, closed_windows
     closed_windows.window.show()
     for place in range(closed_windows.window.tabs.count()):
         closed_windows.window.tabs.setCurrentIndex(place)
-    closed_windows.settings.show_server()
+    closed_windows.settings.show_page("API server")
     assert watcher.shown == ["ModelsWindow", "SettingsWindow"]
 
 

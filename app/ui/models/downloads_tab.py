@@ -82,9 +82,8 @@ class DownloadsTab(QWidget):
 
     def _lay_out(self) -> None:
         self._summary = label(role="quiet", figures=True)
-        self._pause_all, self._resume_all = small_button("Pause all"), small_button("Resume all")
-        self._pause_all.clicked.connect(lambda: self.change(DownloadQueue.pause_all))
-        self._resume_all.clicked.connect(lambda: self.change(DownloadQueue.resume_all))
+        self._pause_all = small_button("Pause all", lambda: self.change(DownloadQueue.pause_all))
+        self._resume_all = small_button("Resume all", lambda: self.change(DownloadQueue.resume_all))
         self._problem = label(role="warning", wraps=True)
         self._problem.hide()
         self._empty = label(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication
-from PySide6.QtWidgets import QGridLayout, QLineEdit, QMenu, QProgressBar, QPushButton, QSizePolicy, QWidget
+from PySide6.QtWidgets import QGridLayout, QLineEdit, QMenu, QProgressBar, QSizePolicy, QWidget
 
 from app.errors import KnownError
 from app.models.downloads.part import free_bytes
@@ -24,7 +25,17 @@ from app.ui.models.fit import UNKNOWN_FIT, FitBadge, measured_here, trial_role
 from app.ui.models.library_list import LibraryList, LibraryRow, row_of
 from app.ui.models.library_service import LibraryService, models_folder
 from app.ui.widgets import theme
-from app.ui.widgets.controls import beside, clear_layout, label, plain_tooltip, scrolling, show_text, small_button
+from app.ui.widgets.controls import (
+    beside,
+    clear_layout,
+    label,
+    named,
+    plain_tooltip,
+    push_button,
+    scrolling,
+    show_text,
+    small_button,
+)
 from app.ui.widgets.layouts import LEFT, LIST_MARGINS, TOP, column, row
 from app.ui.widgets.questions import ask
 from app.ui.widgets.theme import SPACING
@@ -62,20 +73,19 @@ class LibraryTab(QWidget):
     def __init__(self, ctx: AppContext, service: LibraryService) -> None:
         super().__init__()
         self._ctx, self._service = ctx, service
-        self._search = QLineEdit(placeholderText="Search the library", clearButtonEnabled=True)
-        self._search.setAccessibleName("Search the library")
+        search = "Search the library"
+        self._search = named(QLineEdit(placeholderText=search, clearButtonEnabled=True), search)
         self._summary = label(role="quiet", figures=True, wraps=True)
         self._offer = label(role="quiet", wraps=True)
         self._offer.hide()
         self._empty = label(wraps=True)
-        self._get = small_button("Get models")
+        self._get = small_button("Get models", self.get_requested.emit)
         self._get.hide()
         self.list = LibraryList()
         self.page = ModelPage(ctx, service)
         self._total = 0
         self._lay_out()
         self._search.textChanged.connect(self._on_search)
-        self._get.clicked.connect(self.get_requested)
         self.list.chosen.connect(self._show_page)
         self.list.opened.connect(self._on_opened)
         self.page.files_changed.connect(self.scan)
@@ -83,9 +93,8 @@ class LibraryTab(QWidget):
         service.scan_failed.connect(lambda error: self._show_rows(([], str(error))))
 
     def _lay_out(self) -> None:
-        again, folders = small_button("Rescan"), small_button(self._ctx.actions.text("show_folders"))
-        again.setToolTip("Scans the folders again")
-        again.clicked.connect(self.scan)
+        again = small_button("Rescan", self.scan, tooltip="Scans the folders again")
+        folders = small_button(self._ctx.actions.text("show_folders"))
         self._ctx.actions.connect_button(folders, "show_folders")
         left = QWidget(minimumWidth=280)
         column(
@@ -190,29 +199,21 @@ class ModelPage(QWidget):
         self._drafts_heading = label("Drafts for this model", "heading")
         self._own_head = label(wraps=True, figures=True)
         self._drafts_status = label(role="quiet", wraps=True)
-        self._all_drafts = small_button("")
-        self._find_draft = small_button("Find a draft on Hugging Face…")
+        self._all_drafts = small_button("", self._on_all_drafts)
+        self._find_draft = small_button("Find a draft on Hugging Face…", lambda: self.drafts_wanted.emit(self._entry))
         self._status = label(role="quiet", wraps=True)
-        self._bar = QProgressBar(textVisible=False, maximum=1000)
-        self._bar.setAccessibleName("Verifying the file")
-        self._stop = small_button("Stop")
+        self._bar = named(QProgressBar(textVisible=False, maximum=1000), "Verifying the file")
+        self._stop = small_button("Stop", lambda: service.stop(self._path))
         self._make_actions()
         self._lay_out()
-        self._all_drafts.clicked.connect(self._on_all_drafts)
-        self._find_draft.clicked.connect(lambda: self.drafts_wanted.emit(self._entry))
-        self._stop.clicked.connect(lambda: service.stop(self._path))
         service.progressed.connect(self._on_progressed)
         self.show_model(None)
 
     def _make_actions(self) -> None:
         """What one can do with the file."""
-        self._open, self._join = QPushButton("Open…"), QPushButton("Join…")
-        for button in (self._open, self._join):
-            theme.set_role(button, "primary")
-        self._open.clicked.connect(lambda: self._ctx.actions.run("open_pair", self._path))
-        self._join.clicked.connect(self._on_join)
-        self._file = QPushButton("File ▾")
-        self._file.setAccessibleName("File actions")
+        self._open = push_button("Open…", lambda: self._ctx.actions.run("open_pair", self._path), role="primary")
+        self._join = push_button("Join…", self._on_join, role="primary")
+        self._file = push_button("File ▾", name="File actions")
         menu = QMenu(self._file, toolTipsVisible=True)
         self._file.setMenu(menu)
         menu.addAction("Show in folder", lambda: self._service.reveal(Path(self._path)))
@@ -473,10 +474,9 @@ class ModelPage(QWidget):
         widget = QWidget()
         line = row((words, 1), on=widget)
         if verdict.fits:
-            use = small_button("Load together")
-            use.setAccessibleName(f"Load together with the draft {title.text()}")
-            use.clicked.connect(lambda: self._ctx.actions.run("load_pair", self._path, str(entry.path)))
-            line.addWidget(use, 0, TOP)
+            name = f"Load together with the draft {title.text()}"
+            load = partial(self._ctx.actions.run, "load_pair", self._path, str(entry.path))
+            line.addWidget(small_button("Load together", load, name=name), 0, TOP)
         return widget
 
 

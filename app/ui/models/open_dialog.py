@@ -15,7 +15,6 @@ from PySide6.QtWidgets import QDialog, QDialogButtonBox, QMenu, QPushButton, QWi
 
 from app.models.mtp import DRAFT_INSTEAD, why_unwanted
 from app.models.planner import LoadPlan, alternatives
-from app.models.ranking import RankedDraft
 from app.models.text import visible
 from app.protocol.devices import Device
 from app.protocol.limits import HeadChoice
@@ -30,7 +29,7 @@ from app.ui.models.library_service import LibraryService
 from app.ui.models.memory_part import MemoryPart
 from app.ui.models.pickers import FileRow, PairPicks, dropped_files
 from app.ui.widgets import theme
-from app.ui.widgets.controls import label, plain_tooltip, scrolling
+from app.ui.widgets.controls import label, plain_tooltip, push_button, scrolling
 from app.ui.widgets.head_control import HeadControl
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.section import Section
@@ -79,7 +78,17 @@ class OpenModelsDialog(QDialog):
         self._proposes: Literal["nothing", "head", "draft"] = "nothing"
         self._checker = PairChecker(self)
         self._lane = Lane(self, "dropped files")
+        self._memory = memory
+        self._plan: LoadPlan | None = None
         recent = [pair for pair in values.recent_pairs if not pair.server]
+        self._make_parts(recent, gpus, library)
+        self._build(recent)
+        self.show_files(current.target, current.draft or "")
+        self._show_fields(current.settings, current.template, values.accept)
+        self._connect()
+        self._ask()
+
+    def _make_parts(self, recent: Sequence[Pair], gpus: Sequence[Device], library: LibraryService | None) -> None:
         folder = str(Path(recent[0].target).parent) if recent else ""
         self._target = FileRow("Target model", _TARGET_HELP, can_be_empty=False, start_folder=folder)
         self._draft = FileRow("Draft model", _DRAFT_HELP, can_be_empty=True, start_folder=folder, picker="Draft model")
@@ -88,8 +97,6 @@ class OpenModelsDialog(QDialog):
             one.picker.setVisible(library is not None)
         self._head = HeadControl()
         self._head.hide()
-        self._memory = memory
-        self._plan: LoadPlan | None = None
         self._memory_part = MemoryPart()
         self._memory_part.hide()
         self._memory_fields = MemoryFields(self._refresh, gpus)
@@ -97,11 +104,6 @@ class OpenModelsDialog(QDialog):
         self._template_fields = TemplateFields(self._refresh)
         self._accept_fields = AcceptRuleFields(self._refresh)
         self._verdict = label(wraps=True)
-        self._build(recent)
-        self.show_files(current.target, current.draft or "")
-        self._show_fields(current.settings, current.template, values.accept)
-        self._connect()
-        self._ask()
 
     def files(self) -> PairFiles:
         """What is set in the dialog now; no target: an empty one."""
@@ -127,16 +129,11 @@ class OpenModelsDialog(QDialog):
         self._target.set_path(target)
         self._draft.set_path(draft)
 
-    def propose_draft(self) -> None:
-        """Choose the most promising draft of the library when it is known, unless other files are chosen before.
-
-        A target that drafts itself needs none, unless one was measured to be faster.
+    def propose(self, what: Literal["head", "draft"]) -> None:
+        """Choose what the library proposes when it is known, unless other files are chosen before: the most promising
+        draft, or only a file with the target's MTP head.
         """
-        self._proposes = "draft"
-
-    def propose_head(self) -> None:
-        """The same, but only for a file with the target's MTP head."""
-        self._proposes = "head"
+        self._proposes = what
 
     # ------------------------------------------------------------ building
 
@@ -157,8 +154,7 @@ class OpenModelsDialog(QDialog):
 
     def _files_part(self, recent: Sequence[Pair]) -> QWidget:
         part = QWidget()
-        self.server_button = QPushButton("Server…", autoDefault=False)
-        self.server_button.setToolTip("Use a model that runs on a server instead")
+        self.server_button = push_button("Server…", tooltip="Use a model that runs on a server instead")
         self._verdict.setMinimumHeight(2 * self._verdict.fontMetrics().lineSpacing())
         column(
             self._target,
@@ -172,8 +168,7 @@ class OpenModelsDialog(QDialog):
         return part
 
     def _recent_button(self, recent: Sequence[Pair]) -> QPushButton:
-        button = QPushButton("Recent pairs ▾", autoDefault=False)
-        button.setAccessibleName("Recent pairs")
+        button = push_button("Recent pairs ▾", name="Recent pairs")
         menu = QMenu(button, toolTipsVisible=True)
         for pair, title in zip(recent, recent_titles(recent), strict=True):
             action = menu.addAction(title.replace("&", "&&"))
@@ -188,8 +183,7 @@ class OpenModelsDialog(QDialog):
         theme.set_role(part, "side")
         self._load = QPushButton("Load", default=True)
         theme.set_role(self._load, "primary")
-        reset = QPushButton("Reset to defaults", autoDefault=False)
-        reset.setToolTip("Resets everything except the files")
+        reset = push_button("Reset to defaults", tooltip="Resets everything except the files")
         reset.clicked.connect(lambda: self._show_fields(LoadSettings(), "", "coupled"))
         box = QDialogButtonBox()
         box.addButton(reset, QDialogButtonBox.ButtonRole.ResetRole)
@@ -309,18 +303,10 @@ class OpenModelsDialog(QDialog):
         self._ask()
 
     @Slot(list)
-    def _on_ranked(self, drafts: list[RankedDraft]) -> None:
+    def _on_ranked(self) -> None:
         self._refresh_head()
-        best = next((draft for draft in drafts if draft.verdict.fits and draft.verdict.warning is None), None)
-        if self._proposes == "nothing" or best is None or self._draft.path():
-            return
-        assert self._picks is not None  # they were ranked for it
-        own_head = self._picks.own_head
-        was_faster = best.trial is not None and best.trial.speed_up > max(1.0, own_head.speed_up if own_head else 1.0)
-        drafts_itself = self._picks.entry is not None and self._picks.entry.drafts_itself
-        is_wanted = was_faster or not drafts_itself
-        if best.entry.is_head if self._proposes == "head" else is_wanted:
-            self._draft.set_path(str(best.entry.path))
+        if self._picks is not None and self._proposes != "nothing" and not self._draft.path():
+            self._draft.set_path(self._picks.proposal(only_head=self._proposes == "head"))
 
     @Slot(object)
     def _on_alternative(self, plan: LoadPlan) -> None:

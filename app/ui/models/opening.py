@@ -4,7 +4,6 @@ a server, or a file that comes from outside. What is used is remembered, with ho
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -162,14 +161,14 @@ class Opening(QObject):
     @Slot(object)
     def _on_file_checked(self, check: PairCheck) -> None:
         if check.can_load:
-            self._open_files(self._file).propose_draft()
+            self._open_files(self._file).propose("draft")
         else:
             self._notice_list.show(_FILE, notices.not_opened(check.verdict))
 
     def _open_files(self, target: str, draft: str = "") -> OpenModelsDialog:
         if (dialog := self._dialog) is None:
             dialog = self._open(files_to_load(self._values, target, draft or None), is_loaded=False)
-            dialog.propose_head()
+            dialog.propose("head")
             return dialog
         dialog.show_files(target, draft)
         dialog.activateWindow()
@@ -237,8 +236,7 @@ def follow_starter(values: Settings) -> None:
 def guide_to_load(values: Settings) -> PairFiles:
     """The bundled pair, loaded as it was last time."""
     guide = guide_files()
-    template = values.template_for(guide.target)
-    return replace(guide, settings=values.load_for(guide.target), template=template)
+    return files_to_load(values, guide.target, guide.draft)
 
 
 def pair_to_load(values: Settings, pair: Pair) -> PairFiles:

@@ -19,7 +19,7 @@ from app.models.text import printable, size_text, visible
 from app.models.trials import Trial
 from app.ui.models.library_service import LibraryService
 from app.ui.widgets import icons, units
-from app.ui.widgets.controls import explain, label, plain_tooltip
+from app.ui.widgets.controls import explain, label, plain_tooltip, push_button
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.questions import open_in_folder
 from app.ui.widgets.theme import SPACING
@@ -56,8 +56,7 @@ class FileRow(QWidget):
         self._start_folder = start_folder
         self._edit = QLineEdit(placeholderText="None" if can_be_empty else "Choose a .gguf file or drop it here")
         self._edit.setAccessibleName(title)
-        choose = QPushButton("Choose…", autoDefault=False)
-        choose.setAccessibleName(f"Choose {title.lower()}")
+        choose = push_button("Choose…", self._on_choose, name=f"Choose {title.lower()}")
         self.picker = ModelPicker(picker, f"{title} from the library")
         self.picker.chosen.connect(self.set_path)
         clear = QToolButton()
@@ -78,7 +77,6 @@ class FileRow(QWidget):
         self._edit.textEdited.connect(self._pause.start)
         self._edit.editingFinished.connect(self._on_editing_finished)
         self._pause.timeout.connect(self._on_changed)
-        choose.clicked.connect(self._on_choose)
         clear.clicked.connect(lambda: self.set_path(""))
 
     def path(self) -> str:
@@ -193,6 +191,7 @@ class PairPicks(QObject):
         self._target = ""
         self.entry: LibraryEntry | None = None
         """The target that drafts were ranked for."""
+        self._ranked: Sequence[RankedDraft] = ()
         self.own_head: Trial | None = None
         """The trial of the MTP head inside it."""
         library.scanned.connect(self._on_scanned)
@@ -210,6 +209,18 @@ class PairPicks(QObject):
             return
         self._library.entry_at(path, partial(self._rank, path), partial(self._on_failed, path))
 
+    def proposal(self, *, only_head: bool) -> str:
+        """The most promising draft without a warning; empty for none. A target that drafts itself needs none, unless
+        one was measured to be faster. ``only_head``: only a file with the target's MTP head.
+        """
+        best = next((draft for draft in self._ranked if draft.verdict.fits and draft.verdict.warning is None), None)
+        if best is None or (only_head and not best.entry.is_head):
+            return ""
+        own = self.own_head.speed_up if self.own_head else 1.0
+        was_faster = best.trial is not None and best.trial.speed_up > max(1.0, own)
+        drafts_itself = self.entry is not None and self.entry.drafts_itself
+        return str(best.entry.path) if only_head or was_faster or not drafts_itself else ""
+
     @Slot()
     def _on_scanned(self) -> None:
         entries = sorted(self._library.entries(), key=lambda entry: entry.last_used or 0, reverse=True)
@@ -222,7 +233,7 @@ class PairPicks(QObject):
 
     def _on_ranked(self, path: str, target: LibraryEntry, ranking: Ranking) -> None:
         if isValid(self) and path == self._target:
-            self.entry, self.own_head = target, ranking.own_head
+            self.entry, self.own_head, self._ranked = target, ranking.own_head, ranking.drafts
             self._drafts.show_picks([_draft_pick(one) for one in ranking.drafts], "No other models in the library.")
             self.ranked.emit(ranking.drafts)
 

@@ -22,7 +22,7 @@ from app.ui.models.fit import FitBadge, badge_for_size
 from app.ui.models.hub_service import HubService
 from app.ui.models.library_service import LibraryService
 from app.ui.widgets import theme
-from app.ui.widgets.controls import clear_layout, explain, label, scrolling, show_text, small_button
+from app.ui.widgets.controls import clear_layout, explain, label, named, scrolling, show_text, small_button
 from app.ui.widgets.layouts import CARD_MARGINS, LEFT, PAGE_MARGINS, column, row
 from app.ui.widgets.theme import SPACING
 
@@ -57,14 +57,12 @@ class RecommendedTab(QWidget):
         self._machine = label(role="quiet", wraps=True)
         self._status = label(role="quiet", wraps=True)
         self._cards = column(gap=3 * SPACING)
-        search = small_button("Search for another model")
-        search.clicked.connect(self.search_requested)
         inside = QWidget()
         column(
             self._machine,
             self._status,
             self._cards,
-            (search, LEFT),
+            (small_button("Search for another model", self.search_requested.emit), LEFT),
             None,
             gap=3 * SPACING,
             margins=PAGE_MARGINS,
@@ -164,21 +162,21 @@ class RecommendedTab(QWidget):
     def _card(self, one: Recommendation, *, is_best: bool) -> QFrame:
         model, card = one.offer.model, QFrame()
         theme.set_role(card, "card")
-        get = small_button(_get_text(one))
+        get = small_button(text := _get_text(one), name=f"{text}: {model.title}")
         get.setEnabled(one.whereabouts in ("hub", "incomplete"))
-        get.setAccessibleName(f"{get.text()}: {model.title}")
         if is_best and get.isEnabled():
             theme.set_role(get, "primary")
-        images = QCheckBox(images_text(one.offer))
+        images = named(QCheckBox(text := images_text(one.offer)), f"{text}: {model.title}")
         explain(images, "Also downloads its projector (mmproj), the second file that it needs to see images.")
-        images.setAccessibleName(f"{images.text()}: {model.title}")
         if model.mmproj is None or not get.isEnabled():
             images.hide()  # to show it, without a parent, would open a window; so would the next one
         get.clicked.connect(lambda: self.get(one.offer, images.isChecked()))
-        details = small_button("Other files…")
-        details.setToolTip("Shows the repository with all its quantizations")
-        details.setAccessibleName(f"Other files of {model.title}")
-        details.clicked.connect(lambda: self.details_requested.emit(one.offer.file.repository))
+        details = small_button(
+            "Other files…",
+            lambda: self.details_requested.emit(one.offer.file.repository),
+            name=f"Other files of {model.title}",
+            tooltip="Shows the repository with all its quantizations",
+        )
         self._buttons |= {button.accessibleName(): button for button in (get, images, details)}
         fit = label(one.fit.text, one.fit.mood)
         fit.setToolTip(one.fit.detail)

@@ -8,7 +8,7 @@ from typing import cast
 
 from PySide6.QtCore import Qt, QUrl, Slot
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QCheckBox, QComboBox, QLineEdit, QPushButton, QTreeWidgetItem, QWidget
+from PySide6.QtWidgets import QCheckBox, QComboBox, QLineEdit, QTreeWidgetItem, QWidget
 
 from app.errors import KnownError
 from app.models.downloads.item import Item
@@ -24,7 +24,7 @@ from app.ui.models.fit import FitBadge, badge_for, badge_for_size
 from app.ui.models.hub_service import HubService
 from app.ui.models.library_service import LibraryService
 from app.ui.widgets import theme
-from app.ui.widgets.controls import beside, label, plain_tooltip, show_text, small_button
+from app.ui.widgets.controls import beside, label, named, plain_tooltip, push_button, show_text, small_button
 from app.ui.widgets.layouts import LIST_MARGINS, column, row
 from app.ui.widgets.table import Table
 from app.ui.widgets.theme import SPACING
@@ -39,6 +39,10 @@ _GATED = {
     "automatic": "Gated: accept the terms on the model's page, then enter an access token.",
     "manual": "Gated: the owner decides who may download it. Ask on the model's page, then enter an access token.",
 }
+_HEAD_TIP = "The head drafts for this model. It is stored in the same folder, where Slipstream finds it."
+_IMAGES_TIP = (
+    "The model needs its projector (mmproj) to see images. It is stored in the same folder, where Slipstream finds it."
+)
 _BESIDE_WEIGHTS = 1_000_000_000
 """Bytes for the KV cache and buffers until a header gives better numbers."""
 
@@ -56,14 +60,10 @@ class SearchTab(QWidget):
         self._searched = 0
         """Number of the latest search; answers to earlier ones are ignored."""
         example = "Search Hugging Face for GGUF models, such as qwen3 8b"
-        self._words = QLineEdit(placeholderText=example, clearButtonEnabled=True)
-        self._words.setAccessibleName("Search words")
-        self._sort = QComboBox()
-        self._sort.setAccessibleName("Sort by")
+        self._words = named(QLineEdit(placeholderText=example, clearButtonEnabled=True), "Search words")
+        self._sort = named(QComboBox(), "Sort by")
         for value, text in SORTS.items():
             self._sort.addItem(text, value)
-        go = QPushButton("Search")
-        theme.set_role(go, "primary")
         self._status = label(
             "Type what you're looking for. Nothing is sent before you press Search.", "quiet", wraps=True
         )
@@ -76,7 +76,7 @@ class SearchTab(QWidget):
         self.page = RepositoryPage(ctx, hub, library, downloads)
         left = QWidget(minimumWidth=280)
         column(
-            row((self._words, 1), go),
+            row((self._words, 1), push_button("Search", self._search, role="primary")),
             row(label("Sort by", "quiet"), self._sort, None),
             self._status,
             (self._results, 1),
@@ -86,7 +86,6 @@ class SearchTab(QWidget):
         )
         column(beside(left, self.page, [520, 440]), on=self)
         self._words.returnPressed.connect(self._search)
-        go.clicked.connect(self._search)
         self._sort.activated.connect(self._search)
         self._results.itemSelectionChanged.connect(self._on_selected)
 
@@ -157,34 +156,24 @@ class RepositoryPage(QWidget):
         self._files = Table("Files", ["Quantization", "Size", "Fits"], right=(1, 2))
         self._drafts = Table("Drafts found", ["Draft", "Size", "Fits"], right=(1, 2))
         self._head = label(role="quiet", wraps=True)
-        self._with_head = QCheckBox("With its MTP head")
-        self._with_head.setToolTip(
-            "The head drafts for this model. It is stored in the same folder, where Slipstream finds it."
-        )
-        self._with_images = QCheckBox("With images")
-        self._with_images.setToolTip(
-            "The model needs its projector (mmproj) to see images. It is stored in the same folder, where Slipstream "
-            "finds it."
-        )
+        self._with_head, self._with_images = QCheckBox("With its MTP head"), QCheckBox("With images")
+        self._with_head.setToolTip(_HEAD_TIP)
+        self._with_images.setToolTip(_IMAGES_TIP)
         self._looked: HubModel | None = None
         """What is known about the selected model."""
         self._is_looking = False
         """Whether it is still to be found out which head belongs to it."""
         self._drafts_status = label(role="quiet", wraps=True)
         self._reason = label(role="quiet", wraps=True)
-        self._web_page = small_button("Open page")
+        self._web_page = small_button("Open page", self._on_web_page)
         self._token = small_button(ctx.actions.text("ask_for_token"))
-        self._find_draft = QPushButton("Find a draft for this model")
-        self._get = QPushButton("Get")
-        theme.set_role(self._get, "primary")
+        ctx.actions.connect_button(self._token, "ask_for_token")
+        self._find_draft = push_button("Find a draft for this model", self._on_find)
+        self._get = push_button("Get", self._on_get, role="primary")
         self._lay_out()
         self._files.itemSelectionChanged.connect(self._on_file_selected)
         self._drafts.itemSelectionChanged.connect(self._refresh)
         self._with_head.toggled.connect(self._refresh)
-        self._web_page.clicked.connect(self._on_web_page)
-        ctx.actions.connect_button(self._token, "ask_for_token")
-        self._find_draft.clicked.connect(self._on_find)
-        self._get.clicked.connect(self._on_get)
         self.clear()
 
     def _lay_out(self) -> None:

@@ -43,7 +43,7 @@ from app.ui.engine.client import EngineClient, EngineExit
 from app.ui.engine.pair_files import PairFiles
 from app.ui.engine.pair_names import host_of, server_name
 from app.ui.widgets import theme, units
-from app.ui.widgets.controls import explain, guard_wheel, label, show_text
+from app.ui.widgets.controls import explain, guard_wheel, label, named, push_button, show_text
 from app.ui.widgets.layouts import DIALOG_MARGINS, column, row
 from app.ui.widgets.theme import SPACING
 
@@ -158,18 +158,16 @@ class ServerDialog(QDialog):
             sizeAdjustPolicy=QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon,
         )
         guard_wheel(self.model)
-        self.found = QListWidget()
-        self.found.setAccessibleName("Servers on this computer")
-        self.remove_key = QPushButton("Remove", autoDefault=False)
-        self.remove_key.setAccessibleName("Remove the key")
+        self.found = named(QListWidget(), "Servers on this computer")
+        self.remove_key = push_button("Remove", self._on_remove_key, name="Remove the key")
         self.remove_key.hide()
-        self.test = QPushButton("Test", autoDefault=False)
+        self.test = push_button("Test", self._on_test)
         explain(self.test, "Connects to the server and says what it is. Nothing of a chat is sent.")
-        self.find_button = QPushButton("Find servers on this computer", autoDefault=False)
+        self.find_button = push_button("Find servers on this computer", self._on_find)
         explain(self.find_button, "Asks the ports that such programs usually listen on. Nothing leaves this computer.")
         self.open_button = QPushButton("Open", default=True)
         theme.set_role(self.open_button, "primary")
-        self.local = QPushButton("Models on this computer…", autoDefault=False)
+        self.local = push_button("Models on this computer…", self._on_local)
 
     def _lay_out(self) -> None:
         self._key_note = label("", "quiet", wraps=True, scale=0.9)
@@ -222,13 +220,9 @@ class ServerDialog(QDialog):
         self.address.textChanged.connect(self._on_address_changed)
         self.key.textChanged.connect(self._forget_test)
         self.model.activated.connect(self._on_model_chosen)
-        self.test.clicked.connect(self._on_test)
-        self.find_button.clicked.connect(self._on_find)
         self.found.itemClicked.connect(self._on_found_chosen)
         self.found.itemActivated.connect(self._on_found_chosen)
         self.open_button.clicked.connect(self._on_open)
-        self.remove_key.clicked.connect(self._on_remove_key)
-        self.local.clicked.connect(self._on_local)
         self.finished.connect(self._on_finished)
 
     # ------------------------------------------------------------ what is shown

@@ -6,14 +6,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from PySide6.QtCore import Qt, Slot
-from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QPushButton, QWidget
+from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QWidget
 
 from app.models.library.folders import ModelFolder
 from app.models.text import printable
 from app.ui.context import WindowSettings
 from app.ui.models.library_service import models_folder
 from app.ui.models.window import ModelsWindow
-from app.ui.widgets.controls import clear_layout, label, plain_tooltip, small_button
+from app.ui.widgets.controls import clear_layout, label, named, plain_tooltip, push_button, small_button
 from app.ui.widgets.layouts import LEFT, TOP, column, row
 from app.ui.widgets.questions import ask, choose_folder
 from app.ui.widgets.theme import SPACING
@@ -28,21 +28,21 @@ class ModelsPage(QWidget):
         super().__init__()
         self._settings, self._values = settings, settings.values
         self._models, self._library = models, models.service
-        self._folder = QLineEdit(readOnly=True)
-        self._folder.setAccessibleName("Models folder")
+        self._folder = named(QLineEdit(readOnly=True), "Models folder")
         self._others = column(gap=-1)
         self._found = column(gap=-1)
         self._found_heading = label("Found on this computer", "heading")
         self._lay_out()
 
     def _lay_out(self) -> None:
-        change, reveal, add = (QPushButton(text, autoDefault=False) for text in ("Change…", "Show", "Add a folder…"))
-        change.setAccessibleName("Change the models folder")
-        change.clicked.connect(lambda: self._choose("Choose the models folder", self._on_folder_chosen))
-        reveal.setToolTip("Show the folder in the file manager")
-        reveal.setAccessibleName("Show the models folder in the file manager")
-        reveal.clicked.connect(lambda: self._library.reveal(models_folder(self._values)))
-        add.clicked.connect(lambda: self._choose("Choose a folder with models", self._add))
+        reveal = push_button(
+            "Show",
+            lambda: self._library.reveal(models_folder(self._values)),
+            name="Show the models folder in the file manager",
+            tooltip="Show the folder in the file manager",
+        )
+        change = push_button("Change…", self._on_change, name="Change the models folder")
+        add = push_button("Add a folder…", lambda: self._choose("Choose a folder with models", self._add))
         column(
             label("Models folder", "heading"),
             label("Downloaded models are stored here. The folder can be on another disk.", "quiet", wraps=True),
@@ -85,15 +85,16 @@ class ModelsPage(QWidget):
         shown = label(printable(path, 300), "quiet" if app else None, wraps=True)
         shown.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
         words.addWidget(shown)
-        button = small_button(verb)
-        button.setAccessibleName(f"{verb} {path}")
-        button.clicked.connect(lambda: act(path))
-        return row((words, 1), (button, TOP))
+        return row((words, 1), (small_button(verb, lambda: act(path), name=f"{verb} {path}"), TOP))
 
     # ------------------------------------------------------------ changes
 
     def _choose(self, title: str, chosen: Callable[[str], None]) -> None:
         choose_folder(self, title, str(models_folder(self._values)), chosen)
+
+    @Slot()
+    def _on_change(self) -> None:
+        self._choose("Choose the models folder", self._on_folder_chosen)
 
     @Slot(str)
     def _add(self, folder: str) -> None:

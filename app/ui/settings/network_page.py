@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QDateTime, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QApplication, QCheckBox, QDialog, QDialogButtonBox, QLineEdit, QPushButton, QWidget
+from PySide6.QtWidgets import QApplication, QCheckBox, QDialog, QDialogButtonBox, QLineEdit, QWidget
 
 from app.errors import KnownError
 from app.models.hub.tokens import TokenPlace
@@ -12,7 +12,7 @@ from app.models.text import printable, size_text
 from app.settings import Settings
 from app.ui.context import AppContext
 from app.ui.models.window import ModelsWindow
-from app.ui.widgets.controls import explain, label, show_text
+from app.ui.widgets.controls import explain, label, named, push_button, show_text
 from app.ui.widgets.forms import Form, Setting
 from app.ui.widgets.layouts import DIALOG_MARGINS, column, row
 from app.ui.widgets.table import RowsTable
@@ -76,12 +76,9 @@ class NetworkPage(QWidget):
         self._endpoint_problem = label(role="bad", wraps=True)
         self._to_mirror = QCheckBox("Also send the access token to this mirror")
         self._token = label(wraps=True)
-        self._enter_token = QPushButton(ctx.actions.text("ask_for_token"), autoDefault=False)
-        self._enter_token.clicked.connect(self.ask_for_token)
+        self._enter_token = push_button(ctx.actions.text("ask_for_token"), self.ask_for_token)
         self._token_problem = label(role="bad", wraps=True)
-        self._remove_token = QPushButton("Remove", autoDefault=False)
-        self._remove_token.setAccessibleName("Remove the access token")
-        self._remove_token.clicked.connect(lambda: self._set_token(None))
+        self._remove_token = push_button("Remove", lambda: self._set_token(None), name="Remove the access token")
         self._downloads = Form(Settings, _DOWNLOADS, self._on_changed)
         self._traffic = RowsTable(
             "Network traffic since Slipstream started",
@@ -232,10 +229,9 @@ class TokenDialog(QDialog):
         super().__init__(parent)
         self.setWindowTitle("Access token")
         self.setMinimumWidth(440)
-        self._token = QLineEdit(echoMode=QLineEdit.EchoMode.Password, placeholderText="hf_…")
-        self._token.setAccessibleName("Access token")
-        make = QPushButton("Create a token on the website", autoDefault=False)
-        make.clicked.connect(lambda: QDesktopServices.openUrl(QUrl(f"{endpoint}/settings/tokens")))
+        self._token = named(QLineEdit(echoMode=QLineEdit.EchoMode.Password, placeholderText="hf_…"), "Access token")
+        page = QUrl(f"{endpoint}/settings/tokens")
+        make = push_button("Create a token on the website", lambda: QDesktopServices.openUrl(page))
         box = QDialogButtonBox(QDialogButtonBox.StandardButton.Ok | QDialogButtonBox.StandardButton.Cancel)
         save = box.button(QDialogButtonBox.StandardButton.Ok)
         save.setText("Save")

@@ -12,7 +12,6 @@ from PySide6.QtWidgets import (
     QLabel,
     QLineEdit,
     QPlainTextEdit,
-    QPushButton,
     QTabBar,
     QWidget,
 )
@@ -24,7 +23,7 @@ from app.ui.server import wording
 from app.ui.server.control import ServerControl, needs_key
 from app.ui.widgets import theme
 from app.ui.widgets.announcing import announce
-from app.ui.widgets.controls import guard_wheel, label, show_text
+from app.ui.widgets.controls import guard_wheel, label, named, push_button, show_text
 from app.ui.widgets.forms import Whole
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.questions import ask
@@ -69,33 +68,23 @@ class ServerPage(QWidget):
         self._on = QCheckBox("Let other programs use the model")
         self._state = label(wraps=True)
         self._url = _CopiedField("Address")
-        self._port = Whole(1, 65535)
+        self._port = named(Whole(1, 65535), "Port")
         self._port.setGroupSeparatorShown(False)
         self._port.setKeyboardTracking(False)
-        self._port.setAccessibleName("Port")
         self._key = _CopiedField("API key", is_secret=True)
-        self.replace_key = QPushButton("Replace…", autoDefault=False)
-        self.replace_key.setAccessibleName("Replace the API key")
+        self.replace_key = push_button("Replace…", self._on_replace, name="Replace the API key")
         self._key_place = label(role="quiet", wraps=True)
         self._needs_key = QCheckBox("Programs on this computer need the key, too")
         self._others = QCheckBox("Other computers may use it")
-        self._address = QComboBox(sizeAdjustPolicy=QComboBox.SizeAdjustPolicy.AdjustToContents)
-        self._address.setAccessibleName("Address for other computers")
+        sized = QComboBox.SizeAdjustPolicy.AdjustToContents
+        self._address = named(QComboBox(sizeAdjustPolicy=sized), "Address for other computers")
         guard_wheel(self._address)
-        self._hosts = QLineEdit(placeholderText="my-computer.lan")
-        self._hosts.setAccessibleName("Other names for this computer")
-        self._origins = QLineEdit(placeholderText="https://example.org")
-        self._origins.setAccessibleName("More web pages that may use the server")
-        self._examples = _Examples()
-        self._requests = RowsTable(
-            "Last requests",
-            ["Time", "Program", "Path", "Tokens", "Took", "Result"],
-            nothing=["–", "No requests since Slipstream started"],
-            height=180,
-            stretched=1,
-            right=(3, 4),
-            least_widths={3: 520, 4: 450},
+        self._hosts = named(QLineEdit(placeholderText="my-computer.lan"), "Other names for this computer")
+        self._origins = named(
+            QLineEdit(placeholderText="https://example.org"), "More web pages that may use the server"
         )
+        self._examples = _Examples()
+        self._requests = _requests_table()
         self._lay_out()
         for box in (self._on, self._needs_key, self._others):
             box.toggled.connect(self._on_changed)
@@ -103,7 +92,6 @@ class ServerPage(QWidget):
             field.editingFinished.connect(self._on_changed)
         self._port.valueChanged.connect(self._on_changed)
         self._address.activated.connect(self._on_changed)
-        self.replace_key.clicked.connect(self._on_replace)
         control.key_changed.connect(self._show_key)
         control.serving.state_changed.connect(self._show_state)
         control.serving.request_ended.connect(self._show_requests)
@@ -251,17 +239,13 @@ class _CopiedField(QWidget):
     def __init__(self, name: str, *, is_secret: bool = False) -> None:
         """``is_secret``: it is only shown when asked for."""
         super().__init__()
-        self.field = QLineEdit(readOnly=True)
-        self.field.setAccessibleName(name)
-        copy = QPushButton("Copy", autoDefault=False)
-        copy.setAccessibleName(f"Copy the {name if name.startswith('API') else name.lower()}")
-        copy.clicked.connect(lambda: QGuiApplication.clipboard().setText(self.field.text()))
+        self.field = named(QLineEdit(readOnly=True), name)
+        copy = push_button("Copy", self._copy, name=f"Copy the {name if name.startswith('API') else name.lower()}")
         if not is_secret:
             row((self.field, 1), copy, on=self)
             return
-        show = QPushButton("Show", autoDefault=False)
+        show = push_button("Show", name=f"Show the {name}")
         show.setCheckable(True)
-        show.setAccessibleName(f"Show the {name}")
         show.toggled.connect(self._show)
         self._show(False)
         row((self.field, 1), show, copy, on=self)
@@ -270,6 +254,10 @@ class _CopiedField(QWidget):
         if text != self.field.text():
             self.field.setText(text)
             self.field.setCursorPosition(0)
+
+    @Slot()
+    def _copy(self) -> None:
+        QGuiApplication.clipboard().setText(self.field.text())
 
     @Slot(bool)
     def _show(self, shown: bool) -> None:
@@ -282,14 +270,10 @@ class _Examples(QWidget):
     def __init__(self) -> None:
         super().__init__()
         self._texts: dict[str, str] = {}
-        self._languages = QTabBar(drawBase=False, expanding=False)
-        self._languages.setAccessibleName("Language of the example")
-        self._text = QPlainTextEdit(readOnly=True, tabChangesFocus=True)
+        self._languages = named(QTabBar(drawBase=False, expanding=False), "Language of the example")
+        self._text = named(QPlainTextEdit(readOnly=True, tabChangesFocus=True), "Example")
         self._text.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)
-        self._text.setAccessibleName("Example")
-        copy = QPushButton("Copy", autoDefault=False)
-        copy.setAccessibleName("Copy the example")
-        copy.clicked.connect(lambda: QGuiApplication.clipboard().setText(self._text.toPlainText()))
+        copy = push_button("Copy", self._copy, name="Copy the example")
         self._languages.currentChanged.connect(self._show)
         theme.follow_zoom(self, self._fit)
         self._hint = _help(f"Put the key in place of {wording.KEY_PLACEHOLDER}.")
@@ -305,6 +289,10 @@ class _Examples(QWidget):
         self._show()
 
     @Slot()
+    def _copy(self) -> None:
+        QGuiApplication.clipboard().setText(self._text.toPlainText())
+
+    @Slot()
     def _show(self) -> None:
         text = self._texts.get(self._languages.tabText(self._languages.currentIndex()), "")
         if text != self._text.toPlainText():
@@ -314,6 +302,18 @@ class _Examples(QWidget):
         self._text.setFont(theme.monospace())
         line = self._text.fontMetrics().lineSpacing()
         self._text.setFixedHeight(_EXAMPLE_LINES * line + 6 * SPACING)
+
+
+def _requests_table() -> RowsTable:
+    return RowsTable(
+        "Last requests",
+        ["Time", "Program", "Path", "Tokens", "Took", "Result"],
+        nothing=["–", "No requests since Slipstream started"],
+        height=180,
+        stretched=1,
+        right=(3, 4),
+        least_widths={3: 520, 4: 450},
+    )
 
 
 def _help(text: str) -> QWidget:

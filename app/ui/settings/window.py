@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from PySide6.QtCore import QSize, Slot
-from PySide6.QtWidgets import QWidget
+from typing import Literal
+
+from PySide6.QtCore import QSize
 
 from app.ui.context import AppContext
 from app.ui.models.window import ModelsWindow
@@ -29,32 +30,18 @@ class SettingsWindow(TabbedWindow):
         self.models = ModelsPage(ctx.settings, models)
         self.network = NetworkPage(ctx, models)
         self.server = ServerPage(ctx.settings, control)
-        self.tabs.addTab(scrolling(self.general), "General")
-        self.tabs.addTab(scrolling(self.models), "Models")
-        self.tabs.addTab(scrolling(self.network), "Network")
-        self.tabs.addTab(scrolling(self.server), "API server")
-        self.network.needed.connect(self.show_network)
+        self._pages: dict[str, GeneralPage | ModelsPage | NetworkPage | ServerPage] = {
+            "General": self.general,
+            "Models": self.models,
+            "Network": self.network,
+            "API server": self.server,
+        }
+        for title, page in self._pages.items():
+            self.tabs.addTab(scrolling(page), title)
+        self.network.needed.connect(lambda: self.show_page("Network"))
         ctx.closing.callback(self.close)
 
-    @Slot()
-    def show_general(self) -> None:
-        self._show(self.general)
-
-    @Slot()
-    def show_models(self) -> None:
-        """Show the page with the folders."""
-        self._show(self.models)
-
-    @Slot()
-    def show_network(self) -> None:
-        self._show(self.network)
-
-    @Slot()
-    def show_server(self) -> None:
-        """Show the page about other programs."""
-        self._show(self.server)
-
-    def _show(self, page: QWidget) -> None:
-        self.show_tab(page)
-        for one in (self.general, self.models, self.network, self.server):
-            one.refresh()
+    def show_page(self, title: Literal["General", "Models", "Network", "API server"]) -> None:
+        self.show_tab(self._pages[title])
+        for page in self._pages.values():
+            page.refresh()

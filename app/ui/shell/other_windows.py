@@ -120,17 +120,17 @@ class OtherWindows(QObject):
 
     @Slot()
     def show_settings(self) -> None:
-        self._with_models(lambda _: self.settings().show_general())
+        self._with_models(lambda _: self.settings().show_page("General"))
 
     @Slot()
     def show_server(self) -> None:
         """Let the user choose how other programs may use the model."""
-        self._with_models(lambda _: self.settings().show_server())
+        self._with_models(lambda _: self.settings().show_page("API server"))
 
     @Slot()
     def show_folders(self) -> None:
         """Let the user choose the folders for models."""
-        self._with_models(lambda _: self.settings().show_models())
+        self._with_models(lambda _: self.settings().show_page("Models"))
 
     @Slot()
     def ask_for_token(self) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import html
 import re
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import TypeVar
 
 from PySide6.QtCore import QEvent, QObject, Qt
 from PySide6.QtGui import QFont, QKeyEvent, QPaintEvent, QResizeEvent
@@ -29,6 +30,8 @@ from PySide6.QtWidgets import (
 from app.models.text import is_right_to_left, visible
 from app.ui.widgets import theme
 from app.ui.widgets.layouts import column
+
+W = TypeVar("W", bound=QWidget)
 
 
 def explain(widget: QWidget, text: str) -> None:
@@ -151,11 +154,32 @@ def scrolling(content: QWidget) -> QScrollArea:
     return area
 
 
-def small_button(text: str) -> QPushButton:
-    """A button for a row in a list."""
-    button = QPushButton(text, autoDefault=False)
-    theme.set_role(button, "small")
+def named(widget: W, name: str) -> W:
+    """The widget, which screen readers call ``name`` from now on."""
+    widget.setAccessibleName(name)
+    return widget
+
+
+def push_button(
+    text: str, act: Callable[[], object] | None = None, *, name: str = "", tooltip: str = "", role: str = ""
+) -> QPushButton:
+    """A button that calls ``act``, and that Enter in another field doesn't press. ``name`` is what screen readers say
+    where the text alone says too little.
+    """
+    button = named(QPushButton(text, autoDefault=False), name)
+    button.setToolTip(tooltip)
+    if role:
+        theme.set_role(button, role)
+    if act is not None:
+        button.clicked.connect(act)
     return button
+
+
+def small_button(
+    text: str, act: Callable[[], object] | None = None, *, name: str = "", tooltip: str = ""
+) -> QPushButton:
+    """A button for a row in a list, otherwise as `push_button`."""
+    return push_button(text, act, name=name, tooltip=tooltip, role="small")
 
 
 def guard_wheel(field: QWidget, *, even_focused: bool = False) -> None:

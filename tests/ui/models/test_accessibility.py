@@ -33,7 +33,7 @@ def full(dressed: None, windows: Windows, tmp_path: Path) -> Windows:
     windows.values.extra_folders = [str(tmp_path / HOSTILE)]
     windows.scanned()
     windows.choose(target)
-    windows.settings.show_models()
+    windows.settings.show_page("Models")
     windows.settings.models.show_found([ModelFolder(Path(f"/{HOSTILE}"), FolderKind.LM_STUDIO)])
     model = make_model(tmp_path / "x-Q4_0.gguf", width=16, heads=1, layers=1, name=HOSTILE)
     windows.server.add("owner/x", {"x-Q4_0.gguf": model}, license=HOSTILE)

@@ -74,7 +74,7 @@ class Dialogs:
         self.dialog = OpenModelsDialog(current, Settings(model_heads=dict(heads or {})), library=self.library)
         self.qtbot.addWidget(self.dialog)
         if proposes_draft:
-            self.dialog.propose_draft()
+            self.dialog.propose("draft")
         self.dialog.show()
         self.settle()
         return self.dialog

@@ -196,7 +196,7 @@ class WindowActions(Recorded):
                 self._windows.values.starter_hidden = True
                 self._windows.window.apply_folders()
             case "show_folders":
-                self._windows.settings.show_models()
+                self._windows.settings.show_page("Models")
             case "ask_for_token":
                 self._windows.settings.network.ask_for_token()
 

@@ -89,7 +89,7 @@ def test_steps_of_the_zoom() -> None:
 @pytest.mark.usefixtures("usual_settings_later")
 def test_a_change_in_the_window_is_in_force_at_once(windows: Windows, qapp: QApplication) -> None:
     size = qapp.font().pointSizeF()
-    windows.settings.show_general()
+    windows.settings.show_page("General")
     page = windows.settings.general
     assert windows.settings.tabs.currentIndex() == 0
     page._theme.setCurrentIndex(page._theme.findData("dark"))

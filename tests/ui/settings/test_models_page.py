@@ -17,7 +17,7 @@ from tests.ui.models.windows import WAIT_MS, Pages, Windows, button, question, t
 def page(windows: Windows) -> ModelsPage:
     """The page, in front."""
     windows.scanned()
-    windows.settings.show_models()
+    windows.settings.show_page("Models")
     windows.library_idle()
     return windows.settings.models
 
@@ -65,7 +65,7 @@ def test_folders_of_other_apps_are_offered(closed_windows: Windows, user: Path) 
     found = user / ".lmstudio" / "models"
     small_model(found / "owner" / "theirs.gguf")
     windows = closed_windows.open()
-    windows.settings.show_models()
+    windows.settings.show_page("Models")
     page = windows.settings.models
     windows.until(lambda: "LM Studio" in texts(page))
     assert "Found on this computer" in texts(page)
@@ -127,7 +127,7 @@ def test_an_unfinished_download_continues_in_the_folder_where_it_began(
     windows.get(("owner/some", "some.gguf"))
     part = old / "owner" / "some" / "some.gguf.part"
     windows.until(lambda: part.exists() and part.stat().st_size > 0)
-    windows.settings.show_models()
+    windows.settings.show_page("Models")
     choose(page, "Change the models folder", tmp_path / "new")
     windows.library_idle()
     button(question(windows.settings), "Keep them in the library").click()

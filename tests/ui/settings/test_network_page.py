@@ -24,7 +24,7 @@ def page(windows: Windows) -> NetworkPage:
 
 
 def show(windows: Windows) -> None:
-    windows.settings.show_network()
+    windows.settings.show_page("Network")
     windows.until(
         lambda: any(
             "No token" in text or "token is stored" in text or "token is kept" in text

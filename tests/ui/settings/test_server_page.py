@@ -28,7 +28,7 @@ T = TypeVar("T")
 def page(windows: Windows) -> ServerPage:
     """The page, in front; the port is free."""
     windows.values.server = type(windows.values.server)(port=free_port())
-    windows.settings.show_server()
+    windows.settings.show_page("API server")
     return windows.settings.server
 
 

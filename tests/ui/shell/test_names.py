@@ -55,7 +55,7 @@ def windows(running: Running) -> list[QWidget]:
         running.choose(name)
     LicensesDialog(paths.licenses(), main).open()
     app.opening.open_models()
-    others.settings().show_general()
+    others.settings().show_page("General")
     with running.qtbot.waitSignal(app.library.scanned, timeout=WAIT_MS):
         others.models().show_library()
     main.chat_list.view.ask_for_folder()
