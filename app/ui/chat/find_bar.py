@@ -1,17 +1,35 @@
-"""The bar above a chat in which one looks for words in it."""
+"""The bar above a chat in which one looks for words in all its messages, whether they are on the screen or not."""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QEvent, Qt, Signal, Slot
+import time
+from typing import TYPE_CHECKING
+
+from PySide6.QtCore import QEvent, QMetaObject, QObject, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QLineEdit, QToolButton
+from shiboken6 import isValid
 
+from app.chats.model import StoredMessage
+from app.markdown.find import count_matches
+from app.ui.chat.transcript import Transcript
 from app.ui.widgets import icons, theme
 from app.ui.widgets.announcing import announce
 from app.ui.widgets.controls import keeps_escape, label
 from app.ui.widgets.entries import prose_margin
 from app.ui.widgets.layouts import row
 from app.ui.widgets.theme import SPACING
+from app.ui.widgets.turns import turns
+
+if TYPE_CHECKING:
+    from app.ui.chat.markdown.view import MarkdownView
+    from app.ui.chat.model import ChatModel
+    from app.ui.chat.open_chats import OpenChats
+
+_SLICE = 0.004
+"""Seconds of counting in one turn of the event loop."""
+_GROWN_MS = 250
+"""After which an answer that grows is counted again."""
 
 
 class _Field(QLineEdit):
@@ -25,41 +43,53 @@ class _Field(QLineEdit):
     def keyPressEvent(self, event: QKeyEvent) -> None:
         if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
             is_back = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
-            self._bar.stepped.emit(-1 if is_back else 1)
+            self._bar.step(-1 if is_back else 1)
         else:
             super().keyPressEvent(event)
 
 
 class FindBar(QFrame):
-    """Hidden until it is opened.
+    """Hidden until it is opened. A match is named by its message and its number there; all that show matches count
+    alike.
 
     Attributes:
         field, previous_button, next_button, close_button: Its controls.
 
     Signals:
-        query_changed: What is looked for.
-        stepped: The user wants the next match (1) or the one before (-1).
         closed: The user is done.
     """
 
-    query_changed = Signal(str)
-    stepped = Signal(int)
     closed = Signal()
+    _model: ChatModel
+    _answer: QMetaObject.Connection | None = None
+    """To the answer that is being written."""
+    _query = ""
+    _current: tuple[str, int] | None = None
+    _start: str | None = None
+    """The message from which on the first match is wanted, while it is looked for."""
+    _is_wanted = False
+    """Whether the first match shall be gone to as soon as it is known."""
+    _awaited: tuple[MarkdownView, QMetaObject.Connection] | None = None
 
-    def __init__(self) -> None:
+    def __init__(self, transcript: Transcript) -> None:
         super().__init__()
+        self._transcript = transcript
+        self._counts: dict[str, int] = {}
+        """Of the messages that were counted."""
+        self._grown = QTimer(self, singleShot=True, interval=_GROWN_MS)
+        self._grown.timeout.connect(self._on_grown)
         theme.set_role(self, "bar")
         self.field = _Field(self)
-        self._count = label(role="quiet", figures=True)
+        self._found = label(role="quiet", figures=True)
         self.previous_button = self._button("up", "Previous match", "Shift+Enter")
         self.next_button = self._button("down", "Next match", "Enter")
         self.close_button = self._button("close", "Close", "Esc")
         buttons = (self.previous_button, self.next_button, self.close_button)
-        self._row = row((self.field, 1), self._count, *buttons, gap=SPACING, on=self)
+        self._row = row((self.field, 1), self._found, *buttons, gap=SPACING, on=self)
         theme.follow_zoom(self, self._align)
-        self.field.textChanged.connect(self._on_typed)
-        self.previous_button.clicked.connect(lambda: self.stepped.emit(-1))
-        self.next_button.clicked.connect(lambda: self.stepped.emit(1))
+        self.field.textChanged.connect(self._look)
+        self.previous_button.clicked.connect(lambda: self.step(-1))
+        self.next_button.clicked.connect(lambda: self.step(1))
         self.close_button.clicked.connect(self.leave)
         self.hide()
 
@@ -71,12 +101,24 @@ class FindBar(QFrame):
         button.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         return button
 
-    def begin(self, query: str | None = None) -> None:
-        """Open, with what was looked for before or with ``query``; the keyboard goes there only for the former."""
+    def begin(self, chats: OpenChats) -> None:
+        """The chats are there: look in the one that is shown."""
+        chats.follow(
+            self._show,
+            branch_changed=self._on_branch_changed,
+            answer_begun=self._on_answer_begun,
+            answer_ended=self._on_grown,
+        )
+
+    def open(self, query: str | None = None) -> None:
+        """Show it, with what was looked for before or with ``query``; the keyboard goes there only for the former."""
+        was_hidden = self.isHidden()
         self.show()
         if query is None:
             self.field.setFocus(Qt.FocusReason.ShortcutFocusReason)
             self.field.selectAll()
+            if was_hidden:
+                self._look(self.field.text())
         elif query != self.field.text():
             self.field.setText(query)
 
@@ -85,6 +127,9 @@ class FindBar(QFrame):
         """Close."""
         if not self.isHidden():
             self.hide()
+            self._query = ""
+            self._forget()
+            self._transcript.set_find("")
             self.closed.emit()
 
     def show_count(self, number: int, count: int, *, is_complete: bool) -> None:
@@ -99,18 +144,184 @@ class FindBar(QFrame):
             text = f"{number:,} of {count:,}" if number else f"{count:,} found"
         self.previous_button.setEnabled(count > 0)
         self.next_button.setEnabled(count > 0)
-        if text != self._count.text():
-            self._count.setText(text)
+        if text != self._found.text():
+            self._found.setText(text)
             if is_complete and self.field.hasFocus():
                 announce(self, text)
 
     def count_text(self) -> str:
         """What it says about the matches."""
-        return self._count.text()
+        return self._found.text()
+
+    # ------------------------------------------------------------ the chat
+
+    def _show(self, model: ChatModel) -> None:
+        self._model = model
+        self._watch_answer()
+        self._forget()
+        self._go_on()
+
+    @Slot(int)
+    def _on_branch_changed(self, _place: int) -> None:
+        if not self._query:
+            return
+        there = {one.id for one in self._model.messages}
+        self._counts = {key: count for key, count in self._counts.items() if key in there}
+        if self._current is not None and self._current[0] not in there:
+            self._current = None
+        self._go_on()
+
+    @Slot()
+    def _on_answer_begun(self) -> None:
+        self._watch_answer()
+        self._grown.start()
+
+    def _watch_answer(self) -> None:
+        if self._answer is not None:
+            QObject.disconnect(self._answer)
+        live = self._model.live
+        self._answer = live.rounds_received.connect(self._on_rounds) if live is not None else None
+
+    @Slot()
+    def _on_rounds(self) -> None:
+        if self._query and not self._grown.isActive():
+            self._grown.start()
+
+    @Slot()
+    def _on_grown(self) -> None:
+        """The last message has more text."""
+        if self._query and self._model.messages:
+            self._counts.pop(self._model.messages[-1].id, None)
+            self._go_on()
+
+    # ------------------------------------------------------------ what the user does
+
+    def look_for(self, query: str, message_id: str) -> None:
+        """Mark ``query`` and go to its first match in this message."""
+        self.open(query)
+        self._look(query)
+        self._start, self._is_wanted = message_id, True
 
     @Slot(str)
-    def _on_typed(self, text: str) -> None:
-        self.query_changed.emit(text)
+    def _look(self, query: str) -> None:
+        if self.isHidden():
+            return
+        self._query = query if query.strip() else ""
+        self._forget()
+        self._transcript.set_find(self._query)
+        self._start, self._is_wanted = self._transcript.first_seen(), bool(self._query)
+        self._go_on()
+
+    @Slot(int)
+    def step(self, step: int) -> None:
+        """Go to the next match (1) or the one before (-1), around the ends; opens the bar where it is closed."""
+        if self.isHidden() or not self._query:
+            self.open()
+            return
+        matches = self._order()
+        if self._current is None or not matches:
+            self._start, self._is_wanted = self._transcript.first_seen(), True
+            self._go_on()
+            return
+        message_id, index = self._current
+        keys = [key for key, _ in matches]
+        place = keys.index(message_id) if message_id in keys else 0
+        if 0 <= index + step < self._counts[keys[place]]:
+            self._go_to(message_id, index + step)
+            return
+        place = (place + step) % len(keys)
+        self._go_to(keys[place], 0 if step > 0 else self._counts[keys[place]] - 1)
+
+    def _forget(self) -> None:
+        self._counts, self._current = {}, None
+        self._leave_awaited()
+
+    # ------------------------------------------------------------ counting
+
+    def _texts(self) -> list[StoredMessage]:
+        return [one for one in self._model.messages if one.role != "system"]
+
+    def _order(self) -> list[tuple[str, int]]:
+        """The messages with matches, in their order, and how many each has."""
+        return [(one.id, self._counts[one.id]) for one in self._texts() if self._counts.get(one.id)]
+
+    def _go_on(self) -> None:
+        if self._query:
+            turns().want(self, later=True)
+        self._tell()
+
+    def take_turn(self) -> None:
+        """Count for a moment, first from where the user is looking; see `app.ui.widgets.turns`. Going to a match takes
+        a turn of its own."""
+        if not self._query:
+            return
+        deadline, has_counted = time.perf_counter() + _SLICE, False
+        messages = self._texts()
+        first = next((place for place, one in enumerate(messages) if one.id == self._start), 0)
+        for message in [*messages[first:], *messages[:first]]:
+            if message.id not in self._counts:
+                self._counts[message.id] = self._count(message)
+                has_counted = True
+            is_first = self._is_wanted and self._counts[message.id] > 0
+            if is_first and not has_counted:
+                self._is_wanted = False
+                self._go_to(message.id, 0)
+            if is_first or time.perf_counter() > deadline:
+                turns().want(self, later=True)
+                return
+        self._is_wanted = False
+        self._tell()
+
+    def _count(self, message: StoredMessage) -> int:
+        """The matches in a message; those in the thinking come first."""
+        live = self._model.live
+        is_live = live is not None and live.message is not None and live.message.id == message.id
+        if live is not None and live.message is not None and is_live:
+            thinking, text, message = live.thinking(), live.text(), live.message
+        else:
+            thinking, text = message.thinking, message.text
+        is_plain = message.role == "user" or bool(message.code_language)
+        return count_matches(thinking, self._query) + count_matches(text, self._query, plain=is_plain)
+
+    def _tell(self) -> None:
+        is_complete = len(self._counts) >= len(self._texts()) and not turns().is_waiting(self)
+        if not is_complete:  # no number is shown, and to add them up takes a while
+            self.show_count(0, int(any(self._counts.values())), is_complete=False)
+            return
+        number = before = 0
+        for key, count in self._order():
+            if self._current is not None and key == self._current[0]:
+                number = before + self._current[1] + 1
+            before += count
+        self.show_count(number, before, is_complete=True)
+
+    # ------------------------------------------------------------ going there
+
+    def _go_to(self, message_id: str, index: int) -> None:
+        self._current = message_id, index
+        self._leave_awaited()
+        view = self._transcript.show_match(message_id, index)
+        if view is not None and not view.is_drawn:
+            self._awaited = view, view.drawn.connect(self._on_drawn)
+        self._tell()
+
+    @Slot()
+    def _on_drawn(self) -> None:
+        """What was not drawn yet when it was gone to is there now."""
+        if self._awaited is not None and isValid(self._awaited[0]):
+            view = self._awaited[0]
+            box = view.find_box()
+            if box is not None:
+                self._leave_awaited()
+                self._transcript.scroll_to_match(view, box)
+
+    def _leave_awaited(self) -> None:
+        if self._awaited is not None:
+            if isValid(self._awaited[0]):
+                QObject.disconnect(self._awaited[1])
+            self._awaited = None
+
+    # ------------------------------------------------------------ Qt
 
     def _align(self) -> None:
         """In line with the messages."""

@@ -140,7 +140,7 @@ class Chats(QObject):
 
     def import_chats(self, paths: Sequence[Path] = ()) -> None:
         """Add the chats of these files of other apps; without any, ask for some."""
-        from app.ui.chat.import_dialog import ImportDialog
+        from app.ui.chat.transfers import ImportDialog
 
         dialog = ImportDialog(self._transfers, self._window)
         dialog.shown_requested.connect(self._show_imported)
@@ -160,7 +160,7 @@ class Chats(QObject):
         """Ask as what and where to, and write them."""
         if not chat_ids:
             return
-        from app.ui.chat.export_dialog import ExportDialog
+        from app.ui.chat.transfers import ExportDialog
 
         chats = [(chat_id, self._operations.title(chat_id)) for chat_id in chat_ids]
         dialog = ExportDialog(self._transfers, chats, self._window)

@@ -73,7 +73,7 @@ class MainWindow(QMainWindow):
         self.chat_list = ChatList(actions)
         self.chat_list.view.arrange(settings.chat_sort, settings.collapsed_folders)
         self.transcript = Transcript(actions)
-        self.find_bar = FindBar()
+        self.find_bar = FindBar(self.transcript)
         self.composer = Composer()
         self.speed_panel = SpeedPanel()
         self._settings_page = QWidget()

@@ -18,7 +18,6 @@ from app.protocol.events import PairLoaded, TextChecked
 from app.settings import Pair
 from app.ui.actions import Choice
 from app.ui.chat.context_meter import LEAST_ANSWER
-from app.ui.chat.find_in_chat import FindInChat
 from app.ui.chat.footer import figures_of
 from app.ui.chat.live_answer import asked_with, can_continue, was_cut
 from app.ui.chat.model import ChatModel, ChatState
@@ -39,7 +38,6 @@ class Messages(QObject):
 
     Attributes:
         continued: The answer that was cut and can go on now.
-        find: The search in the chat that is shown.
     """
 
     def __init__(self, ctx: AppContext, window: MainWindow) -> None:
@@ -51,7 +49,7 @@ class Messages(QObject):
         self._operations = ctx.operations
         self._engine = ctx.engine
         self._pair_loader = ctx.loader
-        self.find = FindInChat(window.find_bar, window.transcript, ctx.chats, self)
+        window.find_bar.begin(ctx.chats)
         self._model = ctx.chats.current
         self._asked: tuple[int, _Texts] | None = None
         """The request about the texts of an answer, and these."""
@@ -215,7 +213,7 @@ class Messages(QObject):
         is_plain, texts = message.role == "user", (message.text, message.thinking)
         for words in (searched, *sorted(searched.split(), key=len, reverse=True)):
             if words and any(count_matches(text, words, plain=is_plain) for text in texts):
-                self.find.look_for(words, message.id)
+                self._window.find_bar.look_for(words, message.id)
                 return
 
     # ------------------------------------------------------------ branch

@@ -249,7 +249,6 @@ def test_the_first_picture_does_without_what_it_does_not_show() -> None:
         "app.chats.search",
         "app.chats.store",
         "app.helper.client",
-        "app.ui.chat.find_in_chat",
         "app.ui.chat.list.results",
         "app.ui.chat.list.trash",
         "app.markdown.blocks",

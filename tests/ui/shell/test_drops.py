@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.ui.chat.import_dialog import ImportDialog
+from app.ui.chat.transfers import ImportDialog
 from tests.ui.chat.test_attachments import drop, mime
 from tests.ui.shell.running import WAIT_MS, Running, button
 
