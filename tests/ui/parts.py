@@ -197,6 +197,7 @@ class Rig:
             self.ctx.closing.close()
         self.chats.shut_down()
         self.pair_loader.shutdown()
+        self.store.close()
         self.worker.close()
         for part in (
             self.chats,

@@ -14,7 +14,8 @@ from app.models.text import shortened
 from app.protocol.events import DrafterFigures, DraftFigures, Figures, KindFigures
 from app.protocol.options import TEMPLATE_TITLES
 from app.protocol.statistics import has_drafted, sums_by_kind
-from app.ui.engine import drafters, thinking
+from app.ui.engine import drafters
+from app.ui.engine.pair_names import thinking_lines
 from app.ui.widgets import units
 
 HELP = (
@@ -146,7 +147,7 @@ def details_of(message: StoredMessage) -> str:
     figures = figures_of(message.figures)
     helped = [one for one in figures.draft.drafters if one.tested]
     drafted = [_drafter_line(one) for one in helped] if len(helped) > 1 else []
-    return "\n".join([*thinking.lines(figures), *drafted])
+    return "\n".join([*thinking_lines(figures), *drafted])
 
 
 def _drafter_line(figures: DrafterFigures) -> str:

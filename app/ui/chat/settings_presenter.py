@@ -22,8 +22,9 @@ from app.ui.chat.model import ChatModel
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.settings_tab import ChatSettingsTab
 from app.ui.chat.writer import StoredPresets
-from app.ui.engine import drafters, thinking
+from app.ui.engine import drafters
 from app.ui.engine.pair import PairLoader
+from app.ui.engine.pair_names import thinking_levels
 from app.ui.notices import NoticeList
 from app.ui.widgets.questions import ask, ask_where_to_save
 from app.ui.widgets.tasks import Lane
@@ -97,7 +98,7 @@ class ChatSettingsPresenter(QObject):
             found.sampling,
             {key: SOURCE_TEXTS[source] for key, source in found.sources.items()},
             drafters.offered(drafters.usable(settings.drafter, pair), pair),
-            thinking.offered(pair, recommended(pair).thinking),
+            thinking_levels(pair, recommended(pair).thinking),
             is_other_chat=is_other_chat,
         )
         remote = pair.remote if pair is not None else None

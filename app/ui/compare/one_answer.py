@@ -19,7 +19,7 @@ from app.ui.compare.runner import End
 from app.ui.compare.subject import RepeatedAnswer
 from app.ui.compare.tab import CompareTab, line
 from app.ui.compare.wording import Verdict
-from app.ui.engine.thinking import title
+from app.ui.engine.pair_names import thinking_title
 from app.ui.widgets import theme, units
 from app.ui.widgets.controls import label
 from app.ui.widgets.layouts import column, row
@@ -246,7 +246,7 @@ def settings_line(task: Task, *, on_server: bool = False) -> str:
             f"Seed {task.seed}",
             "greedy" if sampling.temperature == 0 else f"temperature {sampling.temperature:g}",
             *([] if on_server else [f"draft length {str(length).capitalize()}", f"accept rule {command.accept}"]),
-            *([f"thinking {title(command.thinking).lower()}"] if command.thinking else []),
+            *([f"thinking {thinking_title(command.thinking).lower()}"] if command.thinking else []),
             *([f"thinking limit {units.tokens(limit)}"] if (limit := command.thinking_budget) is not None else []),
             *([FORMAT_TITLES[command.format.kind]] if command.format else []),
             *([f"up to {units.tokens(longest)}"] if longest else []),

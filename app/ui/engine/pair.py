@@ -360,21 +360,16 @@ class PairLoader(QObject):
         self._set_pair(None)
         now = time.monotonic()
         self._tracker.record(now)
-        had_draft = bool(self._files and self._files.draft) or had_head
-        crashed_with_gpu = ended.cause in _CRASHES and self._uses_gpu()
+        what = {
+            "had_draft": bool(self._files and self._files.draft) or had_head,
+            "crashed_with_gpu": ended.cause in _CRASHES and self._uses_gpu(),
+        }
         often = self._tracker.is_exhausted(now) and not self.is_remote()
         if often and ended.cause is not ExitCause.REFUSED:  # which no other pair would solve
-            notice = notices.engine_ends_too_often(
-                ended.sentence(), had_draft=had_draft, crashed_with_gpu=crashed_with_gpu
-            )
+            notice = notices.engine_ends_too_often(ended.sentence(), **what)
         else:
             was_answering = ended.state is EngineState.ANSWERING
-            notice = notices.engine_ended(
-                ended.sentence(),
-                had_draft=had_draft,
-                was_answering=was_answering,
-                crashed_with_gpu=crashed_with_gpu,
-            )
+            notice = notices.engine_ended(ended.sentence(), was_answering=was_answering, **what)
         self._notice_list.remove(*ENGINE_NOTICES)
         self._notice_list.show("engine", notice)
         self.engine_lost.emit()

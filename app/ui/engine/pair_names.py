@@ -1,4 +1,4 @@
-"""What a pair is called in the window."""
+"""What a pair is called in the window, and how much it can think, and did."""
 
 from __future__ import annotations
 
@@ -9,14 +9,18 @@ from urllib.parse import urlsplit
 
 from app.models.names import base_name, model_name
 from app.models.text import count_text, printable, visible
-from app.protocol.events import ModelInfo, PairLoaded
+from app.protocol.events import Figures, KindFigures, ModelInfo, PairLoaded
 from app.protocol.options import TEMPLATE_TITLES
 from app.protocol.remote import SERVER_NAMES, RemoteModel, Server
+from app.protocol.statistics import acceptance_rate, thinking_and_answer
 from app.settings import Pair
 from app.ui.engine.pair_files import GUIDE_NAME, PairFiles, is_guide
+from app.ui.widgets import units
 
 GUIDE_SUBTITLE = "a tiny model that knows this app"
 _HAS_SIZE = re.compile(r"\d ?[MB]\b", re.IGNORECASE)  # 4k is a context
+_MODELS_DEFAULT = "Model's default"
+_LEVEL_TITLES = {"xhigh": "Extra high"}
 
 
 def parameters_text(parameters: int) -> str:
@@ -134,6 +138,34 @@ def has_written(pair: PairLoaded | None, author: str | None) -> bool:
     return author in (speaker(pair), *known)
 
 
+def thinking_title(level: str) -> str:
+    """What a list shows for a level of `PairLoaded.thinking`; empty stands for the model's default."""
+    return _LEVEL_TITLES.get(level, level.replace("_", " ").capitalize()) if level else _MODELS_DEFAULT
+
+
+def thinking_levels(pair: PairLoaded | None, recommended: str = "") -> list[tuple[str, str]]:
+    """Levels to choose from and their titles, the default first; empty where the model doesn't think.
+
+    ``recommended``: the level that is used by default, if it isn't left to the model.
+    """
+    if pair is None or not pair.may_think:
+        return []
+    default = f"Recommended ({thinking_title(recommended).lower()})" if recommended else _MODELS_DEFAULT
+    return [("", default), *((level, thinking_title(level)) for level in pair.thinking)]
+
+
+def thinking_lines(figures: Figures) -> list[str]:
+    """Tokens, seconds and acceptance of the thinking and of the answer; empty without thinking."""
+    if not figures.thinking_tokens:
+        return []
+    thinking, answer = thinking_and_answer(figures.kinds)
+    written = max(figures.completion_tokens - figures.thinking_tokens, 0)
+    return [
+        _part_line("Thinking", figures.thinking_tokens, figures.thinking_seconds, thinking),
+        _part_line("Answer", written, answer.seconds, answer),
+    ]
+
+
 def _name(model: ModelInfo) -> str:
     return printable(model.name or Path(model.path).stem, 120)
 
@@ -142,3 +174,12 @@ def _model_line(model: ModelInfo) -> str:
     inner = f"inner name “{model.inner_name}”" if base_name(model.inner_name) != base_name(model.name) else ""
     parts = [_name(model), parameters_text(model.parameters), model.quantization, inner]
     return " · ".join(visible(part) for part in parts if part)
+
+
+def _part_line(name: str, tokens: int, seconds: float, counts: KindFigures) -> str:
+    """``Thinking: 812 tokens in 12 s, 120 of 160 draft tokens accepted (75%)``."""
+    parts = [f"{units.tokens(tokens)} in {units.seconds(seconds)}" if tokens and seconds else units.tokens(tokens)]
+    if counts.tested:
+        rate = units.share(acceptance_rate(counts.accepted, counts.tested))
+        parts.append(f"{units.number(counts.accepted)} of {units.draft_tokens(counts.tested)} accepted ({rate})")
+    return f"{name}: {', '.join(parts)}"

@@ -14,7 +14,8 @@ from app.protocol.events import Figures, KindFigures, PairLoaded, Round
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH, HeadChoice
 from app.protocol.options import DrafterChoice, DraftLength
 from app.protocol.statistics import sums_by_kind
-from app.ui.engine import drafters, thinking
+from app.ui.engine import drafters
+from app.ui.engine.pair_names import thinking_lines
 from app.ui.speed import wording
 from app.ui.speed.controls import DrafterControl, DraftLengthControl, ShowDrafted
 from app.ui.speed.drawings import PositionBars, RoundBar
@@ -231,7 +232,7 @@ class SpeedPanel(QScrollArea):
     def _refresh(self) -> None:
         now = self._situation()
         self._status_lines.show_status(wording.status(now))
-        self._status_lines.show_details(thinking.lines(now.figures) if now.figures else [])
+        self._status_lines.show_details(thinking_lines(now.figures) if now.figures else [])
         self._refresh_figures(now)
         remote = now.pair.remote if now.pair is not None else None
         if remote is not None:

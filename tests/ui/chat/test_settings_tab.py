@@ -19,7 +19,7 @@ from app.models.hub.recommended import recommended
 from app.protocol.options import AnswerFormat, Sampling
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.compare.subject import Subject
-from app.ui.engine import thinking
+from app.ui.engine.pair_names import thinking_levels
 from app.ui.widgets import stylesheet
 from app.ui.widgets.focus_order import next_in_focus_order
 from tests.ui.chat.settings_parts import SettingsRig
@@ -368,6 +368,6 @@ def show_thinking(rig: SettingsRig, levels: list[str]) -> None:
     """As of a model with these levels of thinking."""
     pair = rig.pair_loader.pair()
     assert pair is not None
-    offered = thinking.offered(msgspec.structs.replace(pair, thinking=levels, may_think=True))
+    offered = thinking_levels(msgspec.structs.replace(pair, thinking=levels, may_think=True))
     sources = dict.fromkeys(rig.tab.parameters, "")
     rig.tab.show_settings(rig.chosen, Sampling(), sources, [("auto", "Auto")], offered)
