@@ -114,14 +114,6 @@ def broken_name(path: Path) -> Path:
     return name
 
 
-def erase_files(folder: Path) -> None:
-    """Delete the files in ``folder``, as far as possible."""
-    with contextlib.suppress(OSError):
-        for path in list(folder.iterdir()):
-            with contextlib.suppress(OSError):
-                path.unlink()
-
-
 def with_suffix(path: Path, suffix: str) -> Path:
     """``path`` with this suffix added, unless it has it."""
     return path if path.suffix.lower() == suffix else path.with_name(path.name + suffix)

@@ -22,7 +22,7 @@ from app.chats.model import to_json
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.errors import KnownError
-from app.storage.files import erase_files
+from app.storage.chat_caches import erase_chat_caches
 from tests.support.chats import add_question, begin_answer
 
 SECRET = b"unmistakable"
@@ -87,7 +87,7 @@ def texts(path: Path, chat_id: str) -> str:
 
 def erase(store: ChatStore, path: Path, chat_id: str) -> None:
     store.erase_deleted([chat_id])
-    erase_files(copies(path))  # as the engine does when it is told to forget
+    erase_chat_caches(copies(path), ())  # as the engine does when it is told to forget
     store.finish_erasing()
 
 
@@ -208,7 +208,7 @@ def test_a_kill_at_any_step_leaves_nothing_after_the_next_start(
     while killed_at(place, end_of_the_app):
         worker = ChatWorker(path)
         if worker.opened.result().may_have_copies:
-            erase_files(copies(path))  # as the window tells the engine
+            erase_chat_caches(copies(path), ())  # as the window tells the engine
             worker.submit(ChatStore.finish_erasing).result()
             again += 1
         worker.close()
@@ -251,7 +251,7 @@ def test_a_file_system_that_cannot_sync_folders_does_not_keep_chats(
     with ChatStore(path) as store:
         monkeypatch.setattr(os, "fsync", no_folders)
         store.erase_deleted()
-        erase_files(copies(path))
+        erase_chat_caches(copies(path), ())
         store.finish_erasing()
     assert found(path) == []
 

@@ -112,14 +112,10 @@ class Whole(_Typed, QSpinBox):
     def __init__(self, low: int, high: int, step: int = 1, lowest_means: str = "") -> None:
         """``lowest_means`` is shown instead of the lowest number."""
         super().__init__(minimum=low, maximum=high, singleStep=step)
-        self.recommended: float | None = None
-        """The value that the word for the lowest number stands for, where steps from there start."""
         _prepare(self, lowest_means)
 
     def stepBy(self, steps: int) -> None:  # noqa: N802 - Qt's name
-        if self.recommended is not None and self.value() == self.minimum():
-            self.setValue(int(self.recommended))
-        elif steps > 0 and self.value() == self.minimum() < 0:  # the word below 0 is one step away from it
+        if steps > 0 and self.value() == self.minimum() < 0:  # the word below 0 is one step away from it
             self.setValue(0)
             steps -= 1
         super().stepBy(steps)
@@ -130,13 +126,7 @@ class Decimal(_Typed, QDoubleSpinBox):
 
     def __init__(self, low: float, high: float, step: float, lowest_means: str = "") -> None:
         super().__init__(decimals=4, minimum=low, maximum=high, singleStep=step)
-        self.recommended: float | None = None
         _prepare(self, lowest_means)
-
-    def stepBy(self, steps: int) -> None:  # noqa: N802 - Qt's name
-        if self.recommended is not None and self.value() == self.minimum():
-            self.setValue(self.recommended)
-        super().stepBy(steps)
 
     def textFromValue(self, value: float) -> str:  # noqa: N802 - Qt's name
         return f"{value:.4f}".rstrip("0").rstrip(".")
@@ -271,14 +261,6 @@ class Form(QWidget):
         if isinstance(field, Whole):
             value = min(value, field.maximum())  # Qt raises an error for anything that isn't a 32-bit integer
         field.setValue(value)
-
-    def recommend(self, key: str, value: float) -> None:
-        """Say what ``None`` means now; changes start from there."""
-        field = self.fields[key]
-        assert not isinstance(field, OneOf)
-        field.recommended = value
-        text = f"{value:,.4f}".rstrip("0").rstrip(".")
-        field.setSpecialValueText(f"auto ({text})")
 
     def value(self, key: str) -> Any:
         setting, kind = self._settings[key]

@@ -10,7 +10,7 @@ import queue
 import threading
 from collections import deque
 from collections.abc import Callable
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from functools import cache
 from typing import Any, TypeVar
 
@@ -142,8 +142,6 @@ class Lane(Results):
         self._at_once = at_once
         self._threads = 0
         self._waiting: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._asked: set[Future[Any]] = set()
-        """Calls that tasks make in the window's thread and wait for."""
         self._changed = threading.Condition()
         super().__init__(owner)
 
@@ -167,25 +165,6 @@ class Lane(Results):
                 threading.Thread(target=self._work, name=f"lane {self._name}", daemon=True).start()
         return future
 
-    def run_in_window_thread(self, function: Callable[[], T]) -> T:
-        """For a task: call ``function`` in the window's thread and wait for what it returns or raises.
-
-        Raises `Canceled` when the lane is closed first.
-        """
-        future: Future[T] = Future()
-        with self._changed:
-            if self._closed:
-                raise Canceled
-            self._asked.add(future)
-        self.post(lambda: _carry_out(function, future))
-        try:
-            return future.result()
-        except CancelledError:
-            raise Canceled from None
-        finally:
-            with self._changed:
-                self._asked.discard(future)
-
     def close(self, wait_seconds: float = 0.0, *, finish: bool = False) -> bool:
         """Accept no more tasks and deliver nothing; drop waiting ones, unless they should ``finish``.
 
@@ -204,7 +183,7 @@ class Lane(Results):
     def _end(self) -> None:
         with self._changed:
             super()._end()
-            dropped = [*self._asked, *(future for _function, future in self._waiting)]
+            dropped = [future for _function, future in self._waiting]
             self._waiting.clear()
         for future in dropped:
             future.cancel()
@@ -225,17 +204,6 @@ class Lane(Results):
                 else:
                     future.set_exception(error)
                 del result
-
-
-def _carry_out(function: Callable[[], T], future: Future[T]) -> None:
-    if not future.set_running_or_notify_cancel():
-        return
-    try:
-        result = function()
-    except BaseException as error:
-        future.set_exception(error)
-    else:
-        future.set_result(result)
 
 
 def _outcome(function: Callable[[], T]) -> tuple[T | None, KnownError | None]:

@@ -72,27 +72,6 @@ def test_none_is_below_a_range_that_reaches_nothing(qtbot: QtBot) -> None:
     assert form.value("top_k") is None
 
 
-def test_whoever_changes_a_recommended_value_begins_there(qtbot: QtBot) -> None:
-    rows = [Setting("temperature", step=0.05), Setting("top_k", step=5), Setting("presence_penalty", step=0.1)]
-    form = Form(SamplingChoice, rows, lambda: None)
-    qtbot.addWidget(form)
-    for key, recommended, text, up in (
-        ("temperature", 0.6, "auto (0.6)", 0.65),
-        ("top_k", 20, "auto (20)", 25),
-        ("presence_penalty", 1.5, "auto (1.5)", 1.6),
-    ):
-        form.recommend(key, recommended)
-        field = form.fields[key]
-        assert isinstance(field, QAbstractSpinBox)
-        assert (form.text_of(key), form.value(key)) == (text, None)
-        field.stepUp()
-        assert form.value(key) == up
-        field.stepDown()
-        assert form.value(key) == recommended
-        form.set_value(key, None)
-        assert (form.text_of(key), form.value(key)) == (text, None)
-
-
 def test_a_list_shows_titles_and_gives_values(qtbot: QtBot) -> None:
     form = Form(ChatSettings, [Setting("overflow", titles=OVERFLOW_TITLES)], lambda: None)
     qtbot.addWidget(form)

@@ -152,39 +152,6 @@ def test_the_end_waits_no_longer_than_it_may_and_then_drops_what_waits(owner: QO
     assert written == []
 
 
-def test_a_task_can_ask_the_windows_thread(qtbot: QtBot, owner: QObject) -> None:
-    lane = Lane(owner, "test")
-    seen: list[tuple[bool, bool]] = []
-    told: list[str] = []
-
-    def task() -> tuple[bool, bool]:
-        lane.post(lambda: told.append("before the result"))
-        return lane.run_in_window_thread(is_window_thread), is_window_thread()
-
-    lane.submit(task, seen.append)
-    qtbot.waitUntil(lambda: seen == [(True, False)])
-    assert told == ["before the result"]
-
-
-def test_a_task_that_asks_a_window_that_closes_is_canceled(owner: QObject) -> None:
-    lane, asks = Lane(owner, "test"), threading.Event()
-    called: list[int] = []
-
-    def task() -> str:
-        asks.set()
-        try:
-            lane.run_in_window_thread(lambda: called.append(1))
-        except Canceled:
-            return "cancelled"
-        return "went on"
-
-    future = lane.submit(task)
-    asks.wait()
-    assert lane.close(10)  # this thread cannot answer meanwhile
-    assert future.result() == "cancelled"
-    assert called == []
-
-
 def test_what_a_task_refers_to_is_destroyed_in_the_windows_thread(qtbot: QtBot, owner: QObject) -> None:
     lane, destroyed_in_window = Lane(owner, "test"), list[bool]()
 
