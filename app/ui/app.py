@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Slot
 
+from app.markdown.dialect import parser
 from app.ui.chat.attachments import Attachments
 from app.ui.chat.context_meter import ContextMeter
+from app.ui.chat.markdown import view  # noqa: F401 - for the first message
 from app.ui.chat.settings_presenter import ChatSettingsPresenter
 from app.ui.compare.trial import PairTrial
 from app.ui.context import AppContext
@@ -45,25 +47,10 @@ class App(QObject):
         self.window = window
         window.begin(ctx)
         window.transcript.begin(ctx.chats)
-        window.composer.begin(ctx.chats, ctx.engine, ctx.notices)
-        self.chat_settings = ChatSettingsPresenter(
-            window.settings_tab, ctx.chats, ctx.presets, ctx.loader, ctx.notices, self
-        )
-        ctx.closing.callback(self.chat_settings.close)
-        self.context_meter = ContextMeter(
-            ctx.chats, ctx.engine, ctx.loader, ctx.notices, window.composer, window.top_bar.show_context, self
-        )
-        self.attachments = Attachments(
-            window.composer,
-            window.drop_area,
-            ctx.chats,
-            self.context_meter,
-            ctx.loader,
-            ctx.actions,
-            ctx.notices,
-            self,
-        )
-        ctx.closing.callback(self.attachments.close)
+        window.composer.begin(ctx)
+        ChatSettingsPresenter(ctx, window.settings_tab)
+        self.context_meter = ContextMeter(ctx, window.composer, window.top_bar.show_context)
+        self.attachments = Attachments(ctx, window.composer, window.drop_area, self.context_meter)
         self.library = LibraryService(ctx.settings.values, ctx.loader.planner.memory.machine, self)
         ctx.closing.callback(self.library.close)
         self.trial = PairTrial(ctx, self.library.trials, self)
@@ -91,6 +78,7 @@ class App(QObject):
         self.chat_list.begin()
         self.server.apply()
         self.windows.begin()
+        parser()  # made now, not with the first message
 
     @Slot()
     def shut_down(self) -> None:

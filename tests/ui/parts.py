@@ -13,7 +13,7 @@ from typing import TypeVar, cast
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage
-from app.chats.presets import Presets
+from app.chats.presets import FILE_NAME, Presets
 from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
@@ -113,7 +113,7 @@ class Rig:
     def ctx(self) -> AppContext:
         """What a part of the window is made with."""
         settings = WindowSettings(SettingsFile(self.folder / "settings.json"), self.notice_list)
-        presets = StoredPresets(Presets(self.folder / "presets.json"), self.notice_list)
+        presets = StoredPresets(Presets(self.folder / FILE_NAME), self.notice_list)
         closing = ExitStack()
         closing.callback(presets.close)
         closing.callback(settings.close)
@@ -127,7 +127,7 @@ class Rig:
             presets=presets,
             chats=self.chats,
             operations=ChatOperations(self.store),
-            actions=Recorded(),
+            actions=self.actions,
             notifier=Notifier(),
             closing=closing,
         )

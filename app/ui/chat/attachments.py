@@ -21,16 +21,13 @@ from app.helper import READING_SECONDS, Helper
 from app.helper.encodings import LANGUAGES
 from app.helper.messages import Form
 from app.ui import notices
-from app.ui.actions import Actions
 from app.ui.chat.chips import AttachmentPreview, Chip, Choices, ImagePreview, chips_of, largest_thumbnail
 from app.ui.chat.composer import Composer
 from app.ui.chat.context_meter import ContextMeter, ContextUse
 from app.ui.chat.drop_area import DropArea
 from app.ui.chat.model import ChatModel
-from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.reading import PASTED_IMAGE, decoded, file_content, has_chats, may_have_chats, name_of, pasted_image
-from app.ui.engine.pair import PairLoader
-from app.ui.notices import NoticeList
+from app.ui.context import AppContext
 from app.ui.widgets import theme as themes
 from app.ui.widgets.questions import ask, open_in_folder
 from app.ui.widgets.tasks import Lane
@@ -72,27 +69,17 @@ class Attachments(QObject):
         thumbnails: Those of attached images, here and in messages.
     """
 
-    def __init__(
-        self,
-        composer: Composer,
-        area: DropArea,
-        chats: OpenChats,
-        meter: ContextMeter,
-        loader: PairLoader,
-        actions: Actions,
-        notice_list: NoticeList,
-        parent: QObject | None = None,
-    ) -> None:
-        super().__init__(parent)
-        self._actions = actions
+    def __init__(self, ctx: AppContext, composer: Composer, area: DropArea, meter: ContextMeter) -> None:
+        super().__init__(composer)
+        self._actions = ctx.actions
         self._composer = composer
         self._meter = meter
-        self._loader = loader
-        self._notice_list = notice_list
+        self._loader = ctx.loader
+        self._notice_list = ctx.notices
         self._lane = Lane(self, "files to attach")
         self._helper = Helper(READING_SECONDS)
         self.thumbnails = Thumbnails(self)
-        self._model = chats.current
+        self._model = ctx.chats.current
         self._failures: list[str] = []
         """Of what was attached last."""
         self._read: dict[str, tuple[str, Content]] = {}
@@ -110,16 +97,16 @@ class Attachments(QObject):
         composer.editor.image_pasted.connect(self.attach_image)
         composer.attachments.as_text.clicked.connect(self._on_as_text)
         meter.changed.connect(self._on_counted)
-        loader.pair_changed.connect(self.refresh)
-        chats.follow(self._show, unsent__attachments_changed=self.refresh)
+        ctx.loader.pair_changed.connect(self.refresh)
+        ctx.closing.callback(self._close)
+        ctx.chats.follow(self._show, unsent__attachments_changed=self.refresh)
 
     def _show(self, model: ChatModel) -> None:
         self._model = model
         self._cuts = 0
         self.refresh()
 
-    def close(self) -> None:
-        """Stop reading files."""
+    def _close(self) -> None:
         self.thumbnails.close()
         self._helper.stop()
         self._lane.close(_PATIENCE_SECONDS)

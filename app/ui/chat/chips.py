@@ -78,35 +78,40 @@ class Chip(QFrame):
         self.button = QPushButton(autoDefault=False)
         themes.set_role(self.button, "chip")
         self._picture = picture
-        if picture.isEmpty():
-            icons.set_icon(self.button, "file")
-        else:
-            self.button.setIconSize(picture)
-            self.show_picture(QImage())
-        self.button.setEnabled(show is not None)
-        if show is not None:
-            self.button.clicked.connect(lambda _checked: show())
-        themes.scale_font(self.button, 0.9)
+        self._begin_button(show)
         self.remove: QToolButton | None = None
         if remove is not None:
             self.remove = icon_button("close", "", f"Remove {self.name}")
             themes.set_role(self.remove, "chip")
             self.remove.clicked.connect(lambda _checked: remove())
-        self.more: QToolButton | None = None
-        if choices:
-            self.more = icon_button("more", "", f"More for {self.name}")
-            themes.set_role(self.more, "chip")
-            menu = QMenu(self.more)
-            for text, choose in choices:
-                if text:
-                    menu.addAction(text).triggered.connect(partial(_call, choose))
-                else:
-                    menu.addSeparator()
-            self.more.setMenu(menu)
-            self.more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self.more = self._with_menu(choices) if choices else None
         # Not as high as the chip, whose height it would limit otherwise.
         row(self.button, *((button, MIDDLE) for button in (self.more, self.remove) if button), gap=0, on=self)
         self._set_detail(detail)
+
+    def _begin_button(self, show: Callable[[], object] | None) -> None:
+        if self._picture.isEmpty():
+            icons.set_icon(self.button, "file")
+        else:
+            self.button.setIconSize(self._picture)
+            self.show_picture(QImage())
+        self.button.setEnabled(show is not None)
+        if show is not None:
+            self.button.clicked.connect(lambda _checked: show())
+        themes.scale_font(self.button, 0.9)
+
+    def _with_menu(self, choices: Choices) -> QToolButton:
+        more = icon_button("more", "", f"More for {self.name}")
+        themes.set_role(more, "chip")
+        menu = QMenu(more)
+        for text, choose in choices:
+            if text:
+                menu.addAction(text).triggered.connect(partial(_call, choose))
+            else:
+                menu.addSeparator()
+        more.setMenu(menu)
+        more.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        return more
 
     def show_picture(self, image: QImage) -> None:
         """In place of a file's icon; nothing for a null image."""

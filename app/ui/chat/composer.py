@@ -13,9 +13,8 @@ from app.ui.chat.chips import ComposerAttachments
 from app.ui.chat.drop_area import is_picture, local_files, picture_in
 from app.ui.chat.editor import MessageEditor, send_key
 from app.ui.chat.parts import icon_button
-from app.ui.engine.client import EngineClient, EngineState
+from app.ui.engine.client import EngineState
 from app.ui.engine.queue import Priority
-from app.ui.notices import NoticeList
 from app.ui.widgets import icons, units
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import label
@@ -25,7 +24,7 @@ from app.ui.widgets.theme import SPACING
 
 if TYPE_CHECKING:
     from app.ui.chat.model import ChatModel
-    from app.ui.chat.open_chats import OpenChats
+    from app.ui.context import AppContext
 
 MAX_LINES = 8
 NARROW = 48
@@ -164,16 +163,16 @@ class Composer(QWidget):
         themes.follow_zoom(self, self._align)
         send_key().changed.connect(self._show_state)
 
-    def begin(self, chats: OpenChats, engine: EngineClient, notice_list: NoticeList) -> None:
+    def begin(self, ctx: AppContext) -> None:
         """The chats are there: write in the one that is shown."""
-        self._engine = engine
-        self._queue = chats.answers.queue
-        self._notice_list = notice_list
+        self._engine = ctx.engine
+        self._queue = ctx.queue
+        self._notice_list = ctx.notices
         self._queue.changed.connect(self._refresh)
         self.message_sent.connect(self.send)
         self.stop_requested.connect(self._stop)
-        engine.state_changed.connect(self._refresh)
-        chats.follow(
+        ctx.engine.state_changed.connect(self._refresh)
+        ctx.chats.follow(
             self._show, unsent__replaced=self._fill, state_changed=self._refresh, branch_changed=self._on_branch_changed
         )
 

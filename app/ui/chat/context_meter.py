@@ -23,10 +23,8 @@ from app.ui.chat.composer import Composer
 from app.ui.chat.conversation import Conversation, conversation
 from app.ui.chat.footer import figures_of
 from app.ui.chat.model import ChatModel, ChatState
-from app.ui.chat.open_chats import OpenChats
-from app.ui.engine.client import EngineClient, EngineState
-from app.ui.engine.pair import PairLoader
-from app.ui.notices import NoticeList
+from app.ui.context import AppContext
+from app.ui.engine.client import EngineState
 from app.ui.widgets import units
 
 DELAY_MS = 300
@@ -154,27 +152,18 @@ class ContextMeter(QObject):
 
     changed = Signal()
 
-    def __init__(
-        self,
-        chats: OpenChats,
-        engine: EngineClient,
-        pair_loader: PairLoader,
-        notice_list: NoticeList,
-        composer: Composer,
-        show_gauge: Callable[[ContextUse | None], object],
-        parent: QObject | None = None,
-    ) -> None:
-        super().__init__(parent)
-        self._answers = chats.answers
-        self._pair_loader = pair_loader
-        self._notice_list = notice_list
+    def __init__(self, ctx: AppContext, composer: Composer, show_gauge: Callable[[ContextUse | None], object]) -> None:
+        super().__init__(composer)
+        self._answers = ctx.chats.answers
+        self._pair_loader = ctx.loader
+        self._notice_list = ctx.notices
         self._composer = composer
         self._show_gauge = show_gauge
         self._told: _Told | None = None
         """What the notice is about that is there, unless the user dismissed it."""
         self.use: ContextUse | None = None
-        self.model = chats.current
-        self._engine = engine
+        self.model = ctx.chats.current
+        self._engine = ctx.engine
         self._asked = 0
         self._asked_for: tuple[Conversation, Overflow, int] | None = None
         """And the tokens of what is attached."""
@@ -193,10 +182,13 @@ class ContextMeter(QObject):
         self._live.timeout.connect(self._publish)
         self._patience = QTimer(self, singleShot=True, interval=PATIENCE_MS)
         self._patience.timeout.connect(self._hide)
+        self._connect(ctx)
+
+    def _connect(self, ctx: AppContext) -> None:
         self.changed.connect(self._tell)
-        engine.tokens_counted.connect(self._on_counted)
-        engine.state_changed.connect(self._on_engine_state_changed)
-        chats.follow(
+        ctx.engine.tokens_counted.connect(self._on_counted)
+        ctx.engine.state_changed.connect(self._on_engine_state_changed)
+        ctx.chats.follow(
             self._show,
             branch_changed=self._on_branch_changed,
             answer_begun=self._on_branch_changed,

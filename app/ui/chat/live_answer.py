@@ -128,19 +128,15 @@ class LiveAnswer(QObject):
         self.message: StoredMessage | None = None
         self.job: Job | None = None
         """With which the engine is asked."""
-        self.is_stored = False
-        """Whether the store has what it answers, or refused it."""
+        self.is_stored = self.repeats = False
+        """Whether the store has what it answers, or refused it; and whether the same words come again and again."""
         self.pieces: list[Piece] = []
-        self.repeats = False
-        """Whether the same words come again and again."""
         self._known = self._judged = 0
         self.context_start: str | None = None
         self.prompt_progress: tuple[int, int] | None = None
         self.is_thinking = False
-        self._version = version
-        self._continued = continued
-        self._seed = seed
         self.is_private = is_private
+        self._version, self._continued, self._seed = version, continued, seed
         self._conversation: Conversation | None = None
         """Of the branch, without a system prompt."""
         self._asked: Conversation | None = None
@@ -149,7 +145,7 @@ class LiveAnswer(QObject):
         self._clock = ThinkingClock()
         self._packed: list[PackedPiece] = []
         self._is_mixed = False
-        """Whether another model than the one it is stored as the answer of goes on with it."""
+        """Whether another model goes on with it than wrote it."""
         # Of a long chat it takes milliseconds, and there is time until the question is stored.
         QTimer.singleShot(0, self, self._prepare)
 

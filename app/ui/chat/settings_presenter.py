@@ -19,13 +19,10 @@ from app.models.hub.recommended import SOURCE_TEXTS, recommended
 from app.protocol.options import AnswerFormat
 from app.ui import notices
 from app.ui.chat.model import ChatModel
-from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.settings_tab import ChatSettingsTab
-from app.ui.chat.writer import StoredPresets
+from app.ui.context import AppContext
 from app.ui.engine import drafters
-from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_names import thinking_levels
-from app.ui.notices import NoticeList
 from app.ui.widgets.questions import ask, ask_where_to_save
 from app.ui.widgets.tasks import Lane
 
@@ -36,22 +33,14 @@ T = TypeVar("T")
 class ChatSettingsPresenter(QObject):
     """One for a window. The presets are written in a lane; what the disk refuses is told as a notice."""
 
-    def __init__(
-        self,
-        tab: ChatSettingsTab,
-        chats: OpenChats,
-        presets: StoredPresets,
-        pair_loader: PairLoader,
-        notice_list: NoticeList,
-        parent: QObject | None = None,
-    ) -> None:
-        super().__init__(parent)
+    def __init__(self, ctx: AppContext, tab: ChatSettingsTab) -> None:
+        super().__init__(tab)
         self._tab = tab
-        self._stored = presets
-        self._presets = presets.presets
-        self._pair_loader = pair_loader
-        self._notice_list = notice_list
-        self._model = chats.current
+        self._stored = ctx.presets
+        self._presets = ctx.presets.presets
+        self._pair_loader = ctx.loader
+        self._notice_list = ctx.notices
+        self._model = ctx.chats.current
         self._replaced: tuple[ChatSettings, ChatSettings] | None = None
         """What a preset took the place of without being kept anywhere, and the settings it made."""
         tab.changed.connect(self._on_changed)
@@ -61,12 +50,13 @@ class ChatSettingsPresenter(QObject):
         tab.preset_menu.aboutToShow.connect(self._fill_menu)
         tab.save_changes.clicked.connect(self._on_save)
         tab.undo.clicked.connect(self._on_undo)
-        pair_loader.pair_changed.connect(self._refresh)
-        presets.changed.connect(self._refresh)
+        ctx.loader.pair_changed.connect(self._refresh)
+        ctx.presets.changed.connect(self._refresh)
         self._lane = Lane(self, "answer format")
         self._checked: AnswerFormat | None = None
         """What was last given to be checked."""
-        chats.follow(
+        ctx.closing.callback(self._close)
+        ctx.chats.follow(
             self._show, settings_changed=self._refresh, state_changed=self._on_state_changed, asking=tab.commit
         )
 
@@ -77,8 +67,7 @@ class ChatSettingsPresenter(QObject):
         self._replaced = None
         self._refresh(is_other_chat=True)
 
-    def close(self) -> None:
-        """The window closes."""
+    def _close(self) -> None:
         self._tab.commit()
         self._lane.close()
 

@@ -40,9 +40,6 @@ class End:
 class Runner(QObject):
     """Works through one list of tasks at a time.
 
-    Attributes:
-        may_ask: Called before each answer is requested; an `End` it returns ends the comparison.
-
     Signals:
         run_begun: Number of the task, and whether the run has a draft.
         prompt_progressed: Tokens of the prompt done, and all of them; also before the first run.
@@ -70,12 +67,14 @@ class Runner(QObject):
         parent: QObject | None = None,
         *,
         priority: Priority = Priority.COMPARISON,
+        may_ask: Callable[[], End | None] = lambda: None,
     ) -> None:
+        """``may_ask`` is called before each answer is requested; an `End` it returns ends the comparison."""
         super().__init__(parent)
         self._engine = engine
         self._queue = queue
         self._priority = priority
-        self.may_ask: Callable[[], End | None] = lambda: None
+        self._may_ask = may_ask
         self._plan: Callable[[], Steps] | None = None
         """Only while it is running."""
         self._steps: Steps | None = None
@@ -165,7 +164,7 @@ class Runner(QObject):
 
     def _may_begin(self) -> bool:
         assert self._steps is not None and self._steps.step is not None
-        if (end := self.may_ask()) is not None:
+        if (end := self._may_ask()) is not None:
             self._end(end)
         elif (step := self._steps.step).counts:
             self.run_begun.emit(step.number, step.drafted)  # its receiver may give up

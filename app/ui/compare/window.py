@@ -71,8 +71,7 @@ class CompareWindow(TabbedWindow):
         self._snapshot: Snapshot | None = None
         """The setup of that comparison; ``None`` before its first run."""
         self._set_snapshot: Snapshot | None = None
-        self.runner = Runner(ctx.engine, ctx.queue, self)
-        self.runner.may_ask = self._may_ask
+        self.runner = Runner(ctx.engine, ctx.queue, self, may_ask=self._may_ask)
         self._exports = Lane(self, "export")
         self._counting = Lane(self, "compared texts")
         self._status = self._sentence = ""

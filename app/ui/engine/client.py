@@ -10,7 +10,7 @@ import contextlib
 from collections import deque
 from collections.abc import Collection, Sequence
 
-from PySide6.QtCore import QObject, QTimer, Signal, Slot
+from PySide6.QtCore import QObject, QTimer, Signal, SignalInstance, Slot
 
 from app import paths, program
 from app.client.connection import Connection, Question, Stalled, Timings
@@ -94,7 +94,10 @@ class EngineClient(QObject):
         self._timer.timeout.connect(self._on_tick)
         self._more = QTimer(self, singleShot=True, interval=0)
         self._more.timeout.connect(self._after)
-        self._signals = {
+        self._signals = self._signals_of_events()
+
+    def _signals_of_events(self) -> dict[type, SignalInstance]:
+        return {
             events.LoadProgressed: self.load_progressed,
             events.PairLoaded: self.pair_loaded,
             events.LoadFailed: self.load_failed,

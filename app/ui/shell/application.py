@@ -36,11 +36,9 @@ from app.errors import KnownError
 from app.models.opened_file import path_of
 from app.models.text import visible
 from app.program import CLOSE_WHEN_READY, has_display, write_line
-from app.protocol.events import PairLoaded
 from app.settings import SettingsFile
 from app.ui import notices
 from app.ui.actions import Actions
-from app.ui.notices import Notice
 from app.ui.settings import general_page
 from app.ui.shell.all_actions import all_actions
 from app.ui.shell.main_window import MainWindow
@@ -209,7 +207,7 @@ class _Beginning(QObject):
         window: MainWindow,
         actions: Actions,
         settings: SettingsFile,
-        found: dict[str, Notice],
+        found: dict[str, notices.Notice],
         wanted: _Wanted,
     ) -> None:
         super().__init__(window)
@@ -252,9 +250,7 @@ class _Beginning(QObject):
             engine.start()
         # While the engine's process starts there is time for the imports the first picture could do without.
         from app.chats.worker import ChatWorker
-        from app.markdown.dialect import parser
         from app.ui.app import App
-        from app.ui.chat.markdown import view  # noqa: F401 - for the first message
         from app.ui.context import make_context
 
         worker = ChatWorker(paths.chat_file())
@@ -265,20 +261,19 @@ class _Beginning(QObject):
         self._app.begin(self._found)
         if self._file:
             self._app.opening.open_file(self._file)
-        parser()  # made now, not with the first message
         collect_seldom()
 
     # ------------------------------------------------------------ a trial, for ``slipstream selftest``
 
     @Slot(object)
-    def _on_trial_pair_changed(self, pair: PairLoaded | None) -> None:
+    def _on_trial_pair_changed(self, pair: object) -> None:
         if pair is not None:
             self._status = 0
             write_line(sys.stdout, QGuiApplication.platformName())
             self._close_soon()
 
     @Slot(object)
-    def _on_trial_notices_changed(self, shown: dict[str, Notice]) -> None:
+    def _on_trial_notices_changed(self, shown: dict[str, notices.Notice]) -> None:
         # A fresh home has nothing to complain of.
         if shown and self._status:
             write_line(sys.stderr, " ".join(notice.text for notice in shown.values()))
@@ -361,7 +356,7 @@ class EndSignals(QObject):
             self._reader.recv(64)
 
 
-def _start_log() -> tuple[logs.Logs | None, dict[str, Notice]]:
+def _start_log() -> tuple[logs.Logs | None, dict[str, notices.Notice]]:
     """Set up the log; returns notices about the previous session or about a log that cannot be written."""
     try:
         log = logs.start()

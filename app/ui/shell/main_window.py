@@ -78,12 +78,8 @@ class MainWindow(QMainWindow):
         self.speed_panel = SpeedPanel()
         self._settings_page = QWidget()
         """Has the settings tab, once that is made."""
-        self._side = SidePanel(
-            (
-                Page("Speed", "speed", self.speed_panel),
-                Page("Chat settings", "settings", self._settings_page),
-            )
-        )
+        pages = Page("Speed", "speed", self.speed_panel), Page("Chat settings", "settings", self._settings_page)
+        self._side = SidePanel(pages)
         self.serving_bar = ServingBar()
         self.undo_bar = UndoBar(actions)
         self.notice_bar = NoticeBar(actions)
@@ -99,13 +95,16 @@ class MainWindow(QMainWindow):
         if settings.side_page == "chat_settings":
             self._side.setCurrentWidget(self._settings_page)
         self._restore(settings)
+        self.panes = self._make_panes()
+        theme.follow_zoom(self, self._set_widths)
+        self._connect()
+        self.composer.setFocus()
+
+    def _connect(self) -> None:
         self._side.currentChanged.connect(self._show_states)
         self._side.currentChanged.connect(self.panels_changed)
         self.notice_bar.focus_lost.connect(self.composer.setFocus)
-        self.panes = self._make_panes()
-        theme.follow_zoom(self, self._set_widths)
         self.chat_list.view.arranged.connect(self.panels_changed)
-        self.composer.setFocus()
 
     def begin(self, ctx: AppContext) -> None:
         """The app is there."""

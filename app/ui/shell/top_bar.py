@@ -70,25 +70,9 @@ class TopBar(QFrame):
         self._actions = actions
         theme.set_role(self, "bar")
         self._title = ""
-        self.chats = QToolButton()
-        theme.follow_zoom(self.chats, lambda: self.chats.setIconSize(QSize(theme.px(20), theme.px(20))))
-        self._follow(self.chats, "toggle_chats", "menu")
-        self.pair = QPushButton()
-        actions.connect_button(self.pair, "choose_models")
-        self.pair.setLayoutDirection(Qt.LayoutDirection.RightToLeft)  # puts the icon behind the text
-        theme.set_role(self.pair, "flat")
-        icons.set_icon(self.pair, "chevron-down")
+        self._make_buttons()
         self._dot = label("●")
         self._label = label(role="quiet", figures=True)
-        self.cancel = QPushButton(actions.text("cancel_loading"))
-        actions.connect_button(self.cancel, "cancel_loading")
-        theme.set_role(self.cancel, "link")
-        self.speed = QPushButton("Speed")
-        self._follow(self.speed, "toggle_speed", "speed")
-        theme.set_role(self.speed, "flat")
-        self.settings = QPushButton("Settings")
-        self._follow(self.settings, "chat_settings", "settings")
-        theme.set_role(self.settings, "flat")
         self.context = ContextGauge()
         self._bar = QProgressBar(maximum=1000, textVisible=False)
         self._bar.setAccessibleName("Loading progress")
@@ -114,6 +98,22 @@ class TopBar(QFrame):
         self.set_pair("", "")
         self.set_state(EngineState.STARTING, 0.0)
         theme.follow_zoom(self, self._elide)
+
+    def _make_buttons(self) -> None:
+        self.chats, self.pair = QToolButton(), QPushButton()
+        self.cancel = QPushButton(self._actions.text("cancel_loading"))
+        self.speed, self.settings = QPushButton("Speed"), QPushButton("Settings")
+        theme.follow_zoom(self.chats, lambda: self.chats.setIconSize(QSize(theme.px(20), theme.px(20))))
+        self._follow(self.chats, "toggle_chats", "menu")
+        self._follow(self.speed, "toggle_speed", "speed")
+        self._follow(self.settings, "chat_settings", "settings")
+        self._actions.connect_button(self.pair, "choose_models")
+        self._actions.connect_button(self.cancel, "cancel_loading")
+        self.pair.setLayoutDirection(Qt.LayoutDirection.RightToLeft)  # puts the icon behind the text
+        icons.set_icon(self.pair, "chevron-down")
+        theme.set_role(self.cancel, "link")
+        for button in (self.pair, self.speed, self.settings):
+            theme.set_role(button, "flat")
 
     def set_pair(self, title: str, details: str) -> None:
         """Name the pair in use; ``details`` is its tool tip, plain text."""

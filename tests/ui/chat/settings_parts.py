@@ -9,13 +9,12 @@ from PySide6.QtGui import QAction
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from app.chats.presets import FILE_NAME, Presets
+from app.chats.presets import FILE_NAME
 from app.chats.settings import ChatSettings
 from app.settings import Settings
 from app.ui.chat.conversation import answer_settings
 from app.ui.chat.settings_presenter import ChatSettingsPresenter
 from app.ui.chat.settings_tab import ChatSettingsTab
-from app.ui.chat.writer import StoredPresets
 from tests.ui.parts import WAIT_MS, Rig
 
 
@@ -26,13 +25,11 @@ class SettingsRig(Rig):
         super().__init__(qtbot, folder, behavior)
         self.answers.resolve = lambda chat, pair: answer_settings(chat, Settings(), pair)
         self.preset_file = folder / FILE_NAME
-        self.stored_presets = StoredPresets(Presets(self.preset_file), self.notice_list)
+        self.stored_presets = self.ctx.presets
         self.presets = self.stored_presets.presets
         self.tab = ChatSettingsTab()
         qtbot.addWidget(self.tab)
-        self.presenter = ChatSettingsPresenter(
-            self.tab, self.chats, self.stored_presets, self.pair_loader, self.notice_list
-        )
+        self.presenter = ChatSettingsPresenter(self.ctx, self.tab)
         self.tab.show()
         qtbot.waitExposed(self.tab)
         self.tab.activateWindow()
@@ -74,8 +71,6 @@ class SettingsRig(Rig):
         QTest.keyClick(self.tab.parameters[key].field, Qt.Key.Key_Return)
 
     def close(self) -> None:
-        self.presenter.close()
         super().close()
-        self.stored_presets.close()
         self.presenter.deleteLater()
         self.stored_presets.deleteLater()

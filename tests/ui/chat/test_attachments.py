@@ -42,13 +42,9 @@ class Desk(Rig):
         self.below = QWidget()
         column((self.below, 1), self.composer, on=self.area)
         self.area.resize(700, 500)
-        self.meter = ContextMeter(
-            self.chats, self.engine, self.pair_loader, self.notice_list, self.composer, lambda _use: None
-        )
-        self.composer.begin(self.chats, self.engine, self.notice_list)
-        self.attachments = Attachments(
-            self.composer, self.area, self.chats, self.meter, self.pair_loader, self.actions, self.notice_list
-        )
+        self.meter = ContextMeter(self.ctx, self.composer, lambda _use: None)
+        self.composer.begin(self.ctx)
+        self.attachments = Attachments(self.ctx, self.composer, self.area, self.meter)
         self.actions.answers = {
             "tokens_of": self.meter.tokens_of,
             "show_attachment": self.attachments.preview,
@@ -77,7 +73,6 @@ class Desk(Rig):
         return self.notice_list.notices()[subject].text
 
     def close(self) -> None:
-        self.attachments.close()
         for part in (self.attachments, self.meter):
             part.deleteLater()
         super().close()

@@ -37,9 +37,7 @@ class MeterRig(Rig):
         self.composer.resize(900, 100)
         for widget in (self.gauge, self.composer):
             qtbot.addWidget(widget)
-        self.meter = ContextMeter(
-            self.chats, self.engine, self.pair_loader, self.notice_list, self.composer, self._show
-        )
+        self.meter = ContextMeter(self.ctx, self.composer, self._show)
         self.counts: list[TokensCounted] = []
         self.engine.tokens_counted.connect(self.counts.append)
 

@@ -188,9 +188,7 @@ def test_a_notice_is_about_the_chat_that_is_shown(rig: Rig) -> None:
 def meter_of(rig: Rig) -> ContextMeter:
     composer = Composer()
     rig.qtbot.addWidget(composer)
-    return ContextMeter(
-        rig.chats, rig.engine, rig.pair_loader, rig.notice_list, composer, lambda _use: None, rig.answers
-    )
+    return ContextMeter(rig.ctx, composer, lambda _use: None)
 
 
 def test_a_server_that_does_not_count_says_how_full_the_context_is_with_its_answer(far: Rig) -> None:
