@@ -10,6 +10,7 @@ from PySide6.QtCore import QObject, Signal
 from app.models.text import visible
 from app.protocol.events import SpeedChange
 from app.protocol.remote import ServerFailure
+from app.settings import Pair
 
 Kind = Literal["info", "warning", "bad"]
 
@@ -24,11 +25,14 @@ PASSING = (
 
 @dataclass(frozen=True)
 class Notice:
-    """One notice. ``actions``, as `app.ui.shell.all_actions` names them, appear as buttons in this order."""
+    """One notice. ``actions``, as `app.ui.shell.all_actions` names them, appear as buttons in this order; they get the
+    ``values``.
+    """
 
     kind: Kind
     text: str
     actions: tuple[str, ...] = ()
+    values: tuple[object, ...] = ()
 
     def __post_init__(self) -> None:
         # It may contain a file name, or text from a file or a server.
@@ -249,9 +253,10 @@ def exported(name: str) -> Notice:
     return Notice("info", f"The chat was exported to {name}.", ("dismiss",))
 
 
-def downloaded(title: str) -> Notice:
+def downloaded(title: str, pair: Pair) -> Notice:
+    """``pair``: what can be loaded now."""
     text = f"{title} has been downloaded and its checksum verified."
-    return Notice("info", text, ("load_downloaded", "dismiss"))
+    return Notice("info", text, ("load_downloaded", "dismiss"), (pair,))
 
 
 def download_stopped(title: str, reason: str) -> Notice:

@@ -8,6 +8,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.protocol.events import SpeedChange
+from app.settings import Pair
 from app.ui import notices
 from app.ui.engine.client import EngineExit, EngineState, ExitCause
 from app.ui.notices import Notice, NoticeList
@@ -45,7 +46,7 @@ ALL = [
     notices.chats_unavailable("The chats are newer."),
     notices.previous_crash(),
     notices.exported("chat.md"),
-    notices.downloaded("Qwen3 8B with draft"),
+    notices.downloaded("Qwen3 8B with draft", Pair("/m/qwen3.gguf")),
     notices.download_stopped("Qwen3 8B with draft", "The disk is full."),
     notices.better_model("Gemma 4 E2B (2.7 GB to download)"),
     notices.api_server_ended(),

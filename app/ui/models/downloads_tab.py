@@ -69,8 +69,6 @@ class DownloadsTab(QWidget):
         self._is_stale = False
         """Whether it is to be updated already; set in the queue's threads."""
         self._states: dict[str, ItemState] = {}
-        self._downloaded: Pair | None = None
-        """What the notice about a complete download offers to load."""
         self._active = -1
         self._countdown = QTimer(self, singleShot=True, interval=_COUNTDOWN_MS)
         """Runs while something is waiting, which says for how long."""
@@ -78,7 +76,6 @@ class DownloadsTab(QWidget):
         self._cards: dict[str, _Card] = {}
         self._lay_out()
         self.show_progress([])
-        ctx.loader.load_begun.connect(self._on_load_begun)
 
     def _lay_out(self) -> None:
         self._summary = label(role="quiet", figures=True)
@@ -184,34 +181,15 @@ class DownloadsTab(QWidget):
             self._countdown.start()
 
     def _tell_done(self, item: Item) -> None:
-        self._downloaded = self.pair_of(item)
         self.ctx.notifier.tell("Download complete", printable(item.title, 120), self.shown.emit)
         self.ctx.notices.remove("download")
-        self.ctx.notices.show("downloaded", notices.downloaded(item.title))
+        self.ctx.notices.show("downloaded", notices.downloaded(item.title, self.pair_of(item)))
         self.finished.emit()
 
     def tell_stopped(self, title: str, message: str) -> None:
         """The user has to do something about this download."""
         self.ctx.notifier.tell("Download stopped", f"{printable(title, 120)}: {message}", self.shown.emit)
         self.ctx.notices.show("download", notices.download_stopped(title, message))
-
-    def load_downloaded(self) -> None:
-        """Load what was downloaded last."""
-        self.ctx.notices.remove("downloaded")
-        pair, files = self._downloaded, self.ctx.loader.files()
-        if pair is None:
-            return
-        if files is not None and files.target == pair.target and not pair.draft:
-            self.ctx.loader.load_again()  # with what it was loaded with, and what has been put beside it
-        else:
-            self.ctx.actions.run("load_pair", pair.target, pair.draft or "")
-
-    @Slot()
-    def _on_load_begun(self) -> None:
-        """What a notice offers to load may be what is loaded, by another way."""
-        files = self.ctx.loader.files()
-        if self._downloaded is not None and files is not None and files.target == self._downloaded.target:
-            self.ctx.notices.remove("downloaded")
 
     def show_progress(self, items: Sequence[ItemProgress]) -> None:
         ids = [progress.item.id for progress in items]

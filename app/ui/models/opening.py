@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from app.ui.models.open_dialog import OpenModelsDialog
     from app.ui.models.servers import ServerDialog
 
-_FILE = "file"
-"""Subject of the notice about a file that was to be opened from outside."""
+_FILE, _DOWNLOADED = "file", "downloaded"
+"""Subjects of the notices about a file that was to be opened from outside, and about a download."""
 
 
 class Opening(QObject):
@@ -47,6 +47,7 @@ class Opening(QObject):
         self._checker: PairChecker | None = None
         self._file = ""
         """The file that another program asked to open, while it is being read."""
+        ctx.loader.load_begun.connect(self._on_load_begun)
         ctx.loader.pair_opened.connect(self._on_pair_opened)
         ctx.settings.changed.connect(self._on_settings_changed)
 
@@ -69,6 +70,23 @@ class Opening(QObject):
     def load_pair(self, target: str, draft: str = "") -> None:
         """Load a target with a draft (empty: without one), with the load settings it had last time."""
         self.load_files(files_to_load(self._values, target, draft or None))
+
+    def load_downloaded(self, pair: Pair) -> None:
+        """Load what has just been downloaded, which may be a file beside the target in use."""
+        self._notice_list.remove(_DOWNLOADED)
+        files = self._pair_loader.files()
+        if files is not None and files.target == pair.target and not pair.draft:
+            self._pair_loader.load_again()  # with what it was loaded with, and what has been put beside it
+        else:
+            self.load_pair(pair.target, pair.draft or "")
+
+    @Slot()
+    def _on_load_begun(self) -> None:
+        """What a notice offers to load may be what is loaded, by another way."""
+        files, notice = self._pair_loader.files(), self._notice_list.notices().get(_DOWNLOADED)
+        offered = [pair.target for pair in notice.values if isinstance(pair, Pair)] if notice is not None else []
+        if files is not None and files.target in offered:
+            self._notice_list.remove(_DOWNLOADED)
 
     def load_files(self, files: PairFiles) -> None:
         self._pair_loader.load(files)

@@ -407,7 +407,7 @@ _NOTICES = (
     _A("ask_again", "Ask again", lambda app: partial(_ask_again, app)),
     _A("cancel_answer", "Stop", lambda app: app.ctx.engine.cancel),
     _A("save_again", "Try again", lambda app: app.ctx.chats.save_again),
-    _A("load_downloaded", "Load", lambda app: app.windows.load_downloaded),
+    _A("load_downloaded", "Load", lambda app: app.opening.load_downloaded),
     _A("show_downloads", "Show downloads", lambda app: app.windows.show_downloads),
     _A("get_projector", "Get it", lambda app: app.windows.get_projector),
     _A("attach_pages", "Attach the pages as pictures", lambda app: app.attachments.attach_scans),

@@ -85,7 +85,7 @@ class NoticeBar(QScrollArea):
     def _add(self, subject: str, notice: Notice) -> None:
         run = self._actions.run
         buttons = [
-            (self._actions.text(name), partial(run, name, subject) if name in DISMISSING else partial(run, name))
+            (self._actions.text(name), partial(run, name, *([subject] if name in DISMISSING else notice.values)))
             for name in notice.actions
         ]
         card = self.cards[subject] = Card(notice.text, buttons, role=notice.kind)

@@ -154,10 +154,6 @@ class OtherWindows(QObject):
             path = Path(pair.target.path)
             self._with_models(lambda models: models.get_projector(model, path))
 
-    def load_downloaded(self) -> None:
-        """Load what was downloaded last."""
-        self.models().downloads.load_downloaded()
-
     def show_downloads(self) -> None:
         self._ctx.notices.remove("download")
         self._with_models(lambda models: models.show_downloads())

@@ -12,7 +12,6 @@ from PySide6.QtWidgets import QLineEdit, QProgressBar
 from app import paths
 from app.models.downloads.item import Item
 from app.settings import Pair
-from app.ui.engine.pair_files import PairFiles
 from app.ui.settings.network_page import TokenDialog
 from tests.support.hub_faults import Fault
 from tests.support.library_parts import small_model
@@ -73,6 +72,7 @@ def test_paused_resumed_done_and_opened(windows: Windows, content: bytes) -> Non
     assert windows.notice("downloaded").startswith("A model has been downloaded")
     path = windows.models / NAME / PATH
     assert path.read_bytes() == content
+    assert windows.notice_list.notices()["downloaded"].values == (Pair(str(path)),)
     windows.says("1 MB · Complete · checksum verified")
     assert buttons(tab) == ["Open…", "Remove from list"]
     button(tab, "Open…: A model").click()
@@ -82,28 +82,6 @@ def test_paused_resumed_done_and_opened(windows: Windows, content: bytes) -> Non
         "No downloads yet. Get models under Recommended or Search; they appear here and continue after a restart."
     ]
     assert path.exists()
-
-
-def test_what_was_downloaded_is_loaded_and_its_notice_goes_when_that_has_begun(
-    windows: Windows, content: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path, loader = str(windows.models / NAME / PATH), windows.ctx.loader
-    windows.get((NAME, PATH))
-    windows.notice("downloaded")
-    windows.window.downloads.load_downloaded()
-    assert windows.actions.done == [("load_pair", path, "")]
-    assert not windows.notice_list.notices()
-    item = windows.get((NAME, PATH))  # again, and this time it is loaded in another way
-    windows.until(lambda: "downloaded" in windows.notice_list.notices())
-    for target in ("another.gguf", path):
-        assert "downloaded" in windows.notice_list.notices()
-        monkeypatch.setattr(loader, "files", lambda target=target: PairFiles(target))
-        loader.load_begun.emit()
-    assert not windows.notice_list.notices() and windows.window.downloads.pair_of(item) == Pair(path)
-    again: list[bool] = []
-    monkeypatch.setattr(loader, "load_again", lambda: again.append(True))
-    windows.window.downloads.load_downloaded()  # it is in use: with what is beside it now
-    assert again == [True]
 
 
 def test_cancel_keeps_what_arrived_and_discard_deletes_it(windows: Windows, content: bytes) -> None:

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
+
+import pytest
+from PySide6.QtWidgets import QWidget
 
 from app.protocol.options import LoadSettings
 from app.settings import Pair, Settings
+from app.ui import notices
 from app.ui.engine.pair_files import PairFiles, guide_files
-from app.ui.models.opening import files_at_start, files_to_load, keep_opened
+from app.ui.models.opening import Opening, files_at_start, files_to_load, keep_opened
+from tests.ui.models.windows import Windows
 
 
 def test_each_model_is_loaded_as_it_was_the_last_time() -> None:
@@ -31,3 +37,27 @@ def test_a_model_on_a_server_is_remembered_without_load_settings() -> None:
     assert values.recent_pairs == [values.last_pair] and not values.model_loads
     assert files_at_start(values) == files
     assert files.missing() is None and files.preset_target() == "http://far.example:8000#m"
+
+
+def test_what_was_downloaded_is_loaded_and_its_notice_goes_when_that_has_begun(
+    windows: Windows, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    window, pair, loader = QWidget(), Pair("/m/new.gguf"), windows.ctx.loader
+    windows.qtbot.addWidget(window)
+    opening = Opening(windows.ctx, window, windows.library)
+    done: list[str] = []
+    monkeypatch.setattr(loader, "load", lambda files: done.append(files.target))
+    monkeypatch.setattr(loader, "load_again", lambda: done.append("again"))
+    show = partial(windows.notice_list.show, "downloaded", notices.downloaded("A model", pair))
+    show()
+    opening.load_downloaded(pair)
+    assert (done, windows.notice_list.notices()) == ([pair.target], {})
+    show()
+    for target in ("/m/another.gguf", pair.target):  # it is loaded in another way
+        assert "downloaded" in windows.notice_list.notices()
+        monkeypatch.setattr(loader, "files", lambda target=target: PairFiles(target))
+        loader.load_begun.emit()
+    assert not windows.notice_list.notices()
+    opening.load_downloaded(pair)  # it is in use: with what is beside it now
+    opening.load_downloaded(Pair(pair.target, "/m/draft.gguf"))
+    assert done == [pair.target, "again", pair.target]
