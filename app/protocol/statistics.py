@@ -18,9 +18,13 @@ first token; a round counts whole for the kind it began in.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, zip_longest
+from typing import Any
+
+import msgspec
 
 from app.protocol.events import DrafterFigures, DraftFigures, Figures, KindFigures, Round
 from app.protocol.options import DrafterName, TextKind
@@ -69,6 +73,43 @@ def sums_by_kind(*answers: Iterable[KindFigures]) -> list[KindFigures]:
     for figures in chain.from_iterable(answers):
         sums.setdefault(figures.kind, KindCounts()).add(figures, figures.seconds)
     return [counts.figures(kind) for kind, counts in sums.items()]
+
+
+def joined(first: Figures, then: Figures) -> Figures:
+    """Those of an answer that was continued, for both parts together: its first token, and with it the prompt, is the
+    first part's. The first token of each part is not in the decode speed; the figures by drafter are the second's.
+    """
+    tokens, draft = first.completion_tokens + then.completion_tokens, _joined_drafting(first.draft, then.draft)
+    seconds = sum((one.completion_tokens - 1) / (one.decode_tokens_per_second or math.inf) for one in (first, then))
+    return msgspec.structs.replace(
+        first,
+        completion_tokens=tokens,
+        decode_tokens_per_second=max(tokens - 2, 1) / seconds if seconds else None,
+        draft=draft,
+        kinds=sums_by_kind(first.kinds, then.kinds),
+        **_sums(first, then, "total_seconds draft_seconds verify_seconds other_seconds"),
+        **_sums(first, then, "thinking_tokens thinking_seconds"),
+    )
+
+
+def _joined_drafting(first: DraftFigures, then: DraftFigures) -> DraftFigures:
+    sums = _sums(first, then, "drafted tested accepted verify_passes")
+    positions = {
+        name: [sum(both) for both in zip_longest(getattr(first, name), getattr(then, name), fillvalue=0)]
+        for name in ("accepted_per_position", "tested_per_position", "passes_per_accepted")
+    }
+    return msgspec.structs.replace(
+        then,
+        acceptance_rate=acceptance_rate(sums["accepted"], sums["tested"]),
+        mean_acceptance_length=mean_acceptance_length(sums["accepted"], sums["verify_passes"]),
+        estimated_passes=first.estimated_passes or then.estimated_passes,
+        **sums,
+        **positions,
+    )
+
+
+def _sums(first: object, then: object, names: str) -> dict[str, Any]:
+    return {name: getattr(first, name) + getattr(then, name) for name in names.split()}
 
 
 def thinking_and_answer(kinds: Iterable[KindFigures]) -> tuple[KindFigures, KindFigures]:

@@ -5,12 +5,13 @@ import random
 import msgspec
 import pytest
 
-from app.protocol.events import Piece, Round
+from app.protocol.events import DraftFigures, Figures, Piece, Round
 from app.protocol.options import TextKind
 from app.protocol.statistics import (
     Statistics,
     acceptance_by_position,
     exported_acceptance_by_position,
+    joined,
     thinking_and_answer,
 )
 
@@ -121,3 +122,35 @@ def test_tokens_and_time_of_thinking() -> None:
         statistics.add(msgspec.structs.replace(round_, pieces=pieces))
     figures = statistics.figures(9.0)
     assert (figures.thinking_tokens, figures.thinking_seconds) == (4, 1.0)
+
+
+def test_an_answer_in_two_parts_has_the_sums_of_both() -> None:
+    """Also the decode speed, as if there had been no pause: without the first token of each part."""
+    draft = DraftFigures(
+        drafted=12,
+        tested=10,
+        accepted=6,
+        verify_passes=4,
+        acceptance_rate=0.6,
+        mean_acceptance_length=2.5,
+        accepted_per_position=[4, 2],
+        tested_per_position=[4, 4],
+    )
+    first = Figures(completion_tokens=11, decode_tokens_per_second=10.0, time_to_first_token_seconds=0.5, draft=draft)
+    then = Figures(
+        completion_tokens=5,
+        decode_tokens_per_second=2.0,
+        time_to_first_token_seconds=9.0,
+        total_seconds=3.0,
+        draft=DraftFigures(
+            tested=2, accepted=2, verify_passes=1, accepted_per_position=[1, 1, 0], estimated_passes=True
+        ),
+    )
+    both = joined(first, then)
+    assert (both.completion_tokens, both.time_to_first_token_seconds, both.total_seconds) == (16, 0.5, 3.0)
+    assert both.decode_tokens_per_second == pytest.approx(14 / (1.0 + 2.0))
+    assert (both.draft.tested, both.draft.accepted, both.draft.verify_passes) == (12, 8, 5)
+    assert (both.draft.acceptance_rate, both.draft.mean_acceptance_length) == (8 / 12, 1 + 8 / 5)
+    assert (both.draft.accepted_per_position, both.draft.tested_per_position) == ([5, 3, 0], [4, 4])
+    assert both.draft.estimated_passes
+    assert joined(first, Figures()).decode_tokens_per_second == pytest.approx(9.0)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Mapping
-from itertools import zip_longest
 
 import msgspec
 
@@ -13,7 +12,7 @@ from app.chats.model import StoredMessage
 from app.models.text import shortened
 from app.protocol.events import DrafterFigures, DraftFigures, Figures, KindFigures
 from app.protocol.options import TEMPLATE_TITLES
-from app.protocol.statistics import has_drafted, sums_by_kind
+from app.protocol.statistics import has_drafted
 from app.ui.engine import drafters
 from app.ui.engine.pair_names import thinking_lines
 from app.ui.widgets import units
@@ -51,57 +50,6 @@ def figures_of(stored: Mapping[str, object]) -> Figures:
         return decoders.convert(figures, Figures)
     except msgspec.ValidationError:
         return Figures()
-
-
-def combined(before: Figures, after: Figures | None) -> Figures:
-    """The figures of a continued answer, for its first part and the added part together.
-
-    The time to the first token and the prompt's figures come from the first part; the figures by drafter come from the
-    added part.
-    """
-    if after is None:
-        return before
-    tokens = before.completion_tokens + after.completion_tokens
-    seconds = sum(_decode_seconds(one) for one in (before, after))
-    tested = before.draft.tested + after.draft.tested
-    accepted = before.draft.accepted + after.draft.accepted
-    passes = before.draft.verify_passes + after.draft.verify_passes
-    draft = msgspec.structs.replace(
-        after.draft,
-        drafted=before.draft.drafted + after.draft.drafted,
-        tested=tested,
-        accepted=accepted,
-        acceptance_rate=accepted / tested if tested else None,
-        verify_passes=passes,
-        mean_acceptance_length=1 + accepted / passes if passes else None,
-        accepted_per_position=_sums(before.draft.accepted_per_position, after.draft.accepted_per_position),
-        tested_per_position=_sums(before.draft.tested_per_position, after.draft.tested_per_position),
-        passes_per_accepted=_sums(before.draft.passes_per_accepted, after.draft.passes_per_accepted),
-        estimated_passes=before.draft.estimated_passes or after.draft.estimated_passes,
-    )
-    return msgspec.structs.replace(
-        before,
-        completion_tokens=tokens,
-        decode_tokens_per_second=max(tokens - 2, 1) / seconds if seconds else None,
-        total_seconds=before.total_seconds + after.total_seconds,
-        draft_seconds=before.draft_seconds + after.draft_seconds,
-        verify_seconds=before.verify_seconds + after.verify_seconds,
-        other_seconds=before.other_seconds + after.other_seconds,
-        draft=draft,
-        kinds=sums_by_kind(before.kinds, after.kinds),
-        thinking_tokens=before.thinking_tokens + after.thinking_tokens,
-        thinking_seconds=before.thinking_seconds + after.thinking_seconds,
-    )
-
-
-def _decode_seconds(figures: Figures) -> float:
-    """From the first token to the last."""
-    speed = figures.decode_tokens_per_second
-    return (figures.completion_tokens - 1) / speed if speed else 0.0
-
-
-def _sums(one: list[int], other: list[int]) -> list[int]:
-    return [first + second for first, second in zip_longest(one, other, fillvalue=0)]
 
 
 def _readable(entries: list[object], kind: type) -> list[object]:

@@ -26,8 +26,9 @@ from app.protocol.events import (
     PromptProgressed,
     RoundsReceived,
 )
+from app.protocol.statistics import joined
 from app.ui.chat.conversation import AnswerSettings, Conversation, conversation
-from app.ui.chat.footer import combined, figures_of
+from app.ui.chat.footer import figures_of
 from app.ui.chat.thinking_clock import ThinkingClock
 from app.ui.engine.pair_names import has_written, speaker
 from app.ui.engine.queue import Job
@@ -303,7 +304,8 @@ class LiveAnswer(QObject):
             figures = msgspec.structs.replace(figures, time_to_first_token_seconds=self._first_token_seconds)
         shown = figures
         if self._continued is not None:
-            shown = combined(figures_of(self._continued.figures), figures)
+            before = figures_of(self._continued.figures)
+            shown = joined(before, figures) if figures is not None else before
         stored: dict[str, object] = {**(msgspec.to_builtins(shown) if shown else {}), **(extra or {})}
         if figures is None and (seconds := self.thinking_seconds()):
             stored["thinking_s"] = seconds

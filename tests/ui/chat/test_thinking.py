@@ -12,8 +12,9 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage, pack, to_json
 from app.protocol.events import Figures, KindFigures, Piece, Round
+from app.protocol.statistics import joined
 from app.ui.chat.answer import AnswerMessage, ThinkingPart
-from app.ui.chat.footer import combined, details_of, thinking_title
+from app.ui.chat.footer import details_of, thinking_title
 from app.ui.chat.thinking_clock import ThinkingClock
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import theme
@@ -280,7 +281,7 @@ def test_figures_stand_apart_and_add_up_when_an_answer_goes_on() -> None:
         "Thinking: 12 tokens in 12 s, 6 of 8 draft tokens accepted (75%)",
         "Answer: 8 tokens in 3.1 s, 1 of 4 draft tokens accepted (25%)",
     ]
-    both = combined(figures, figures)
+    both = joined(figures, figures)
     assert (both.thinking_tokens, both.thinking_seconds) == (24, 24.4)
     assert [one.tokens for one in both.kinds] == [22, 16]
 
