@@ -11,7 +11,6 @@ from app.markdown.dialect import parser
 from app.ui.chat.attachments import Attachments
 from app.ui.chat.context_meter import ContextMeter
 from app.ui.chat.markdown import view  # noqa: F401 - for the first message
-from app.ui.chat.settings_presenter import ChatSettingsPresenter
 from app.ui.compare.trial import PairTrial
 from app.ui.context import AppContext
 from app.ui.models.library_service import LibraryService
@@ -48,7 +47,7 @@ class App(QObject):
         window.begin(ctx)
         window.transcript.begin(ctx.chats)
         window.composer.begin(ctx)
-        ChatSettingsPresenter(ctx, window.settings_tab)
+        window.settings_tab.begin(ctx)
         self.context_meter = ContextMeter(ctx, window.composer, window.top_bar.show_context)
         self.attachments = Attachments(ctx, window.composer, window.drop_area, self.context_meter)
         self.library = LibraryService(ctx.settings.values, ctx.loader.planner.memory.machine, self)

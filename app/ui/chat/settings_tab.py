@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-from PySide6.QtCore import Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QStandardPaths, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QShowEvent
-from PySide6.QtWidgets import QFrame, QMenu, QPushButton, QToolButton, QWidget
+from PySide6.QtWidgets import QFileDialog, QFrame, QInputDialog, QLineEdit, QMenu, QPushButton, QToolButton, QWidget
+from shiboken6 import isValid
 
+from app.chats.preset_files import PresetFile
+from app.chats.presets import MAX_NAME_LENGTH, Presets
 from app.chats.settings import (
     FORMAT_TITLES,
     OVERFLOW_TITLES,
@@ -19,18 +23,31 @@ from app.chats.settings import (
     stop_strings_as_text,
     stop_strings_from,
 )
-from app.models.hub.recommended import SOURCE_TEXTS
+from app.helper.answer_format import checked_grammar, left_to_model
+from app.models.hub.recommended import SOURCE_TEXTS, recommended
 from app.protocol.limits import MAX_COUNT, MAX_GRAMMAR_CHARACTERS
-from app.protocol.options import DrafterChoice, Sampling
+from app.protocol.options import AnswerFormat, DrafterChoice, Sampling
+from app.ui import notices
 from app.ui.chat.settings_fields import Parameter, TextField, describe, small_link
 from app.ui.engine import drafters
+from app.ui.engine.pair_names import thinking_levels
 from app.ui.widgets import icons, theme
 from app.ui.widgets.controls import Choice, explain, label, scrolling
 from app.ui.widgets.forms import Digits, words_of
 from app.ui.widgets.layouts import column, row
+from app.ui.widgets.questions import ask, ask_where_to_save
 from app.ui.widgets.section import Section
+from app.ui.widgets.tasks import Lane
 from app.ui.widgets.theme import SPACING
 
+if TYPE_CHECKING:
+    from app.ui.chat.model import ChatModel
+    from app.ui.chat.writer import StoredPresets
+    from app.ui.context import AppContext
+    from app.ui.engine.pair import PairLoader
+    from app.ui.notices import NoticeList
+
+SERVER_DRAFTS = "The server drafts by its own settings, which can't be changed from here."
 CHANGE_DELAY_MS = 300
 """After the last key, before a text that was typed counts."""
 NO_PRESET = "None"
@@ -50,22 +67,28 @@ _SIDE = 4 * SPACING
 
 
 class ChatSettingsTab(QFrame):
-    """Shows the settings of one chat, and says when the user changed them.
+    """Shows and changes the settings of one chat. What a preset's file can't be given is told as a notice.
 
     Attributes:
-        preset, preset_menu: The presets, and what can be done with them; a presenter fills the menu.
+        preset, preset_menu: The presets, and what can be done with them.
         save_changes, undo: Below the preset, where it was changed.
         recommended_button, save_button: At the foot.
 
     Signals:
-        changed: The `ChatSettings` as they are now.
-        preset_chosen: Name of a preset; empty for none.
         sections_changed: The names of the sections that are open now.
     """
 
-    changed = Signal(object)
     sections_changed = Signal(list)
-    preset_chosen = Signal(str)
+    _loader: PairLoader
+    _stored: StoredPresets
+    _presets: Presets
+    _notices: NoticeList
+    _model: ChatModel
+    _lane: Lane
+    _replaced: tuple[ChatSettings, ChatSettings] | None = None
+    """What a preset took the place of without being kept anywhere, and the settings it made."""
+    _checked: AnswerFormat | None = None
+    """What was last given to be checked."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -78,10 +101,6 @@ class ChatSettingsTab(QFrame):
         self._typing.timeout.connect(self.commit)
         self._make_fields()
         self._build()
-        usual = dict.fromkeys(self.parameters, SOURCE_TEXTS["default"])
-        self.show_settings(ChatSettings(), Sampling(), usual, drafters.offered("auto", None), is_other_chat=True)
-        self.show_presets([], "")
-        self.show_preset_state("", can_save=False, can_undo=False)
         self._connect()
 
     # ------------------------------------------------------------ the fields
@@ -132,7 +151,6 @@ class ChatSettingsTab(QFrame):
             parameter.changed.connect(self.commit)
         for section in self._sections().values():
             section.button.toggled.connect(self._on_section_toggled)
-        self.preset.activated.connect(lambda place: self.preset_chosen.emit(self.preset.itemData(place)))
 
     def _build(self) -> None:
         self._build_sections()
@@ -290,7 +308,7 @@ class ChatSettingsTab(QFrame):
     def show_settings(
         self,
         settings: ChatSettings,
-        recommended: Sampling,
+        advised: Sampling,
         sources: dict[str, str],
         offered: Sequence[tuple[DrafterChoice, str]],
         levels: Sequence[tuple[str, str]] = (),
@@ -308,7 +326,7 @@ class ChatSettingsTab(QFrame):
         self._settings = settings
         settings = msgspec.structs.replace(settings, **typed)
         for key, parameter in self.parameters.items():
-            parameter.show_value(getattr(settings.sampling, key), getattr(recommended, key), sources[key])
+            parameter.show_value(getattr(settings.sampling, key), getattr(advised, key), sources[key])
         self.system_prompt.set_text(settings.system_prompt)
         if stop_strings_from(self.stop.text()) != settings.stop:
             self.stop.set_text(stop_strings_as_text(settings.stop))
@@ -417,7 +435,251 @@ class ChatSettingsTab(QFrame):
         settings = self.settings()
         if settings != self._settings:
             self._settings = settings
-            self.changed.emit(settings)
+            self._model.set_settings(settings)
+
+    # ------------------------------------------------------------ the chat that is shown
+
+    def begin(self, ctx: AppContext) -> None:
+        """The chats are there: show and change the settings of the one that is open."""
+        self._loader, self._stored, self._notices = ctx.loader, ctx.presets, ctx.notices
+        self._presets = ctx.presets.presets
+        self._model = ctx.chats.current
+        self._lane = Lane(self, "answer format")
+        self.preset.activated.connect(self._on_preset_chosen)
+        self.recommended_button.clicked.connect(self._on_recommended)
+        self.save_button.clicked.connect(self._on_save_as)
+        self.preset_menu.aboutToShow.connect(self._fill_menu)
+        self.save_changes.clicked.connect(self._on_save)
+        self.undo.clicked.connect(self._on_undo)
+        ctx.loader.pair_changed.connect(self._refresh)
+        ctx.presets.changed.connect(self._refresh)
+        ctx.chats.follow(
+            self._show, settings_changed=self._refresh, state_changed=self._on_state_changed, asking=self.commit
+        )
+        ctx.closing.callback(self._lane.close)
+        ctx.closing.callback(self.commit)
+
+    def _show(self, model: ChatModel) -> None:
+        if model is not self._model:
+            self.commit()
+        self._model = model
+        self._replaced = None
+        self._refresh(is_other_chat=True)
+
+    @Slot()
+    def _on_state_changed(self) -> None:
+        self.setEnabled(self._model.knows_settings)
+
+    @Slot()
+    def _refresh(self, *_args: object, is_other_chat: bool = False) -> None:
+        settings, pair = self._model.settings, self._loader.pair()
+        found = recommended(pair, settings.thinking)
+        self.setEnabled(self._model.knows_settings)
+        self.show_settings(
+            settings,
+            found.sampling,
+            {key: SOURCE_TEXTS[source] for key, source in found.sources.items()},
+            drafters.offered(drafters.usable(settings.drafter, pair), pair),
+            thinking_levels(pair, recommended(pair).thinking),
+            is_other_chat=is_other_chat,
+        )
+        remote = pair.remote if pair is not None else None
+        if remote is None:
+            self.show_refused({}, None)
+        else:
+            self.show_refused({"drafter": SERVER_DRAFTS, **remote.refused}, remote.formats)
+        self._refresh_presets(settings)
+        self._check_format(settings)
+
+    def _check_format(self, settings: ChatSettings) -> None:
+        """Say what is wrong with a schema or a grammar as soon as it is typed; an empty one isn't finished."""
+        wanted = settings.format()
+        if wanted == self._checked:
+            return
+        self._checked = wanted
+        if wanted is None or not wanted.source.strip():
+            self.show_format_problem("")
+            return
+        self._lane.submit(
+            lambda: checked_grammar(wanted),
+            lambda found: self._show_format_problem(wanted, left_to_model(found.notes)),
+            lambda error: self._show_format_problem(wanted, str(error)),
+        )
+
+    def _show_format_problem(self, checked: AnswerFormat, problem: str) -> None:
+        if checked == self._checked:
+            self.show_format_problem(problem)
+
+    def _refresh_presets(self, settings: ChatSettings) -> None:
+        preset = self._presets.get(settings.preset) if settings.preset else None
+        self.show_presets(self._presets.names(), preset.preset if preset else "")
+        if self._replaced is not None and settings != self._replaced[1]:
+            self._replaced = None
+        is_changed = preset is not None and self._presets.is_changed(settings)
+        if self._replaced is not None:
+            self.show_preset_state("Your settings were replaced", can_save=False, can_undo=True)
+        else:
+            self.show_preset_state(
+                "Changed in this chat" if is_changed else "", can_save=is_changed, can_undo=is_changed
+            )
+
+    @Slot()
+    def _on_recommended(self) -> None:
+        self.commit()
+        self._model.set_settings(msgspec.structs.replace(self._model.settings, sampling=SamplingChoice()))
+
+    @Slot(int)
+    def _on_preset_chosen(self, place: int) -> None:
+        self._use(self._model, self.preset.itemData(place))
+
+    def _use(self, model: ChatModel, name: str) -> None:
+        """Put the values of a preset into a chat; what no preset has can be brought back."""
+        if model is self._model:
+            self.commit()
+        before, chosen = model.settings, self._presets.get(name) or ChatSettings()
+        is_kept = before == (self._presets.get(before.preset) or ChatSettings())
+        if model is self._model:
+            self._replaced = None if is_kept or chosen == before else (before, chosen)
+        model.set_settings(chosen)
+        self._refresh()
+
+    @Slot()
+    def _on_undo(self) -> None:
+        """Back to what was there before a preset was chosen, or to what the preset says."""
+        self.commit()
+        if self._replaced is not None:
+            before, self._replaced = self._replaced[0], None
+        else:
+            before = self._presets.get(self._model.settings.preset) or self._model.settings
+        self._model.set_settings(before)
+        self.preset.setFocus()
+
+    # ------------------------------------------------------------ the presets
+
+    def _fill_menu(self) -> None:
+        menu = self.preset_menu
+        menu.clear()
+        name = self._model.settings.preset
+        is_there = self._presets.get(name) is not None
+        target = self._target()
+        menu.addAction("Save changes", self._on_save).setEnabled(is_there)
+        menu.addAction("Save as preset…", self._on_save_as)
+        menu.addAction("Rename…", self._on_rename).setEnabled(is_there)
+        menu.addAction("Duplicate", lambda: self._stored.change(lambda presets: presets.duplicate(name))).setEnabled(
+            is_there
+        )
+        menu.addAction("Delete…", self._on_delete).setEnabled(is_there)
+        menu.addSeparator()
+        for_all = menu.addAction("Use for new chats")
+        for_all.setCheckable(True)
+        for_all.setChecked(is_there and self._presets.default_name() == name)
+        for_all.setEnabled(is_there)
+        for_all.triggered.connect(lambda checked: self._set_default(name if checked else "", ""))
+        for_model = menu.addAction("Use for new chats with this model")
+        for_model.setCheckable(True)
+        for_model.setChecked(is_there and self._presets.own_default_name(target) == name)
+        for_model.setEnabled(is_there and bool(target))
+        for_model.triggered.connect(lambda checked: self._set_default(name if checked else "", target))
+        menu.addSeparator()
+        menu.addAction("Import…", self._on_import)
+        menu.addAction("Export…", lambda: self._on_export(name)).setEnabled(is_there)
+
+    def _target(self) -> str:
+        files = self._loader.files()
+        return files.preset_target() if files else ""
+
+    def _set_default(self, name: str, target: str) -> None:
+        self._stored.change(lambda presets: presets.set_default(name, target))
+
+    @Slot()
+    def _on_save(self) -> None:
+        self.commit()
+        self.preset.setFocus()
+        settings = self._model.settings
+        self._stored.change(lambda presets: presets.save(settings.preset, settings, replace=True))
+
+    @Slot()
+    def _on_save_as(self) -> None:
+        self.commit()
+        model, settings = self._model, self._model.settings
+
+        def save(name: str) -> None:
+            self._stored.change(
+                lambda presets: presets.save(name, settings),
+                lambda kept: self._call(model, settings.preset, kept),
+            )
+
+        self._ask_for_name("Save as preset", self._presets.free_name(settings.preset or "My preset"), "Save", save)
+
+    def _on_rename(self) -> None:
+        model, before = self._model, self._model.settings.preset
+        self._ask_for_name(
+            "Rename preset",
+            before,
+            "Rename",
+            lambda name: self._stored.change(
+                lambda presets: presets.rename(before, name),
+                lambda kept: self._call(model, before, kept),
+            ),
+        )
+
+    def _call(self, model: ChatModel, before: str, name: str) -> None:
+        """The preset of a chat has another name now, unless another was chosen or the chat was closed meanwhile."""
+        if isValid(model) and model.settings.preset == before:
+            model.set_settings(msgspec.structs.replace(model.settings, preset=name))
+
+    def _on_delete(self) -> None:
+        name = self._model.settings.preset
+        ask(
+            self.window(),
+            "Delete preset",
+            f"Delete the preset “{name}”?",
+            details="Chats that use it won't change.",
+            lossy={"Delete": lambda: self._stored.change(lambda presets: presets.delete(name))},
+        )
+
+    def _on_import(self) -> None:
+        model = self._model
+        dialog = QFileDialog(self.window(), "Import preset")
+        dialog.setNameFilter("Presets (*.json)")
+        dialog.setFileMode(QFileDialog.FileMode.ExistingFile)
+        dialog.fileSelected.connect(lambda name: self._import(Path(name), model))
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
+
+    def _import(self, path: Path, model: ChatModel) -> None:
+        def done(read: PresetFile) -> None:
+            text = f"The preset “{read.name}” was imported. {read.remark()}".strip()
+            self._notices.show("presets", notices.told(text))
+            if isValid(model):
+                self._use(model, read.name)
+
+        self._stored.change(lambda presets: presets.import_file(path), done)
+
+    def _on_export(self, name: str) -> None:
+        folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
+        safe = "".join(one if one.isalnum() or one in " -_" else "_" for one in name).strip() or "preset"
+        proposal = Path(folder) / f"{safe}.json"
+        ask_where_to_save(
+            self.window(),
+            "Export preset",
+            proposal,
+            "Presets",
+            lambda path: self._stored.change(lambda presets: presets.export_file(name, path)),
+        )
+
+    def _ask_for_name(self, title: str, proposal: str, verb: str, chosen: Callable[[str], object]) -> None:
+        dialog = QInputDialog(self.window())
+        dialog.setWindowTitle(title)
+        dialog.setLabelText("Name of the preset:")
+        dialog.setOkButtonText(verb)
+        dialog.setTextValue(proposal)
+        if (field := dialog.findChild(QLineEdit)) is not None:
+            field.setMaxLength(MAX_NAME_LENGTH)
+            field.setAccessibleName("Name of the preset")
+        dialog.textValueSelected.connect(chosen)
+        dialog.finished.connect(dialog.deleteLater)
+        dialog.open()
 
 
 def _differences(before: ChatSettings, now: ChatSettings) -> dict[str, Any]:

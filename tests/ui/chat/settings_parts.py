@@ -13,7 +13,6 @@ from app.chats.presets import FILE_NAME
 from app.chats.settings import ChatSettings
 from app.settings import Settings
 from app.ui.chat.conversation import answer_settings
-from app.ui.chat.settings_presenter import ChatSettingsPresenter
 from app.ui.chat.settings_tab import ChatSettingsTab
 from tests.ui.parts import WAIT_MS, Rig
 
@@ -29,7 +28,7 @@ class SettingsRig(Rig):
         self.presets = self.stored_presets.presets
         self.tab = ChatSettingsTab()
         qtbot.addWidget(self.tab)
-        self.presenter = ChatSettingsPresenter(self.ctx, self.tab)
+        self.tab.begin(self.ctx)
         self.tab.show()
         qtbot.waitExposed(self.tab)
         self.tab.activateWindow()
@@ -69,8 +68,3 @@ class SettingsRig(Rig):
         """The same, with Enter."""
         self.write(key, text)
         QTest.keyClick(self.tab.parameters[key].field, Qt.Key.Key_Return)
-
-    def close(self) -> None:
-        super().close()
-        self.presenter.deleteLater()
-        self.stored_presets.deleteLater()
