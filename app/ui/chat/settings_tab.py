@@ -42,10 +42,7 @@ from app.ui.widgets.theme import SPACING
 
 if TYPE_CHECKING:
     from app.ui.chat.model import ChatModel
-    from app.ui.chat.writer import StoredPresets
     from app.ui.context import AppContext
-    from app.ui.engine.pair import PairLoader
-    from app.ui.notices import NoticeList
 
 SERVER_DRAFTS = "The server drafts by its own settings, which can't be changed from here."
 CHANGE_DELAY_MS = 300
@@ -79,10 +76,8 @@ class ChatSettingsTab(QFrame):
     """
 
     sections_changed = Signal(list)
-    _loader: PairLoader
-    _stored: StoredPresets
+    _ctx: AppContext
     _presets: Presets
-    _notices: NoticeList
     _model: ChatModel
     _lane: Lane
     _replaced: tuple[ChatSettings, ChatSettings] | None = None
@@ -441,7 +436,7 @@ class ChatSettingsTab(QFrame):
 
     def begin(self, ctx: AppContext) -> None:
         """The chats are there: show and change the settings of the one that is open."""
-        self._loader, self._stored, self._notices = ctx.loader, ctx.presets, ctx.notices
+        self._ctx = ctx
         self._presets = ctx.presets.presets
         self._model = ctx.chats.current
         self._lane = Lane(self, "answer format")
@@ -472,7 +467,7 @@ class ChatSettingsTab(QFrame):
 
     @Slot()
     def _refresh(self, *_args: object, is_other_chat: bool = False) -> None:
-        settings, pair = self._model.settings, self._loader.pair()
+        settings, pair = self._model.settings, self._ctx.loader.pair()
         found = recommended(pair, settings.thinking)
         self.setEnabled(self._model.knows_settings)
         self.show_settings(
@@ -565,9 +560,9 @@ class ChatSettingsTab(QFrame):
         menu.addAction("Save changes", self._on_save).setEnabled(is_there)
         menu.addAction("Save as preset…", self._on_save_as)
         menu.addAction("Rename…", self._on_rename).setEnabled(is_there)
-        menu.addAction("Duplicate", lambda: self._stored.change(lambda presets: presets.duplicate(name))).setEnabled(
-            is_there
-        )
+        menu.addAction(
+            "Duplicate", lambda: self._ctx.presets.change(lambda presets: presets.duplicate(name))
+        ).setEnabled(is_there)
         menu.addAction("Delete…", self._on_delete).setEnabled(is_there)
         menu.addSeparator()
         for_all = menu.addAction("Use for new chats")
@@ -585,18 +580,18 @@ class ChatSettingsTab(QFrame):
         menu.addAction("Export…", lambda: self._on_export(name)).setEnabled(is_there)
 
     def _target(self) -> str:
-        files = self._loader.files()
+        files = self._ctx.loader.files()
         return files.preset_target() if files else ""
 
     def _set_default(self, name: str, target: str) -> None:
-        self._stored.change(lambda presets: presets.set_default(name, target))
+        self._ctx.presets.change(lambda presets: presets.set_default(name, target))
 
     @Slot()
     def _on_save(self) -> None:
         self.commit()
         self.preset.setFocus()
         settings = self._model.settings
-        self._stored.change(lambda presets: presets.save(settings.preset, settings, replace=True))
+        self._ctx.presets.change(lambda presets: presets.save(settings.preset, settings, replace=True))
 
     @Slot()
     def _on_save_as(self) -> None:
@@ -604,7 +599,7 @@ class ChatSettingsTab(QFrame):
         model, settings = self._model, self._model.settings
 
         def save(name: str) -> None:
-            self._stored.change(
+            self._ctx.presets.change(
                 lambda presets: presets.save(name, settings),
                 lambda kept: self._call(model, settings.preset, kept),
             )
@@ -617,7 +612,7 @@ class ChatSettingsTab(QFrame):
             "Rename preset",
             before,
             "Rename",
-            lambda name: self._stored.change(
+            lambda name: self._ctx.presets.change(
                 lambda presets: presets.rename(before, name),
                 lambda kept: self._call(model, before, kept),
             ),
@@ -635,7 +630,7 @@ class ChatSettingsTab(QFrame):
             "Delete preset",
             f"Delete the preset “{name}”?",
             details="Chats that use it won't change.",
-            lossy={"Delete": lambda: self._stored.change(lambda presets: presets.delete(name))},
+            lossy={"Delete": lambda: self._ctx.presets.change(lambda presets: presets.delete(name))},
         )
 
     def _on_import(self) -> None:
@@ -650,11 +645,11 @@ class ChatSettingsTab(QFrame):
     def _import(self, path: Path, model: ChatModel) -> None:
         def done(read: PresetFile) -> None:
             text = f"The preset “{read.name}” was imported. {read.remark()}".strip()
-            self._notices.show("presets", notices.told(text))
+            self._ctx.notices.show("presets", notices.told(text))
             if isValid(model):
                 self._use(model, read.name)
 
-        self._stored.change(lambda presets: presets.import_file(path), done)
+        self._ctx.presets.change(lambda presets: presets.import_file(path), done)
 
     def _on_export(self, name: str) -> None:
         folder = QStandardPaths.writableLocation(QStandardPaths.StandardLocation.DocumentsLocation)
@@ -665,7 +660,7 @@ class ChatSettingsTab(QFrame):
             "Export preset",
             proposal,
             "Presets",
-            lambda path: self._stored.change(lambda presets: presets.export_file(name, path)),
+            lambda path: self._ctx.presets.change(lambda presets: presets.export_file(name, path)),
         )
 
     def _ask_for_name(self, title: str, proposal: str, verb: str, chosen: Callable[[str], object]) -> None:
