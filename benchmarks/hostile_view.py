@@ -212,7 +212,7 @@ def show(transcript: Transcript, steps: Steps, number: int, text: str, chance: r
     name = f"{number}"
     if chance.random() < 0.5:
         own = [piece for portion in pieces(text, chance) for piece in portion]
-        steps.one(f"{name} add", lambda: transcript.add(stored.answer(f"a{number}", text, pieces=own)))
+        steps.one(f"{name} add", lambda: transcript.add_all([stored.answer(f"a{number}", text, pieces=own)]))
     else:
         steps.one(f"{name} begin", lambda: transcript.begin_answer(stored.answer(f"a{number}")))
         for portion in pieces(text, chance):

@@ -136,9 +136,9 @@ def run(count: int, speed: int, *, tints: bool, thinking: str = "") -> Figures:
     transcript.set_show_drafted(tints)
     transcript.show()
     for turn in range(10):
-        transcript.add(stored.question(f"u{turn}", "An earlier question"))
-        transcript.add(stored.answer(f"a{turn}", SECTION.format(n=turn)))
-    transcript.add(stored.question("question", "How does a round spend its time?"))
+        transcript.add_all([stored.question(f"u{turn}", "An earlier question")])
+        transcript.add_all([stored.answer(f"a{turn}", SECTION.format(n=turn))])
+    transcript.add_all([stored.question("question", "How does a round spend its time?")])
     ready_at = time.perf_counter() + 1.5
     Meter().run_until(lambda: time.perf_counter() > ready_at)
 

@@ -57,8 +57,8 @@ class MessageButtons(QWidget):
             self.copy_button.hide()  # an answer that was stopped while the model was thinking
         self.versions: VersionSwitch | None = None
         if stored.versions > 1:
-            self.versions = VersionSwitch(self, partial(actions.run, "choose_version", stored.id))
-            self.versions.set_versions(stored.version, stored.versions)
+            step = partial(actions.run, "choose_version", stored.id)
+            self.versions = VersionSwitch(self, stored.version, stored.versions, step)
         self.more_button = icon_button("more", "", "More about this message")
         menu = QMenu(self.more_button)
         menu.aboutToShow.connect(lambda: message.fill_menu(menu))
@@ -79,7 +79,7 @@ class MessageButtons(QWidget):
         self._is_busy = busy
         self.more_button.setVisible(not busy)
         if self.versions is not None:
-            self.versions.set_busy(busy)
+            self.versions.setVisible(not busy)
 
 
 class UserButtons(MessageButtons):

@@ -100,34 +100,20 @@ class Card(QFrame):
 
 
 class VersionSwitch(QWidget):
-    """‹ 1/2 ›: the versions of a message. Hidden while there is only one."""
+    """‹ 1/2 ›: the versions of a message."""
 
-    def __init__(self, parent: QWidget, step: Callable[[int], object]) -> None:
-        """``step``: called with -1 or 1, how many versions the user wants to go on."""
+    def __init__(self, parent: QWidget, version: int, versions: int, step: Callable[[int], object]) -> None:
+        """Version number ``version`` (from 1) of ``versions``. ``step``: called with -1 or 1, how many versions the
+        user wants to go on."""
         super().__init__(parent)
-        self._back = icon_button("left", "", "Earlier version")
-        self._on = icon_button("right", "", "Later version")
-        self._label = label(role="quiet", scale=0.9, figures=True)
-        row(self._back, self._label, self._on, gap=0, on=self)
-        self._back.clicked.connect(lambda: step(-1))
-        self._on.clicked.connect(lambda: step(1))
-        self._versions = 1
-        self._is_busy = False
-        self.set_versions(1, 1)
-
-    def set_versions(self, version: int, versions: int) -> None:
-        """Version number ``version`` (from 1) of ``versions``."""
-        self._label.setText(f"{version}/{versions}")
-        self._label.setAccessibleName(f"Version {version} of {versions}")
-        self._back.setEnabled(version > 1)
-        self._on.setEnabled(version < versions)
-        self._versions = versions
-        self.setVisible(versions > 1 and not self._is_busy)
-
-    def set_busy(self, busy: bool) -> None:
-        """Hidden while an answer is being written."""
-        self._is_busy = busy
-        self.setVisible(self._versions > 1 and not busy)
+        back, on = icon_button("left", "", "Earlier version"), icon_button("right", "", "Later version")
+        number = label(f"{version}/{versions}", role="quiet", scale=0.9, figures=True)
+        number.setAccessibleName(f"Version {version} of {versions}")
+        row(back, number, on, gap=0, on=self)
+        back.setEnabled(version > 1)
+        on.setEnabled(version < versions)
+        back.clicked.connect(lambda: step(-1))
+        on.clicked.connect(lambda: step(1))
 
 
 def action_button(icon: str, actions: Actions, name: str, *values: object) -> QToolButton:

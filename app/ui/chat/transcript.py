@@ -214,11 +214,6 @@ class Transcript(QWidget):
         self.column.remove(list(self.column.entries))
         self.column.go_to_end()
 
-    def add(self, message: StoredMessage) -> None:
-        """Add a message of the user or a stored answer."""
-        self._remove_welcome()
-        self.column.add(self._entry(message, self._build_stored))
-
     def show_end(self, messages: Sequence[StoredMessage]) -> None:
         """Show the last messages of a chat until all are read, and given to `add_all`."""
         self.add_all(messages)

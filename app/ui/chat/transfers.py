@@ -194,7 +194,24 @@ class ChatTransfers(QObject):
         return Export(read, self._helper, job.canceled.is_set, on_progress)
 
 
-class ExportDialog(QDialog):
+class _Dialog(QDialog):
+    """What both dialogs have."""
+
+    def __init__(self, transfers: ChatTransfers, parent: QWidget | None) -> None:
+        super().__init__(parent)
+        self._transfers = transfers
+        self._bar = QProgressBar(textVisible=False, maximum=_STEPS)
+        self._bar.setAccessibleName("Progress")
+
+    def _on_progress(self, share: float) -> None:
+        self._bar.setValue(round(share * _STEPS))
+
+    def done(self, result: int) -> None:
+        self._transfers.leave()
+        super().done(result)
+
+
+class ExportDialog(_Dialog):
     """Exports chats, and stays open until that is done.
 
     Signals:
@@ -207,8 +224,7 @@ class ExportDialog(QDialog):
         self, transfers: ChatTransfers, chats: Sequence[tuple[str, str]], parent: QWidget | None = None
     ) -> None:
         """``chats``: ids and titles."""
-        super().__init__(parent)
-        self._transfers = transfers
+        super().__init__(transfers, parent)
         self._chats = list(chats)
         one = len(chats) == 1
         title = f"“{shortened(visible(chats[0][1] or UNTITLED), _LONGEST_TITLE)}”" if one else count_text(len(chats))
@@ -217,8 +233,6 @@ class ExportDialog(QDialog):
         self._formats = QWidget()
         self._error = label(role="warning", wraps=True)
         self._error.hide()
-        self._bar = QProgressBar(textVisible=False, maximum=_STEPS)
-        self._bar.setAccessibleName("Progress")
         self._bar.hide()
         self._cancel = QPushButton("Cancel", autoDefault=False)
         self._export = QPushButton("Export…", default=True)
@@ -275,9 +289,6 @@ class ExportDialog(QDialog):
         ids = [chat_id for chat_id, _title in self._chats]
         self._transfers.export(ids, name, path, self._on_progress, self._on_done, self._on_failed)
 
-    def _on_progress(self, share: float) -> None:
-        self._bar.setValue(round(share * _STEPS))
-
     def _on_done(self, path: Path) -> None:
         self.exported.emit(path)
         self.accept()
@@ -289,12 +300,8 @@ class ExportDialog(QDialog):
         self._bar.hide()
         show_text(self._error, visible(str(error)))
 
-    def done(self, result: int) -> None:
-        self._transfers.leave()
-        super().done(result)
 
-
-class ImportDialog(QDialog):
+class ImportDialog(_Dialog):
     """Reads, shows a summary, and imports when that is accepted.
 
     Signals:
@@ -304,9 +311,8 @@ class ImportDialog(QDialog):
     shown_requested = Signal(object)
 
     def __init__(self, transfers: ChatTransfers, parent: QWidget | None = None) -> None:
-        super().__init__(parent)
+        super().__init__(transfers, parent)
         self.setWindowTitle("Import chats")
-        self._transfers = transfers
         self._paths: list[Path] = []
         self._imported: Imported | None = None
         self._is_running = False
@@ -317,7 +323,6 @@ class ImportDialog(QDialog):
         self._into_folder = QCheckBox("Add to folder")
         self._folder = QLineEdit()
         self._folder_part = QWidget()
-        self._bar = QProgressBar(textVisible=False, maximum=_STEPS)
         self._choose_files = QPushButton("Choose files…")
         self._choose_folder = QPushButton("Choose folder…")
         self._import = QPushButton("Import")
@@ -339,7 +344,6 @@ class ImportDialog(QDialog):
         for button in (self._choose_files, self._import, self._show):
             theme.set_role(button, "primary")
         self._folder.setAccessibleName("Name of the folder")
-        self._bar.setAccessibleName("Progress")
         explain(self._choose_folder, "Reads all files of a folder and of the folders in it.")
         row((self._into_folder, 0), (self._folder, 1), on=self._folder_part)
         self._into_folder.toggled.connect(self._folder.setEnabled)
@@ -410,9 +414,6 @@ class ImportDialog(QDialog):
         self._begin("Importing…", "Stop")
         self._transfers.import_chats(self._paths, folder, self._on_progress, self._on_imported, self._on_failed)
 
-    def _on_progress(self, share: float) -> None:
-        self._bar.setValue(round(share * _STEPS))
-
     def _on_summary(self, summary: Summary) -> None:
         left_out = summary.not_imported()
         if not summary.chats:
@@ -447,10 +448,6 @@ class ImportDialog(QDialog):
             self._transfers.cancel()
         else:
             self.reject()
-
-    def done(self, result: int) -> None:
-        self._transfers.leave()
-        super().done(result)
 
 
 def _sources_part() -> QWidget:

@@ -57,7 +57,7 @@ class Announcer(QObject):
 
     @Slot(object)
     def _on_answer_begun(self, live: LiveAnswer) -> None:
-        self._window.chat_list.view.chats.set_answering(live.chat_id)
+        self._window.chat_list.view.chats.set_answering(live.chat_id, True)
         if self._is_shown(live):
             announce(self._window, "Answering…")
         live.thinking_changed.connect(lambda is_thinking: self._on_thinking_changed(live, is_thinking))
@@ -70,7 +70,7 @@ class Announcer(QObject):
 
     def _on_answer_ended(self, live: LiveAnswer) -> None:
         message = live.message
-        self._window.chat_list.view.chats.set_answering("")
+        self._window.chat_list.view.chats.set_answering(live.chat_id, False)
         if message is None:
             return
         title = shortened(visible(self._ctx.operations.title(live.chat_id)) or UNTITLED, _LONGEST_TITLE)

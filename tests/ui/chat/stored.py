@@ -76,7 +76,7 @@ def settle(qtbot: QtBot, transcript: Transcript) -> None:
 def show(qtbot: QtBot, transcript: Transcript, *messages: StoredMessage) -> None:
     """Add these messages, and wait until they are drawn."""
     for message in messages:
-        transcript.add(message)
+        transcript.add_all([message])
     settle(qtbot, transcript)
 
 

@@ -515,7 +515,7 @@ def test_a_passage_of_the_thinking_says_so_and_marks_the_words() -> None:
     assert said.text == "word"
 
 
-def test_the_chat_that_is_being_answered_has_a_mark(chat_list: ChatList) -> None:
+def test_chats_that_are_being_answered_have_a_mark(chat_list: ChatList) -> None:
     rows = chat_list.view.chats
 
     def picture(key: str) -> QImage:
@@ -523,8 +523,9 @@ def test_the_chat_that_is_being_answered_has_a_mark(chat_list: ChatList) -> None
         assert place is not None
         return chat_list.view.viewport().grab(chat_list.view.visualRect(rows.index(place))).toImage()
 
-    before = {key: picture(key) for key in ("a", "b")}
-    rows.set_answering("b")
-    assert picture("a") == before["a"] and picture("b") != before["b"]
-    rows.set_answering("")
-    assert picture("b") == before["b"]
+    before = {key: picture(key) for key in ("a", "b", "c")}
+    rows.set_answering("b", True)
+    rows.set_answering("c", True)
+    assert picture("a") == before["a"] and picture("b") != before["b"] and picture("c") != before["c"]
+    rows.set_answering("b", False)
+    assert picture("b") == before["b"] and picture("c") != before["c"]

@@ -72,8 +72,8 @@ def widgets_of(transcript: Transcript) -> list[QWidget]:
 
 def test_messages_that_were_shown_and_used(qtbot: QtBot, transcript: Transcript) -> None:
     pieces = [Piece(text=TEXT, round=0, drafter="model", rejected=None)]
-    transcript.add(stored.question("q", LONG, 1, 2))
-    transcript.add(stored.answer("a", TEXT, 2, 3, pieces=pieces, note="It was stopped."))
+    transcript.add_all([stored.question("q", LONG, 1, 2)])
+    transcript.add_all([stored.answer("a", TEXT, 2, 3, pieces=pieces, note="It was stopped.")])
     transcript.set_show_drafted(True)
     transcript.set_find("item")
     settle(qtbot, transcript)
@@ -99,7 +99,7 @@ def test_messages_that_were_shown_and_used(qtbot: QtBot, transcript: Transcript)
 
 def test_messages_that_were_scrolled_away(qtbot: QtBot, transcript: Transcript) -> None:
     for number in range(12):
-        transcript.add(stored.answer(str(number), f"{TEXT}\n\n{LONG[:4000]}"))
+        transcript.add_all([stored.answer(str(number), f"{TEXT}\n\n{LONG[:4000]}")])
     settle(qtbot, transcript)
     kept, widgets = parts(transcript), widgets_of(transcript)
     transcript.column.follows = False

@@ -99,8 +99,8 @@ def test_the_tab_key_goes_from_the_thinking_to_the_answer(qtbot: QtBot, transcri
 @pytest.mark.parametrize("follows", [True, False], ids=["at the end", "further up"])
 def test_opening_and_closing_leave_the_button_where_it_is(qtbot: QtBot, transcript: Transcript, follows: bool) -> None:
     for number in range(6):
-        transcript.add(stored.question(f"u{number}", "Why? " * 40))
-        transcript.add(thought("Because. " * 60, "Well, well. " * 400, f"a{number}"))
+        transcript.add_all([stored.question(f"u{number}", "Why? " * 40)])
+        transcript.add_all([thought("Because. " * 60, "Well, well. " * 400, f"a{number}")])
     settle(qtbot, transcript)
     if not follows:
         bar = transcript.column.verticalScrollBar()
@@ -140,9 +140,9 @@ def test_a_choice_stays_while_the_message_is_out_of_sight(qtbot: QtBot, transcri
 
 
 def test_an_answer_that_has_only_thinking_says_how_it_ended(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add(stored.answer("plain", "Plain."))
-    transcript.add(thought("Nothing thought.", " \n", "b"))
-    transcript.add(thought("", message_id="ended", finish_reason="end"))
+    transcript.add_all([stored.answer("plain", "Plain.")])
+    transcript.add_all([thought("Nothing thought.", " \n", "b")])
+    transcript.add_all([thought("", message_id="ended", finish_reason="end")])
     show(qtbot, transcript, thought("", status="stopped", finish_reason="cancelled"))
     assert answer(transcript, 0).thinking is None and answer(transcript, 1).thinking is None
     note = answer(transcript, 2).note
@@ -226,8 +226,8 @@ def test_opened_while_it_streams_it_stays_where_it_is_and_may_grow_below_the_scr
     qtbot: QtBot, transcript: Transcript
 ) -> None:
     for number in range(4):
-        transcript.add(stored.question(f"u{number}", "Why? " * 40))
-        transcript.add(stored.answer(f"b{number}", "Because. " * 60))
+        transcript.add_all([stored.question(f"u{number}", "Why? " * 40)])
+        transcript.add_all([stored.answer(f"b{number}", "Because. " * 60)])
     transcript.begin_answer(stored.answer("a"))
     transcript.append_pieces([Piece(text="Well, well.\n\n", thinking=True) for _ in range(200)])
     settle(qtbot, transcript)

@@ -59,15 +59,15 @@ def said(part: QLabel | None) -> str:
 
 def fill(transcript: Transcript, turns: int) -> None:
     for turn in range(turns):
-        transcript.add(stored.question(f"u{turn}", f"Question {turn}"))
-        transcript.add(stored.answer(f"a{turn}", f"Answer **{turn}**\n\n- one\n- two\n" * 5))
+        transcript.add_all([stored.question(f"u{turn}", f"Question {turn}")])
+        transcript.add_all([stored.answer(f"a{turn}", f"Answer **{turn}**\n\n- one\n- two\n" * 5)])
 
 
 # ---------------------------------------------------------------- an answer
 
 
 def test_an_answer_streams_in(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add(stored.question("u", "What is **this**?"))
+    transcript.add_all([stored.question("u", "What is **this**?")])
     transcript.append_pieces([Piece(text="before the beginning")])
     transcript.begin_answer(stored.answer("a"))
     for text in ("Some ", "**bo", "ld** ", "words\n\n", "```py\nx = 1", "\n```"):
@@ -297,7 +297,7 @@ def test_lines_of_prose_are_not_too_long(qtbot: QtBot, transcript: Transcript) -
 def test_tints_are_switched_in_all_messages(qtbot: QtBot, transcript: Transcript) -> None:
     for key in ("a", "b"):
         pieces = [Piece(text="drafted words", round=3, drafter="model")]
-        transcript.add(stored.answer(key, "drafted words", pieces=pieces))
+        transcript.add_all([stored.answer(key, "drafted words", pieces=pieces)])
     settle(qtbot, transcript)
 
     def pictures() -> list[QImage]:
@@ -356,8 +356,8 @@ def test_a_long_chat_works_out_only_what_is_shown_and_frees_what_is_far(
 
     monkeypatch.setattr("app.ui.chat.answer.unpack", counted)
     for turn in range(40):
-        transcript.add(stored.question(f"u{turn}", f"Question {turn}"))
-        transcript.add(stored.answer(f"a{turn}", f"Answer {turn}\n\n" + "words\n\n" * 12))
+        transcript.add_all([stored.question(f"u{turn}", f"Question {turn}")])
+        transcript.add_all([stored.answer(f"a{turn}", f"Answer {turn}\n\n" + "words\n\n" * 12)])
     settle(qtbot, transcript)
     assert asked == []
     transcript.set_show_drafted(True)
@@ -379,8 +379,8 @@ def test_a_long_chat_works_out_only_what_is_shown_and_frees_what_is_far(
 
 
 def test_what_is_in_use_is_not_freed(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add(stored.question("edited", "My words"))
-    transcript.add(stored.answer("selected", "words to copy"))
+    transcript.add_all([stored.question("edited", "My words")])
+    transcript.add_all([stored.answer("selected", "words to copy")])
     fill(transcript, 20)
     transcript.begin_answer(stored.answer("written"))
     transcript.append_pieces([Piece(text="one "), Piece(text="two", drafter="model")])

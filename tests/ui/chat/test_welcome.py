@@ -42,7 +42,7 @@ def test_the_examples_can_be_chosen(qtbot: QtBot, transcript: Transcript) -> Non
         click(named(transcript, text))
     assert asked == [(text,) for text in EXAMPLES]
     assert not has_button(transcript, "Keep the guide")
-    transcript.add(stored.question("u", "Hello"))
+    transcript.add_all([stored.question("u", "Hello")])
     assert keys(transcript) == ["u"]
 
 
@@ -70,7 +70,7 @@ def test_the_card_of_the_first_start(qtbot: QtBot, transcript: Transcript) -> No
     used = calls(transcript, "load_starter")
     click(named(transcript, "Use the starter model"))
     assert used == [()]
-    transcript.add(stored.question("u", "Hello"))
+    transcript.add_all([stored.question("u", "Hello")])
     transcript.introduce(proposal="Qwen3 8B, 5.7 GB")
     assert keys(transcript) == ["u"]
 

@@ -96,8 +96,8 @@ def fill(window: MainWindow) -> None:
     window.transcript.clear()
     text = "So:\n\n1. `one`\n2. [two](https://a.example)\n\n```python\nprint(1)\n```\n\n"
     text += "| a | b |\n|---|---|\n| 1 | 2 |\n\n> A quote"
-    window.transcript.add(StoredMessage("q", "c", None, "user", "How?", "complete", 0.0))
-    window.transcript.add(StoredMessage("a", "c", "q", "assistant", text, "complete", 0.0))
+    window.transcript.add_all([StoredMessage("q", "c", None, "user", "How?", "complete", 0.0)])
+    window.transcript.add_all([StoredMessage("a", "c", "q", "assistant", text, "complete", 0.0)])
     window.transcript.column.setFocus()
 
 
@@ -201,8 +201,8 @@ def paragraph(rig: Rig) -> str:
 def test_the_line_one_reads_and_the_end_stay_where_they_are(qtbot: QtBot, rig: Rig) -> None:
     transcript = rig.window.transcript
     transcript.clear()
-    transcript.add(StoredMessage("q", "c", None, "user", "Write", "complete", 0.0))
-    transcript.add(StoredMessage("a", "c", "q", "assistant", TEXT, "complete", 0.0))
+    transcript.add_all([StoredMessage("q", "c", None, "user", "Write", "complete", 0.0)])
+    transcript.add_all([StoredMessage("a", "c", "q", "assistant", TEXT, "complete", 0.0)])
     bar = transcript.column.verticalScrollBar()
     qtbot.waitUntil(lambda: bar.maximum() > 2000)
     bar.setValue(bar.maximum() // 2)

@@ -171,8 +171,8 @@ class ChatListModel(QStringListModel):
         self._folders: Sequence[Folder] = ()
         self._today: date | None = None
         self._places: dict[str, int] = {}
-        self.answering = ""
-        """Id of the chat whose answer is being written."""
+        self.answering: set[str] = set()
+        """Ids of the chats where an answer is being written."""
 
     # ------------------------------------------------------------ content
 
@@ -189,12 +189,11 @@ class ChatListModel(QStringListModel):
         self.collapsed = self.collapsed if collapsed is None else frozenset(collapsed)
         self._refresh()
 
-    def set_answering(self, chat_id: str) -> None:
-        """An answer is being written in this chat; empty for none. Its row has a mark, and screen readers say so."""
-        before, self.answering = self.answering, chat_id
-        for key in (before, chat_id):
-            if (place := self.place(key)) is not None:
-                self.dataChanged.emit(self.index(place), self.index(place))
+    def set_answering(self, chat_id: str, is_answering: bool) -> None:
+        """Whether an answer is being written in this chat. Its row has a mark then, and screen readers say so."""
+        (self.answering.add if is_answering else self.answering.discard)(chat_id)
+        if (place := self.place(chat_id)) is not None:
+            self.dataChanged.emit(self.index(place), self.index(place))
 
     def folders(self) -> Sequence[Folder]:
         return self._folders
@@ -283,7 +282,7 @@ class ChatListModel(QStringListModel):
         name = next((visible(one.name) for one in self._folders if one.id == row.folder_id), None)
         parts = (
             title_of_chat(row),
-            "answering now" if row.id == self.answering else "",
+            "answering now" if row.id in self.answering else "",
             "pinned" if row.pinned_at is not None else f"in {name}" if name is not None else "",
             moment_text(row.updated_at),
         )

@@ -186,7 +186,7 @@ class RowDelegate(QStyledItemDelegate):
                 self._draw_folder(painter, box, row, font)
             else:
                 font, inside = bold(font) if row.id == self.shown else font, self._inside(box, row)
-                if row.id == self._model.answering:
+                if row.id in self._model.answering:
                     inside.setRight(inside.right() - 3 * SPACING)
                     mark = inside.adjusted(inside.width(), 0, 3 * SPACING, 0)
                     draw_line(painter, mark, "\N{BLACK CIRCLE}", theme.scaled(font, 0.6), theme.current().focus_line)

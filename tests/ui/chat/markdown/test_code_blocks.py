@@ -175,12 +175,12 @@ def test_an_answer_for_a_view_that_the_column_freed_is_dropped(qtbot: QtBot, mon
     qtbot.addWidget(transcript)
     transcript.resize(700, 200)
     transcript.show()
-    transcript.add(stored.answer("a", CODE))
+    transcript.add_all([stored.answer("a", CODE)])
     qtbot.waitUntil(late.asked.is_set)
     (entry,) = transcript.column.entries
     widget = entry.widget
     assert widget is not None
-    transcript.add(stored.answer("b", "word\n\n" * 300))
+    transcript.add_all([stored.answer("b", "word\n\n" * 300)])
     qtbot.waitUntil(lambda: not isValid(widget))
     assert transcript.column.entries[0].widget is None
     assert late.asked.is_set() and not late.may_answer.is_set()
