@@ -126,6 +126,7 @@ class ServerDialog(QDialog):
                 self._show_models([ServedModel(id=model)], model)
         (self.key if for_key else self.address).setFocus()
         self.open()
+        self._grow()
         self.activateWindow()
 
     def _reset(self) -> None:
