@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal
 
 from PySide6.QtCore import QObject, Signal
@@ -167,22 +169,17 @@ class PairChecker(QObject):
         super().__init__(parent)
         self._headers = Headers()
         self._lane = Lane(self, "headers", at_once=AT_ONCE)
-        self._latest = 0
+        self._asked: Future[PairCheck] | None = None
 
     def check(self, target: str, draft: str | None) -> None:
         """Check a pair; `checked` follows, unless another pair is checked before."""
-        self._latest += 1
-        number = self._latest
-
-        def judge_if_wanted() -> PairCheck:
-            return judge(target, draft, self._headers) if number == self._latest else READING
-
-        def tell(check: PairCheck) -> None:
-            if number == self._latest:
-                self.checked.emit(check)
-
-        self._lane.submit(judge_if_wanted, tell, lambda error: tell(PairCheck(str(error), "bad", can_load=True)))
+        self.stop()
+        self._asked = self._lane.submit(
+            partial(judge, target, draft, self._headers),
+            self.checked.emit,
+            lambda error: self.checked.emit(PairCheck(str(error), "bad", can_load=True)),
+        )
 
     def stop(self) -> None:
         """Drop the current check."""
-        self._latest += 1
+        self._lane.drop(self._asked)

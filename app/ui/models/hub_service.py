@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from PySide6.QtCore import QObject
 
@@ -56,9 +57,13 @@ class HubService(QObject):
         """For a question that can stop in between; may be called from any thread."""
         return self._lane.is_closed()
 
-    def ask(self, question: Callable[[Hub], T], done: Callable[[T], None], failed: Failed) -> None:
+    def ask(self, question: Callable[[Hub], T], done: Callable[[T], None], failed: Failed) -> Future[T]:
         """Call ``question`` in another thread, then ``done`` or ``failed`` in the window's."""
-        self._lane.submit(lambda: question(self._connection.hub), done, failed)
+        return self._lane.submit(lambda: question(self._connection.hub), done, failed)
+
+    def drop(self, question: Future[Any] | None) -> None:
+        """The answer isn't wanted any more."""
+        self._lane.drop(question)
 
     def find_drafts(
         self,

@@ -157,38 +157,43 @@ class LibraryService(QObject):
 
         self._lane.submit(rank, done)
 
-    def entry_at(self, path: str, done: Callable[[LibraryEntry], None], failed: Failed) -> None:
-        """A model anywhere on the disk."""
-        self._lane.submit(partial(self._library.entry_at, Path(path)), done, failed)
+    def ask(
+        self,
+        question: Callable[[Library], T],
+        done: Callable[[T], None] | None = None,
+        failed: Failed | None = None,
+    ) -> None:
+        """Ask or change something that takes moments."""
+        self._lane.submit(partial(question, self._library), done, failed)
 
-    def verify(self, entry: LibraryEntry, done: Callable[[bool | None], None], failed: Failed) -> None:
-        """Whether its files are what was downloaded; `progressed` reports the progress."""
-        tell, stopped = self._begin(str(entry.path))
-        self._slow_lane.submit(partial(self._library.verify, entry, tell, stopped), done, failed)
+    def check(
+        self,
+        path: str,
+        work: Callable[[Library, Callable[[int, int], None], Callable[[], bool]], T],
+        done: Callable[[T], None],
+        failed: Failed,
+    ) -> None:
+        """Something with the file at ``path`` that takes minutes, until `stop`. ``work`` also gets the function that
+        reports the progress, bytes done and in all, and the one that says whether to stop.
+        """
+        library, stop, told = self._library, threading.Event(), -1.0
+        self._stops[path] = stop
 
-    def join(self, entry: LibraryEntry, done: Callable[[Path], None], failed: Failed) -> None:
-        """Join its pieces to one file; `progressed` reports the progress."""
-        tell, stopped = self._begin(str(entry.path))
-        self._slow_lane.submit(partial(self._library.join, entry, tell, stopped), done, failed)
+        def tell(done: int, total: int) -> None:
+            nonlocal told
+            share = done / total if total else 1.0
+            if share - told >= _PROGRESS_SHARE or share == 1.0:
+                told = share
+                self._slow_lane.post(lambda: self.progressed.emit(path, share))
 
-    def delete(self, entry: LibraryEntry, done: Callable[[int], None], failed: Failed) -> None:
-        """``done`` gets the bytes freed."""
-        self._lane.submit(partial(self._library.delete, entry), done, failed)
-
-    def forget(self, entry: LibraryEntry) -> None:
-        """No longer list a model whose folder is unavailable; `scanned` follows."""
-        self._lane.submit(partial(self._library.forget, entry))
-        self.scan()
+        self._slow_lane.submit(lambda: work(library, tell, stop.is_set), done, failed)
 
     @Slot(object)
     def note_pair(self, pair: PairLoaded | None) -> None:
         """It has just been loaded."""
         if pair is not None and pair.remote is None and not is_guide(pair.target.path):
-            self.note_use(*(model.path for model in pair.models))
-
-    def note_use(self, *files: str) -> None:
-        """These have just been loaded."""
-        self._lane.submit(partial(self._library.usage.note, files))
+            files = [model.path for model in pair.models]
+            self.ask(lambda library: library.usage.note(files))
 
     def stop(self, path: str) -> None:
         """End the check of this file; its ``failed`` is called."""
@@ -235,22 +240,6 @@ class LibraryService(QObject):
     def _on_judged(self, fits: dict[str, FitBadge]) -> None:
         self._fits |= fits  # a scan that has ended meanwhile may have found others
         self.scanned.emit(self._entries)
-
-    def _begin(self, path: str) -> tuple[Callable[[int, int], None], Callable[[], bool]]:
-        """For something that takes minutes: the function that emits `progressed`, and the one that says whether to
-        stop.
-        """
-        stop = self._stops[path] = threading.Event()
-        told = -1.0
-
-        def tell(done: int, total: int) -> None:
-            nonlocal told
-            share = done / total if total else 1.0
-            if share - told >= _PROGRESS_SHARE or share == 1.0:
-                told = share
-                self._slow_lane.post(lambda: self.progressed.emit(path, share))
-
-        return tell, stop.is_set
 
 
 def _reveal(path: Path, is_folder: bool) -> None:

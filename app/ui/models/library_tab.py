@@ -316,8 +316,9 @@ class ModelPage(QWidget):
         self._checked.pop(path, None)
         show_text(self._status, "")
         self._begin_check()
-        self._service.verify(
-            entry,
+        self._service.check(
+            path,
+            lambda library, tell, stopped: library.verify(entry, tell, stopped),
             lambda is_right: self._end_check(path, *_CHECKED[is_right]),
             lambda error: self._end_check(path, str(error), "warning"),
         )
@@ -335,7 +336,12 @@ class ModelPage(QWidget):
 
         def begin() -> None:
             self._begin_check()
-            self._service.join(entry, done, lambda error: self._end_check(path, str(error), "warning"))
+            self._service.check(
+                path,
+                lambda library, tell, stopped: library.join(entry, tell, stopped),
+                done,
+                lambda error: self._end_check(path, str(error), "warning"),
+            )
 
         ask(
             self,
@@ -371,7 +377,8 @@ class ModelPage(QWidget):
             self._ctx.actions.run("hide_starter")
             return
         if not entry.available:
-            self._service.forget(entry)  # nothing is deleted, and it comes back with its folder
+            self._service.ask(lambda library: library.forget(entry))  # it comes back with its folder
+            self._service.scan()
             return
         if any(self._ctx.loader.is_loaded(str(part)) for part in entry.parts):
             text = "This model is loaded. Open another model first, then delete this one."
@@ -390,7 +397,7 @@ class ModelPage(QWidget):
             self,
             "Delete model",
             f"Delete {title}? This frees {freed} and can't be undone.",
-            lossy={"Delete": lambda: self._service.delete(entry, done, failed)},
+            lossy={"Delete": lambda: self._service.ask(lambda library: library.delete(entry), done, failed)},
         )
 
     # ------------------------------------------------------------ inside

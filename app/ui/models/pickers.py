@@ -207,7 +207,9 @@ class PairPicks(QObject):
         if not path:
             self._drafts.show_picks([], _NO_TARGET)
             return
-        self._library.entry_at(path, partial(self._rank, path), partial(self._on_failed, path))
+        self._library.ask(
+            lambda library: library.entry_at(Path(path)), partial(self._rank, path), partial(self._on_failed, path)
+        )
 
     def proposal(self, *, only_head: bool) -> str:
         """The most promising draft without a warning; empty for none. A target that drafts itself needs none, unless

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Future
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from PySide6.QtCore import Qt, QUrl, Slot
 from PySide6.QtGui import QDesktopServices
@@ -57,8 +58,7 @@ class SearchTab(QWidget):
     def __init__(self, ctx: AppContext, hub: HubService, library: LibraryService, downloads: DownloadsTab) -> None:
         super().__init__()
         self._hub = hub
-        self._searched = 0
-        """Number of the latest search; answers to earlier ones are ignored."""
+        self._asked: Future[Any] | None = None
         example = "Search Hugging Face for GGUF models, such as qwen3 8b"
         self._words = named(QLineEdit(placeholderText=example, clearButtonEnabled=True), "Search words")
         self._sort = named(QComboBox(), "Sort by")
@@ -99,22 +99,16 @@ class SearchTab(QWidget):
         words, sort = self._words.text().strip(), cast(Sort, self._sort.currentData())
         if not words:
             return
-        self._searched += 1
-        number = self._searched
         self._show_status("Searching…")
-
-        def found(results: list[SearchResult]) -> None:
-            if number == self._searched:
-                self.page.clear()
-                self._show_results(results)
-
-        def failed(error: KnownError) -> None:
-            if number == self._searched:
-                self._show_status(str(error), "bad")
-
-        self._hub.ask(lambda hub: hub.search(words, sort), found, failed)
+        self._hub.drop(self._asked)
+        self._asked = self._hub.ask(
+            lambda hub: hub.search(words, sort),
+            self._show_results,
+            lambda error: self._show_status(str(error), "bad"),
+        )
 
     def _show_results(self, results: Sequence[SearchResult]) -> None:
+        self.page.clear()
         self._results.clear()
         for one in results:
             name = printable(one.id, 120) + ("  (gated)" if one.gated != "no" else "")
@@ -143,8 +137,7 @@ class RepositoryPage(QWidget):
     def __init__(self, ctx: AppContext, hub: HubService, library: LibraryService, downloads: DownloadsTab) -> None:
         super().__init__(minimumWidth=300)
         self._hub, self._library, self._downloads = hub, library, downloads
-        self._number = 0
-        """Of what is shown; answers about something else are ignored."""
+        self._asked: Future[Any] | None = None
         self._fitting = 0
         """How many of the drafts that were found fit."""
         theme.set_role(self, "side")
@@ -222,7 +215,7 @@ class RepositoryPage(QWidget):
 
     def clear(self, message: str = "Select a repository to see its files.") -> None:
         """Show no repository."""
-        self._number += 1
+        self._hub.drop(self._asked)
         self._hub.stop_finding()
         self.repository = None
         self._title.setText("")
@@ -237,17 +230,9 @@ class RepositoryPage(QWidget):
     def look_up(self, name: str) -> None:
         """Look a repository up and show its files."""
         self.clear(f"Looking up {printable(name)}…")
-        number = self._number
-
-        def found(repository: Repository) -> None:
-            if number == self._number:
-                self._show_repository(repository)
-
-        def failed(error: KnownError) -> None:
-            if number == self._number:
-                self.clear(str(error))
-
-        self._hub.ask(lambda hub: hub.repository(name), found, failed)
+        self._asked = self._hub.ask(
+            lambda hub: hub.repository(name), self._show_repository, lambda error: self.clear(str(error))
+        )
 
     def _show_repository(self, repository: Repository) -> None:
         machine = self._library.machine()

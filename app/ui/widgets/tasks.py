@@ -103,6 +103,12 @@ class Results:
 
         future.add_done_callback(ring)
 
+    def drop(self, future: Future[Any] | None) -> None:
+        """Deliver nothing of this any more; a task that hasn't begun is not begun."""
+        if future is not None and future in self._open:
+            self._open[future] = None, None, self._open[future]  # who needs what it refers to may still be running
+            future.cancel()
+
     def post(self, call: Callable[[], None]) -> None:
         """Call this in the window's thread; for tasks, from any thread."""
         _bell().put(lambda: None if self._closed else call())

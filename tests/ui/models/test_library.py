@@ -91,7 +91,7 @@ def test_rows(stocked: Windows) -> None:
 
 
 def test_sorted_by_each_column_and_what_cannot_be_used_last(stocked: Windows) -> None:
-    stocked.library.note_use(str(path(stocked, "other")))
+    stocked.library.ask(lambda library: library.usage.note([path(stocked, "other")]))
     stocked.scanned()
     stocked.choose(path(stocked, "small"))
     for place, ascending in enumerate(

@@ -108,6 +108,22 @@ def test_a_task_that_is_canceled_before_it_begins_is_left_out(qtbot: QtBot, owne
     assert lane.is_idle()
 
 
+def test_of_what_is_dropped_nothing_arrives_and_what_has_not_begun_does_not_begin(
+    qtbot: QtBot, owner: QObject, held: Held
+) -> None:
+    lane, never, seen = Lane(owner, "test"), Held(), list[str]()
+    running, waiting = lane.submit(held, seen.append), lane.submit(never, seen.append)
+    held.begun.wait()
+    for future in (running, waiting, None):
+        lane.drop(future)
+    lane.submit(lambda: "last", seen.append)
+    held.may_end.set()
+    qtbot.waitUntil(lambda: bool(seen))
+    assert seen == ["last"] and lane.is_idle() and not never.begun.is_set()
+    lane.drop(running)  # it has ended
+    assert lane.is_idle()
+
+
 @pytest.mark.parametrize("end", ["close", "destroy"])
 def test_after_the_end_of_its_owner_nothing_begins_or_arrives(
     qtbot: QtBot, owner: QObject, held: Held, end: str
