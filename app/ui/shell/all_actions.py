@@ -100,7 +100,7 @@ def _toggle_wrap(app: App) -> None:
 
 
 def _show_shortcuts(app: App) -> None:
-    from app.ui.shell.shortcuts import ShortcutsDialog
+    from app.ui.shell.help import ShortcutsDialog
 
     ShortcutsDialog(app.ctx.actions.shortcuts(), app.window).open()
 
@@ -295,21 +295,10 @@ _CHAT = (
     _A("next_message", "&Next message", lambda app: partial(app.messages.step, 1), "Alt+Down", _has_messages),
     _A("focus_composer", "&Write a message", lambda app: app.window.composer.setFocus, "Shift+Esc"),
     None,
-    _A(
-        "compare_last",
-        "Compare &last answer",
-        lambda app: app.compare.compare_last,
-        "Ctrl+Shift+R",
-        _can_answer_again,
-    ),
+    _A("compare_last", "Compare &last answer", lambda app: app.compare.compare_last, "Ctrl+Shift+R", _can_answer_again),
     _A("compare_prompts", "C&ompare prompts…", lambda app: app.compare.compare_prompts),
     None,
-    _A(
-        "measure_plain",
-        "Me&asure speed without a draft",
-        lambda app: app.speed.measure,
-        enabled=_can_measure,
-    ),
+    _A("measure_plain", "Me&asure speed without a draft", lambda app: app.speed.measure, enabled=_can_measure),
 )
 
 _HELP = (
@@ -414,7 +403,7 @@ _NOTICES = (
     _A("use_beginning", "Use the beginning", lambda app: app.attachments.use_beginning),
     _A("raise_context", "Raise the context", lambda app: app.opening.open_models),
     _A("restart_api_server", "Restart the API server", lambda app: app.serving.restart),
-    _A("api_server_settings", "API server settings…", lambda app: app.windows.show_server),
+    _A("api_server_settings", "API server settings…", lambda app: partial(app.windows.show_settings, "API server")),
 )
 
 _OTHERS = (
@@ -423,7 +412,7 @@ _OTHERS = (
     _A("load_pair", "", lambda app: app.opening.load_pair),
     _A("open_pair", "", lambda app: app.opening.open_pair),
     _A("hide_starter", "", lambda app: app.opening.hide_starter),
-    _A("show_folders", "Folders…", lambda app: app.windows.show_folders),
+    _A("show_folders", "Folders…", lambda app: partial(app.windows.show_settings, "Models")),
     _A("ask_for_token", "Enter token…", lambda app: app.windows.ask_for_token),
     _A("get_proposed", "Get this model", lambda app: app.windows.get_proposal),
     _A("cancel_loading", "Cancel", lambda app: app.ctx.engine.cancel, description="Cancel loading"),

@@ -28,11 +28,7 @@ _CUTS = {
     "cancelled": "Stopped",
     "repeats": "Stopped because it kept repeating itself",
 }
-_ENDS = {
-    "stopped": "Stopped",
-    "interrupted": "The answer was interrupted",
-    "failed": "The answer couldn't be finished",
-}
+_ENDS = {"stopped": "Stopped", "interrupted": "The answer was interrupted", "failed": "The answer couldn't be finished"}
 
 
 class Announcer(QObject):

@@ -1,4 +1,4 @@
-"""Help → About Slipstream and Help → What the figures mean."""
+"""Help → Keyboard shortcuts, What the figures mean and About Slipstream."""
 
 from __future__ import annotations
 
@@ -6,28 +6,42 @@ import platform
 import sysconfig
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 import PySide6
-from PySide6.QtCore import Qt, QUrl, qVersion
-from PySide6.QtGui import QDesktopServices, QFontDatabase, QGuiApplication
-from PySide6.QtWidgets import QDialog, QDialogButtonBox, QGridLayout, QPlainTextEdit, QWidget
+from PySide6.QtCore import QSize, Qt, QUrl, Slot, qVersion
+from PySide6.QtGui import QDesktopServices, QFont, QFontDatabase, QGuiApplication
+from PySide6.QtWidgets import (
+    QDialog,
+    QDialogButtonBox,
+    QGridLayout,
+    QHeaderView,
+    QLineEdit,
+    QPlainTextEdit,
+    QTreeWidget,
+    QTreeWidgetItem,
+    QWidget,
+)
 
 from app import __version__, paths
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.protocol.events import PROTOCOL_VERSION, Hello
 from app.protocol.remote import RemoteModel
+from app.ui.actions import native
 from app.ui.chat import footer
+from app.ui.chat.editor import send_key
 from app.ui.compare import pane, prompt_set
 from app.ui.engine.pair_names import server_name
 from app.ui.speed.help_text import HELP
-from app.ui.widgets import icons
+from app.ui.widgets import icons, theme
 from app.ui.widgets.controls import label
 from app.ui.widgets.forms import words_of
-from app.ui.widgets.layouts import column, row
+from app.ui.widgets.layouts import DIALOG_MARGINS, column, row
 from app.ui.widgets.theme import SPACING
 
 _LOGO = 64
 _WIDTH = 480
+_SHORTCUTS_WIDTH, _SHORTCUTS_HEIGHT = 480, 520
 _MARGINS = (6 * SPACING, 6 * SPACING, 6 * SPACING, 5 * SPACING)
 _SPEED_PANEL = {
     "status": "What drafting is doing",
@@ -49,6 +63,8 @@ _CONTEXT_TEXT = (
     "How much of the model's context the next message will take: the system prompt, the messages so far and what you "
     "are typing. Shift+F1 shows how many tokens each of them takes."
 )
+Group: TypeAlias = tuple[str, Sequence[tuple[str, str]]]
+"""A title, and pairs of what happens and the keys."""
 _SELECTABLE = Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionFlag.TextSelectableByKeyboard
 
 
@@ -192,3 +208,100 @@ def _table(rows: Sequence[tuple[str, str]]) -> QGridLayout:
         grid.addWidget(label(name, "quiet"), place, 0, Qt.AlignmentFlag.AlignTop)
         grid.addWidget(shown, place, 1)
     return grid
+
+
+def keys_elsewhere() -> list[Group]:
+    """What works where the focus is, and is no action."""
+    return [
+        (
+            "While writing a message",
+            [
+                ("Send the message", send_key().text()),
+                ("Start a new line", send_key().new_line_text()),
+                ("Stop the answer, or cancel editing a message", native("Esc")),
+            ],
+        ),
+        ("In the chat list", [("Next or previous chat", f"{native('Down')} or {native('Up')}")]),
+        (
+            "In the messages",
+            [
+                ("Scroll one page", f"{native('PgDown')} or {native('PgUp')}"),
+                ("Go to the first or the last message", f"{native('Home')} or {native('End')}"),
+                ("Zoom", f"{native('Ctrl+A').removesuffix('A')}mouse wheel"),
+                ("Next or previous button, link or field", f"{native('Tab')} or {native('Shift+Tab')}"),
+            ],
+        ),
+        ("Everywhere", [("Explain what has the focus", native("Shift+F1"))]),
+        ("In other windows", [("Close the window", native("Esc"))]),
+    ]
+
+
+def _joined(groups: Sequence[Group]) -> list[Group]:
+    """Those with the same title as one, where the first of them stands."""
+    titles = dict.fromkeys(title for title, _ in groups)
+    return [(title, [one for other, keys in groups if other == title for one in keys]) for title in titles]
+
+
+class ShortcutsDialog(_HelpDialog):
+    """All keys in groups, with a field that filters them.
+
+    Attributes:
+        filter, list: Its parts.
+    """
+
+    def __init__(self, shortcuts: Sequence[Group], parent: QWidget | None = None) -> None:
+        """``shortcuts``: those of the actions."""
+        super().__init__("Keyboard shortcuts", parent)
+        self.close_button.setDefault(False)
+        self.close_button.setAutoDefault(False)
+        self.filter = QLineEdit(placeholderText="Filter by name or key", clearButtonEnabled=True)
+        self.filter.setAccessibleName("Filter the shortcuts")
+        self.filter.textChanged.connect(self._on_filter_changed)
+        self.list = QTreeWidget(columnCount=2)
+        self._rows: list[tuple[QTreeWidgetItem, list[QTreeWidgetItem]]] = []
+        self._fill(_joined([*shortcuts, *keys_elsewhere()]))
+        self._nothing = label("No shortcuts found.", "quiet", wraps=True)
+        self._nothing.hide()
+        parts = (self.filter, self._nothing, (self.list, 1), self.buttons)
+        column(*parts, gap=3 * SPACING, margins=DIALOG_MARGINS, on=self)
+        self.filter.setFocus()
+        self.resize(theme.px(_SHORTCUTS_WIDTH), theme.px(_SHORTCUTS_HEIGHT))
+        if parent is not None:
+            self.resize(self.size().boundedTo(parent.window().size()))
+
+    def _fill(self, groups: Sequence[Group]) -> None:
+        shown = self.list
+        shown.setAccessibleName("Keyboard shortcuts")
+        shown.setHeaderLabels(["What it does", "Keys"])
+        shown.setHeaderHidden(True)
+        shown.setRootIsDecorated(False)
+        shown.setItemsExpandable(False)
+        shown.setIndentation(0)
+        bold = QFont()
+        bold.setBold(True)
+        for title, shortcuts in groups:
+            heading = QTreeWidgetItem(shown, [title])
+            heading.setFont(0, bold)
+            heading.setTextAlignment(0, Qt.AlignmentFlag.AlignBottom)
+            heading.setSizeHint(0, QSize(0, 2 * self.fontMetrics().height()))
+            heading.setFlags(Qt.ItemFlag.ItemIsEnabled)
+            rows = [QTreeWidgetItem(heading, [name, keys]) for name, keys in shortcuts]
+            for one in rows:
+                one.setData(0, Qt.ItemDataRole.AccessibleTextRole, f"{one.text(0)}: {one.text(1)}")
+            self._rows.append((heading, rows))
+        shown.expandAll()
+        shown.header().setStretchLastSection(False)
+        shown.header().setSectionResizeMode(0, QHeaderView.ResizeMode.Stretch)
+        shown.header().setSectionResizeMode(1, QHeaderView.ResizeMode.ResizeToContents)
+
+    @Slot(str)
+    def _on_filter_changed(self, text: str) -> None:
+        words = text.lower().split()
+        for heading, rows in self._rows:
+            for one in rows:
+                said = f"{one.text(0)} {one.text(1)}".lower()
+                one.setHidden(not all(word in said for word in words))
+            heading.setHidden(all(one.isHidden() for one in rows))
+        has_some = not all(heading.isHidden() for heading, _rows in self._rows)
+        self._nothing.setVisible(not has_some)
+        self.list.setVisible(has_some)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
-from PySide6.QtCore import QByteArray, QSize, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QCloseEvent, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QMainWindow, QSplitter, QWidget
+from PySide6.QtCore import QByteArray, QEvent, QObject, QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QCloseEvent, QIcon, QPaintEvent, QResizeEvent
+from PySide6.QtWidgets import QApplication, QMainWindow, QSplitter, QTabWidget, QWidget
+from shiboken6 import isValid
 
 from app.settings import Settings
 from app.ui.actions import Actions
@@ -22,11 +24,10 @@ from app.ui.engine.pair_files import GUIDE_NAME
 from app.ui.engine.pair_names import recent_title
 from app.ui.server.bar import ServingBar
 from app.ui.shell.bars import NoticeBar, UndoBar
-from app.ui.shell.panes import Panes, first_stop
-from app.ui.shell.side_panel import Page, SidePanel
 from app.ui.shell.top_bar import TopBar
 from app.ui.speed.panel import SpeedPanel
-from app.ui.widgets import theme
+from app.ui.widgets import icons, theme
+from app.ui.widgets.focus_order import next_in_focus_order
 from app.ui.widgets.layouts import column
 
 if TYPE_CHECKING:
@@ -281,3 +282,105 @@ def _text(data: QByteArray) -> str:
 
 def _bytes(text: str) -> QByteArray:
     return QByteArray.fromBase64(text.encode("utf-8"))
+
+
+class Page(NamedTuple):
+    """A page of the panel."""
+
+    title: str
+    icon: str
+    """In place of the title where text is so large that the titles have no room."""
+    widget: QWidget
+
+
+class SidePanel(QTabWidget):
+    """Shows one page at a time, under a name each."""
+
+    def __init__(self, pages: tuple[Page, ...]) -> None:
+        super().__init__(documentMode=True, usesScrollButtons=False)
+        theme.set_role(self, "side")
+        self._pages = pages
+        self.tabBar().setDrawBase(False)
+        self.tabBar().setExpanding(True)
+        self.setAccessibleName("Side panel")
+        self.tabBar().setAccessibleName("Side panel")
+        for page in pages:
+            place = self.addTab(page.widget, page.title)
+            self.tabBar().setAccessibleTabName(place, page.title)
+        theme.follow(self, self._name_tabs)
+
+    def minimumSizeHint(self) -> QSize:
+        """A page never widens the window."""
+        return QSize(0, 0)
+
+    @Slot()
+    def _name_tabs(self) -> None:
+        """Titles, or icons where these have no room."""
+        for place, page in enumerate(self._pages):
+            self.setTabText(place, page.title)
+            self.setTabIcon(place, QIcon())
+            self.setTabToolTip(place, "")
+        if self.tabBar().sizeHint().width() <= self.width():
+            return
+        for place, page in enumerate(self._pages):
+            self.setTabText(place, "")
+            self.setTabIcon(place, icons.themed(page.icon, theme.current()))
+            self.setTabToolTip(place, page.title)
+
+    def resizeEvent(self, event: QResizeEvent) -> None:
+        super().resizeEvent(event)
+        self._name_tabs()
+
+    def changeEvent(self, event: QEvent) -> None:
+        super().changeEvent(event)
+        if event.type() in (QEvent.Type.FontChange, QEvent.Type.StyleChange):
+            self._name_tabs()
+
+
+class Panes(QObject):
+    """F6 and Shift+F6: to the next part of the window, in the order one reads. What had the keyboard there last
+    gets it, or else the first control."""
+
+    def __init__(self, panes: Sequence[tuple[QWidget, Callable[[], QWidget | None]]], parent: QObject) -> None:
+        """``panes`` in their order, each with what takes the keyboard there the first time."""
+        super().__init__(parent)
+        self._panes = panes
+        self._last: dict[QWidget, QWidget] = {}
+        cast(QApplication, QApplication.instance()).focusChanged.connect(self._on_focus_changed)
+
+    def go(self, step: int) -> None:
+        """Go so many panes on; those that are hidden or have nothing for the keyboard are left out."""
+        here = self.pane_of(QApplication.focusWidget())
+        place = next((at for at, (pane, _first) in enumerate(self._panes) if pane is here), -1 if step > 0 else 0)
+        for distance in range(1, len(self._panes) + 1):
+            pane, first = self._panes[(place + step * distance) % len(self._panes)]
+            wanted = self._last.get(pane)
+            if wanted is None or not takes_keyboard(wanted):
+                wanted = first()
+            if pane.isVisible() and wanted is not None and takes_keyboard(wanted):
+                wanted.setFocus(Qt.FocusReason.ShortcutFocusReason)
+                return
+
+    def pane_of(self, widget: QWidget | None) -> QWidget | None:
+        """The pane that a widget is in."""
+        return next((pane for pane, _first in self._panes if widget and pane.isAncestorOf(widget)), None)
+
+    @Slot("QWidget*", "QWidget*")
+    def _on_focus_changed(self, _old: QWidget | None, now: QWidget | None) -> None:
+        if (pane := self.pane_of(now)) is not None and now is not None:
+            self._last[pane] = now
+
+
+def takes_keyboard(widget: QWidget) -> bool:
+    """Whether it is still there, can be seen, and can have the focus."""
+    return isValid(widget) and widget.isVisible() and widget.isEnabled()
+
+
+def first_stop(pane: QWidget) -> QWidget | None:
+    """Where the Tab key stops first in a pane."""
+    widget = next_in_focus_order(pane)
+    while widget is not pane:
+        if pane.isAncestorOf(widget) and widget.focusPolicy() & Qt.FocusPolicy.TabFocus and takes_keyboard(widget):
+            return widget
+        widget = next_in_focus_order(widget)
+    return None

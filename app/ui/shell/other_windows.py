@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from PySide6.QtCore import QObject, QTimer, Slot
 
@@ -26,11 +26,7 @@ QUIET_MS = 3000
 """How long after the start the less urgent work begins."""
 
 
-_BEHIND_WINDOWS = (
-    "app.models.downloads.queue",
-    "app.models.hub.heads",
-    "app.models.library.library",
-)
+_BEHIND_WINDOWS = ("app.models.downloads.queue", "app.models.hub.heads", "app.models.library.library")
 
 
 def import_models() -> None:
@@ -46,12 +42,7 @@ class OtherWindows(QObject):
     """The windows "Models" and "Settings". What is behind a window is imported when that is first wanted."""
 
     def __init__(
-        self,
-        ctx: AppContext,
-        window: MainWindow,
-        library: LibraryService,
-        proposals: Proposals,
-        server: ServerControl,
+        self, ctx: AppContext, window: MainWindow, library: LibraryService, proposals: Proposals, server: ServerControl
     ) -> None:
         super().__init__(window)
         self._ctx = ctx
@@ -118,28 +109,15 @@ class OtherWindows(QObject):
     def show_recommended(self) -> None:
         self._with_models(lambda models: models.show_recommended())
 
-    @Slot()
-    def show_settings(self) -> None:
-        self._with_models(lambda _: self.settings().show_page("General"))
+    def show_settings(self, page: Literal["General", "Models", "API server"] = "General") -> None:
+        self._with_models(lambda _: self.settings().show_page(page))
 
-    @Slot()
-    def show_server(self) -> None:
-        """Let the user choose how other programs may use the model."""
-        self._with_models(lambda _: self.settings().show_page("API server"))
-
-    @Slot()
-    def show_folders(self) -> None:
-        """Let the user choose the folders for models."""
-        self._with_models(lambda _: self.settings().show_page("Models"))
-
-    @Slot()
     def ask_for_token(self) -> None:
         """Let the user enter the access token."""
         self._with_models(lambda _: self.settings().network.ask_for_token())
 
     # ------------------------------------------------------------ downloads
 
-    @Slot()
     def get_proposal(self) -> None:
         """Download the model that is proposed instead of the one that came with the app."""
         self._ctx.notices.remove("better")

@@ -233,11 +233,7 @@ class Baseline:
         """By address and model, until Slipstream ends: what such a server runs on may be something else tomorrow."""
 
     def find(
-        self,
-        pair: PairLoaded | None,
-        load: LoadSettings,
-        sampling: Sampling,
-        done: Callable[[float | None], None],
+        self, pair: PairLoaded | None, load: LoadSettings, sampling: Sampling, done: Callable[[float | None], None]
     ) -> None:
         """``done`` gets tokens per second, or ``None`` if it wasn't measured; unless something newer is known."""
         self._asked += 1

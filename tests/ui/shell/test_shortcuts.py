@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 from app.ui.actions import plain
 from app.ui.chat.editor import send_key
 from app.ui.shell.all_actions import ELSEWHERE, MENUS, all_actions
-from app.ui.shell.shortcuts import ShortcutsDialog
+from app.ui.shell.help import ShortcutsDialog
 
 
 def opened(qtbot: QtBot) -> ShortcutsDialog:
