@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from app import words
 from app.compare import wording
 from app.compare.results import Comparison, Curve, ModelFile, Report, Summary, summarize
-from app.compare.wording import UNKNOWN, number, percent, times
 from app.models.text import printable
 from app.protocol.frames import without_surrogates
 from app.protocol.statistics import exported
@@ -82,8 +82,8 @@ def _chart(summary: Summary) -> str:
     plain = round(scale)
     lines = [f"{'speed-up':14}{'no draft'.rjust(plain - 1)} ↓"]
     for kind, speed_up, acceptance in timed:
-        accepted = f", {percent(acceptance)} accepted" if acceptance is not None else ""
-        lines.append(f"{_kind(kind)}{_bar(round(speed_up * scale), plain)} {times(speed_up)}{accepted}")
+        accepted = f", {words.share(acceptance)} accepted" if acceptance is not None else ""
+        lines.append(f"{_kind(kind)}{_bar(round(speed_up * scale), plain)} {words.times(speed_up)}{accepted}")
     return "\n".join(lines)
 
 
@@ -103,7 +103,7 @@ def _curve(curve: Curve) -> str:
         return ""
     scale = _BAR / max(speed for _, speed in known)
     lines = [f"{'draft length':20}{'tok/s':>8}"]
-    lines += [f"{name:20}{number(speed):>8}  {'█' * round(speed * scale)}" for name, speed in known]
+    lines += [f"{name:20}{words.number(speed, 1):>8}  {'█' * round(speed * scale)}" for name, speed in known]
     return "\n".join(lines)
 
 
@@ -166,7 +166,7 @@ def _headline(report: Report) -> str:
     sentences = [f"{pair}, {setup.date[:10]}."]
     if total.speed_up is not None:
         sentences.append(
-            f"With the draft, decoding was **{times(total.speed_up)}** as fast as without it (median "
+            f"With the draft, decoding was **{words.times(total.speed_up)}** as fast as without it (median "
             f"of {total.runs} comparisons)."
         )
     sentences.append(
@@ -186,15 +186,15 @@ def _kinds_table(report: Report) -> str:
     rows = []
     for row in [*summary.rows, summary.total]:
         drafters = ", ".join(f"{one.name} {one.accepted:,} of {one.tested:,}" for one in row.drafters)
-        rows.append([row.kind, *wording.cells(row), f"{row.tokens:,}", drafters or UNKNOWN])
+        rows.append([row.kind, *wording.cells(row), f"{row.tokens:,}", drafters or words.UNKNOWN])
     return _table(heads, rows)
 
 
 def _curve_blocks(curve: Curve | None) -> list[str]:
     if curve is None:
         return []
-    rows = [[str(length), number(speed)] for length, speed in zip(curve.lengths, curve.speeds, strict=True)]
-    rows.append([f"auto (tested {number(curve.auto_length)} per pass)", number(curve.auto)])
+    rows = [[str(length), words.number(speed, 1)] for length, speed in zip(curve.lengths, curve.speeds, strict=True)]
+    rows.append([f"auto (tested {words.number(curve.auto_length, 1)} per pass)", words.number(curve.auto, 1)])
     return ["## Speed by draft length", _table(["draft length", "tok/s"], rows)]
 
 
@@ -232,10 +232,10 @@ def _prompts_table(comparisons: Sequence[Comparison]) -> str:
             str(c.seed),
             f"{c.drafted.figures.completion_tokens:,}",
             "yes" if c.same else "no",
-            percent(c.drafted.figures.draft.acceptance_rate),
-            number(c.plain.figures.decode_tokens_per_second),
-            number(c.drafted.figures.decode_tokens_per_second),
-            times(c.speed_up),
+            words.share(c.drafted.figures.draft.acceptance_rate),
+            words.number(c.plain.figures.decode_tokens_per_second, 1),
+            words.number(c.drafted.figures.decode_tokens_per_second, 1),
+            words.times(c.speed_up),
         ]
         for c in comparisons
     ]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from app import words
 from app.compare.results import Comparison, Difference, Machine, ModelFile, Row, Setup
 from app.compare.setup import BUNDLED
 from app.models import measurements
@@ -14,42 +15,26 @@ from app.models.text import printable, size_text
 from app.protocol.events import PairLoaded
 from app.protocol.options import SEED_DECIDES, Sampling
 
-UNKNOWN = "–"
 REPORT_AS_JSON = "comparison.json"
 """The name of this report, exported as JSON, in the command that repeats a comparison: it contains the prompts."""
 
 
-def number(value: float | None, digits: int = 1) -> str:
-    """``41.2``, ``–`` for ``None``."""
-    return UNKNOWN if value is None else f"{value:,.{digits}f}"
-
-
-def times(value: float | None) -> str:
-    """``1.90×``."""
-    return UNKNOWN if value is None else f"{value:.2f}×"
-
-
-def percent(value: float | None) -> str:
-    """``71%``."""
-    return UNKNOWN if value is None else f"{value:.0%}"
-
-
 def quartiles(row: Row) -> str:
-    """``1.71–2.02``."""
+    """``1.7–2.0``."""
     if row.speed_up_low is None or row.speed_up_high is None:
-        return UNKNOWN
-    return f"{row.speed_up_low:.2f}–{row.speed_up_high:.2f}"
+        return words.UNKNOWN
+    return f"{words.number(row.speed_up_low, 1)}–{words.number(row.speed_up_high, 1)}"
 
 
 def cells(row: Row) -> list[str]:
     """How many texts are the same, acceptance, tokens per pass, both speeds, and the speed-up with its quartiles."""
     return [
         f"{row.same} of {row.runs}",
-        percent(row.acceptance_rate),
-        number(row.mean_acceptance_length, 2),
-        number(row.plain_speed),
-        number(row.drafted_speed),
-        times(row.speed_up),
+        words.share(row.acceptance_rate),
+        words.number(row.mean_acceptance_length, 2),
+        words.number(row.plain_speed, 1),
+        words.number(row.drafted_speed, 1),
+        words.times(row.speed_up),
         quartiles(row),
     ]
 
@@ -85,7 +70,7 @@ def verdict(difference: Difference, setup: Setup) -> str:
     logits = f"logits {difference.plain_logit:.3f} and {difference.drafted_logit:.3f}"
     if difference.score_gap is not None:
         logits += f", {difference.score_gap:.3f} apart in log p + noise"
-    rounding = f"rounding shifts logits by up to {number(difference.rounding, 3)} here"
+    rounding = f"rounding shifts logits by up to {words.number(difference.rounding, 3)} here"
     if difference.near_tie:
         return f"{logits}; {rounding}, so this is a near-tie"
     if setup.accept not in SEED_DECIDES and setup.sampling.temperature:
@@ -137,7 +122,11 @@ def facts(setup: Setup) -> list[tuple[str, str]]:
 def _models(setup: Setup) -> list[tuple[str, str]]:
     """The files, or where the model is."""
     if not setup.servers:
-        return [("target", _model(setup.target)), ("target SHA-256", setup.target.sha256 or UNKNOWN), *_drafts(setup)]
+        return [
+            ("target", _model(setup.target)),
+            ("target SHA-256", setup.target.sha256 or words.UNKNOWN),
+            *_drafts(setup),
+        ]
     servers = [printable(name) for name in setup.servers]
     return [("model", printable(setup.target.name)), *zip(("server", "server without a draft"), servers, strict=False)]
 
@@ -146,11 +135,11 @@ def _drafts(setup: Setup) -> list[tuple[str, str]]:
     """The second file, or that the target's own head drafts."""
     found = []
     if setup.draft is not None:
-        found += [("draft", _model(setup.draft)), ("draft SHA-256", setup.draft.sha256 or UNKNOWN)]
+        found += [("draft", _model(setup.draft)), ("draft SHA-256", setup.draft.sha256 or words.UNKNOWN)]
     if has_head_inside(setup):
         found.append(("draft", "MTP head inside the target"))
     elif setup.head is not None:
-        found += [("draft", f"MTP head, {_model(setup.head)}"), ("draft SHA-256", setup.head.sha256 or UNKNOWN)]
+        found += [("draft", f"MTP head, {_model(setup.head)}"), ("draft SHA-256", setup.head.sha256 or words.UNKNOWN)]
     return found or [("draft", "none")]
 
 

@@ -82,8 +82,8 @@ def size_text(size: int) -> str:
 
 
 def count_text(count: int) -> str:
-    """A number of parameters as in model names: ``27 B``, ``1.5 B``, ``15.7 M``, ``950 K``."""
-    return str(count) if count < 1000 else _scaled(count, ("K", "M", "B"))
+    """A number of parameters as in model names: ``27B``, ``1.5B``, ``15.7M``, ``950K``."""
+    return str(count) if count < 1000 else _scaled(count, ("K", "M", "B")).replace(" ", "")
 
 
 def _scaled(number: int, units: tuple[str, ...]) -> str:

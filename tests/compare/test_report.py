@@ -38,7 +38,7 @@ def parsed(command: str) -> argparse.Namespace:
 
 def test_markdown_can_be_read_on_its_own() -> None:
     text = report.markdown(REPORT)
-    assert "| code | 1 of 2 | 70% | 2.40 | 45.0 | 60.0 | 1.40× | 1.10–1.70 | 6 | model 14 of 20 |" in text
+    assert "| code | 1 of 2 | 70% | 2.40 | 45.0 | 60.0 | 1.4× | 1.1–1.7 | 6 | model 14 of 20 |" in text
     assert "| prose | 1 of 1 | – | – | – | – | – | – | 1 | – |" in text
     assert "Only 3 of 5 comparisons were run." in text
     assert "- code, “+1 \\<b\\>”, seed 3, at token 2: " in text and "so this is a near-tie." in text
@@ -206,7 +206,7 @@ def test_the_terminal_needs_80_columns() -> None:
     long_kind = msgspec.structs.replace(first, prompt=msgspec.structs.replace(first.prompt, kind="k" * 40))
     text = report.readable(msgspec.structs.replace(REPORT, comparisons=[*REPORT.comparisons, long_kind]))
     assert max(map(len, text.splitlines())) <= 80
-    cells = ["code", "1 of 2", "70%", "2.40", "45.0", "60.0", "1.40×", "1.10–1.70"]
+    cells = ["code", "1 of 2", "70%", "2.40", "45.0", "60.0", "1.4×", "1.1–1.7"]
     assert any(re.split(r" {2,}", line.strip()) == cells for line in text.splitlines())
     assert "Different texts: 1 of 4." in text and "Not answered: 1." in text
     bars = [line.split()[0] for line in text.splitlines() if "█" in line]

@@ -54,7 +54,7 @@ def test_the_readable_form_has_a_line_a_fact(tmp_path: Path) -> None:
     lines = dict(line.split(":", 1) for line in readable(read_header(path)).splitlines())
     facts = {label: text.strip() for label, text in lines.items()}
     assert (facts["Name"], facts["Inner name"]) == ("small", "Small")
-    assert facts["Size"] == "140 K parameters, Q8_0, 149 KB of weights"
+    assert facts["Size"] == "140K parameters, Q8_0, 149 KB of weights"
     assert facts["Shape"] == "2 layers, 4 heads, 2 key/value heads, width 64"
     assert facts["Context"] == "512 tokens in training"
     assert facts["Experts"] == "8, 2 used per token"

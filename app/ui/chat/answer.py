@@ -13,6 +13,7 @@ from PySide6.QtCore import QRectF, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication, QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QBoxLayout, QLabel, QMenu, QPushButton, QToolButton, QWidget
 
+from app import words
 from app.chats.model import StoredMessage, unpack
 from app.markdown.find import count_matches
 from app.protocol.events import Piece
@@ -20,7 +21,7 @@ from app.ui.actions import Actions
 from app.ui.chat.footer import HELP, details_of, footer_of, note_of, thinking_title, thought_for
 from app.ui.chat.messages import MessageButtons, MessageWidget
 from app.ui.chat.parts import action_button
-from app.ui.widgets import icons, units
+from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Column
 from app.ui.widgets.controls import explain, label
@@ -279,7 +280,7 @@ class ThinkingPart(QWidget):
     @Slot()
     def _tell_seconds(self) -> None:
         seconds = int(self._seconds())
-        self._show_title(f"Thinking… {units.duration(seconds)}" if seconds else "Thinking…")
+        self._show_title(f"Thinking… {words.duration(seconds)}" if seconds else "Thinking…")
 
     def _show_title(self, title: str) -> None:
         if title != self.button.text():
@@ -289,7 +290,7 @@ class ThinkingPart(QWidget):
 
     def _tell(self) -> None:
         """To screen readers, without the seconds while they change."""
-        title = "Thinking" if self._timer.isActive() else self.button.text().replace(units.NO_BREAK, " ")
+        title = "Thinking" if self._timer.isActive() else self.button.text().replace(words.NO_BREAK, " ")
         name = f"{title}, {'open' if self.is_open else 'closed'}"
         if name != self.button.accessibleName():
             self.button.setAccessibleName(name)

@@ -21,11 +21,12 @@ from PySide6.QtWidgets import (
 )
 from shiboken6 import isValid
 
+from app import words
 from app.chats.model import Attachment
 from app.models.text import is_right_to_left, visible
 from app.ui.actions import Actions
 from app.ui.chat.parts import copy_text, icon_button
-from app.ui.widgets import icons, units
+from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import explain, label, plain_tooltip, scrolling
 from app.ui.widgets.layouts import DIALOG_MARGINS, LEFT, MIDDLE, column, row
@@ -122,7 +123,7 @@ class Chip(QFrame):
 
     def show_tokens(self, tokens: int) -> None:
         """They have been counted."""
-        self._set_detail(units.tokens(tokens))
+        self._set_detail(words.tokens(tokens))
 
     def _set_detail(self, detail: str, too_wide: int = 0) -> None:
         """``too_wide``: so much less of the note, and then of the name, is shown."""
@@ -257,8 +258,8 @@ def details_of(attachment: Attachment, tokens: int | None) -> str:
     if attachment.is_missing:
         return "missing"
     if tokens is not None:
-        return units.tokens(tokens)
-    return f"{units.number(max(1, round(attachment.size / 1000)))}{units.NO_BREAK}KB"
+        return words.tokens(tokens)
+    return f"{words.number(max(1, round(attachment.size / 1000)))}{words.NO_BREAK}KB"
 
 
 def thumbnail_size(image: Attachment, height: int) -> QSize:
@@ -329,11 +330,11 @@ class AttachmentPreview(QDialog):
         self.setWindowTitle(visible(attachment.name))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         shown = attachment.text[:MOST_CHARACTERS]
-        parts = [f"{units.number(len(attachment.text))} characters"]
+        parts = [f"{words.number(len(attachment.text))} characters"]
         if tokens is not None:
             parts.append(details_of(attachment, tokens))
         if len(shown) < len(attachment.text):
-            parts.append(f"the first {units.number(len(shown))} are shown")
+            parts.append(f"the first {words.number(len(shown))} are shown")
         note = visible(note)
         after = f" {note[0].upper()}{note[1:]}." if note else ""
         self.details = label(f"What the model reads: {', '.join(parts)}.{after}", "quiet", wraps=True)
@@ -360,7 +361,7 @@ class ImagePreview(QDialog):
         self.setWindowTitle(visible(attachment.name))
         self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
         self.picture = QLabel(alignment=Qt.AlignmentFlag.AlignCenter)
-        size = f"{units.number(attachment.width)} × {units.number(attachment.height)} pixels"
+        size = f"{words.number(attachment.width)} × {words.number(attachment.height)} pixels"
         self.picture.setAccessibleName(f"{visible(attachment.name)}, {size}")
         close = QPushButton("Close", default=True)
         close.clicked.connect(self.accept)

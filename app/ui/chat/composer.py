@@ -8,6 +8,7 @@ from PySide6.QtCore import QMimeData, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QDragEnterEvent, QGuiApplication, QImage, QKeySequence, QResizeEvent, QTextOption
 from PySide6.QtWidgets import QFrame, QPushButton, QSizePolicy, QWidget
 
+from app import words
 from app.ui import notices
 from app.ui.chat.chips import ComposerAttachments
 from app.ui.chat.drop_area import is_picture, local_files, picture_in
@@ -15,7 +16,7 @@ from app.ui.chat.editor import MessageEditor, send_key
 from app.ui.chat.parts import icon_button
 from app.ui.engine.client import EngineState
 from app.ui.engine.queue import Priority
-from app.ui.widgets import icons, units
+from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import label
 from app.ui.widgets.entries import prose_margin
@@ -254,7 +255,7 @@ class Composer(QWidget):
 
     def _show_tokens(self) -> None:
         """Only where that leaves room to write."""
-        self.tokens.setText(units.tokens(self._count) if self._count else "")
+        self.tokens.setText(words.tokens(self._count) if self._count else "")
         room = self.width() - 2 * self._column.contentsMargins().left()
         others = sum(one.sizeHint().width() for one in (self.tokens, self.button, self.attach_button))
         self.tokens.setVisible(self._count > 0 and room - others >= themes.px(_LEAST_WIDTH))

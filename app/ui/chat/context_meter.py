@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
+from app import words
 from app.chats.model import Attachment
 from app.chats.prompt_parts import prompt_images, prompt_text
 from app.protocol.commands import CountTokens
@@ -25,7 +26,6 @@ from app.ui.chat.footer import figures_of
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.context import AppContext
 from app.ui.engine.client import EngineState
-from app.ui.widgets import units
 
 DELAY_MS = 300
 PAUSE_MS = 20
@@ -111,8 +111,8 @@ class ContextUse:
             "What you're typing": self.text - self.attached,
             "Attachments": self.attached,
         }
-        taken = [(name, units.tokens(count)) for name, count in parts.items() if count]
-        return [*taken, ("Free", units.tokens(self.free)), ("Context", units.tokens(self.length))]
+        taken = [(name, words.tokens(count)) for name, count in parts.items() if count]
+        return [*taken, ("Free", words.tokens(self.free)), ("Context", words.tokens(self.length))]
 
     def details(self) -> str:
         """The same in lines, with the warning."""
@@ -123,7 +123,7 @@ class ContextUse:
         """What will happen with the next message, before it does; empty for nothing unusual."""
         if not self.fits():
             if self.attached:
-                return f"With its attachments, this message is {units.tokens(self.too_many)} too long for the context."
+                return f"With its attachments, this message is {words.tokens(self.too_many)} too long for the context."
             if self.text:
                 return "This message no longer fits in the context. Shorten it or start a new chat."
             longer = "give the model a longer context on its server" if self.is_remote else _LOAD_LONGER

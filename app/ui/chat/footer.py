@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from app import decoders
+from app import decoders, words
 from app.chats.model import StoredMessage
 from app.models.text import shortened
 from app.protocol.events import DrafterFigures, DraftFigures, Figures, KindFigures
@@ -15,7 +15,6 @@ from app.protocol.options import TEMPLATE_TITLES
 from app.protocol.statistics import has_drafted
 from app.ui.engine import drafters
 from app.ui.engine.pair_names import thinking_lines
-from app.ui.widgets import units
 
 HELP = (
     "From left to right: the decode speed (tokens after the first ÷ time from the first to the last), the tokens in "
@@ -66,11 +65,11 @@ def footer_of(message: StoredMessage) -> str:
     figures = figures_of(stored)
     parts = []
     if figures.decode_tokens_per_second:
-        parts.append(units.speed(figures.decode_tokens_per_second))
+        parts.append(words.speed(figures.decode_tokens_per_second))
     if figures.completion_tokens:
-        parts.append(units.tokens(figures.completion_tokens))
+        parts.append(words.tokens(figures.completion_tokens))
     if figures.time_to_first_token_seconds is not None:
-        parts.append(f"{units.seconds(figures.time_to_first_token_seconds)} to first token")
+        parts.append(f"{words.seconds(figures.time_to_first_token_seconds)} to first token")
     parts += _draft_parts(figures.draft)
     if stored.get("edited") is True:
         parts.append("edited")
@@ -84,9 +83,9 @@ def _draft_parts(draft: DraftFigures) -> list[str]:
     """``68% accepted``, ``2.9 tokens per pass``; of a server's figures what they are."""
     if not has_drafted(draft):
         return []
-    parts = [units.accepted(draft.acceptance_rate)] if draft.tested and draft.acceptance_rate is not None else []
+    parts = [words.accepted(draft.acceptance_rate)] if draft.tested and draft.acceptance_rate is not None else []
     if draft.mean_acceptance_length is not None and (parts or draft.source != "engine"):
-        parts.append(units.tokens_per_pass(draft.mean_acceptance_length, is_estimated=draft.estimated_passes))
+        parts.append(words.tokens_per_pass(draft.mean_acceptance_length, is_estimated=draft.estimated_passes))
     return [*parts, "drafting figures from the server's counters"] if draft.source == "counters" else parts
 
 
@@ -101,9 +100,9 @@ def details_of(message: StoredMessage) -> str:
 def _drafter_line(figures: DrafterFigures) -> str:
     """``Draft model: 120 of 160 draft tokens accepted (75%) in 40 verify passes``."""
     word = "pass" if figures.verify_passes == 1 else "passes"
-    passes = f"{units.number(figures.verify_passes)}{units.NO_BREAK}verify{units.NO_BREAK}{word}"
-    tested, rate = units.draft_tokens(figures.tested), units.share(figures.acceptance_rate)
-    accepted = f"{units.number(figures.accepted)} of {tested} accepted ({rate})"
+    passes = f"{words.number(figures.verify_passes)}{words.NO_BREAK}verify{words.NO_BREAK}{word}"
+    tested, rate = words.draft_tokens(figures.tested), words.share(figures.acceptance_rate)
+    accepted = f"{words.number(figures.accepted)} of {tested} accepted ({rate})"
     return f"{drafters.TITLES[figures.name]}: {accepted} in {passes}"
 
 
@@ -119,7 +118,7 @@ def _end(message: StoredMessage) -> str:
 def thinking_title(message: StoredMessage) -> str:
     """What stands above the thinking of a finished answer."""
     seconds = figures_of(message.figures).thinking_seconds
-    took = units.duration(seconds) if seconds else ""
+    took = words.duration(seconds) if seconds else ""
     if (message.status == "complete" and message.finish_reason not in _CUT) or message.text.strip():
         return thought_for(seconds)
     return f"Stopped thinking after {took}" if took else "Stopped thinking"
@@ -127,7 +126,7 @@ def thinking_title(message: StoredMessage) -> str:
 
 def thought_for(seconds: float) -> str:
     """``Thought for 12 s``; without the time where that isn't known."""
-    return f"Thought for {units.duration(seconds)}" if seconds else "Thinking"
+    return f"Thought for {words.duration(seconds)}" if seconds else "Thinking"
 
 
 def note_of(message: StoredMessage) -> str | None:

@@ -21,6 +21,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app import words
 from app.chats.exporting import Export, file_name
 from app.chats.formats.html_page import for_paper
 from app.chats.formats.records import ChatRecord
@@ -31,7 +32,7 @@ from app.helper import Helper
 from app.models.text import printable, shortened, visible
 from app.ui.chat.list.model import UNTITLED, count_text
 from app.ui.chat.writer import StoredChats
-from app.ui.widgets import theme, units
+from app.ui.widgets import theme
 from app.ui.widgets.announcing import announce
 from app.ui.widgets.controls import explain, label, show_text
 from app.ui.widgets.layouts import DIALOG_MARGINS, column, row
@@ -334,7 +335,7 @@ class ImportDialog(_Dialog):
     def read(self, paths: Sequence[Path]) -> None:
         """Read these files and folders, and show what is in them."""
         self._paths = list(paths)
-        name = printable(self._paths[0].name) if len(self._paths) == 1 else f"{units.number(len(self._paths))} files"
+        name = printable(self._paths[0].name) if len(self._paths) == 1 else f"{words.number(len(self._paths))} files"
         self._begin(f"Reading {name}…", "Cancel")
         self._transfers.summarize(self._paths, self._on_progress, self._on_summary, self._on_failed)
 
@@ -465,18 +466,18 @@ def _name(name: str) -> QWidget:
 
 
 def _found(chats: int) -> str:
-    return "1 chat found" if chats == 1 else f"{units.number(chats)} chats found"
+    return "1 chat found" if chats == 1 else f"{words.number(chats)} chats found"
 
 
 def _contents(summary: Summary) -> str:
     """Where the chats come from, how many messages they have, and from when they are."""
-    messages = "1 message" if summary.messages == 1 else f"{units.number(summary.messages)} messages"
+    messages = "1 message" if summary.messages == 1 else f"{words.number(summary.messages)} messages"
     names = list(summary.sources)
     sources = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
     text = f"From {sources}, with {messages}"
     if summary.versions:
-        text += f", {units.number(summary.versions)} of them in other versions"
+        text += f", {words.number(summary.versions)} of them in other versions"
     if summary.first is not None and summary.last is not None:
-        first, last = units.date(summary.first), units.date(summary.last)
+        first, last = words.date(summary.first), words.date(summary.last)
         text += f", from {first}" if first == last else f", from {first} to {last}"
     return f"{text}."

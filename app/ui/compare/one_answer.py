@@ -9,6 +9,7 @@ from PySide6.QtCore import Qt, QTimer, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QPushButton, QStackedWidget, QWidget
 
+from app import words
 from app.chats.settings import FORMAT_TITLES
 from app.compare.results import Difference, Run
 from app.compare.steps import Compared, Task
@@ -20,7 +21,7 @@ from app.ui.compare.subject import RepeatedAnswer
 from app.ui.compare.tab import CompareTab, line
 from app.ui.compare.wording import Verdict
 from app.ui.engine.pair_names import thinking_title
-from app.ui.widgets import theme, units
+from app.ui.widgets import theme
 from app.ui.widgets.controls import label
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
@@ -247,8 +248,8 @@ def settings_line(task: Task, *, on_server: bool = False) -> str:
             "greedy" if sampling.temperature == 0 else f"temperature {sampling.temperature:g}",
             *([] if on_server else [f"draft length {str(length).capitalize()}", f"accept rule {command.accept}"]),
             *([f"thinking {thinking_title(command.thinking).lower()}"] if command.thinking else []),
-            *([f"thinking limit {units.tokens(limit)}"] if (limit := command.thinking_budget) is not None else []),
+            *([f"thinking limit {words.tokens(limit)}"] if (limit := command.thinking_budget) is not None else []),
             *([FORMAT_TITLES[command.format.kind]] if command.format else []),
-            *([f"up to {units.tokens(longest)}"] if longest else []),
+            *([f"up to {words.tokens(longest)}"] if longest else []),
         ]
     )

@@ -8,6 +8,7 @@ from PySide6.QtCore import QPoint, Qt, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QFrame, QWidget
 
+from app import words
 from app.compare.results import Run
 from app.protocol.events import Figures, Piece, Round
 from app.ui.chat.answer import ThinkingPart
@@ -15,7 +16,7 @@ from app.ui.chat.footer import thought_for
 from app.ui.chat.markdown.view import MarkdownView
 from app.ui.chat.parts import height_of
 from app.ui.chat.thinking_clock import ThinkingClock
-from app.ui.widgets import theme, units
+from app.ui.widgets import theme
 from app.ui.widgets.column import Column
 from app.ui.widgets.controls import explain, label
 from app.ui.widgets.entries import Entry, Widths, prose_margin
@@ -207,7 +208,7 @@ class AnswerPane(QFrame):
         return text
 
     def _show_figures(self, speed: float | None, seconds: float | None) -> None:
-        shown = ("", "") if seconds is None else (units.speed(speed), units.clock(seconds))
+        shown = ("", "") if seconds is None else (words.speed(speed), words.clock(seconds))
         for name, text in zip(self._figures, shown, strict=True):
             if self._figures[name].text() != text:
                 self._figures[name].setText(text)

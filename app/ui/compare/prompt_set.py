@@ -25,6 +25,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app import words
 from app.compare import prompts
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Skipped, Summary, summarize
@@ -35,13 +36,13 @@ from app.ui.compare.runner import End
 from app.ui.compare.subject import SetChoice
 from app.ui.compare.tab import CompareTab, line
 from app.ui.compare.wording import Verdict
-from app.ui.widgets import theme, units
+from app.ui.widgets import theme
 from app.ui.widgets.controls import explain, guard_wheel, label, plain_tooltip
 from app.ui.widgets.forms import Whole
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.table import LEFT, RIGHT, Table
 from app.ui.widgets.theme import SPACING
-from app.ui.widgets.units import NO_BREAK
+from app.words import NO_BREAK
 
 DEFAULT_LONGEST = 128
 _SIDE = 6 * SPACING
@@ -351,7 +352,7 @@ class ChartView(QWidget):
         self.medians = [Point(one.kind, one.acceptance_rate, speed_up) for one, speed_up in rows]
         self._ticks = speed_ticks([one.speed_up for one in (*self.points, *self.medians)])
         parts = [
-            f"{one.kind}: {units.share(one.acceptance_rate)} accepted, {units.speed_up(one.speed_up)}"
+            f"{one.kind}: {words.share(one.acceptance_rate)} accepted, {words.speed_up(one.speed_up)}"
             for one in self.medians
         ]
         self.setAccessibleDescription("; ".join(parts).replace(NO_BREAK, " ") or EMPTY)
@@ -386,7 +387,7 @@ class ChartView(QWidget):
             painter.drawText(QRectF(0, y - line / 2, plot.left() - _GAP, line), right, f"{tick:.3g}×")
         for fifths in range(6):
             x = plot.left() + fifths / 5 * plot.width()
-            painter.drawText(QRectF(x - 30, plot.bottom() + _GAP, 60, line), middle, units.share(fifths / 5))
+            painter.drawText(QRectF(x - 30, plot.bottom() + _GAP, 60, line), middle, words.share(fifths / 5))
         painter.drawText(QRectF(plot.left(), plot.bottom() + line + 2 * _GAP, plot.width(), line), middle, "accepted")
         painter.drawText(QPointF(_GAP, _TOP + line), "speed-up (dashed line: speed without a draft)")
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from app import words
 from app.compare.results import Comparison, Difference, Row, Skipped
 from app.models.text import shortened, visible
 from app.protocol.commands import Generate
 from app.protocol.options import SEED_DECIDES
-from app.ui.widgets import units
-from app.ui.widgets.units import NO_BREAK
+from app.words import NO_BREAK
 
 Mood = Literal["good", "plain", "warning", "bad"]
 _LONGEST_TOKEN = 40
@@ -53,9 +53,9 @@ def verdict(comparison: Comparison, command: Generate) -> Verdict:
     """The result of one finished comparison."""
     tokens = comparison.drafted.figures.completion_tokens
     rate = comparison.drafted.figures.draft.acceptance_rate
-    parts = [faster(comparison.speed_up), *([units.accepted(rate)] if rate is not None else [])]
+    parts = [faster(comparison.speed_up), *([words.accepted(rate)] if rate is not None else [])]
     if comparison.same:
-        same = ["✓ Same text", *([units.tokens(tokens)] if tokens else []), "same seed"]
+        same = ["✓ Same text", *([words.tokens(tokens)] if tokens else []), "same seed"]
         return Verdict(" · ".join([", ".join(same), *parts]), mood="good")
     difference = comparison.difference
     assert difference is not None
@@ -75,9 +75,9 @@ def faster(speed_up: float | None, where: str = "this text") -> str:
     if shown == 1.0:
         return "same speed"
     return (
-        f"{units.times(speed_up)}{NO_BREAK}faster"
+        f"{words.times(speed_up)}{NO_BREAK}faster"
         if shown > 1.0
-        else f"{units.times(speed_up)}: drafting doesn't pay off on {where}"
+        else f"{words.times(speed_up)}: drafting doesn't pay off on {where}"
     )
 
 
@@ -145,10 +145,10 @@ def row_cells(row: Row) -> list[str]:
     """The cells of a table row after its kind."""
     return [
         f"{row.runs:,}",
-        units.speed(row.plain_speed),
-        units.speed(row.drafted_speed),
-        units.times(row.speed_up),
-        units.share(row.acceptance_rate),
+        words.speed(row.plain_speed),
+        words.speed(row.drafted_speed),
+        words.times(row.speed_up),
+        words.share(row.acceptance_rate),
         a_pass(row.mean_acceptance_length),
         f"{row.same:,} of {row.runs:,}",
     ]
@@ -160,10 +160,10 @@ def prompt_cells(one: Comparison) -> list[str]:
     return [
         one.prompt.title,
         f"seed {one.seed}",
-        units.speed(one.plain.figures.decode_tokens_per_second),
-        units.speed(one.drafted.figures.decode_tokens_per_second),
-        units.times(one.speed_up),
-        units.share(draft.acceptance_rate),
+        words.speed(one.plain.figures.decode_tokens_per_second),
+        words.speed(one.drafted.figures.decode_tokens_per_second),
+        words.times(one.speed_up),
+        words.share(draft.acceptance_rate),
         a_pass(draft.mean_acceptance_length),
         sameness(one),
     ]
@@ -171,7 +171,7 @@ def prompt_cells(one: Comparison) -> list[str]:
 
 def a_pass(mean_acceptance_length: float | None) -> str:
     """``2.4``, in tokens."""
-    return units.UNKNOWN if mean_acceptance_length is None else f"{mean_acceptance_length:.1f}"
+    return words.UNKNOWN if mean_acceptance_length is None else f"{mean_acceptance_length:.1f}"
 
 
 def set_verdict(total: Row, skipped: Sequence[Skipped]) -> Verdict:
@@ -185,7 +185,7 @@ def set_verdict(total: Row, skipped: Sequence[Skipped]) -> Verdict:
     )
     parts = [same, f"{faster(total.speed_up, 'these texts')} (median)"]
     if total.acceptance_rate is not None:
-        parts.append(units.accepted(total.acceptance_rate))
+        parts.append(words.accepted(total.acceptance_rate))
     differing = total.runs - total.same
     ties = (
         f"Differences at a near-tie, which rounding decides: {total.near_ties:,} of {differing:,}." if differing else ""

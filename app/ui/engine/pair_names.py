@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from app import words
 from app.models.names import base_name, model_name
 from app.models.text import count_text, printable, visible
 from app.protocol.events import Figures, KindFigures, ModelInfo, PairLoaded
@@ -15,7 +16,6 @@ from app.protocol.remote import SERVER_NAMES, RemoteModel, Server
 from app.protocol.statistics import acceptance_rate, thinking_and_answer
 from app.settings import Pair
 from app.ui.engine.pair_files import GUIDE_NAME, PairFiles, is_guide
-from app.ui.widgets import units
 
 GUIDE_SUBTITLE = "a tiny model that knows this app"
 _HAS_SIZE = re.compile(r"\d ?[MB]\b", re.IGNORECASE)  # 4k is a context
@@ -26,7 +26,7 @@ _LEVEL_TITLES = {"xhigh": "Extra high"}
 def parameters_text(parameters: int) -> str:
     """``16M``, ``1.2B``; empty if unknown."""
     whole = round(parameters, -6) if parameters >= 10_000_000 else parameters
-    return count_text(whole).replace(" ", "") if parameters > 0 else ""
+    return count_text(whole) if parameters > 0 else ""
 
 
 def model_title(model: ModelInfo) -> str:
@@ -178,8 +178,8 @@ def _model_line(model: ModelInfo) -> str:
 
 def _part_line(name: str, tokens: int, seconds: float, counts: KindFigures) -> str:
     """``Thinking: 812 tokens in 12 s, 120 of 160 draft tokens accepted (75%)``."""
-    parts = [f"{units.tokens(tokens)} in {units.seconds(seconds)}" if tokens and seconds else units.tokens(tokens)]
+    parts = [f"{words.tokens(tokens)} in {words.seconds(seconds)}" if tokens and seconds else words.tokens(tokens)]
     if counts.tested:
-        rate = units.share(acceptance_rate(counts.accepted, counts.tested))
-        parts.append(f"{units.number(counts.accepted)} of {units.draft_tokens(counts.tested)} accepted ({rate})")
+        rate = words.share(acceptance_rate(counts.accepted, counts.tested))
+        parts.append(f"{words.number(counts.accepted)} of {words.draft_tokens(counts.tested)} accepted ({rate})")
     return f"{name}: {', '.join(parts)}"

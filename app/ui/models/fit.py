@@ -9,6 +9,7 @@ from typing import Literal
 
 from PySide6.QtCore import QObject, Signal
 
+from app import words
 from app.errors import KnownError
 from app.models.gguf import GgufHeader
 from app.models.header_cache import AT_ONCE, Headers
@@ -20,7 +21,6 @@ from app.models.planner import make_plan
 from app.models.projectors import find_projector, projector_bytes
 from app.models.text import count_text, printable, size_text
 from app.models.trials import Trial
-from app.ui.widgets import units
 from app.ui.widgets.tasks import Lane
 
 Mood = Literal["plain", "good", "warning", "bad"]
@@ -71,8 +71,8 @@ def badge_for_size(needed: int, machine: MachineMemory) -> FitBadge:
 
 def measured_here(trial: Trial) -> str:
     """``68% accepted · 1.8× faster · Nov 22, 2026``."""
-    accepted = "nothing drafted" if trial.acceptance_rate is None else units.accepted(trial.acceptance_rate)
-    return f"{accepted} · {units.speed_up(trial.speed_up)} · {units.date(trial.measured_at)}"
+    accepted = "nothing drafted" if trial.acceptance_rate is None else words.accepted(trial.acceptance_rate)
+    return f"{accepted} · {words.speed_up(trial.speed_up)} · {words.date(trial.measured_at)}"
 
 
 def trial_role(trial: Trial | None) -> str:

@@ -11,10 +11,11 @@ from PySide6.QtCore import QAbstractTableModel, QItemSelection, QModelIndex, QPe
 from PySide6.QtGui import QBrush
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeView, QWidget
 
+from app import words
 from app.models.library.entry import LibraryEntry
 from app.models.text import printable, size_text
 from app.ui.models.fit import FitBadge
-from app.ui.widgets import theme, units
+from app.ui.widgets import theme
 from app.ui.widgets.controls import plain_tooltip
 from app.ui.widgets.table import LEFT, RIGHT, hide_columns, set_up_table
 from app.ui.widgets.theme import SPACING
@@ -62,9 +63,9 @@ def row_of(entry: LibraryEntry, fit: FitBadge, now: float) -> LibraryRow:
         path=str(entry.path),
         cells=(
             printable(entry.title, 120),
-            printable(quantization) or units.UNKNOWN,
+            printable(quantization) or words.UNKNOWN,
             size_text(entry.size),
-            f"{context:,}" if context else units.UNKNOWN,
+            f"{context:,}" if context else words.UNKNOWN,
             when(used, now),
             fit.text,
         ),
@@ -83,7 +84,7 @@ def when(moment: float, now: float) -> str:
     days = int((now - time.timezone) // _DAY_SECONDS - (moment - time.timezone) // _DAY_SECONDS)
     if days <= 1:
         return "yesterday" if days == 1 else "today"
-    return f"{days} days ago" if days < 14 else units.date(moment)
+    return f"{days} days ago" if days < 14 else words.date(moment)
 
 
 class LibraryModel(QAbstractTableModel):

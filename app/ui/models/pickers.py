@@ -12,13 +12,14 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QFileDialog, QLineEdit, QMenu, QPushButton, QToolButton, QWidget
 from shiboken6 import isValid
 
+from app import words
 from app.errors import KnownError
 from app.models.library.entry import LibraryEntry
 from app.models.ranking import RankedDraft, Ranking
 from app.models.text import printable, size_text, visible
 from app.models.trials import Trial
 from app.ui.models.library_service import LibraryService
-from app.ui.widgets import icons, units
+from app.ui.widgets import icons
 from app.ui.widgets.controls import explain, label, plain_tooltip, push_button
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.questions import open_in_folder
@@ -260,8 +261,8 @@ def _draft_pick(ranked: RankedDraft) -> Pick:
     if ranked.entry.is_head:
         text = f"MTP head · {text}"
     if ranked.verdict.fits and trial is not None:
-        accepted = "" if trial.acceptance_rate is None else f"{units.accepted(trial.acceptance_rate)}, "
-        text += f" · {accepted}{units.speed_up(trial.speed_up)} here"
+        accepted = "" if trial.acceptance_rate is None else f"{words.accepted(trial.acceptance_rate)}, "
+        text += f" · {accepted}{words.speed_up(trial.speed_up)} here"
     elif ranked.verdict.fits and ranked.verdict.warning:
         text += " · large for a draft"
     return Pick(str(ranked.entry.path), text, ranked.verdict.fits, ranked.verdict.reason)

@@ -22,6 +22,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app import words
 from app.errors import KnownError
 from app.models.text import printable, visible
 from app.protocol.events import LoadFailed, PairLoaded
@@ -42,7 +43,7 @@ from app.ui.context import AppContext
 from app.ui.engine.client import EngineClient, EngineExit
 from app.ui.engine.pair_files import PairFiles
 from app.ui.engine.pair_names import host_of, server_name
-from app.ui.widgets import theme, units
+from app.ui.widgets import theme
 from app.ui.widgets.controls import explain, guard_wheel, label, named, push_button, show_text
 from app.ui.widgets.layouts import DIALOG_MARGINS, column, row
 from app.ui.widgets.theme import SPACING
@@ -556,7 +557,7 @@ def tested(pair: PairLoaded) -> Verdict:
     remote = pair.remote
     assert remote is not None
     figures = remote.figures_note or (_NO_FIGURES if remote.figures == "none" else "")
-    context = f"{units.tokens(pair.context_length)} of context" if pair.context_length else "context length not known"
+    context = f"{words.tokens(pair.context_length)} of context" if pair.context_length else "context length not known"
     return Verdict(
         visible(f"✓ {server_name(remote.server)} at {host_of(remote.server.address)}"),
         "good",

@@ -8,9 +8,10 @@ from PySide6.QtCore import QTimer, Slot
 from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
+from app import words
 from app.models.text import printable
 from app.ui.engine.queue import Priority
-from app.ui.widgets import theme, units
+from app.ui.widgets import theme
 from app.ui.widgets.controls import ElidedLabel, label, plain_tooltip, small_button
 from app.ui.widgets.entries import prose_margin
 from app.ui.widgets.layouts import row
@@ -111,4 +112,4 @@ def figures_of(answer: ServedAnswer) -> str:
     if not answer.tokens:
         return ""
     speed = answer.tokens_per_second()
-    return units.tokens(answer.tokens) + (f" · {units.speed(speed)}" if speed else "")
+    return words.tokens(answer.tokens) + (f" · {words.speed(speed)}" if speed else "")

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from PySide6.QtCore import QDateTime
 
+from app import words
 from app.models.text import printable
 from app.ui.server.serving import EndedRequest, ServerState
-from app.ui.widgets import units
 
 KEY_PLACEHOLDER = "YOUR_KEY"
 _LONGEST_NAME = 40
@@ -86,10 +86,10 @@ def _row(request: EndedRequest) -> list[str]:
     how = request.how
     return [
         QDateTime.fromSecsSinceEpoch(int(request.at)).toString("HH:mm:ss"),
-        units.UNKNOWN if how.client == "?" else printable(how.client, _LONGEST_NAME),
+        words.UNKNOWN if how.client == "?" else printable(how.client, _LONGEST_NAME),
         printable(how.path) or "unknown path",
-        f"{units.number(how.prompt_tokens)} + {units.number(how.completion_tokens)}" if how.prompt_tokens else "",
-        units.seconds(how.seconds),
+        f"{words.number(how.prompt_tokens)} + {words.number(how.completion_tokens)}" if how.prompt_tokens else "",
+        words.seconds(how.seconds),
         _RESULTS.get(how.status, f"Error {how.status}"),
     ]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from PySide6.QtCore import QObject, QTimer, Slot
 
+from app import words
 from app.chats.model import StoredMessage
 from app.models.text import shortened, visible
 from app.protocol.events import PairLoaded
@@ -16,7 +17,6 @@ from app.ui.engine.client import EngineState
 from app.ui.engine.pair_names import pair_title
 from app.ui.notices import Notice
 from app.ui.shell.main_window import MainWindow
-from app.ui.widgets import units
 from app.ui.widgets.announcing import announce
 from app.ui.widgets.tabbed_window import bring_to_front
 
@@ -125,4 +125,4 @@ def end_of_answer(message: StoredMessage) -> str:
         return cut
     if message.status != "complete":
         return _ENDS.get(message.status, "")
-    return f"Answer finished, {units.tokens(figures_of(message.figures).completion_tokens)}"
+    return f"Answer finished, {words.tokens(figures_of(message.figures).completion_tokens)}"

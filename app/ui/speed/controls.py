@@ -5,6 +5,7 @@ from __future__ import annotations
 from PySide6.QtCore import QSignalBlocker, Qt, Signal, Slot
 from PySide6.QtWidgets import QCheckBox, QSlider, QWidget
 
+from app import words
 from app.protocol.events import PairLoaded
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH, MAX_DRAFT_LENGTH
 from app.protocol.options import DrafterChoice, DrafterName, DraftLength
@@ -12,7 +13,6 @@ from app.ui.engine import drafters
 from app.ui.speed.drawings import Swatch
 from app.ui.speed.help_text import HELP
 from app.ui.speed.parts import Heading
-from app.ui.widgets import units
 from app.ui.widgets.controls import Choice, explain, guard_wheel, label
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
@@ -93,7 +93,7 @@ class DraftLengthControl(QWidget):
         if value == "auto":
             text = f"Auto · {self._in_use}" if self._in_use else "Auto"
         else:
-            text = "Off" if value == 0 else units.tokens(value)
+            text = "Off" if value == 0 else words.tokens(value)
         self._heading.set_value(text)
         self._auto.setAccessibleDescription(text)
         self._slider.setAccessibleDescription(text)

@@ -8,8 +8,9 @@ from PySide6.QtCore import QPointF, QRectF, QSize, Qt
 from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
+from app import words
 from app.protocol.options import DrafterName
-from app.ui.widgets import theme, units
+from app.ui.widgets import theme
 
 
 class Drawing(QWidget):
@@ -132,7 +133,7 @@ class PositionBars(Drawing):
         if len(places) != len(self.places):
             self.updateGeometry()
         self._shares, self.places = list(shares), places
-        spoken = ", ".join(f"{place}: {units.share(part)}" for place, part in enumerate(shares, start=1))
+        spoken = ", ".join(f"{place}: {words.share(part)}" for place, part in enumerate(shares, start=1))
         self.setAccessibleDescription(spoken or "No data yet")
         self.update()
 
@@ -146,7 +147,7 @@ class PositionBars(Drawing):
     def paint(self, painter: QPainter, colors: theme.Theme) -> None:
         metrics, height = self.fontMetrics(), self._row_height()
         left = metrics.horizontalAdvance("16") + 10
-        right = metrics.horizontalAdvance(units.share(1.0)) + 10
+        right = metrics.horizontalAdvance(words.share(1.0)) + 10
         track = self.width() - left - right
         middle = Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter
         for row, place in enumerate(self.places):
@@ -155,7 +156,7 @@ class PositionBars(Drawing):
             painter.setPen(colors.quiet)
             painter.drawText(QRectF(0, top, left - 10, height), middle, str(place))
             painter.setPen(colors.text if part is not None else colors.quiet)
-            painter.drawText(QRectF(self.width() - right, top, right, height), middle, units.share(part))
+            painter.drawText(QRectF(self.width() - right, top, right, height), middle, words.share(part))
             _paint_bar(painter, QRectF(left, top + height / 2 - 4, track, 8), part or 0.0, colors)
 
 
@@ -182,7 +183,7 @@ class RoundBar(Drawing):
             return
         self._parts = parts
         self.setAccessibleDescription(
-            ", ".join(f"{name} {units.milliseconds(part)}" for name, part in self._named_parts())
+            ", ".join(f"{name} {words.milliseconds(part)}" for name, part in self._named_parts())
         )
         self.update()
 
@@ -223,7 +224,7 @@ class RoundBar(Drawing):
             start = Qt.AlignmentFlag.AlignLeft | Qt.AlignmentFlag.AlignVCenter
             painter.drawText(QRectF(left + 13, 17, column - 13, line), start, name)
             painter.setPen(colors.text if part is not None else colors.quiet)
-            painter.drawText(QRectF(left + 13, 17 + line, column - 13, line + 1), start, units.milliseconds(part))
+            painter.drawText(QRectF(left + 13, 17 + line, column - 13, line + 1), start, words.milliseconds(part))
 
 
 class LengthCurve(Drawing):
@@ -253,10 +254,10 @@ class LengthCurve(Drawing):
         self.update()
 
     def _in_words(self) -> str:
-        words = [f"{length or 'without a draft'}: {units.speed(speed)}" for length, speed in enumerate(self._speeds)]
+        speeds = [f"{length or 'without a draft'}: {words.speed(speed)}" for length, speed in enumerate(self._speeds)]
         best = max(range(len(self._speeds)), key=self._speeds.__getitem__, default=None)
         marks = (("best", best), ("in use", self._in_use), ("chosen", self._chosen))
-        return ", ".join([*words, *(f"{name}: {mark}" for name, mark in marks if mark is not None)]) or "No data yet"
+        return ", ".join([*speeds, *(f"{name}: {mark}" for name, mark in marks if mark is not None)]) or "No data yet"
 
     def _column(self, length: int) -> QRectF:
         step = self.width() / len(self._speeds)
@@ -306,7 +307,7 @@ class LengthCurve(Drawing):
                     painter.fillRect(QRectF(column.left(), top + line - 1, column.width(), 2), colors.accent)
 
     def _paint_label(self, painter: QPainter, colors: theme.Theme, column: QRectF) -> None:
-        text = units.speed(self._speeds[self._in_use or 0])
+        text = words.speed(self._speeds[self._in_use or 0])
         line, width = self.fontMetrics().height(), self.fontMetrics().horizontalAdvance(text) + 4
         left = min(max(column.center().x() - width / 2, 0.0), self.width() - width)
         painter.setPen(colors.text)

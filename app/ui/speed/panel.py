@@ -10,6 +10,7 @@ from PySide6.QtCore import Qt, QTimer, Slot
 from PySide6.QtGui import QHideEvent, QShowEvent
 from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
+from app import words
 from app.protocol.events import Figures, KindFigures, PairLoaded, Round
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH, HeadChoice
 from app.protocol.options import DrafterChoice, DraftLength
@@ -30,7 +31,7 @@ from app.ui.speed.parts import (
     ServerSection,
     StatusLines,
 )
-from app.ui.widgets import theme, units
+from app.ui.widgets import theme
 from app.ui.widgets.controls import explain, stacked
 from app.ui.widgets.head_control import HeadControl
 from app.ui.widgets.layouts import column
@@ -293,11 +294,11 @@ class SpeedPanel(QScrollArea):
             speed = figures.decode_tokens_per_second if figures else None
             acceptance = figures.draft.acceptance_rate if figures else None
         self._speed.show_note(wording.fewer_threads(meter.threads, now.pair) if now.answering else "")
-        self._speed.show_figure(units.speed(speed), meter.speed_history(), now.plain_speed)
-        self._acceptance.show_figure(units.share(acceptance), meter.acceptance_history())
+        self._speed.show_figure(words.speed(speed), meter.speed_history(), now.plain_speed)
+        self._acceptance.show_figure(words.share(acceptance), meter.acceptance_history())
         parts = meter.round_time.mean()
         self._round.show_parts(parts)
-        self._round_heading.set_value(units.milliseconds(sum(parts) if parts else None))
+        self._round_heading.set_value(words.milliseconds(sum(parts) if parts else None))
 
     def showEvent(self, event: QShowEvent) -> None:
         super().showEvent(event)

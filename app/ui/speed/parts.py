@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from PySide6.QtCore import Qt, Signal, Slot
 from PySide6.QtWidgets import QGridLayout, QPushButton, QToolButton, QToolTip, QWidget
 
+from app import words
 from app.protocol.events import KindFigures
 from app.protocol.options import DraftLength
 from app.protocol.statistics import acceptance_rate, kind_speed
 from app.ui.speed import wording
 from app.ui.speed.drawings import LengthCurve, PositionBars, Sparkline
 from app.ui.speed.help_text import HELP
-from app.ui.widgets import icons, theme, units
+from app.ui.widgets import icons, theme
 from app.ui.widgets.controls import explain, label, small_button
 from app.ui.widgets.layouts import GAP, TOP, column, row
 from app.ui.widgets.theme import SPACING
@@ -117,7 +118,7 @@ class LiveFigure(QWidget):
     def __init__(self, name: str, line_name: str, help_text: str, ceiling: float | None = None) -> None:
         super().__init__()
         self.setAccessibleName(name)
-        self._number = number = label(units.UNKNOWN, scale=1.5, bold=True, figures=True)
+        self._number = number = label(words.UNKNOWN, scale=1.5, bold=True, figures=True)
         self._line = Sparkline(line_name, ceiling)
         left = QWidget()
         # As wide as the longest text the number can have, so that nothing moves.
@@ -170,9 +171,9 @@ class PlainSpeed(QWidget):
     def show_speeds(self, plain: float | None, speed_up: float | None, *, can_measure: bool) -> None:
         self._known = plain is not None
         self._can_measure = can_measure
-        self._factor.setText(units.speed_up(speed_up))
+        self._factor.setText(words.speed_up(speed_up))
         theme.set_role(self._factor, "warning" if speed_up is not None and speed_up < wording.SLOWER else "plain")
-        self._baseline.setText(f"{units.speed(plain)} without a draft")
+        self._baseline.setText(f"{words.speed(plain)} without a draft")
         self._arrange()
 
     def set_measuring(self, measuring: bool, *, waits: bool = False) -> None:
@@ -274,8 +275,8 @@ class _KindRow:
             speed = kind_speed(figures)
             rate = acceptance_rate(figures.accepted, figures.tested)
             gain = speed / plain if speed and plain else None
-            self._acceptance.setText(units.accepted(rate) if rate is not None else "not drafted")
-            self._gain.setText(units.speed_up(gain) if gain is not None else units.speed(speed))
+            self._acceptance.setText(words.accepted(rate) if rate is not None else "not drafted")
+            self._gain.setText(words.speed_up(gain) if gain is not None else words.speed(speed))
             theme.set_role(self._gain, "warning" if gain is not None and gain < wording.SLOWER else "plain")
             for part in self._parts:
                 explain(part, wording.kind_details(figures, plain))

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from app import words
 from app.protocol.events import Figures, KindFigures, PairLoaded, Pause
 from app.protocol.options import DrafterChoice, DrafterName, DraftLength, TextKind
 from app.protocol.remote import RemoteModel
 from app.protocol.statistics import exported_acceptance_by_position, has_drafted, kind_speed
 from app.ui.engine import drafters
-from app.ui.widgets import units
-from app.ui.widgets.units import NO_BREAK
+from app.words import NO_BREAK
 
 Mood = Literal["good", "plain", "warning", "bad"]
 
@@ -231,7 +231,7 @@ def _next(now: Situation) -> str:
 
 
 def _length(length: DraftLength) -> str:
-    return "draft length Auto" if length == "auto" else f"up to {units.draft_tokens(length)} per{NO_BREAK}pass"
+    return "draft length Auto" if length == "auto" else f"up to {words.draft_tokens(length)} per{NO_BREAK}pass"
 
 
 def _off(now: Situation) -> Status:
@@ -266,10 +266,10 @@ def _told_apart(pause: Pause) -> tuple[str, str]:
     """Both shares, with a decimal if they would look the same without; the second is empty if that doesn't help."""
     if pause.acceptance_rate < pause.break_even_rate < 1.0:
         for digits in (0, 1):
-            rate, needed = units.share(pause.acceptance_rate, digits), units.share(pause.break_even_rate, digits)
+            rate, needed = words.share(pause.acceptance_rate, digits), words.share(pause.break_even_rate, digits)
             if rate != needed:
                 return rate, needed
-    return units.share(pause.acceptance_rate), ""
+    return words.share(pause.acceptance_rate), ""
 
 
 def _why(now: Situation, pause: Pause, accepted: str, needed: str) -> str:
@@ -282,7 +282,7 @@ def _why(now: Situation, pause: Pause, accepted: str, needed: str) -> str:
         reason = f"{costs} That is just below the break-even point on this computer."
     times = ""
     if now.plain_pass is not None and now.drafted_pass is not None:
-        drafted, plain = units.milliseconds(now.drafted_pass), units.milliseconds(now.plain_pass)
+        drafted, plain = words.milliseconds(now.drafted_pass), words.milliseconds(now.plain_pass)
         times = f" In this answer, a pass took {drafted} with a draft and {plain} without one."
     return (
         f"Going by the latest passes, about {accepted} of the draft tokens are accepted here. {reason}{times}\n"
@@ -323,13 +323,13 @@ def _figures(now: Situation) -> str:
     parts = []
     if now.figures is not None and has_drafted(now.figures.draft):
         if now.figures.draft.acceptance_rate is not None:
-            parts.append(units.accepted(now.figures.draft.acceptance_rate))
+            parts.append(words.accepted(now.figures.draft.acceptance_rate))
         if (per_pass := _tokens_per_pass(now)) is not None:
             parts.append(per_pass)
     if now.figures is not None and now.figures.decode_tokens_per_second is not None:
-        parts.append(units.speed(now.figures.decode_tokens_per_second))
+        parts.append(words.speed(now.figures.decode_tokens_per_second))
     if parts and now.speed_up is not None:
-        parts.append(units.speed_up(now.speed_up))
+        parts.append(words.speed_up(now.speed_up))
     return " · ".join(parts)
 
 
@@ -339,7 +339,7 @@ def _tokens_per_pass(now: Situation) -> str | None:
     # A server's passes are known only when it has finished.
     if draft.mean_acceptance_length is None or (now.answering and now.pair is not None and now.pair.remote):
         return None
-    return units.tokens_per_pass(draft.mean_acceptance_length, is_estimated=draft.estimated_passes)
+    return words.tokens_per_pass(draft.mean_acceptance_length, is_estimated=draft.estimated_passes)
 
 
 def _sentence(text: str) -> str:
@@ -368,12 +368,12 @@ def length_used(asked: Asked, figures: Figures) -> int | None:
 
 def kind_details(figures: KindFigures, plain: float | None) -> str:
     """The counts behind the row of a kind of text."""
-    tested = units.draft_tokens(figures.tested)
-    accepted = f"{units.number(figures.accepted)} of {tested} accepted, {units.speed(kind_speed(figures))}"
+    tested = words.draft_tokens(figures.tested)
+    accepted = f"{words.number(figures.accepted)} of {tested} accepted, {words.speed(kind_speed(figures))}"
     against = (
-        f"Without a draft: {units.speed(plain)}." if plain else "The speed without a draft hasn't been measured yet."
+        f"Without a draft: {words.speed(plain)}." if plain else "The speed without a draft hasn't been measured yet."
     )
-    return f"{KINDS[figures.kind]}: {units.tokens(figures.tokens)} in this pair's answers, {accepted}. {against}"
+    return f"{KINDS[figures.kind]}: {words.tokens(figures.tokens)} in this pair's answers, {accepted}. {against}"
 
 
 def fewer_threads(count: int, pair: PairLoaded | None) -> str:

@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 from msgspec.inspect import FloatType, IntType, LiteralType, Metadata, StrType, Type, UnionType, type_info
-from PySide6.QtCore import QRegularExpression, Qt
+from PySide6.QtCore import QLocale, QRegularExpression, Qt
 from PySide6.QtGui import QRegularExpressionValidator, QValidator
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
@@ -25,10 +25,12 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.ui.widgets import theme, units
+from app.ui.widgets import theme
 from app.ui.widgets.controls import explain, guard_wheel, label
 from app.ui.widgets.theme import SPACING
 
+LOCALE = QLocale(QLocale.Language.English, QLocale.Country.UnitedStates)
+"""For all numbers and dates in the window that Qt writes: one locale, that of its text, which is American English."""
 FIELD_WIDTH = 132
 FIELD_MARGINS = (6 * SPACING, 0, 0, 2 * SPACING)
 _SMALLEST = 0.0001
@@ -91,7 +93,7 @@ def _prepare(field: QAbstractSpinBox, lowest_means: str) -> None:
     field.setSpecialValueText(lowest_means)
     keep_width(field)
     guard_wheel(field)
-    field.setLocale(units.LOCALE)
+    field.setLocale(LOCALE)
     field.setGroupSeparatorShown(True)
     # A style sheet's padding moves the arrows of a spin box, but not its text.
     field.lineEdit().setTextMargins(SPACING, 0, 0, 0)

@@ -70,7 +70,7 @@ def test_results_files_and_badges(hub: Windows, pages: Pages) -> None:
     hub.until(lambda: len(hub.results()) == 3)
     assert "sort=downloads" not in hub.server.requests[-1].path
     first = rows(tree(hub.window, "Repositories found"))[0]
-    assert [cell(first, place) for place in range(4)] == [TARGET, "812 K", "42", "2026-01-02"]
+    assert [cell(first, place) for place in range(4)] == [TARGET, "812K", "42", "2026-01-02"]
     hub.machine = MachineMemory(memory_total=2 * GB, memory_free=1_010_000_000)
     hub.show_repository(TARGET)
     shown = [[cell(row, place) for place in range(3)] for row in rows(tree(hub.page, "Files"))]

@@ -23,8 +23,8 @@ from PySide6.QtCore import (
 from app.chats.model import Chat, Folder
 from app.models.text import visible
 from app.ui.actions import Actions
-from app.ui.widgets import units
 from app.ui.widgets.controls import plain_tooltip
+from app.ui.widgets.forms import LOCALE
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 
@@ -74,7 +74,7 @@ def title_of_chat(chat: Chat) -> str:
 
 def moment_text(seconds: float) -> str:
     """The date and time of a moment in seconds since 1970."""
-    return units.LOCALE.toString(QDateTime.fromSecsSinceEpoch(int(seconds)), QLocale.FormatType.ShortFormat)
+    return LOCALE.toString(QDateTime.fromSecsSinceEpoch(int(seconds)), QLocale.FormatType.ShortFormat)
 
 
 def key_of(row: Row) -> str:
@@ -142,7 +142,7 @@ def _group_and_start(moment: float, today: date) -> tuple[str, float]:
         if moment >= (start := _start(today - timedelta(days=days))):
             return name, start
     first = datetime.fromtimestamp(moment).date().replace(day=1)
-    return units.LOCALE.toString(QDate(first.year, first.month, 1), "MMMM yyyy"), _start(first)
+    return LOCALE.toString(QDate(first.year, first.month, 1), "MMMM yyyy"), _start(first)
 
 
 def _start(day: date) -> float:

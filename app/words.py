@@ -1,23 +1,25 @@
-"""How figures are written: with their units, joined by a no-break space so that they stay on one line."""
+"""How figures are written, in the window, in reports and on the command line: American, as all of its text; with their
+units, joined by a no-break space so that they stay on one line.
+"""
 
 from __future__ import annotations
 
-from PySide6.QtCore import QDateTime, QLocale
+from datetime import datetime
 
-LOCALE = QLocale(QLocale.Language.English, QLocale.Country.UnitedStates)
-"""For all numbers and dates in the window: one locale, that of its text, which is American English."""
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 UNKNOWN = "–"
 NO_BREAK = "\u00a0"
 
 
-def number(value: float, digits: int = 0) -> str:
+def number(value: float | None, digits: int = 0) -> str:
     """``1,204`` or, with one digit, ``2.9``."""
-    return LOCALE.toString(float(value), "f", digits)
+    return UNKNOWN if value is None else f"{value:,.{digits}f}"
 
 
 def date(moment: float) -> str:
     """``Oct 3, 2026``; ``moment`` is in seconds since 1970."""
-    return LOCALE.toString(QDateTime.fromSecsSinceEpoch(int(moment)), "MMM d, yyyy")
+    day = datetime.fromtimestamp(moment)
+    return f"{_MONTHS[day.month - 1]} {day.day}, {day.year}"  # not of the system's language
 
 
 def speed(tokens_per_second: float | None) -> str:
