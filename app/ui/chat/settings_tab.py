@@ -48,6 +48,10 @@ SERVER_DRAFTS = "The server drafts by its own settings, which can't be changed f
 CHANGE_DELAY_MS = 300
 """After the last key, before a text that was typed counts."""
 NO_PRESET = "None"
+_KEYS = (
+    *("system_prompt", "thinking", "thinking_budget", "answer_format", "format_source"),
+    *("stop", "max_tokens", "seed", "overflow", "drafter"),
+)
 _EXAMPLES: dict[str, str] = {
     "json_schema": '{"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}',
     "regex": "(yes|no), because .{10,200}",
@@ -126,6 +130,11 @@ class ChatSettingsTab(QFrame):
         for kind, title in FORMAT_TITLES.items():
             self.answer_format.addItem(title, kind)
         self.format_source = TextField(5)
+        title, description = words_of(ChatSettings, "format_source")
+        self.format_source.setAccessibleName(title)
+        describe(self.format_source, description)
+        self.format_problem = label("", "warning", wraps=True, scale=0.9)
+        self.format_problem.hide()
         self.overflow = Choice("When the context is full")
         for overflow, title in OVERFLOW_TITLES.items():
             self.overflow.addItem(title, overflow)
@@ -135,13 +144,18 @@ class ChatSettingsTab(QFrame):
         self.save_button = QPushButton("Save as preset…", autoDefault=False)
         describe(self.save_button, "Save all of these settings under a name so you can use them in other chats.")
 
+    def _fields(self) -> dict[str, TextField | Digits | Choice]:
+        """Those of the settings that have one of their own, by their names in `ChatSettings`."""
+        return {key: getattr(self, key) for key in _KEYS}
+
     def _connect(self) -> None:
-        for text in (self.system_prompt, self.format_source, self.stop):
-            text.textChanged.connect(self._typing.start)
-        for digits in (self.seed, self.max_tokens, self.thinking_budget):
-            digits.editingFinished.connect(self.commit)
-        for box in (self.thinking, self.answer_format, self.overflow, self.drafter):
-            box.activated.connect(self.commit)
+        for field in self._fields().values():
+            if isinstance(field, TextField):
+                field.textChanged.connect(self._typing.start)
+            elif isinstance(field, Digits):
+                field.editingFinished.connect(self.commit)
+            else:
+                field.activated.connect(self.commit)
         for parameter in self.parameters.values():
             parameter.changed.connect(self.commit)
         for section in self._sections().values():
@@ -149,11 +163,6 @@ class ChatSettingsTab(QFrame):
 
     def _build(self) -> None:
         self._build_sections()
-        title, description = words_of(ChatSettings, "format_source")
-        self.format_source.setAccessibleName(title)
-        describe(self.format_source, description)
-        self.format_problem = label("", "warning", wraps=True, scale=0.9)
-        self.format_problem.hide()
         self._foot = label(WHEN, "quiet", wraps=True, scale=0.9)
         self._preset_row = QWidget()
         row((self._preset_state, 1), self.save_changes, self.undo, gap=SPACING, on=self._preset_row)
@@ -325,13 +334,9 @@ class ChatSettingsTab(QFrame):
         self.system_prompt.set_text(settings.system_prompt)
         if stop_strings_from(self.stop.text()) != settings.stop:
             self.stop.set_text(stop_strings_as_text(settings.stop))
-        for digits, value in (
-            (self.seed, settings.seed),
-            (self.max_tokens, settings.max_tokens),
-            (self.thinking_budget, settings.thinking_budget),
-        ):
-            if digits.value() != value:
-                digits.set_value(value)
+        for key, field in self._fields().items():
+            if isinstance(field, Digits) and field.value() != (value := getattr(settings, key)):
+                field.set_value(value)
         self.answer_format.show_value(settings.answer_format)
         self.format_source.set_text(settings.format_source)
         has_source = settings.answer_format not in ("text", "json_object")
@@ -349,7 +354,7 @@ class ChatSettingsTab(QFrame):
         self.thinking.offer(levels)
         if levels:
             self.thinking.show_value(self._shown_level(chosen) or "")
-        self.thinking_budget.setEnabled(self.thinking.currentData() != "off" and "thinking_budget" not in self._refused)
+        self._enable_budget()
         for widget in self._thinking_field:
             widget.setVisible(len(levels) > 1)
         self._thinking_part.setVisible(bool(levels))
@@ -360,9 +365,10 @@ class ChatSettingsTab(QFrame):
         for key, parameter in self.parameters.items():
             parameter.show_refused(reasons.get(key, ""))
         self._refused = frozenset(key for key, reason in reasons.items() if reason)
-        for key, field in self._refusable().items():
-            field.setEnabled(key not in self._refused)
-            describe(field, reasons.get(key) or words_of(ChatSettings, key)[1])
+        for key, field in self._fields().items():
+            if key != "format_source":
+                field.setEnabled(key not in self._refused)
+                describe(field, reasons.get(key) or words_of(ChatSettings, key)[1])
         self._enable_budget()
         self._foot.setText(WHEN if formats is None else f"{WHEN} {GRAYED}")
         model = self.answer_format.model()
@@ -377,20 +383,6 @@ class ChatSettingsTab(QFrame):
     def foot(self) -> str:
         """What stands below the settings."""
         return self._foot.text()
-
-    def _refusable(self) -> dict[str, QWidget]:
-        """The fields that a server may have no use for."""
-        return {
-            "system_prompt": self.system_prompt,
-            "thinking": self.thinking,
-            "thinking_budget": self.thinking_budget,
-            "answer_format": self.answer_format,
-            "stop": self.stop,
-            "max_tokens": self.max_tokens,
-            "seed": self.seed,
-            "overflow": self.overflow,
-            "drafter": self.drafter,
-        }
 
     def _enable_budget(self) -> None:
         is_off = self.thinking.currentData() == "off"
