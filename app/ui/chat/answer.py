@@ -72,21 +72,29 @@ class ThinkingPart(QWidget):
 
     height_changed = Signal()
 
-    def __init__(self, name: str, column: Column, parent: QWidget, actions: Actions | None = None) -> None:
-        """``name``: of the text, for screen readers. ``column``: it is in an entry of this. Without ``actions`` nobody
-        can stop it here."""
+    def __init__(
+        self,
+        name: str,
+        column: Column,
+        parent: QWidget,
+        dress_view: Callable[[MarkdownView], object],
+        actions: Actions | None = None,
+    ) -> None:
+        """``name``: of the text, for screen readers. ``column``: it is in an entry of this. ``dress_view``: has a new
+        text look as others do. Without ``actions`` nobody can stop it here."""
         super().__init__(parent)
         self.view: MarkdownView | None = None
         self._name = name
         self._column = column
+        self._dress_view = dress_view
         self._actions = actions
         self._text: list[str] = []
         self._unseen: list[Piece] = []
         """What is given to the view when it is opened."""
         self._find_pieces: Callable[[], list[Piece]] | None = None
         self._is_finished = False
-        self._shows_drafted = self._is_raw = False
-        self._query, self._matches, self._counted = "", 0, -1
+        self._matches = "", -1, 0
+        """What was looked for in how long a text, and how often it is there."""
         self._seconds: Callable[[], float] = float
         self._widths = Widths(0, 0)
         self.button = _FoldButton(column, self)
@@ -167,27 +175,12 @@ class ThinkingPart(QWidget):
         """Show or hide the text."""
         self.button.setChecked(is_open)
 
-    def set_show_drafted(self, shown: bool) -> None:
-        """Tint the tokens that came from the draft."""
-        self._shows_drafted = shown
-        if self.view is not None:
-            self.view.set_show_drafted(shown)
-
-    def set_raw(self, raw: bool) -> None:
-        """Show the text as the model wrote it."""
-        self._is_raw = raw
-        if self.view is not None:
-            self.view.set_raw(raw)
-
-    def set_find(self, query: str) -> int:
-        """Mark every match; gives back how many there are, whether the text is open or not."""
-        if self.view is not None:
-            self.view.set_find(query)
+    def count(self, query: str) -> int:
+        """How many matches there are, whether the text is open or not."""
         length = sum(map(len, self._text))
-        if (query, length) != (self._query, self._counted):
-            self._query, self._counted = query, length
-            self._matches = count_matches(self.content, query) if query else 0
-        return self._matches
+        if (query, length) != self._matches[:2]:
+            self._matches = query, length, count_matches(self.content, query) if query else 0
+        return self._matches[2]
 
     def is_drawn(self) -> bool:
         """Whether all that is to be seen is on screen."""
@@ -234,8 +227,6 @@ class ThinkingPart(QWidget):
             if button is not None:
                 button.lower()
         themes.scale_font(view, 0.95)
-        view.set_raw(self._is_raw)
-        view.set_show_drafted(self._shows_drafted)
         view.height_changed.connect(self._on_view_height_changed)
         view.selection_dragged.connect(lambda point: self._column.show_point(view, point))
         if self._widths.prose:
@@ -247,8 +238,7 @@ class ThinkingPart(QWidget):
                 view.finish()
         else:
             view.set_text(self.content, self._find_pieces, folds=True)
-        if self._query:
-            view.set_find(self._query)
+        self._dress_view(view)
 
     @Slot()
     def _on_view_height_changed(self) -> None:
@@ -353,8 +343,6 @@ class AnswerMessage(MessageWidget):
         super().__init__(message, actions, parent.viewport())
         self._column = parent
         self._opened = opened
-        self._shows_drafted = False
-        self._query = ""
         self._is_complete = False
         self._thinking_seconds: Callable[[], float] = float
         self.thinking: ThinkingPart | None = None
@@ -379,12 +367,10 @@ class AnswerMessage(MessageWidget):
     def _thinking_part(self) -> ThinkingPart:
         """The part with what the model thought, hidden while that is empty."""
         if self.thinking is None:
-            part = self.thinking = ThinkingPart(f"Thinking of {self.stored.author}", self._column, self, self._actions)
+            name = f"Thinking of {self.stored.author}"
+            part = self.thinking = ThinkingPart(name, self._column, self, self._dress, self._actions)
             part.hide()
             part.lower()  # the Tab key comes to it before the text
-            part.set_show_drafted(self._shows_drafted)
-            part.set_raw(self._is_raw)
-            part.set_find(self._query)
             part.set_open(self.stored.id in self._opened)
             part.button.toggled.connect(self._on_thinking_toggled)
             part.height_changed.connect(self._on_part_changed)
@@ -413,27 +399,10 @@ class AnswerMessage(MessageWidget):
             return super().spoken()
         return f"{super().spoken()}{self.thinking.button.accessibleName()}"
 
-    def set_show_drafted(self, shown: bool) -> None:
-        super().set_show_drafted(shown)
-        self._shows_drafted = shown
-        if self.thinking is not None:
-            self.thinking.set_show_drafted(shown)
-
-    def set_raw(self, raw: bool) -> None:
-        super().set_raw(raw)
-        if self.thinking is not None:
-            self.thinking.set_raw(raw)
-
-    def set_find(self, query: str) -> None:
-        super().set_find(query)
-        self._query = query
-        if self.thinking is not None:
-            self.thinking.set_find(query)
-
     def show_find(self, index: int) -> MarkdownView:
         """Those in the thinking come first; it is opened for them."""
         part = self.thinking
-        before = part.set_find(self._query) if part is not None else 0
+        before = part.count(self._query) if part is not None else 0
         if part is None or index >= before:
             return super().show_find(index - before)
         part.set_open(True)

@@ -121,7 +121,8 @@ class MessageWidget(QWidget):
         self._actions = actions
         self._is_busy = False
         self._continues = False
-        self._is_raw = False
+        self._shows_drafted = self._is_raw = False
+        self._query = ""
         self._buttons: MessageButtons | None = None
         self.editing: Editing | None = None
         self.heading = label(message.author, "quiet", wraps=True, scale=0.95, bold=True, parent=self)
@@ -152,7 +153,9 @@ class MessageWidget(QWidget):
 
     def set_show_drafted(self, shown: bool) -> None:
         """Tint the tokens that came from the draft."""
-        self.view.set_show_drafted(shown)
+        self._shows_drafted = shown
+        for view in self.views():
+            view.set_show_drafted(shown)
 
     def spoken(self) -> str:
         """What a screen reader says of it: who wrote it, which version, how it begins."""
@@ -219,7 +222,9 @@ class MessageWidget(QWidget):
 
     def set_find(self, query: str) -> None:
         """Mark what is looked for; empty: nothing."""
-        self.view.set_find(query)
+        self._query = query
+        for view in self.views():
+            view.set_find(query)
 
     def show_find(self, index: int) -> MarkdownView:
         """Make a match stand out, wherever it is, and give back the text it is in; see `MarkdownView.find_box`."""
@@ -236,7 +241,14 @@ class MessageWidget(QWidget):
     def set_raw(self, raw: bool) -> None:
         """Show the text as the model wrote it."""
         self._is_raw = raw
-        self.view.set_raw(raw)
+        for view in self.views():
+            view.set_raw(raw)
+
+    def _dress(self, view: MarkdownView) -> None:
+        """Have a new text look as the others do."""
+        view.set_raw(self._is_raw)
+        view.set_show_drafted(self._shows_drafted)
+        view.set_find(self._query)
 
     # -- what can be done with it
 

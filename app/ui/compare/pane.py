@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from PySide6.QtCore import QPoint, Qt, Slot
 from PySide6.QtGui import QResizeEvent
@@ -58,9 +58,9 @@ class DecodeSpeed:
 class _Text(QWidget):
     """The content of a pane's column: a line of progress, what the model thought, then the answer."""
 
-    def __init__(self, title: str, column: Column) -> None:
+    def __init__(self, title: str, column: Column, dress_view: Callable[[MarkdownView], object]) -> None:
         super().__init__()
-        self.thinking = ThinkingPart(f"{title}: thinking", column, self)
+        self.thinking = ThinkingPart(f"{title}: thinking", column, self, dress_view)
         self.thinking.hide()
         self.progress = label(role="quiet", wraps=True)
         self.progress.setParent(self)
@@ -174,8 +174,8 @@ class AnswerPane(QFrame):
 
     def set_show_drafted(self, shown: bool) -> None:
         self._shows_drafted = shown
-        self._text().view.set_show_drafted(shown)
-        self._text().thinking.set_show_drafted(shown)
+        for view in filter(None, (self._text().view, self._text().thinking.view)):
+            view.set_show_drafted(shown)
 
     def set_mark(self, marked: tuple[int, int], *, in_thinking: bool = False) -> None:
         """Mark these characters of the finished answer, or of the thinking, and scroll to them."""
@@ -194,9 +194,8 @@ class AnswerPane(QFrame):
     # ------------------------------------------------------------ inside
 
     def _make_text(self, entry: Entry) -> QWidget:
-        text = _Text(self._title, self.column)
+        text = _Text(self._title, self.column, lambda view: view.set_show_drafted(self._shows_drafted))
         text.view.set_show_drafted(self._shows_drafted)
-        text.thinking.set_show_drafted(self._shows_drafted)
         for part in (text.view, text.thinking):
             part.height_changed.connect(lambda: self.column.refit(entry))
         text.view.selection_dragged.connect(lambda point: self.column.show_point(text.view, point))
