@@ -48,16 +48,14 @@ class DownloadsTab(QWidget):
     """A card for each download, newest last. The queue tells when something changes.
 
     Signals:
-        added: Something is to be downloaded.
+        show_requested: Something was added, or a notification clicked.
         finished: An item is complete.
         active_changed: How many items are on their way.
-        shown: A notification was clicked.
     """
 
-    added = Signal()
+    show_requested = Signal()
     finished = Signal()
     active_changed = Signal(int)
-    shown = Signal()
 
     def __init__(self, ctx: AppContext, network: Network) -> None:
         super().__init__()
@@ -127,7 +125,7 @@ class DownloadsTab(QWidget):
         """Download this; if it is in the queue already, it continues. ``folder``: unless it is the models folder."""
         self.begin()
         self.change(lambda queue: queue.add(item, folder))
-        self.added.emit()
+        self.show_requested.emit()
 
     def apply_settings(self) -> None:
         """The settings of downloads have changed."""
@@ -181,14 +179,14 @@ class DownloadsTab(QWidget):
             self._countdown.start()
 
     def _tell_done(self, item: Item) -> None:
-        self.ctx.notifier.tell("Download complete", printable(item.title, 120), self.shown.emit)
+        self.ctx.notifier.tell("Download complete", printable(item.title, 120), self.show_requested.emit)
         self.ctx.notices.remove("download")
         self.ctx.notices.show("downloaded", notices.downloaded(item.title, self.pair_of(item)))
         self.finished.emit()
 
     def tell_stopped(self, title: str, message: str) -> None:
         """The user has to do something about this download."""
-        self.ctx.notifier.tell("Download stopped", f"{printable(title, 120)}: {message}", self.shown.emit)
+        self.ctx.notifier.tell("Download stopped", f"{printable(title, 120)}: {message}", self.show_requested.emit)
         self.ctx.notices.show("download", notices.download_stopped(title, message))
 
     def show_progress(self, items: Sequence[ItemProgress]) -> None:

@@ -23,7 +23,8 @@ from app.models.text import count_text, printable, size_text
 from app.models.trials import Trial
 from app.ui.widgets.tasks import Lane
 
-Mood = Literal["plain", "good", "warning", "bad"]
+Mood = Literal["quiet", "good", "warning", "bad"]
+"""Of a text about models, named as the role that it is shown in."""
 
 _ALONE = "The target model is loaded without a draft."
 _N_GRAMS = "Draft tokens are taken from the chat itself (n-grams)."
@@ -34,7 +35,7 @@ class FitBadge:
     """``text`` for a column, ``detail`` for its tooltip."""
 
     text: str
-    mood: Literal["quiet", "good", "warning", "bad"] = "quiet"
+    mood: Mood = "quiet"
     detail: str = ""
 
 
@@ -85,7 +86,7 @@ class PairCheck:
     """What the dialog says about the two files."""
 
     verdict: str
-    mood: Mood = "plain"
+    mood: Mood = "quiet"
     target: str = ""
     """The target in one line; empty if the file isn't a model."""
     draft: str = ""

@@ -279,7 +279,7 @@ class OpenModelsDialog(QDialog):
         self._check = check
         self._verdict.setText(("✓ " if check.mood == "good" else "") + visible(check.verdict))
         self._verdict.setAccessibleName(f"Compatibility: {check.verdict}")
-        theme.set_role(self._verdict, "quiet" if check.mood == "plain" else check.mood)
+        theme.set_role(self._verdict, check.mood)
         if check is not READING:
             for fields in (self._memory_fields, self._special_fields):
                 fields.show_pair(check.target_shape, check.draft_shape, has_draft=bool(self._draft.path()))

@@ -6,7 +6,6 @@ import contextlib
 import ipaddress
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Literal
 from urllib.parse import urlsplit
 
 from PySide6.QtCore import QSignalBlocker, Qt, Slot
@@ -43,6 +42,7 @@ from app.ui.context import AppContext
 from app.ui.engine.client import EngineClient, EngineExit
 from app.ui.engine.pair_files import PairFiles
 from app.ui.engine.pair_names import host_of, server_name
+from app.ui.models.fit import Mood
 from app.ui.widgets import theme
 from app.ui.widgets.controls import explain, guard_wheel, label, named, push_button, show_text
 from app.ui.widgets.layouts import DIALOG_MARGINS, column, row
@@ -65,7 +65,6 @@ _STATES: dict[ModelState, str] = {
     "sleeping": "sleeping",
     "downloading": "downloading",
 }
-Mood = Literal["plain", "good", "warning", "bad"]
 _INTRODUCTION = (
     "Chat with a model that another program runs: llama-server, vLLM, SGLang, TensorRT-LLM, TGI, Ollama, LM Studio or "
     "anything else with an API like OpenAI's."
@@ -77,7 +76,7 @@ class Verdict:
     """The outcome of a test. ``lines`` say more, one thing each."""
 
     text: str
-    mood: Mood = "plain"
+    mood: Mood = "quiet"
     lines: tuple[str, ...] = ()
 
 
@@ -97,7 +96,6 @@ class ServerDialog(QDialog):
         self._engine: EngineClient | None = None
         self._number = 0
         """Of the open question; 0 if there is none."""
-        self._load_number = 0
         self._server: Server | None = None
         """What the last test found."""
         self._tested: tuple[str, str] = ("", "")
@@ -236,8 +234,7 @@ class ServerDialog(QDialog):
         self.key.setPlaceholderText("•••••• (stored)" if key else "Only if the server asks for one")
 
     def _show_verdict(self, verdict: Verdict) -> None:
-        role = "quiet" if verdict.mood == "plain" else verdict.mood
-        show_text(self._verdict, verdict.text, role)
+        show_text(self._verdict, verdict.text, verdict.mood)
         show_text(self._lines, "\n".join(filter(None, verdict.lines)), "quiet")
         self._grow()
 
@@ -296,7 +293,7 @@ class ServerDialog(QDialog):
     @Slot()
     def _forget_test(self) -> None:
         """What was tested is not what is typed."""
-        self._server, self._opens, self._number, self._load_number = None, False, 0, 0
+        self._server, self._opens, self._number = None, False, 0
         self._set_busy("", Verdict(""))
 
     @Slot()
@@ -416,7 +413,7 @@ class ServerDialog(QDialog):
             self._set_busy(_TESTING)
             offline = self._values.offline
             asked = Connect(request=0, address=server.address, key=self._tested[1], model=model, loopback_only=offline)
-            self._load_number = self._process().load(asked)
+            self._number = self._process().load(asked)
 
     @Slot()
     def _on_model_chosen(self) -> None:
@@ -427,12 +424,12 @@ class ServerDialog(QDialog):
 
     @Slot(object)
     def _on_pair_loaded(self, pair: PairLoaded) -> None:
-        if pair.request == self._load_number:
+        if pair.request == self._number:
             self._set_busy("", tested(pair))
 
     @Slot(object)
     def _on_load_failed(self, failed: LoadFailed) -> None:
-        if failed.request == self._load_number:
+        if failed.request == self._number:
             self._set_busy("", Verdict(failed.message, "bad"))
 
     @Slot(object)

@@ -58,7 +58,7 @@ def test_target_alone(folder: Path) -> None:
     check = judged(folder, "target.gguf")
     assert (check.verdict, check.mood, check.can_load) == (
         "No draft model. Draft tokens are taken from the chat itself (n-grams).",
-        "plain",
+        "quiet",
         True,
     )
 
