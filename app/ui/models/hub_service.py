@@ -38,6 +38,7 @@ class HubService(QObject):
         self._connection = HubConnection(network_settings(values))
         self.network = self._connection.network
         self._lane = Lane(self, "hub", at_once=4)
+        self._found: Future[int] | None = None
         self._finding = threading.Event()
         """Set to stop the draft search that is running; each search has its own event."""
 
@@ -77,13 +78,12 @@ class HubService(QObject):
 
         ``found`` gets each, ``done`` how many there were. A search that is stopped says nothing more.
         """
-        self._finding.set()
+        self.stop_finding()
         stop = self._finding = threading.Event()
 
-        def unless_stopped(call: Callable[[T], None]) -> Callable[[T], None]:
-            return lambda value: None if stop.is_set() else call(value)
-
-        tell = unless_stopped(found)
+        def tell(candidate: DraftCandidate) -> None:
+            if not stop.is_set():
+                found(candidate)
 
         def find(hub: Hub) -> int:
             if isinstance(model, Path):
@@ -98,11 +98,12 @@ class HubService(QObject):
                 number += 1
             return number
 
-        self.ask(find, unless_stopped(done), unless_stopped(failed))
+        self._found = self.ask(find, done, failed)
 
     def stop_finding(self) -> None:
         """End the search for drafts."""
         self._finding.set()
+        self._lane.drop(self._found)
 
     # ------------------------------------------------------------ the token
 

@@ -56,11 +56,11 @@ class Opening(QObject):
     def begin(self) -> None:
         """Load what was loaded last."""
         follow_starter(self._values)
-        self._pair_loader.open_at_start(files_at_start(self._values))
+        self._pair_loader.open_at_start(as_remembered(self._values, self._values.last_pair))
 
     def load_recent(self, pair: Pair) -> None:
         """Load a pair that was used before, as its target was loaded last time."""
-        self.load_files(pair_to_load(self._values, pair))
+        self.load_files(as_remembered(self._values, pair))
 
     def recent_choices(self) -> list[Choice]:
         """The recent pairs, newest first."""
@@ -69,7 +69,7 @@ class Opening(QObject):
 
     def load_pair(self, target: str, draft: str = "") -> None:
         """Load a target with a draft (empty: without one), with the load settings it had last time."""
-        self.load_files(files_to_load(self._values, target, draft or None))
+        self.load_files(as_remembered(self._values, Pair(target, draft or None)))
 
     def load_downloaded(self, pair: Pair) -> None:
         """Load what has just been downloaded, which may be a file beside the target in use."""
@@ -94,7 +94,7 @@ class Opening(QObject):
 
     def load_guide(self) -> None:
         """Load the bundled pair."""
-        self._pair_loader.load(guide_to_load(self._values))
+        self._pair_loader.load(as_remembered(self._values, None))
 
     def load_starter(self) -> None:
         """Load the starter model, which is listed and offered again if it was hidden."""
@@ -185,7 +185,7 @@ class Opening(QObject):
 
     def _open_files(self, target: str, draft: str = "") -> OpenModelsDialog:
         if (dialog := self._dialog) is None:
-            dialog = self._open(files_to_load(self._values, target, draft or None), is_loaded=False)
+            dialog = self._open(as_remembered(self._values, Pair(target, draft or None)), is_loaded=False)
             dialog.propose("head")
             return dialog
         dialog.show_files(target, draft)
@@ -235,11 +235,12 @@ class Opening(QObject):
 # ------------------------------------------------------------ what the settings say
 
 
-def files_at_start(values: Settings) -> PairFiles:
-    """The pair that was loaded last, or the bundled one."""
-    if values.last_pair is None:
-        return guide_to_load(values)
-    return pair_to_load(values, values.last_pair)
+def as_remembered(values: Settings, pair: Pair | None) -> PairFiles:
+    """This pair, loaded as its target was the last time, or a model on a server; ``None``: the bundled pair."""
+    if pair is not None and pair.server:
+        return PairFiles(pair.target, server=pair.server)
+    target, draft = (guide_files().target, guide_files().draft) if pair is None else (pair.target, pair.draft)
+    return PairFiles(target, draft, values.load_for(target), values.head_for(target), values.template_for(target))
 
 
 def follow_starter(values: Settings) -> None:
@@ -249,25 +250,6 @@ def follow_starter(values: Settings) -> None:
     for was in [Path(pair.target) for pair in (*values.recent_pairs, values.last_pair) if pair is not None]:
         if was.name == file.name and was.parent.name.endswith("starter") and not os.path.isfile(was):  # noqa: PTH113
             values.models_moved(was.parent, file.parent)
-
-
-def guide_to_load(values: Settings) -> PairFiles:
-    """The bundled pair, loaded as it was last time."""
-    guide = guide_files()
-    return files_to_load(values, guide.target, guide.draft)
-
-
-def pair_to_load(values: Settings, pair: Pair) -> PairFiles:
-    """A remembered pair, loaded as its target was last time, or a model on a server."""
-    if pair.server:
-        return PairFiles(pair.target, server=pair.server)
-    return files_to_load(values, pair.target, pair.draft)
-
-
-def files_to_load(values: Settings, target: str, draft: str | None) -> PairFiles:
-    """This pair, loaded as its target was last time."""
-    template = values.template_for(target)
-    return PairFiles(target, draft, values.load_for(target), values.head_for(target), template)
 
 
 def keep_opened(values: Settings, files: PairFiles) -> None:

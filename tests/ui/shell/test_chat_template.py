@@ -10,6 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings
 from app.protocol.options import LoadSettings
+from app.settings import Pair
 from app.ui.engine.pair_files import PairFiles
 from app.ui.models import opening
 from tests.support.gguf_files import make_model
@@ -50,9 +51,9 @@ def test_a_broken_template_costs_a_notice_and_another_one_is_remembered(chatting
     own.write_text("{% for m in messages %}[{{ m.role }}] {{ m.content }}\n{% endfor %}[assistant]")
     assert chatting.load(PairFiles(target, settings=LOAD, template=str(own))) == ("file", "")
     values = chatting.settings.values
-    assert opening.files_to_load(values, target, None).template == str(own)
-    assert opening.files_at_start(values).template == str(own)
+    assert opening.as_remembered(values, Pair(target)).template == str(own)
+    assert opening.as_remembered(values, values.last_pair).template == str(own)
     template, notice = chatting.load(PairFiles(target, settings=LOAD, template=str(tmp_path / "gone.jinja")))
     assert template == "chatml" and "chosen chat template can't be read" in notice
     chatting.load(PairFiles(target, settings=LOAD))
-    assert opening.files_to_load(values, target, None).template == ""
+    assert opening.as_remembered(values, Pair(target)).template == ""
