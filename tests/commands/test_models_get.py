@@ -97,7 +97,7 @@ def test_search(server: HubServer, capsys: Shown) -> None:
     assert call("search", "qwen3", "GGUF") == 0
     assert capsys.readouterr().out.splitlines() == [
         "repository         downloads  likes  changed     gated                     license",
-        "a/Qwen3-GGUF           1.2 M     89  2026-01-02                            apache-2.0",
+        "a/Qwen3-GGUF            1.2M     89  2026-01-02                            apache-2.0",
         "b/Qwen3-mine-GGUF         12      0  2026-01-02  gated, approved manually  \\x1b[31m",
     ]
     (found,) = as_json(capsys, "search", "gguf", "--sort", "likes", "--limit", "1")["repositories"]
