@@ -1,4 +1,4 @@
-"""The main window: where things stand. What they do is wired in `app.ui.shell.controller`."""
+"""The main window: where things stand. What is behind it is made in `app.ui.app`."""
 
 from __future__ import annotations
 
