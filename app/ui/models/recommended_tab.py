@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from typing import Literal
@@ -28,15 +27,6 @@ from app.ui.widgets.theme import SPACING
 
 Whereabouts = Literal["hub", "downloads", "library", "incomplete"]
 """Where a recommended model is; ``incomplete``: in the library, but without the head or draft that comes with it."""
-
-
-@dataclass(frozen=True)
-class Recommendation:
-    """One model of the catalog as the tab shows it."""
-
-    offer: Offer
-    fit: FitBadge
-    whereabouts: Whereabouts = "hub"
 
 
 class RecommendedTab(QWidget):
@@ -73,19 +63,6 @@ class RecommendedTab(QWidget):
         self._buttons: dict[str, QAbstractButton] = {}
         """Those of the cards, by accessible name."""
         self._show_status("")
-
-    @Slot()
-    def refresh(self) -> None:
-        """Show the models for the current memory: those that fit before those that don't."""
-        machine = self._library.machine()
-        best = self._catalog.propose(machine)
-
-        def shown(offer: Offer) -> Recommendation:
-            return Recommendation(offer, badge_for_size(offer.needed, machine), self.whereabouts(offer))
-
-        others = [shown(one) for one in self._catalog.offers(machine) if best is None or one.model is not best.model]
-        others.sort(key=lambda one: one.fit.mood == "bad")
-        self.show_models(machine_text(machine), shown(best) if best else None, others)
 
     # ------------------------------------------------------------ getting
 
@@ -136,16 +113,21 @@ class RecommendedTab(QWidget):
         """The progress of a download request, or why it failed."""
         show_text(self._status, text, role)
 
-    def show_models(self, machine: str, best: Recommendation | None, others: Sequence[Recommendation]) -> None:
-        """``best`` is the one suggested for this machine; ``machine`` describes its memory in one line."""
-        self._machine.setText(machine)
+    @Slot()
+    def refresh(self) -> None:
+        """Show the models for the current memory: the one suggested for it, then those that fit, then the others."""
+        machine = self._library.machine()
+        best = self._catalog.propose(machine)
+        others = [one for one in self._catalog.offers(machine) if best is None or one.model is not best.model]
+        others.sort(key=lambda one: badge_for_size(one.needed, machine).mood == "bad")
+        self._machine.setText(machine_text(machine))
         focused = self._area.focusWidget()
         name = focused.accessibleName() if focused is not None and focused.hasFocus() else ""
         clear_layout(self._cards)
         self._buttons.clear()
         if best is not None:
             self._cards.addWidget(label("Best for this computer", "heading"))
-            self._cards.addWidget(self._card(best, is_best=True))
+            self._cards.addWidget(self._card(best, badge_for_size(best.needed, machine), is_best=True))
         else:
             text = (
                 "None of the recommended models fits in this computer's memory. The Slipstream Guide works everywhere."
@@ -154,52 +136,52 @@ class RecommendedTab(QWidget):
         if others:
             self._cards.addWidget(label("Other models", "heading"))
         for one in others:
-            self._cards.addWidget(self._card(one, is_best=False))
+            self._cards.addWidget(self._card(one, badge_for_size(one.needed, machine)))
         if (button := self._buttons.get(name)) is not None:
             self._cards.activate()  # shows the cards: what isn't visible can't have the focus
             button.setFocus()
 
-    def _card(self, one: Recommendation, *, is_best: bool) -> QFrame:
-        model, card = one.offer.model, QFrame()
+    def _card(self, offer: Offer, badge: FitBadge, *, is_best: bool = False) -> QFrame:
+        model, where, card = offer.model, self.whereabouts(offer), QFrame()
         theme.set_role(card, "card")
-        get = small_button(text := _get_text(one), name=f"{text}: {model.title}")
-        get.setEnabled(one.whereabouts in ("hub", "incomplete"))
+        get = small_button(text := _get_text(offer, where), name=f"{text}: {model.title}")
+        get.setEnabled(where in ("hub", "incomplete"))
         if is_best and get.isEnabled():
             theme.set_role(get, "primary")
-        images = named(QCheckBox(text := images_text(one.offer)), f"{text}: {model.title}")
+        images = named(QCheckBox(text := images_text(offer)), f"{text}: {model.title}")
         explain(images, "Also downloads its projector (mmproj), the second file that it needs to see images.")
         if model.mmproj is None or not get.isEnabled():
             images.hide()  # to show it, without a parent, would open a window; so would the next one
-        get.clicked.connect(lambda: self.get(one.offer, images.isChecked()))
+        get.clicked.connect(lambda: self.get(offer, images.isChecked()))
         details = small_button(
             "Other files…",
-            lambda: self.details_requested.emit(one.offer.file.repository),
+            lambda: self.details_requested.emit(offer.file.repository),
             name=f"Other files of {model.title}",
             tooltip="Shows the repository with all its quantizations",
         )
         self._buttons |= {button.accessibleName(): button for button in (get, images, details)}
-        fit = label(one.fit.text, one.fit.mood)
-        fit.setToolTip(one.fit.detail)
-        measured = label(measured_text(one.offer), "quiet", wraps=True)
+        fit = label(badge.text, badge.mood)
+        fit.setToolTip(badge.detail)
+        measured = label(measured_text(offer), "quiet", wraps=True)
         if not measured.text():
             measured.hide()
         column(
             row((label(model.title, "heading", wraps=True), 1), fit),
             label(model.why, wraps=True),
-            label(drafting_text(one), wraps=True),
+            label(drafting_text(offer, where), wraps=True),
             measured,
-            label(needs_text(one.offer), "quiet", wraps=True),
+            label(needs_text(offer), "quiet", wraps=True),
             (images, LEFT),
-            row((label(license_text(one.offer), "quiet", wraps=True), 1), details, get),
+            row((label(license_text(offer), "quiet", wraps=True), 1), details, get),
             margins=CARD_MARGINS,
             on=card,
         )
         return card
 
 
-def _get_text(one: Recommendation) -> str:
+def _get_text(offer: Offer, where: Whereabouts) -> str:
     """On its button."""
-    match one.whereabouts, one.offer.accelerator:
+    match where, offer.accelerator:
         case "library", _:
             return "In your library"
         case "downloads", _:
@@ -209,13 +191,13 @@ def _get_text(one: Recommendation) -> str:
         case "incomplete", DraftModel() as draft:
             return f"Get its draft ({size_text(draft.size)})"
         case _:
-            return f"Get ({size_text(one.offer.size)})"
+            return f"Get ({size_text(offer.size)})"
 
 
-def drafting_text(one: Recommendation) -> str:
+def drafting_text(offer: Offer, where: Whereabouts) -> str:
     """What drafts for a model here, and what is left out or missing."""
-    accelerator, listed = one.offer.accelerator, one.offer.file.accelerator
-    if one.whereabouts == "incomplete":
+    accelerator, listed = offer.accelerator, offer.file.accelerator
+    if where == "incomplete":
         missing = accelerator.title if isinstance(accelerator, DraftModel) else "its MTP head"
         return f"The model is in your library, but {missing}, which drafts for it, isn't."
     match accelerator:

@@ -6,10 +6,9 @@ import pytest
 from PySide6.QtWidgets import QApplication, QPushButton, QScrollArea
 from pytestqt.qtbot import QtBot
 
-from app.models.hub.catalog import load_catalog
-from app.ui.models.fit import badge_for_size
-from app.ui.models.recommended_tab import Recommendation, RecommendedTab
-from tests.ui.models.windows import GB, MACHINE, Windows, button
+from app.models.hub.catalog import Catalog
+from app.ui.models.recommended_tab import RecommendedTab
+from tests.ui.models.windows import Windows, button
 
 
 @pytest.fixture
@@ -18,19 +17,12 @@ def tab(windows: Windows, qtbot: QtBot) -> RecommendedTab:
     tab = RecommendedTab(window.hub, windows.library, window.downloads)
     qtbot.addWidget(tab)
     tab.resize(700, 500)
-    show(tab)
+    tab.refresh()
     tab.show()
     qtbot.waitExposed(tab)
     tab.activateWindow()
     qtbot.waitUntil(tab.isActiveWindow)
     return tab
-
-
-def show(tab: RecommendedTab, count: int | None = None) -> None:
-    best, *others = (
-        Recommendation(offer, badge_for_size(offer.needed, MACHINE)) for offer in load_catalog().offers(MACHINE)
-    )
-    tab.show_models(f"memory: {MACHINE.memory_free // GB} GB", best, others[:count])
 
 
 def details(tab: RecommendedTab) -> list[QPushButton]:
@@ -44,20 +36,25 @@ def test_the_list_keeps_its_place_and_the_focus(tab: RecommendedTab, qtbot: QtBo
     second = details(tab)[1]
     second.setFocus()
     bar.setValue(100)
-    show(tab)
+    tab.refresh()
     qtbot.wait_until(lambda: len(details(tab)) > 1 and details(tab)[1] is not second)
     assert bar.value() == 100
     assert QApplication.focusWidget() is details(tab)[1]
 
 
-def test_the_list_keeps_its_place_where_the_focused_model_has_gone(tab: RecommendedTab, qtbot: QtBot) -> None:
+def test_the_list_keeps_its_place_where_the_focused_model_has_gone(
+    tab: RecommendedTab, qtbot: QtBot, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bar = tab.findChildren(QScrollArea)[0].verticalScrollBar()
     details(tab)[-1].setFocus()
     bar.setValue(50)
-    show(tab, count=4)
-    qtbot.wait_until(lambda: len(details(tab)) == 5)
+    before, offers = len(details(tab)), Catalog.offers
+    with monkeypatch.context() as few:
+        few.setattr(Catalog, "offers", lambda catalog, machine: offers(catalog, machine)[:5])
+        tab.refresh()
+    qtbot.wait_until(lambda: 0 < len(details(tab)) < before)
     assert bar.value() == 50
     search = button(tab, "Search for another model")
     search.setFocus()
-    show(tab)
+    tab.refresh()
     assert search.hasFocus()
