@@ -15,7 +15,7 @@ from PySide6.QtGui import QGuiApplication, QImage
 from app.chats.reading_files import content_of
 from app.errors import KnownError
 from app.helper import READING_SECONDS, Helper
-from app.ui.chat.reading import image_file
+from app.ui.chat.attachments import image_file
 from tests.helper import documents, files_to_read
 from tests.proof.conftest import Proof
 from tests.proof.damage import check_sentence, damaged

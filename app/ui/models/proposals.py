@@ -13,8 +13,7 @@ from app.models.text import size_text
 from app.protocol.events import PairLoaded
 from app.ui import notices
 from app.ui.chat.live_answer import LiveAnswer
-from app.ui.chat.transcript import Transcript
-from app.ui.chat.welcome import Introduction, introduction
+from app.ui.chat.transcript import Introduction, Transcript, introduction
 from app.ui.context import AppContext
 from app.ui.engine.pair_files import is_guide
 from app.ui.widgets.tasks import Lane

@@ -19,11 +19,10 @@ from app.errors import KnownError
 from app.helper import Helper
 from app.protocol.images import MOST_PIXELS, ImageHead, read_head
 from app.ui import notices
-from app.ui.chat import reading
-from app.ui.chat.attachments import SUBJECT, Thumbnails
+from app.ui.chat import attachments
+from app.ui.chat.attachments import SUBJECT, Thumbnails, decoded, image_file, pasted_image
 from app.ui.chat.chips import Chip, ImagePreview, thumbnail_size
 from app.ui.chat.messages import UserMessage
-from app.ui.chat.reading import decoded, image_file, pasted_image
 from app.ui.chat.transcript import Transcript
 from tests.helper.files_to_read import pdf
 from tests.protocol.test_images import encoded
@@ -91,7 +90,7 @@ def test_what_is_decoded_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert decoded(data, QSize(100, 100)).size() == QSize(100, 25)
     assert decoded(data).size() == QSize(400, 100)
     assert decoded(data[:100]).isNull() and decoded(b"").isNull()
-    monkeypatch.setattr(reading, "MOST_PIXELS", 39_999)
+    monkeypatch.setattr(attachments, "MOST_PIXELS", 39_999)
     assert decoded(data).isNull() and MOST_PIXELS > 39_999
 
 

@@ -9,8 +9,7 @@ import pytest
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from app.ui.chat.transcript import Transcript
-from app.ui.chat.welcome import EXAMPLES, STARTER_EXAMPLES, Introduction, Welcome
+from app.ui.chat.transcript import EXAMPLES, STARTER_EXAMPLES, Introduction, Transcript, Welcome
 from app.ui.widgets.entries import Widths
 from tests.ui.chat import stored
 from tests.ui.chat.stored import calls, click, has_button, keys, named, settle

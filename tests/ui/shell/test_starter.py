@@ -12,7 +12,7 @@ from app import paths
 from app.models import starter
 from app.models.hub.catalog import Catalog
 from app.settings import Pair, SettingsFile
-from app.ui.chat.welcome import EXAMPLES, STARTER_EXAMPLES
+from app.ui.chat.transcript import EXAMPLES, STARTER_EXAMPLES
 from tests.support.library_parts import small_model
 from tests.ui.models.windows import MACHINE
 from tests.ui.shell.running import WAIT_MS, Running, button
