@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
-from PySide6.QtCore import QObject, Qt, Signal, Slot
+from PySide6.QtCore import QObject, Qt, Slot
 from PySide6.QtGui import QAction, QKeySequence
 from PySide6.QtWidgets import QAbstractButton, QMenu, QMenuBar
 
@@ -69,13 +69,7 @@ Menu: TypeAlias = Sequence[Action[Any] | None]
 
 
 class Actions(QObject):
-    """The actions of a main window. Names that the table doesn't have raise `KeyError`.
-
-    Signals:
-        refreshed: What can be done now was looked at again.
-    """
-
-    refreshed = Signal()
+    """The actions of a main window. Names that the table doesn't have raise `KeyError`."""
 
     def __init__(self, menus: Mapping[str, Menu], elsewhere: Mapping[str, Menu], parent: QObject | None = None) -> None:
         """``menus`` by their titles; ``elsewhere``: what is in no menu of the menu bar, by where it is instead."""
@@ -129,7 +123,6 @@ class Actions(QObject):
                 menu.clear()
                 self.fill(menu, name)
                 menu.setEnabled(bool(choices))
-        self.refreshed.emit()
 
     def choices(self, name: str, *values: object) -> Sequence[Choice]:
         """What the submenu of an action would offer for these values."""

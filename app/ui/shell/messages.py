@@ -24,7 +24,7 @@ from app.ui.chat.model import ChatModel, ChatState
 from app.ui.context import AppContext
 from app.ui.engine.client import EngineState
 from app.ui.engine.pair_files import PairFiles
-from app.ui.engine.pair_names import has_written, recent_titles
+from app.ui.engine.pair_names import has_written
 from app.ui.shell.main_window import MainWindow
 
 _STEP = 0.3
@@ -147,7 +147,7 @@ class Messages(QObject):
     def delete(self, message_id: str, following: bool) -> None:
         """Delete a message, or it and all that follow; `ChatOperations.undo` brings them back."""
         model, place = self._chats.current, self._chats.current.place(message_id)
-        # Of those that are shown: other versions are no messages to who reads it.
+        # Of those that are shown: hidden versions don't count.
         count = len(model.messages) - place if following and place is not None else 1
 
         def deleted(deletion: Deletion) -> None:
@@ -257,11 +257,8 @@ class Messages(QObject):
         remote = self._pair_loader.remote()
         if remote is None or remote.can_switch_drafting:
             ways.append(Choice("Without a draft", (msgspec.structs.replace(model.settings, drafter="none"),)))
-        recent = self._ctx.settings.values.recent_pairs
-        if recent:
-            ways.append(Choice(""))
-        titles = recent_titles(recent)
-        return ways + [Choice(title, (pair,)) for pair, title in zip(recent, titles, strict=True)]
+        recent = self._ctx.actions.choices("load_recent")
+        return [*ways, *([Choice("")] if recent else []), *recent]
 
     def _varied(self, temperature: float) -> ChatSettings:
         settings = self._chats.current.settings
@@ -284,7 +281,7 @@ class Messages(QObject):
     @Slot(EngineState)
     def _on_engine_state_changed(self, state: EngineState) -> None:
         if state in (EngineState.EMPTY, EngineState.DIED) and not self._pair_loader.is_planning():
-            self._to_regenerate = None  # its pair could not be loaded: loading it another time is no wish for an answer
+            self._to_regenerate = None  # its pair couldn't be loaded: a later load must not regenerate
         self._refresh()
 
     @Slot()

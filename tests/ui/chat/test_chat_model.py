@@ -24,6 +24,7 @@ from app.errors import KnownError
 from app.protocol.commands import Load
 from app.protocol.events import RoundsReceived
 from app.settings import Pair, Settings
+from app.ui.actions import Choice
 from app.ui.chat.conversation import AnswerSettings, conversation
 from app.ui.chat.model import ChatState
 from app.ui.chat.writer import StoredChats
@@ -465,7 +466,7 @@ def test_a_pair_that_failed_to_load_is_no_wish_for_an_answer_later(make_rig: Mak
     rig.model.stop()
     rig.settle()
     pair = Pair(target=str(rig.target), draft=str(rig.draft))
-    rig.ctx.settings.values.recent_pairs.append(pair)
+    rig.actions.offered["load_recent"] = [Choice("target  +  draft", (pair,))]
     window = MainWindow(Settings(), all_actions())
     rig.qtbot.addWidget(window)
     messages = Messages(rig.ctx, window)
