@@ -434,9 +434,7 @@ class ModelPage(QWidget):
     def _show_facts(self, facts: Sequence[tuple[str, str]]) -> None:
         clear_layout(self._facts)
         for place, (name, value) in enumerate(facts):
-            shown = label(value, wraps=True, figures=True)
-            shown.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-            shown.setAccessibleName(f"{name}: {value}")
+            shown = named(label(value, wraps=True, figures=True, selectable=True), f"{name}: {value}")
             # A file's name may be one long word, which must not widen the page.
             shown.setSizePolicy(QSizePolicy.Policy.Ignored, QSizePolicy.Policy.Preferred)
             shown.setToolTip(plain_tooltip(value))

@@ -16,7 +16,7 @@ from app.models.memory_shape import ModelShape
 from app.models.planner import LEAST_CONTEXT, LoadPlan
 from app.models.text import printable, size_text
 from app.ui.widgets import theme
-from app.ui.widgets.controls import clear_layout, explain, label, small_button
+from app.ui.widgets.controls import clear_layout, explain, label, named, small_button
 from app.ui.widgets.layouts import LEFT, column
 from app.ui.widgets.theme import SPACING
 
@@ -57,17 +57,16 @@ class MemoryPart(QWidget):
         self._context_text = label(figures=True)
         self._layers = _slider("Layers on the GPU", _LAYERS_HELP)
         self._layers_text = label(figures=True)
-        self._layers_title = label("Layers on the GPU")
+        self._layers_title = label("Layers on the GPU", buddy=self._layers)
         sliders = QGridLayout()
         sliders.setHorizontalSpacing(3 * SPACING)
         sliders.setVerticalSpacing(SPACING)
         sliders.setColumnStretch(1, 1)
         rows: tuple[tuple[QLabel, QSlider, QLabel], ...] = (
-            (label("Context length"), self._context, self._context_text),
+            (label("Context length", buddy=self._context), self._context, self._context_text),
             (self._layers_title, self._layers, self._layers_text),
         )
         for row, (title, slider, value) in enumerate(rows):
-            title.setBuddy(slider)
             value.setMinimumWidth(value.fontMetrics().horizontalAdvance("1,000,000 tokens"))
             value.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
             for place, widget in enumerate((title, slider, value)):
@@ -160,10 +159,7 @@ class MemoryPart(QWidget):
 
 
 def _slider(name: str, help_text: str) -> QSlider:
-    slider = QSlider(Qt.Orientation.Horizontal)
-    slider.setAccessibleName(name)
-    explain(slider, help_text)
-    return slider
+    return explain(named(QSlider(Qt.Orientation.Horizontal), name), help_text)
 
 
 def _segments(parts: Parts) -> list[Segment]:

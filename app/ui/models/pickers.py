@@ -67,8 +67,7 @@ class FileRow(QWidget):
         self._info = label(role="quiet", wraps=True)
         self._info.setMinimumHeight(self._info.fontMetrics().height())
         self._pause = QTimer(self, singleShot=True, interval=_TYPING_MS)
-        heading = label(title, "heading")
-        heading.setBuddy(self._edit)
+        heading = label(title, "heading", buddy=self._edit)
         for part in (heading, self._edit):
             explain(part, help_text)
         column(heading, row((self._edit, 1), clear, self.picker, choose), self._info, gap=SPACING, on=self)

@@ -146,8 +146,8 @@ class ServerDialog(QDialog):
             self._engine.shutdown()
 
     def _make_fields(self) -> None:
-        self.address = QLineEdit(placeholderText="http://127.0.0.1:8080", maxLength=MAX_ADDRESS_CHARACTERS)
-        explain(self.address, "The address of the server, with or without /v1.")
+        address = QLineEdit(placeholderText="http://127.0.0.1:8080", maxLength=MAX_ADDRESS_CHARACTERS)
+        self.address = explain(address, "The address of the server, with or without /v1.")
         self.key = QLineEdit(
             echoMode=QLineEdit.EchoMode.Password,
             placeholderText="Only if the server asks for one",
@@ -173,10 +173,8 @@ class ServerDialog(QDialog):
         self._key_note = label("", "quiet", wraps=True, scale=0.9)
         self._warning = label("", "warning", wraps=True)
         self._none_found = label("", "quiet", wraps=True)
-        self._verdict = label("", wraps=True, bold=True)
-        self._lines = label("", wraps=True)
-        for one in (self._verdict, self._lines):
-            one.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+        self._verdict = label(wraps=True, bold=True, selectable=True)
+        self._lines = label(wraps=True, selectable=True)
         self._model_part = QWidget()
         column(*self._named("Model", self.model), gap=SPACING, on=self._model_part)
         box = QDialogButtonBox()
@@ -209,12 +207,9 @@ class ServerDialog(QDialog):
         )
 
     def _named(self, name: str, field: QWidget, *others: QWidget) -> list[QWidget]:
-        title = label(name, "heading")
-        title.setBuddy(field)
-        field.setAccessibleName(name)
         line = QWidget()
         row((field, 1), *others, on=line)
-        return [title, line]
+        return [label(name, "heading", buddy=named(field, name)), line]
 
     def _connect(self) -> None:
         self.address.textChanged.connect(self._on_address_changed)

@@ -93,9 +93,7 @@ class GeneralPage(QWidget):
         grid.setVerticalSpacing(2 * SPACING)
         grid.setColumnStretch(1, 1)
         for place, choice in enumerate((self._theme, self._zoom)):
-            name = label(f"{choice.accessibleName()}:")
-            name.setBuddy(choice)
-            grid.addWidget(name, place, 0)
+            grid.addWidget(label(f"{choice.accessibleName()}:", buddy=choice), place, 0)
             grid.addWidget(choice, place, 1, LEFT)
         return grid
 

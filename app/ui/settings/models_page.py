@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from PySide6.QtCore import Qt, Slot
+from PySide6.QtCore import Slot
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QWidget
 
 from app.models.library.folders import ModelFolder
@@ -82,9 +82,7 @@ class ModelsPage(QWidget):
         words = column(gap=0)
         if app:
             words.addWidget(label(app))
-        shown = label(printable(path, 300), "quiet" if app else None, wraps=True)
-        shown.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
-        words.addWidget(shown)
+        words.addWidget(label(printable(path, 300), "quiet" if app else None, wraps=True, selectable=True))
         return row((words, 1), (small_button(verb, lambda: act(path), name=f"{verb} {path}"), TOP))
 
     # ------------------------------------------------------------ changes

@@ -70,8 +70,9 @@ class NetworkPage(QWidget):
         self._settings, self._values = ctx.settings, ctx.settings.values
         self._hub, self._queue = models.hub, models.downloads
         self._shows = False
-        self._offline = QCheckBox("Work offline")
-        explain(self._offline, "No searches, no downloads and no servers on other computers.")
+        self._offline = explain(
+            QCheckBox("Work offline"), "No searches, no downloads and no servers on other computers."
+        )
         self._endpoint = QLineEdit(placeholderText="https://huggingface.co")
         self._endpoint_problem = label(role="bad", wraps=True)
         self._to_mirror = QCheckBox("Also send the access token to this mirror")
@@ -185,9 +186,7 @@ class NetworkPage(QWidget):
 
     def _lay_out(self) -> None:
         self._downloads.layout().setContentsMargins(0, 0, 0, 0)  # type: ignore[union-attr]
-        address = label("Address of Hugging Face or a mirror", "heading")
-        address.setBuddy(self._endpoint)
-        self._endpoint.setAccessibleName("Address of Hugging Face or a mirror")
+        address = "Address of Hugging Face or a mirror"
         column(
             self._offline,
             _help(
@@ -195,7 +194,7 @@ class NetworkPage(QWidget):
                 "this computer are used."
             ),
             2 * SPACING,
-            address,
+            label(address, "heading", buddy=named(self._endpoint, address)),
             self._endpoint,
             self._endpoint_problem,
             self._to_mirror,

@@ -9,7 +9,6 @@ from PySide6.QtNetwork import QAbstractSocket, QNetworkInterface
 from PySide6.QtWidgets import (
     QCheckBox,
     QComboBox,
-    QLabel,
     QLineEdit,
     QPlainTextEdit,
     QTabBar,
@@ -197,11 +196,11 @@ class ServerPage(QWidget):
             _help(_WHAT),
             self._state,
             2 * SPACING,
-            _named("Address", self._url.field, bold=True),
+            label("Address", "heading", buddy=self._url.field),
             self._url,
-            row(_named("Port:", self._port), self._port, None),
+            row(label("Port:", buddy=self._port), self._port, None),
             2 * SPACING,
-            _named("API key", self._key.field, bold=True),
+            label("API key", "heading", buddy=self._key.field),
             row((self._key, 1), self.replace_key),
             self._key_place,
             self._needs_key,
@@ -209,15 +208,15 @@ class ServerPage(QWidget):
             label("Other computers", "heading"),
             self._others,
             _help(_OTHERS),
-            row(_named("Listen at:", self._address), self._address, None),
+            row(label("Listen at:", buddy=self._address), self._address, None),
             2 * SPACING,
             label("Examples", "heading"),
             self._examples,
             2 * SPACING,
-            _named("Other names for this computer", self._hosts, bold=True),
+            label("Other names for this computer", "heading", buddy=self._hosts),
             self._hosts,
             _help(_HOSTS),
-            _named("More web pages", self._origins, bold=True),
+            label("More web pages", "heading", buddy=self._origins),
             self._origins,
             _help(_ORIGINS),
             2 * SPACING,
@@ -318,13 +317,6 @@ def _requests_table() -> RowsTable:
 
 def _help(text: str) -> QWidget:
     return label(text, "quiet", wraps=True)
-
-
-def _named(text: str, field: QWidget, *, bold: bool = False) -> QLabel:
-    """The label of a field."""
-    title = label(text, "heading" if bold else None)
-    title.setBuddy(field)
-    return title
 
 
 def _addresses() -> list[str]:

@@ -34,11 +34,12 @@ from app.ui.widgets.layouts import column
 W = TypeVar("W", bound=QWidget)
 
 
-def explain(widget: QWidget, text: str) -> None:
-    """Give a widget a tooltip with short lines; screen readers get it as help."""
+def explain(widget: W, text: str) -> W:
+    """The widget, which has a tooltip with short lines from now on; screen readers get it as help."""
     text = visible(text)
     widget.setToolTip(_short_lines(text))
     widget.setWhatsThis(text)
+    return widget
 
 
 @lru_cache(maxsize=64)
@@ -59,10 +60,18 @@ def label(
     scale: float = 1.0,
     bold: bool = False,
     figures: bool = False,
+    selectable: bool = False,
+    buddy: QWidget | None = None,
     parent: QWidget | None = None,
 ) -> QLabel:
-    """A label that never interprets its text as markup. ``figures``: all of the same width, for numbers that change."""
+    """A label that never interprets its text as markup. ``figures``: all of the same width, for numbers that change;
+    ``buddy``: the field that it names.
+    """
     result = QLabel(text, parent, textFormat=Qt.TextFormat.PlainText, wordWrap=wraps)
+    if selectable:
+        result.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
+    if buddy is not None:
+        result.setBuddy(buddy)
     if bold or figures:
         font = result.font()
         if bold:
