@@ -47,7 +47,7 @@ class Action(Generic[App]):
     description: str = ""
     """What a screen reader says of a button, where its text alone says too little; also its tooltip."""
     choices: Callable[[App], Callable[..., Sequence[Choice]]] | None = None
-    """Makes it a submenu: finds what is asked for its lines."""
+    """Makes it a submenu: finds what is asked for its lines when its menu is opened."""
     shown: Callable[[], bool] | None = None
     """Asked when its menu is opened; ``None``: always."""
     checkable: bool = False
@@ -83,8 +83,6 @@ class Actions(QObject):
         in_menus = [one for menu in menus.values() for one in menu if one is not None and one.choices is None]
         self._qactions = {one.name: self._made(one) for one in in_menus}
         self._submenus: dict[str, QMenu] = {}
-        self._listed: dict[str, Sequence[Choice]] = {}
-        """The choices that are in the submenus: one of them is not removed while it is carried out."""
 
     def begin(self, app: object) -> None:
         """Everything is there: actions can be used from now on."""
@@ -117,12 +115,6 @@ class Actions(QObject):
             action.setEnabled(self.is_enabled(name))
             if (checked := self._table[name].checked) is not None and self._app is not None:
                 action.setChecked(checked(self._app))
-        for name, menu in self._submenus.items():
-            if (choices := list(self.choices(name))) != self._listed.get(name):
-                self._listed[name] = choices
-                menu.clear()
-                self.fill(menu, name)
-                menu.setEnabled(bool(choices))
 
     def choices(self, name: str, *values: object) -> Sequence[Choice]:
         """What the submenu of an action would offer for these values."""
@@ -195,6 +187,10 @@ class Actions(QObject):
         for one in entries:
             if one is not None and one.shown is not None:
                 self._qactions[one.name].setVisible(one.shown())
+            if one is not None and (submenu := self._submenus.get(one.name)) is not None:
+                submenu.clear()
+                self.fill(submenu, one.name)
+                submenu.setEnabled(not submenu.isEmpty())
 
     def shortcuts(self) -> list[tuple[str, list[tuple[str, str]]]]:
         """For each menu its title and what has keys in it: pairs of name and keys; then the same for other places."""
