@@ -165,7 +165,6 @@ class EngineQueue(QObject):
             if job.request:
                 self._engine.cancel()
             self._end(job)
-            self._go_on()
 
     def stop_thinking(self, job: Job) -> None:
         """Let its answer begin, if the model still thinks."""

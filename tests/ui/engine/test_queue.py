@@ -219,7 +219,7 @@ class Wanted:
             self.world.want()  # the next message was waiting for this
 
     def _on_put_off(self, _event: object) -> None:
-        assert self.is_open() and self.job.priority.makes_room
+        assert self.is_open() and self.job.priority.makes_room and not self.job.is_canceled
         self.was_put_off += 1
         if self.in_series:
             self.asked.clear()
@@ -299,7 +299,7 @@ class World:
             assert not (running[0].job.priority.makes_room and ahead), "it keeps the engine"
         if self.engine.state() is EngineState.READY:
             assert all(one.job.priority is TRIAL for one in waiting), "the engine is free, and somebody waits"
-        if not self.engine.state().has_pair and self.engine.state() is not EngineState.LOADING:
+        if not self.engine.state().has_pair:
             assert all(one.job.priority is CHAT for one in waiting)
         for one in self.all:
             assert len(one.ends) <= 1
@@ -384,6 +384,9 @@ def test_a_comparison_keeps_the_engine_for_one_prompt_and_a_trial_for_nobody(wor
     assert chat.job.is_running()
     world.engine.step(world.dice)
     assert world.queue._idle.isActive() and not trial.asked  # not before nobody has wanted anything for a while
+    want(world, CHAT, 0)
+    assert not world.queue._idle.isActive()
+    world.engine.step(world.dice)
     world.queue._idle.timeout.emit()
     assert trial.job.is_running()
     want(world, SERVED, 0)
