@@ -176,12 +176,13 @@ class ChatStore(ChatFile):
             self.remove_old_backups()
         return erases
 
-    def erase_deleted(self, chat_ids: Collection[str] | None = None) -> None:
+    def erase_deleted(self, chat_ids: Collection[str] | None = None) -> bool:
         """Remove chats that are in the trash for good, by default all of them, and every trace of them in the files.
 
         What they said may be in copies that an engine keeps: when these are gone too, call `finish_erasing`. Where this
-        fails, the next start has `has_to_erase`. Takes about a second for 100 MB.
+        fails, the next start has `has_to_erase`. Takes about a second for 100 MB. Returns as `delete_chats` does.
         """
+        is_all = not (self._copies.exists() or self._traces.exists())
         try:
             self._copies.write()
             self._traces.write()
@@ -192,6 +193,7 @@ class ChatStore(ChatFile):
                     self._traces.remove()
         except (KnownError, OSError) as error:
             raise erasing.not_erased(error) from error
+        return is_all
 
     def _sweep_quietly(self) -> None:
         try:

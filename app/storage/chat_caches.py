@@ -11,9 +11,13 @@ ENDING, PART_ENDING = ".kept", ".part"
 _NO_CHAT = "0"
 
 
-def new_name(owner: str, chat: str) -> str:
+def name_begins(owner: str, chat: str) -> str:
     """``owner``: what the cache depends on but for its tokens; ``chat``: an id, empty for what is of no stored chat."""
-    return f"{owner}-{chat or _NO_CHAT}-{secrets.token_hex(8)}{ENDING}"
+    return f"{owner}-{chat or _NO_CHAT}-"
+
+
+def new_name(owner: str, chat: str) -> str:
+    return f"{name_begins(owner, chat)}{secrets.token_hex(8)}{ENDING}"
 
 
 def chat_of(path: Path) -> str:
@@ -28,9 +32,9 @@ def is_of(chat: str, chats: Collection[str]) -> bool:
 
 
 def erase_chat_caches(folder: Path, chats: Collection[str]) -> None:
-    """Delete the files of these chats, and what is unfinished, as far as possible; without ``chats`` all files."""
+    """Delete the files of these chats, finished or not, as far as possible; without ``chats`` all files."""
     with contextlib.suppress(OSError):
         for path in list(folder.iterdir()):
-            if path.suffix == PART_ENDING or is_of(chat_of(path), chats):
+            if is_of(chat_of(path), chats):
                 with contextlib.suppress(OSError):
                     path.unlink()

@@ -208,7 +208,7 @@ class ChatCacheFiles:
         if len(job.state.data) > self._allowed_bytes():
             log.info("a cache of %d MiB is not saved: the disk is nearly full", len(job.state.data) >> 20)
             return
-        part = state_file.write(self._folder, job.owner, job.state, lambda: self._is_canceled(job))
+        part = state_file.write(self._folder, job.owner, job.chat, job.state, lambda: self._is_canceled(job))
         with self._changed:
             try:
                 if job.is_canceled:

@@ -23,7 +23,7 @@ import numpy as np
 from app import decoders
 from app.engine.decoding.kv_cache import State, Tokens
 from app.errors import Canceled
-from app.storage.chat_caches import PART_ENDING, chat_of
+from app.storage.chat_caches import PART_ENDING, chat_of, name_begins
 from app.storage.json_file import NOT_UNDERSTOOD
 
 _MAGIC = b"SLIPKV\x00\x01"
@@ -67,14 +67,14 @@ class StateFile:
         return chat_of(self.path)
 
 
-def write(folder: Path, owner: str, state: State, is_canceled: Callable[[], bool]) -> Path:
+def write(folder: Path, owner: str, chat: str, state: State, is_canceled: Callable[[], bool]) -> Path:
     """Write a file that only the user can read under a temporary name, and return its path.
 
     Raises `Canceled` if ``is_canceled``, which is called every few MiB, returns true, and `OSError`; nothing is left
     then. There is no ``fsync``: a file damaged by a power cut is detected when it is read, and only the time it would
     have saved is lost.
     """
-    descriptor, name = tempfile.mkstemp(prefix=f"{owner}-", suffix=PART_ENDING, dir=folder)
+    descriptor, name = tempfile.mkstemp(prefix=name_begins(owner, chat), suffix=PART_ENDING, dir=folder)
     part = Path(name)
     header = Header(owner, len(state.tokens), len(state.data), state.least)
     try:

@@ -495,6 +495,7 @@ class AnswerMessage(MessageWidget):
         if self.thinking is not None:
             self.thinking.finish(thinking_title(message))
         self.view.finish()
+        self._thinking_seconds = float  # what told it has the whole chat
         self._show_end(message)
 
     def _show_end(self, message: StoredMessage) -> None:

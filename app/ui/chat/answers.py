@@ -62,7 +62,7 @@ class Answers(QObject):
         self.open: list[LiveAnswer] = []
         self._unallowed: LiveAnswer | None = None
         """What waits for the user's consent."""
-        pair_loader.pair_changed.connect(self.go_on)
+        pair_loader.pair_changed.connect(self._on_pair_changed)
 
     def settings(self, chat: ChatSettings) -> AnswerSettings:
         """How an answer in a chat with these settings would be asked for now."""
@@ -79,11 +79,19 @@ class Answers(QObject):
 
     @Slot()
     def go_on(self) -> None:
-        """Something was stored or allowed, or another model is in use."""
+        """Something was stored or allowed."""
         self._ask_for_consent()
         for live in [one for one in self.open if one.job is None and one.is_stored]:
             if not self.consent.is_needed(live.chat_id, live.branch):
                 self._submit(live)
+
+    @Slot(object)
+    def _on_pair_changed(self, pair: PairLoaded | None) -> None:
+        """Without a pair nobody knows which server an answer would go to."""
+        if pair is None:
+            self._ask_for_consent()
+        else:
+            self.go_on()
 
     def stop(self, live: LiveAnswer) -> None:
         """No more of this answer is wanted."""

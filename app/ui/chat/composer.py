@@ -39,18 +39,20 @@ LONG_CHARACTERS, LONG_LINES = 4000, 60
 """A text that is longer is attached when it is pasted."""
 _ONCE_LOADED = "Your message will be sent once the model is loaded."
 _ONCE_THERE = "Your message will be sent once a model is loaded."
-_HINTS = {
+_WITHOUT_MODEL = {
     EngineState.STARTING: _ONCE_LOADED,
     EngineState.LOADING: _ONCE_LOADED,
-    EngineState.ANSWERING: "Your message will be sent after the answer in the other chat.",
-    EngineState.MEASURING: "Your message will be sent once the measurement is done.",
-    EngineState.COMPARING: "Your message will be sent once the current comparison is done.",
-    EngineState.SERVING: "Your message will be sent in a moment.",
     EngineState.EMPTY: _ONCE_THERE,
     EngineState.STOPPED: _ONCE_THERE,
     EngineState.DIED: "Your message will be sent once the engine is running again.",
 }
-_BEHIND = "Your message will be sent after the answers in {} other chats."
+_BEHIND = {
+    Priority.CHAT: "Your message will be sent after the answer in the other chat.",
+    Priority.MEASUREMENT: "Your message will be sent once the measurement is done.",
+    Priority.COMPARISON: "Your message will be sent once the current comparison is done.",
+}
+_BEHIND_SEVERAL = "Your message will be sent after the answers in {} other chats."
+_SOON = "Your message will be sent in a moment."
 
 
 class _Editor(MessageEditor):
@@ -218,9 +220,10 @@ class Composer(QWidget):
 
     def _why_it_waits(self, model: ChatModel) -> str:
         job = model.live.job if model.live is not None else None
-
-        others = self._queue.before(job).count(Priority.CHAT) if job is not None else 0
-        return _BEHIND.format(others) if others > 1 else _HINTS.get(self._engine.state(), "")
+        before = self._queue.before(job) if job is not None else []
+        if (others := before.count(Priority.CHAT)) > 1:
+            return _BEHIND_SEVERAL.format(others)
+        return _BEHIND.get(before[0], _SOON) if before else _WITHOUT_MODEL.get(self._engine.state(), "")
 
     def text(self) -> str:
         """What is written at present."""

@@ -22,23 +22,19 @@ class HostConsent:
         self._allowed: set[tuple[str, str]] = set()
         """Chats and hosts."""
 
-    def host(self, other: RemoteModel | None = None) -> str:
-        """The computer of the server in use, or of the ``other`` one; empty if it is this computer."""
-        remote = other or self._remote()
-        if remote is None or remote.server.is_loopback:
-            return ""
-        return _host(remote.server.address)
+    def host(self) -> str:
+        """The computer of the server in use; empty if it is this computer."""
+        remote = self._remote()
+        return "" if remote is None or remote.server.is_loopback else _host(remote.server.address)
 
-    def allow(self, chat_id: str, other: RemoteModel | None = None) -> None:
-        """This chat may go to the server in use, or to the ``other`` one."""
-        if host := self.host(other):
+    def allow(self, chat_id: str) -> None:
+        """This chat may go to the server in use."""
+        if host := self.host():
             self._allowed.add((chat_id, host))
 
-    def is_needed(self, chat_id: str, branch: Sequence[StoredMessage], other: RemoteModel | None = None) -> bool:
-        """Whether the user has to be asked before these messages of a chat go to the server in use, or to the
-        ``other`` one.
-        """
-        host = self.host(other)
+    def is_needed(self, chat_id: str, branch: Sequence[StoredMessage]) -> bool:
+        """Whether the user has to be asked before these messages of a chat go to the server in use."""
+        host = self.host()
         if not host or not branch or (chat_id, host) in self._allowed:
             return False
         last = next((message for message in reversed(branch) if message.role == "assistant"), None)

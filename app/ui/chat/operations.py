@@ -282,14 +282,14 @@ class ChatOperations(QObject):
     def erase(self, chat_ids: Collection[str] | None = None) -> None:
         """Erase chats from the trash, by default all that are in it."""
 
-        def erase(store: ChatStore) -> list[str]:
+        def erase(store: ChatStore) -> tuple[list[str], bool]:
             erased = [chat.id for chat in store.trash() if chat_ids is None or chat.id in chat_ids]
-            store.erase_deleted(erased)
-            return erased
+            return erased, store.erase_deleted(erased) and bool(erased)
 
-        def done(erased: list[str]) -> None:
+        def done(result: tuple[list[str], bool]) -> None:
+            erased, is_all = result
             self.forget(erased)
-            self.copies_unwanted.emit([])
+            self.copies_unwanted.emit(erased if is_all else [])
 
         self._change(erase, done)
 

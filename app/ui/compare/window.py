@@ -44,7 +44,7 @@ _WAITS = {
     Priority.CHAT: "Starts when the answer in the chat has finished.",
     Priority.MEASUREMENT: "Starts after the measurement.",
 }
-_WAITS_FOR_PAIR, _WAITS_A_MOMENT = "Starts when the pair is loaded.", "Starts when the engine has stopped."
+_WAITS_FOR_PAIR, _WAITS_A_MOMENT = "Starts when the pair is loaded.", "Starts in a moment."
 
 
 class CompareWindow(TabbedWindow):

@@ -46,7 +46,7 @@ class PairLoader(QObject):
         load_progressed: Share done of the load, 0 to 1.
         pair_opened: The `PairFiles` of a load that succeeded, to be remembered.
         pair_refused: What was asked for is not loaded, and the engine was not asked; `refused`.
-        pair_given_up: Another pair is about to be loaded; what the engine does is over.
+        pair_given_up: There was a pair, and another one is about to be loaded: what the engine did is over.
         engine_lost: The engine went away while it may have been busy.
     """
 
@@ -81,7 +81,7 @@ class PairLoader(QObject):
         self._load_request = 0
         self._asked = 0
         """Number of the latest load request; plans for earlier ones are ignored."""
-        self._is_planning = False
+        self._is_planning = self._has_failed = False
         self._remark = ""
         """What the load plan had to give up; empty if it is loaded as requested."""
         self._has_gpu = False
@@ -127,7 +127,7 @@ class PairLoader(QObject):
         state = self._engine.state()
         if state is EngineState.DIED and self._files is not None and not self._tracker.is_exhausted(time.monotonic()):
             self.restart()
-        elif state is EngineState.EMPTY and not (self._is_planning or "load" in self._notice_list.notices()):
+        elif state is EngineState.EMPTY and not (self._is_planning or self._has_failed):
             self._notice_list.show("load", notices.no_model())
 
     def is_loaded(self, path: str) -> bool:
@@ -178,7 +178,7 @@ class PairLoader(QObject):
         left = self._marker.left_behind()
         self._marker.clear()
         if left is not None and not files.server and (left.target, left.draft) == (files.target, files.draft):
-            self._files = files
+            self._files, self._has_failed = files, True
             self._notice_list.show("load", notices.died_while_loading(_name(files)))
             self._engine.start()
         else:
@@ -190,7 +190,7 @@ class PairLoader(QObject):
         A pair that doesn't fit in memory is refused, and nothing changes, unless it is to be loaded ``anyway``.
         """
         self._asked += 1
-        self._is_planning = False
+        self._is_planning = self._has_failed = False
         self._refused = None
         if files != self._files:
             self._notice_list.remove("slower")  # otherwise unknown until it is read, because a restart measures nothing
@@ -221,6 +221,7 @@ class PairLoader(QObject):
 
     def _refuse(self, notice: Notice) -> None:
         """Leave everything as it is."""
+        self._has_failed = True
         self._refused, self._files = self._files, self._given or self._files
         self._notice_list.show("load", notice)
         self.pair_refused.emit()
@@ -228,18 +229,19 @@ class PairLoader(QObject):
     def _leave_server(self) -> None:
         """What is to be loaded here is planned with the memory of this computer, which only our own engine can tell."""
         self._give_up()
-        self._set_pair(None)
         self._given = None
+        self.pair_changed.emit(None)
         self._engine.start()
 
     def _give_up(self) -> None:
-        self.pair_given_up.emit()
+        had_pair, self._pair = self._pair is not None, None
+        if had_pair:
+            self.pair_given_up.emit()
         self.planner.stop_waiting()
 
     def _load_now(self, pair: FittedPair) -> None:
         self._give_up()
         self._given = self._files
-        self._pair = None
         self._remark = pair.remark
         self.pair_changed.emit(None)  # in any case, because another pair is wanted now
         self.planner.memory.note_loaded(pair.gpu_bytes)
@@ -248,6 +250,11 @@ class PairLoader(QObject):
         if pair.connect is None:
             self._marker.set(self._files or pair.files)
         self._load_request = self._engine.load(pair.connect or pair.files.command())
+
+    def cancel(self) -> None:
+        """Stop loading."""
+        if self._engine.state() in (EngineState.STARTING, EngineState.LOADING):
+            self._engine.cancel()
 
     def load_again(self) -> None:
         if self._files is not None:
@@ -339,6 +346,7 @@ class PairLoader(QObject):
         if failed.request != self._load_request:
             return
         self._marker.clear()
+        self._has_failed = True
         self._set_pair(None)
         self._notice_list.show("load", self._why_not_loaded(failed))
 
@@ -357,7 +365,6 @@ class PairLoader(QObject):
         had_head = self._pair is not None and self._pair.has_head
         self._marker.clear()
         self._last_exit = ended
-        self._set_pair(None)
         now = time.monotonic()
         self._tracker.record(now)
         what = {
@@ -372,6 +379,7 @@ class PairLoader(QObject):
             notice = notices.engine_ended(ended.sentence(), was_answering=was_answering, **what)
         self._notice_list.remove(*ENGINE_NOTICES)
         self._notice_list.show("engine", notice)
+        self._set_pair(None)
         self.engine_lost.emit()
 
     @Slot(object)

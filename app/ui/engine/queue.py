@@ -138,6 +138,7 @@ class EngineQueue(QObject):
         engine.state_changed.connect(self._on_state_changed)
         loader.engine_lost.connect(lambda: self._on_lost("engine"))
         loader.pair_given_up.connect(lambda: self._on_lost("pair"))
+        loader.pair_refused.connect(lambda: self._on_state_changed(engine.state()))
 
     # ------------------------------------------------------------ for those who want something
 
@@ -165,6 +166,11 @@ class EngineQueue(QObject):
             if job.request:
                 self._engine.cancel()
             self._end(job)
+
+    def cancel_all(self) -> None:
+        """Stop what the engine is doing."""
+        for job in list(self._running.values()):
+            self.cancel(job)
 
     def stop_thinking(self, job: Job) -> None:
         """Let its answer begin, if the model still thinks."""
@@ -196,9 +202,12 @@ class EngineQueue(QObject):
 
     def _note_change(self, job: Job) -> None:
         if job.priority is not Priority.TRIAL:
-            self._was_idle = False
-            self._idle.stop()
+            self._set_busy()
         self.changed.emit()
+
+    def _set_busy(self) -> None:
+        self._was_idle = False
+        self._idle.stop()
 
     def _go_on(self) -> None:
         """Begin what goes first, if the engine is free; else have room made for it."""
@@ -215,7 +224,7 @@ class EngineQueue(QObject):
             self._ask(first)
 
     def _is_ready(self) -> bool:
-        """The pair is none any more as soon as another one is wanted: the one before gets nothing meant for that."""
+        """And no other pair is on its way, for which what waits may be meant."""
         return self._engine.state() is EngineState.READY and self._loader.pair() is not None
 
     def _make_room(self, first: Job) -> None:
@@ -225,7 +234,7 @@ class EngineQueue(QObject):
                 self._engine.cancel()
 
     def _bring_back(self) -> None:
-        """A chat is worth starting the engine again, if that has died."""
+        """Start an engine that died again, if a chat waits."""
         if self._waiting and self._waiting[0].priority is Priority.CHAT and not self._running:
             self._loader.bring_back()
 
@@ -281,7 +290,7 @@ class EngineQueue(QObject):
         self._go_on()
 
     def _over(self, job: Job, event: LastEvent) -> None:
-        """One of its questions is."""
+        """A question of the job has ended."""
         was_cut = isinstance(event, GenerationFinished) and event.finish_reason == "cancelled"
         if job.is_cut and not job.is_canceled and (was_cut or job.in_series):
             self._wait(job)
@@ -301,13 +310,14 @@ class EngineQueue(QObject):
 
     @Slot(EngineState)
     def _on_state_changed(self, state: EngineState) -> None:
-        has_none = state.has_ended or (state is EngineState.EMPTY and not self._loader.is_planning())
-        if has_none:
+        if not state.has_pair:
+            self._set_busy()
+        if state.has_ended or (state is EngineState.EMPTY and not self._loader.is_planning()):
             self._lose("engine", [one for one in self._waiting if one.priority is not Priority.CHAT])
         self._go_on()
 
     def _on_lost(self, what: Loss) -> None:
-        """All but the chats that wait."""
+        """Chats that wait go on waiting."""
         running = list(self._running.values())
         waiting = [one for one in self._waiting if one.priority is not Priority.CHAT]
         self._lose(what, [*running, *waiting, *([self._at] if self._at is not None else [])])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
 
 from PySide6.QtCore import QObject, Signal, Slot
 
@@ -29,9 +28,8 @@ class ServerProcess(QObject):
     received = Signal(object)
     ended = Signal()
 
-    def __init__(self, command: Sequence[str] | None = None, parent: QObject | None = None) -> None:
+    def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)
-        self._command = list(command or program.own_command("--role=server"))
         self._reader = FrameReader()
         self._process = ChildProcess(self)
         self._process.output_received.connect(self._on_output)
@@ -44,7 +42,7 @@ class ServerProcess(QObject):
     def start(self, first: Serve) -> None:
         """Start the process, with what it needs to know first; one that is running is ended before."""
         self.stop()
-        self._process.start(self._command, LogLines(), protocol.encode(first))
+        self._process.start(program.own_command("--role=server"), LogLines(), protocol.encode(first))
 
     def send(self, message: ToServer) -> None:
         """Nothing happens when there is no process. Raises `ProtocolError` for what is too large."""

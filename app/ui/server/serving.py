@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,7 +16,6 @@ from PySide6.QtCore import QObject, Signal, Slot
 
 from app.protocol.commands import CheckText, CountPrompt, Tokenize
 from app.protocol.events import (
-    PairLoaded,
     RoundsReceived,
 )
 from app.protocol.frames import ProtocolError
@@ -96,10 +94,8 @@ class Serving(QObject):
         queue: EngineQueue,
         pair_loader: PairLoader,
         notice_list: NoticeList,
-        command: Sequence[str] | None = None,
         parent: QObject | None = None,
     ) -> None:
-        """``command``: what to run in the server's place."""
         super().__init__(parent)
         self.state = ServerState()
         self.answer: ServedAnswer | None = None
@@ -108,7 +104,7 @@ class Serving(QObject):
         self._pair_loader = pair_loader
         self._notice_list = notice_list
         self._queue = queue
-        self._process = ServerProcess(command, self)
+        self._process = ServerProcess(self)
         self._serve: Serve | None = None
         self._tracker = CrashTracker()
         self._job: Job | None = None
@@ -123,8 +119,7 @@ class Serving(QObject):
         engine.text_checked.connect(self._on_question_answered)
         engine.prompt_counted.connect(self._on_question_answered)
         engine.tokenized.connect(self._on_question_answered)
-        pair_loader.pair_changed.connect(self._on_pair_changed)
-        pair_loader.engine_lost.connect(lambda: self._on_pair_changed(None))
+        pair_loader.pair_changed.connect(self._tell_pair)
 
     # ------------------------------------------------------------ for the window
 
@@ -260,10 +255,7 @@ class Serving(QObject):
         if not state.has_pair:
             self._tell_pair()
 
-    @Slot(object)
-    def _on_pair_changed(self, _pair: PairLoaded | None) -> None:
-        self._tell_pair()
-
+    @Slot()
     def _tell_pair(self) -> None:
         """What is loaded now. Whatever was asked of another pair has failed; the server knows that, too."""
         pair = self._pair_loader.pair() if self._engine.state().has_pair else None

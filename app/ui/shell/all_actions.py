@@ -394,7 +394,7 @@ _NOTICES = (
     _A("do_not_send", "Don't send", lambda app: app.ctx.chats.answers.do_not_send),
     _A("answer", "Answer it", lambda app: app.ctx.chats.current.regenerate),
     _A("ask_again", "Ask again", lambda app: partial(_ask_again, app)),
-    _A("cancel_answer", "Stop", lambda app: app.ctx.engine.cancel),
+    _A("cancel_answer", "Stop", lambda app: app.ctx.queue.cancel_all),
     _A("save_again", "Try again", lambda app: app.ctx.chats.save_again),
     _A("load_downloaded", "Load", lambda app: app.opening.load_downloaded),
     _A("show_downloads", "Show downloads", lambda app: app.windows.show_downloads),
@@ -415,7 +415,7 @@ _OTHERS = (
     _A("show_folders", "Folders…", lambda app: partial(app.windows.show_settings, "Models")),
     _A("ask_for_token", "Enter token…", lambda app: app.windows.ask_for_token),
     _A("get_proposed", "Get this model", lambda app: app.windows.get_proposal),
-    _A("cancel_loading", "Cancel", lambda app: app.ctx.engine.cancel, description="Cancel loading"),
+    _A("cancel_loading", "Cancel", lambda app: app.ctx.loader.cancel, description="Cancel loading"),
 )
 
 ELSEWHERE = {

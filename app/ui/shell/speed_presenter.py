@@ -11,7 +11,7 @@ from PySide6.QtCore import QObject, Slot
 from app import paths
 from app.models.measurements import FILE_NAME, Measurements, PlainKey
 from app.protocol.commands import MeasurePlain
-from app.protocol.events import GenerationFailed, GenerationFinished, PairLoaded, PlainMeasured
+from app.protocol.events import Figures, GenerationFailed, GenerationFinished, PairLoaded, PlainMeasured
 from app.protocol.options import DrafterChoice, DraftLength, LoadSettings, Sampling, chosen_options
 from app.protocol.remote import RemoteModel
 from app.ui import notices
@@ -135,7 +135,12 @@ class SpeedPresenter(QObject):
         self._live = live
         self._panel.begin_generation()
         live.rounds_received.connect(self._panel.add_rounds)
-        live.ended.connect(self._panel.end_generation)
+        live.ended.connect(self._on_answer_ended)
+
+    @Slot(object)
+    def _on_answer_ended(self, figures: Figures | None) -> None:
+        self._live = None  # it has the whole chat, which may be a temporary one
+        self._panel.end_generation(figures)
 
     @Slot(object, object)
     def _on_answered(self, job: Job, event: LastEvent) -> None:

@@ -22,6 +22,7 @@ from app.engine.decoding.kv_cache import State
 from app.engine.host import state_file
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.state_file import BadFileError, Header
+from app.storage.chat_caches import chat_of
 
 OWNER = "0123456789abcdef"
 Usage = namedtuple("Usage", "total used free")
@@ -246,6 +247,18 @@ class Held:
                 yield chunk
 
         monkeypatch.setattr(state_file, "chunks", held)
+
+
+def test_what_is_being_written_of_another_chat_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = ChatCacheFiles(tmp_path)
+    held = Held(monkeypatch)
+    files.put(OWNER, state(1), "kept")
+    files.put(OWNER, state(2), "gone")
+    assert held.reached.wait(20)
+    files.forget(["gone"])
+    held.go_on.set()
+    files.flush(20)
+    assert [chat_of(path) for path in tmp_path.iterdir()] == ["kept"]
 
 
 def test_forgetting_in_the_middle_of_writing_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+import psutil
 import pytest
 from pytestqt.qtbot import QtBot
 
@@ -128,6 +129,16 @@ def test_this_computer_needs_no_consent_and_ends_the_question(asking: Rig) -> No
     asking.settle()
     assert not waits_for_consent(asking)
     assert asking.model.messages[-1].settings["server"] == NEAR
+
+
+@pytest.mark.allow_logs
+def test_a_message_that_waits_for_consent_does_not_bring_back_a_connection(asking: Rig) -> None:
+    psutil.Process(asking.engine.process_id()).kill()
+    with asking.qtbot.waitSignal(asking.pair_loader.engine_lost, timeout=WAIT_MS):
+        pass
+    assert asking.engine.state() is EngineState.DIED and "engine" in asking.notice_list.notices()
+    assert asking.model.state is ChatState.WAITING
+    asking.model.stop()
 
 
 def test_a_temporary_chat_asks_too(rig: Rig) -> None:

@@ -129,16 +129,18 @@ class PlayedEngine(QObject):
 class PlayedLoader(QObject):
     engine_lost = Signal()
     pair_given_up = Signal()
+    pair_refused = Signal()
 
     def __init__(self, engine: PlayedEngine) -> None:
         super().__init__()
         self._engine = engine
         self.has_pair = True
+        self.plans = False
         self.is_wanted = 0
         """How often a chat asked to have the engine back."""
 
     def is_planning(self) -> bool:
-        return False
+        return self.plans
 
     def pair(self) -> object:
         return self if self.has_pair and self._engine.state().has_pair else None
@@ -147,7 +149,10 @@ class PlayedLoader(QObject):
         self.is_wanted += 1
 
     def load(self) -> None:
-        self.pair_given_up.emit()
+        if self.pair() is not None:
+            self.has_pair = False
+            self.pair_given_up.emit()
+            self.has_pair = True
         self._engine.stop(EngineState.LOADING)
 
     def crash(self) -> None:
@@ -420,3 +425,33 @@ def test_nothing_goes_to_the_pair_before_the_one_that_is_wanted(world: World) ->
     world.loader.has_pair = True
     world.engine.stop(EngineState.READY)
     assert chat.job.is_running()
+
+
+def test_what_waits_for_the_first_pair_gets_it_or_hears_that_there_is_none(qapp: object) -> None:
+    world = World(random.Random(0))
+    world.loader.plans = True
+    first, second = want(world, COMPARISON, 0), want(world, COMPARISON, 0)
+    world.engine.stop(EngineState.EMPTY)
+    assert first.is_open()
+    world.loader.load()
+    world.engine.stop(EngineState.READY)
+    assert first.job.is_running()
+    first.drop()
+    second.drop()
+    other = World(random.Random(0))
+    other.loader.plans = True
+    waiting = want(other, COMPARISON, 0)
+    other.loader.plans = False
+    other.loader.pair_refused.emit()
+    assert waiting.ends == ["lost: engine"]
+
+
+def test_the_trial_of_the_next_pair_waits_as_well(world: World) -> None:
+    want(world, TRIAL, 0)
+    world.queue._idle.timeout.emit()
+    for _ in range(3):
+        world.engine.step(world.dice)
+    world.loader.load()
+    world.engine.stop(EngineState.READY)
+    trial = want(world, TRIAL, 0)
+    assert not trial.asked and world.queue._idle.isActive()
