@@ -123,7 +123,8 @@ def test_a_message_waits_for_the_prompt_being_compared(qtbot: QtBot, running: Co
     with qtbot.waitSignal(running.compare.runner.run_begun, timeout=WAIT_MS):
         pass
     running.type("Are you there?")
-    assert running.window.composer.hint.text() == ("Your message will be sent once the current comparison is done.")
+    hint = "Your message will be sent once the current comparison is done."
+    qtbot.waitUntil(lambda: running.window.composer.hint.text() == hint, timeout=WAIT_MS)
     running.compared()
     running.done()
     assert running.model.messages[-1].status == "complete"
