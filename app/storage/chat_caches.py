@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import secrets
 from collections.abc import Collection
 from pathlib import Path
 
@@ -17,6 +16,8 @@ def name_begins(owner: str, chat: str) -> str:
 
 
 def new_name(owner: str, chat: str) -> str:
+    import secrets  # what it imports is not for the first picture
+
     return f"{name_begins(owner, chat)}{secrets.token_hex(8)}{ENDING}"
 
 

@@ -149,7 +149,9 @@ class Actions(QObject):
         if said != button.text() or keys:
             button.setToolTip(f"{said} ({keys})" if keys else said)
         if self._table[name].checkable:
-            button.clicked.connect(self._qactions[name].trigger)
+            action = self._qactions[name]
+            button.clicked.connect(lambda _checked: action.trigger())
+            button.clicked.connect(lambda _checked: button.setChecked(action.isChecked()))  # it may not be possible yet
         else:
             button.clicked.connect(lambda _checked: self.run(name, *values))
 

@@ -34,7 +34,7 @@ from app.ui import app as app_module
 from app.ui.app import App
 from app.ui.chat.live_answer import LiveAnswer
 from app.ui.chat.model import ChatModel, ChatState
-from app.ui.engine.client import EngineState
+from app.ui.engine import EngineState
 from app.ui.notices import Notice
 from app.ui.shell import application
 

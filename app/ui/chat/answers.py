@@ -16,9 +16,9 @@ from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.footer import WHILE_WRITTEN
 from app.ui.chat.host_consent import HostConsent
 from app.ui.chat.live_answer import LiveAnswer
-from app.ui.engine import drafters
+from app.ui.engine import Priority, drafters
 from app.ui.engine.pair import PairLoader
-from app.ui.engine.queue import EngineQueue, Job, Loss, Priority
+from app.ui.engine.queue import EngineQueue, Job, Loss
 from app.ui.notices import NoticeList
 
 CONSENT = "consent"

@@ -14,8 +14,7 @@ from app.ui.chat.chips import ComposerAttachments
 from app.ui.chat.drop_area import is_picture, local_files, picture_in
 from app.ui.chat.editor import MessageEditor, send_key
 from app.ui.chat.parts import icon_button
-from app.ui.engine.client import EngineState
-from app.ui.engine.queue import Priority
+from app.ui.engine import EngineState, Priority
 from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import label

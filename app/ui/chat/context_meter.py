@@ -25,7 +25,7 @@ from app.ui.chat.conversation import Conversation, conversation
 from app.ui.chat.footer import figures_of
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.context import AppContext
-from app.ui.engine.client import EngineState
+from app.ui.engine import EngineState
 
 DELAY_MS = 300
 PAUSE_MS = 20

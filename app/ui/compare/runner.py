@@ -15,8 +15,9 @@ from app.compare.results import Skipped
 from app.compare.steps import Compared, Steps, Task
 from app.protocol.commands import Generate, ScoreTokens
 from app.protocol.events import GenerationFailed, GenerationFinished, PromptProgressed, RoundsReceived, TokensScored
+from app.ui.engine import Priority
 from app.ui.engine.client import EngineClient, EngineState
-from app.ui.engine.queue import EngineQueue, Job, Loss, Priority
+from app.ui.engine.queue import EngineQueue, Job, Loss
 
 WARM_UP_TOKENS = 32
 ENGINE_LOST = "The engine stopped, so the comparison was canceled. The main window says why and can restart it."

@@ -21,8 +21,8 @@ from app.protocol.commands import Message
 from app.protocol.events import PairLoaded
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.context import AppContext
+from app.ui.engine import Priority
 from app.ui.engine.pair_files import is_guide
-from app.ui.engine.queue import Priority
 from app.ui.widgets.tasks import Lane
 
 if TYPE_CHECKING:

@@ -24,9 +24,8 @@ from app.ui.compare.subject import RepeatedAnswer, SetChoice, Snapshot, Subject
 from app.ui.compare.tab import FORMATS, CompareTab
 from app.ui.compare.wording import Verdict
 from app.ui.context import AppContext
-from app.ui.engine.client import EngineState
+from app.ui.engine import EngineState, Priority
 from app.ui.engine.pair_names import host_of, server_name
-from app.ui.engine.queue import Priority
 from app.ui.widgets.questions import ask_where_to_save
 from app.ui.widgets.tabbed_window import TabbedWindow
 from app.ui.widgets.tasks import Lane

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from bisect import insort
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Literal
@@ -20,7 +19,8 @@ from app.protocol.events import (
     TokensScored,
 )
 from app.protocol.frames import ProtocolError
-from app.ui.engine.client import EngineClient, EngineState
+from app.ui.engine import EngineState, Priority
+from app.ui.engine.client import EngineClient
 
 if TYPE_CHECKING:
     from app.ui.engine.pair import PairLoader
@@ -32,21 +32,6 @@ Ask = Callable[[], Question | None]
 LastEvent = GenerationFinished | GenerationFailed | PlainMeasured | TokensScored
 """Of a question."""
 Loss = Literal["engine", "pair"]
-
-
-class Priority(enum.IntEnum):
-    """The smaller goes first."""
-
-    CHAT = 1
-    MEASUREMENT = 2
-    COMPARISON = 3
-    SERVED = 4
-    TRIAL = 5
-
-    @property
-    def makes_room(self) -> bool:
-        """Whether it is interrupted by whatever goes before it, and begins or goes on again later."""
-        return self >= Priority.SERVED
 
 
 class Job(QObject):

@@ -121,11 +121,14 @@ class DownloadsTab(QWidget):
             self._states = {one.item.id: one.state for one in self._queue.progress()}
         self.refresh()
 
-    def add(self, item: Item, folder: Path | None = None) -> None:
-        """Download this; if it is in the queue already, it continues. ``folder``: unless it is the models folder."""
+    def add(self, item: Item, folder: Path | None = None, *, shows: bool = True) -> None:
+        """Download this; if it is in the queue already, it continues. ``folder``: unless it is the models folder.
+        ``shows``: the tab comes to the front.
+        """
         self.begin()
         self.change(lambda queue: queue.add(item, folder))
-        self.show_requested.emit()
+        if shows:
+            self.show_requested.emit()
 
     def apply_settings(self) -> None:
         """The settings of downloads have changed."""

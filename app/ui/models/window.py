@@ -89,7 +89,7 @@ class ModelsWindow(TabbedWindow):
         self.show_downloads()
         self.hub.ask(
             lambda hub: projector_for(hub, model, path),
-            lambda item: self.downloads.add(item, path.parent),
+            lambda item: self.downloads.add(item, path.parent, shows=False),
             lambda error: self.downloads.tell_stopped(f"the projector of {model.title}", str(error)),
         )
 

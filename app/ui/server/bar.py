@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from app import words
 from app.models.text import printable
-from app.ui.engine.queue import Priority
+from app.ui.engine import Priority
 from app.ui.widgets import theme
 from app.ui.widgets.controls import ElidedLabel, label, plain_tooltip, small_button
 from app.ui.widgets.entries import prose_margin

@@ -33,10 +33,11 @@ from app.protocol.serving import (
     Unavailable,
 )
 from app.ui import notices
+from app.ui.engine import Priority
 from app.ui.engine.child_process import CrashTracker
 from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.pair import PairLoader
-from app.ui.engine.queue import EngineQueue, Job, Priority
+from app.ui.engine.queue import EngineQueue, Job
 from app.ui.notices import NoticeList
 from app.ui.server.answer import ServedAnswer
 from app.ui.server.process import ServerProcess

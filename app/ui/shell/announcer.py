@@ -13,7 +13,7 @@ from app.ui.chat.footer import figures_of
 from app.ui.chat.list.model import UNTITLED
 from app.ui.chat.live_answer import LiveAnswer
 from app.ui.context import AppContext
-from app.ui.engine.client import EngineState
+from app.ui.engine import EngineState
 from app.ui.engine.pair_names import pair_title
 from app.ui.notices import Notice
 from app.ui.shell.main_window import MainWindow

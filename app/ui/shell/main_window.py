@@ -18,7 +18,7 @@ from app.ui.chat.composer import Composer
 from app.ui.chat.drop_area import DropArea
 from app.ui.chat.find_bar import FindBar
 from app.ui.chat.transcript import Transcript, introduction
-from app.ui.engine.client import EngineState
+from app.ui.engine import EngineState
 from app.ui.engine.pair_files import GUIDE_NAME
 from app.ui.engine.pair_names import recent_title
 from app.ui.server.bar import ServingBar

@@ -22,7 +22,7 @@ from app.ui.chat.footer import figures_of
 from app.ui.chat.live_answer import asked_with, can_continue, was_cut
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.context import AppContext
-from app.ui.engine.client import EngineState
+from app.ui.engine import EngineState
 from app.ui.engine.pair_files import PairFiles
 from app.ui.engine.pair_names import has_written
 from app.ui.shell.main_window import MainWindow

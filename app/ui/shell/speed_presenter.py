@@ -18,9 +18,10 @@ from app.ui import notices
 from app.ui.chat.conversation import question_to_measure
 from app.ui.chat.live_answer import LiveAnswer
 from app.ui.context import AppContext
+from app.ui.engine import Priority
 from app.ui.engine.client import EngineExit, EngineState
 from app.ui.engine.pair_names import pair_details, pair_title, recent_title
-from app.ui.engine.queue import Job, LastEvent, Priority
+from app.ui.engine.queue import Job, LastEvent
 from app.ui.shell.main_window import MainWindow
 from app.ui.shell.top_bar import state_text
 from app.ui.widgets.tasks import Lane

@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QAbstractButton, QFrame, QProgressBar, QPushButton
 
 from app.ui.actions import Actions
 from app.ui.chat.context_gauge import ContextGauge
-from app.ui.engine.client import EngineState
+from app.ui.engine import EngineState
 from app.ui.widgets import icons, theme
 from app.ui.widgets.controls import label, plain_tooltip
 from app.ui.widgets.layouts import column, row

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TypeVar
 
-from PySide6.QtCore import QEvent, QObject, Qt
+from PySide6.QtCore import QEvent, QLocale, QObject, Qt
 from PySide6.QtGui import QFont, QKeyEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QApplication,
@@ -32,6 +32,9 @@ from app.ui.widgets import theme
 from app.ui.widgets.layouts import column
 
 W = TypeVar("W", bound=QWidget)
+
+LOCALE = QLocale(QLocale.Language.English, QLocale.Country.UnitedStates)
+"""For all numbers and dates in the window that Qt writes: one locale, that of its text, which is American English."""
 
 
 def explain(widget: W, text: str) -> W:

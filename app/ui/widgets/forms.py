@@ -12,7 +12,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 from msgspec.inspect import FloatType, IntType, LiteralType, Metadata, StrType, Type, UnionType, type_info
-from PySide6.QtCore import QLocale, QRegularExpression, Qt
+from PySide6.QtCore import QRegularExpression, Qt
 from PySide6.QtGui import QRegularExpressionValidator, QValidator
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
@@ -26,11 +26,9 @@ from PySide6.QtWidgets import (
 )
 
 from app.ui.widgets import theme
-from app.ui.widgets.controls import explain, guard_wheel, label
+from app.ui.widgets.controls import LOCALE, explain, guard_wheel, label
 from app.ui.widgets.theme import SPACING
 
-LOCALE = QLocale(QLocale.Language.English, QLocale.Country.UnitedStates)
-"""For all numbers and dates in the window that Qt writes: one locale, that of its text, which is American English."""
 FIELD_WIDTH = 132
 FIELD_MARGINS = (6 * SPACING, 0, 0, 2 * SPACING)
 _SMALLEST = 0.0001

@@ -28,7 +28,7 @@ from app.ui.actions import Choice
 from app.ui.chat.conversation import AnswerSettings, conversation
 from app.ui.chat.model import ChatState
 from app.ui.chat.writer import StoredChats
-from app.ui.engine.client import EngineState
+from app.ui.engine import EngineState
 from app.ui.engine.pair_files import PairFiles
 from app.ui.shell.all_actions import all_actions
 from app.ui.shell.main_window import MainWindow

@@ -22,7 +22,7 @@ from app.ui.chat.composer import Composer
 from app.ui.chat.context_gauge import ContextDetails, ContextGauge
 from app.ui.chat.context_meter import SUBJECT, ContextMeter, ContextUse
 from app.ui.chat.conversation import Conversation, conversation
-from app.ui.engine.client import EngineState
+from app.ui.engine import EngineState
 from tests.ui.parts import WAIT_MS, Rig
 from tests.ui.scripted_engine import CONTEXT_LENGTH, round_of, words_of
 

@@ -15,7 +15,7 @@ from app.ui.chat.answers import CONSENT, SERVER
 from app.ui.chat.composer import Composer
 from app.ui.chat.context_meter import ContextMeter, ContextUse
 from app.ui.chat.model import ChatState
-from app.ui.engine.client import EngineState
+from app.ui.engine import EngineState
 from tests.ui.parts import WAIT_MS, Rig
 
 FAR, NEAR = "http://far.example:8000", "http://127.0.0.1:8000"

@@ -16,7 +16,7 @@ from shiboken6 import isValid
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.ui.chat.answer import AnswerMessage
 from app.ui.compare.window import CompareWindow
-from app.ui.engine.client import EngineState
+from app.ui.engine import EngineState
 from tests.ui.shell.running import LONGEST_ANSWER, WAIT_MS, Running
 
 pytestmark = pytest.mark.usefixtures("guide_pair", "dressed")

@@ -17,8 +17,7 @@ from app.compare.steps import Compared, Task, task_of
 from app.protocol.commands import Message
 from app.ui.chat.conversation import AnswerSettings
 from app.ui.compare.runner import DIED, ENGINE_LOST, NO_PAIR, PAIR_GIVEN_UP, End, Runner
-from app.ui.engine.client import EngineState
-from app.ui.engine.queue import Priority
+from app.ui.engine import EngineState, Priority
 from tests.ui.compare.conftest import MakeRig
 from tests.ui.parts import WAIT_MS, Rig
 from tests.ui.scripted_engine import OTHER_WORDS, PLAIN_WORDS

@@ -10,7 +10,7 @@ from pytestqt.qtbot import QtBot
 
 from app.models.trials import FileKey, Trial, Trials
 from app.ui.compare.trial import PairTrial
-from app.ui.engine.client import EngineState
+from app.ui.engine import EngineState
 from app.ui.engine.pair_files import PairFiles
 from tests.ui.parts import WAIT_MS, Rig
 

@@ -23,7 +23,7 @@ from app.ui.chat.conversation import AnswerSettings
 from app.ui.compare import wording
 from app.ui.compare.runner import ENGINE_LOST
 from app.ui.compare.tab import FORMATS, CompareTab
-from app.ui.engine.client import EngineState
+from app.ui.engine import EngineState
 from app.ui.engine.pair_files import PairFiles
 from tests.ui.compare.comparing import Comparing
 from tests.ui.compare.conftest import MakeRig

@@ -31,7 +31,8 @@ from app.protocol.events import (
     TokensScored,
 )
 from app.protocol.frames import ProtocolError
-from app.ui.engine.queue import EngineQueue, Job, Loss, Priority
+from app.ui.engine import Priority
+from app.ui.engine.queue import EngineQueue, Job, Loss
 
 SEQUENCES = int(os.environ.get("SLIPSTREAM_SEQUENCES") or 600)
 STEPS = 60

@@ -18,9 +18,9 @@ from app.protocol.serving import Serve
 from app.server.limits import MAX_WAITING
 from app.ui import notices
 from app.ui.chat import answers
-from app.ui.engine.client import EngineState
+from app.ui.engine import EngineState, Priority
 from app.ui.engine.pair import ENGINE_NOTICES
-from app.ui.engine.queue import Job, Priority
+from app.ui.engine.queue import Job
 from app.ui.server.serving import NOTICE
 from tests.support.matrix import in_proof
 from tests.support.served import Json, status

@@ -18,8 +18,8 @@ from app.protocol.serving import Serve
 from app.settings import Pair, SettingsFile
 from app.ui.app import App
 from app.ui.context import make_context
+from app.ui.engine import Priority
 from app.ui.engine.client import EngineClient, EngineState
-from app.ui.engine.queue import Priority
 from app.ui.server.answer import ServedAnswer
 from app.ui.server.bar import ServingBar, figures_of, name_of, who_of
 from app.ui.shell.all_actions import all_actions

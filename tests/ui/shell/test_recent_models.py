@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from app import paths
 from app.settings import Pair
-from app.ui.engine.client import EngineState
+from app.ui.engine import EngineState
 from tests.ui.shell.running import WAIT_MS
 from tests.ui.shell.test_messages import Chatting
 

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.ui.chat.context_meter import ContextUse
-from app.ui.engine.client import EngineState
+from app.ui.engine import EngineState
 from app.ui.shell.all_actions import all_actions
 from app.ui.shell.top_bar import TopBar
 from tests.ui.shell.running import WAIT_MS, Running

@@ -8,7 +8,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QPushButton
 from pytestqt.qtbot import QtBot
 
-from app.ui.engine.client import EngineState
+from app.ui.engine import EngineState
 from app.ui.shell.all_actions import all_actions
 from app.ui.shell.top_bar import TopBar, state_text
 from app.ui.widgets import stylesheet, theme

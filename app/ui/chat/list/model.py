@@ -23,8 +23,7 @@ from PySide6.QtCore import (
 from app.chats.model import Chat, Folder
 from app.models.text import visible
 from app.ui.actions import Actions
-from app.ui.widgets.controls import plain_tooltip
-from app.ui.widgets.forms import LOCALE
+from app.ui.widgets.controls import LOCALE, plain_tooltip
 
 AnyIndex = QModelIndex | QPersistentModelIndex
 
