@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QTimer, Slot
@@ -23,11 +24,8 @@ if TYPE_CHECKING:
 
 _REFRESH_MS = 100
 _LONGEST_NAME = 40
-_WAITS = {
-    Priority.CHAT: "for the answer in the chat",
-    Priority.MEASUREMENT: "for the measurement",
-    Priority.COMPARISON: "for the comparison",
-}
+_ENGINE = "engine"
+_WAITS = {Priority.CHAT: "chat", Priority.MEASUREMENT: "measurement", Priority.COMPARISON: "comparison"}
 
 
 class ServingBar(QWidget):
@@ -70,9 +68,9 @@ class ServingBar(QWidget):
             self._refresh.stop()
             self.hide()
         else:
-            answer, is_written = serving.answer, serving.is_writing()
-            who = who_of(answer, waits_for=None if is_written else serving.waits_for() or Priority.SERVED)
-            self._show_answer(who, figures_of(answer), is_written=is_written)
+            answer, before = serving.answer, serving.waits_for()
+            is_written = before is None
+            self._show_answer(who_of(answer, before), figures_of(answer, is_written=is_written), is_written=is_written)
 
     def _show_answer(self, who: str, figures: str, *, is_written: bool) -> None:
         """``who`` says for which program; ``is_written``: now, and not later."""
@@ -99,17 +97,17 @@ def name_of(client: str) -> str:
     return "another program" if name in ("", "?") else printable(name, _LONGEST_NAME)
 
 
-def who_of(answer: ServedAnswer, *, waits_for: Priority | None) -> str:
-    """``Answering for Zed``; ``waits_for``: what the engine does first."""
+def who_of(answer: ServedAnswer, before: Sequence[Priority] | None) -> str:
+    """``Answering for Zed``; ``before``: what goes first, if it waits."""
     name = name_of(answer.client)
-    if waits_for is None:
+    if before is None:
         return f"Answering for {name}"
-    return f"{name[:1].upper()}{name[1:]} is waiting {_WAITS.get(waits_for, 'for the engine')}"
+    return f"{name[:1].upper()}{name[1:]} is waiting for the {_WAITS.get(before[0], _ENGINE) if before else _ENGINE}"
 
 
-def figures_of(answer: ServedAnswer) -> str:
-    """``214 tokens · 74 tok/s``; empty before the first token."""
+def figures_of(answer: ServedAnswer, *, is_written: bool = True) -> str:
+    """``214 tokens · 74 tok/s``; empty before the first token, and without a speed while it waits."""
     if not answer.tokens:
         return ""
-    speed = answer.tokens_per_second()
+    speed = answer.tokens_per_second() if is_written else None
     return words.tokens(answer.tokens) + (f" · {words.speed(speed)}" if speed else "")

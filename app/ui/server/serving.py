@@ -132,10 +132,9 @@ class Serving(QObject):
         """Whether the engine is busy with `answer`, which otherwise waits."""
         return self._job is not None and self._job.is_running()
 
-    def waits_for(self) -> Priority | None:
-        """What the engine does before it writes `answer`."""
-        before = self._queue.before(self._job) if self._job is not None else []
-        return before[0] if before else None
+    def waits_for(self) -> list[Priority] | None:
+        """What goes before `answer`, the first one first; ``None`` while that is being written, or there is none."""
+        return self._queue.before(self._job) if self._job is not None and not self.is_writing() else None
 
     def start(self, serve: Serve) -> None:
         """Serve like this from now on; what the server does is in `state`."""

@@ -94,7 +94,7 @@ def test_while_a_chat_is_answered_it_says_who_waits_and_a_comparison_goes_first_
         client.ask(ENDLESS)
         running.until(lambda: "tok/s" in running.bar.accessibleName())
         assert running.ctx.chats.current.send("Do I have to wait?")
-        running.until(lambda: "is waiting for the answer in the chat" in running.bar.accessibleName())
+        running.until(lambda: "is waiting for the chat" in running.bar.accessibleName())
         running.until(lambda: running.engine.state() is EngineState.ANSWERING)
         running.ctx.chats.current.stop()
         running.until(lambda: running.bar.accessibleName().startswith("Answering"))
@@ -127,14 +127,15 @@ def test_names(client: str, name: str) -> None:
 
 def test_lines() -> None:
     answer = ServedAnswer("?", Generate(request=1, messages=[Message(role="user", content="?")]))
-    assert who_of(answer, waits_for=None) == "Answering for another program"
-    assert who_of(answer, waits_for=Priority.SERVED) == "Another program is waiting for the engine"
-    assert who_of(answer, waits_for=Priority.COMPARISON) == "Another program is waiting for the comparison"
+    assert who_of(answer, None) == "Answering for another program"
+    assert who_of(answer, []) == "Another program is waiting for the engine"
+    assert who_of(answer, [Priority.COMPARISON]) == "Another program is waiting for the comparison"
     assert figures_of(answer) == ""
     answer.advanced(RoundsReceived(request=1, rounds=[Round(index=0, verify_passes=0, tokens=1)]))
     assert figures_of(answer).replace("\u00a0", " ") == "1 token"
     answer.advanced(RoundsReceived(request=1, rounds=[Round(index=1, verify_passes=1, tokens=37, time=0.5)]))
     assert figures_of(answer).replace("\u00a0", " ") == "38 tokens · 74 tok/s"
+    assert figures_of(answer, is_written=False).replace("\u00a0", " ") == "38 tokens"
 
 
 def test_a_long_name_never_widens_the_window(qtbot: QtBot, qapp: QApplication) -> None:
