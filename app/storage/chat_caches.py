@@ -28,7 +28,7 @@ def chat_of(path: Path) -> str:
 
 
 def is_of(chat: str, chats: Collection[str]) -> bool:
-    """Whether a copy of ``chat`` goes when ``chats`` do; without any all do. One of an unknown chat always does."""
+    """Whether a copy of ``chat`` is erased along with ``chats``. It always is if either is empty: unknown, or all."""
     return not chats or not chat or chat in chats
 
 

@@ -44,8 +44,7 @@ class Job(QObject):
         started, prompt_progressed, rounds_received: The engine's event.
         answered: The last event of a question: `GenerationFinished`, `PlainMeasured` or `TokensScored`.
         failed: The `GenerationFailed` of a question.
-        put_off: It was interrupted, and waits again: the `GenerationFinished` with which this part ended, or another
-            last event where the series begins anew.
+        put_off: It was interrupted and waits again. The last event of the question it was at; a series starts over.
         lost: It is over: the ``engine`` is gone, or another ``pair`` is loaded.
     """
 
