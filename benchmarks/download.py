@@ -25,7 +25,7 @@ from app.models.downloads.part import destination
 from app.models.downloads.transfer import Backoff, Transfer
 from app.models.hub.network import Network, NetworkSettings
 from app.models.hub.repository import RemoteFile
-from app.models.origins import Origins
+from app.models.origins import origins_file
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import HubServer
 
@@ -58,7 +58,7 @@ def by_curl(endpoint: str, file: RemoteFile, folder: Path) -> float:
 def by_slipstream(network: Network, file: RemoteFile, folder: Path) -> float:
     """Seconds, checksum and sync included."""
     models = folder / "models"
-    transfer = Transfer(network, file, destination(models, file), origins=Origins(folder / "origins.json"), reserve=0)
+    transfer = Transfer(network, file, destination(models, file), origins=origins_file(folder), reserve=0)
     began = time.perf_counter()
     transfer.run()
     seconds = time.perf_counter() - began
@@ -73,7 +73,7 @@ def fetched_twice(source: Path, folder: Path) -> int:
         file = hub.remote_file(REPOSITORY, FILE)
         hub.faults.add(FILE, *(Fault(cut_at=file.size * (cut + 1) // (CUTS + 1)) for cut in range(CUTS)))
         network = Network(NetworkSettings(endpoint=hub.endpoint))
-        models, origins = folder / "models", Origins(folder / "origins.json")
+        models, origins = folder / "models", origins_file(folder)
         transfer = Transfer(
             network, file, destination(models, file), origins=origins, reserve=0, backoff=Backoff(first_seconds=0.01)
         )

@@ -24,7 +24,7 @@ from app.models.library.index import summary_of
 from app.models.library.library import Library
 from app.models.pairing import compare
 from app.models.ranking import Judge, rank_drafts
-from app.models.trials import Trials
+from app.models.trials import trials_file
 from tests.support.gguf_files import bpe_vocabulary, make_model, make_vocabulary_file
 
 FILES, TOKENS = 300, 150_000
@@ -81,7 +81,7 @@ def measure_scans(folder: Path, files: int, repeat: int) -> dict[str, list[float
     assert len(entries) == files
     found["warm_scan_s"] = timed(warm.scan, repeat)
     found["warm_start_s"] = timed(lambda: library().scan(), repeat)
-    found["rank_s"] = timed(lambda: rank_drafts(entries[0], entries, Trials(folder / "trials.json"), Judge({})), repeat)
+    found["rank_s"] = timed(lambda: rank_drafts(entries[0], entries, trials_file(folder), Judge({})), repeat)
     return found
 
 

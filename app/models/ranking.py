@@ -88,7 +88,8 @@ def trial_of_own_head(target: LibraryEntry, trials: Trials) -> Trial | None:
     """The latest trial of the MTP head inside ``target``; `app.ui.compare.trial` keeps it like that of a pair."""
     if target.summary is None or target.summary.mtp_head != "inside" or (key := _file_key(target)) is None:
         return None
-    return trials.get(key, key)
+    found = trials.get((key, key))
+    return found.trial if found else None
 
 
 def rank_drafts(
@@ -102,7 +103,7 @@ def rank_drafts(
     come last, with the reason. A head that belongs to another model isn't listed.
     """
     key = _file_key(target) if target.available else None
-    measured: dict[FileKey | None, Trial] = dict(reversed(trials.history(key))) if key else {}
+    measured: dict[FileKey | None, Trial] = {row.draft: row.trial for row in trials.all().values() if row.target == key}
     whole = _weights(target)
     drafts = [
         RankedDraft(

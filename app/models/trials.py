@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
+from typing import Annotated, TypeAlias
 
 import msgspec
 
 from app.models.gguf import ModelFileError
-from app.storage.json_file import PATIENCE_SECONDS, JsonFile, Versioned
+from app.storage.keyed_file import KeyedFile
 
-FILE_NAME = "trials.json"
-_MAX_TRIALS = 500
-_MAX_OF_PAIR = 20
+Speed = Annotated[float, msgspec.Meta(gt=0)]
+"""Tokens per second while decoding."""
 
 
 class FileKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -30,16 +29,16 @@ class FileKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             status = path.stat()
         except (OSError, ValueError):
             raise ModelFileError(path, "no longer exists.") from None
-        return cls(path.name, status.st_size, status.st_mtime_ns)
+        return FileKey(path.name, status.st_size, status.st_mtime_ns)
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One trial of a pair. Speeds are decode speeds in tokens per second."""
+    """One trial of a pair."""
 
-    acceptance_rate: float | None
+    acceptance_rate: Annotated[float, msgspec.Meta(ge=0, le=1)] | None
     """Accepted ÷ tested; ``None`` if nothing was tested."""
-    plain_speed: float
-    drafted_speed: float
+    plain_speed: Speed
+    drafted_speed: Speed
     tokens: int
     """For the answers with a draft."""
     measured_at: int
@@ -54,48 +53,29 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         """Times plain."""
         return self.drafted_speed / self.plain_speed
 
-    @property
-    def is_sound(self) -> bool:
-        """A well-formed file can contain anything."""
-        speeds = (self.plain_speed, self.drafted_speed)
-        return all(math.isfinite(speed) and speed > 0 for speed in speeds) and 0 <= (self.acceptance_rate or 0.0) <= 1
 
+class StoredTrial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The latest trial of these two files; an MTP head inside a target is tried as a pair of the target with itself."""
 
-class _PairTrial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     target: FileKey
     draft: FileKey
     trial: Trial
 
+    @property
+    def pair(self) -> tuple[FileKey, FileKey]:
+        return self.target, self.draft
 
-class _File(Versioned, kw_only=True, forbid_unknown_fields=True):
-    trials: list[_PairTrial]
+
+Trials: TypeAlias = KeyedFile[StoredTrial]
+"""By `StoredTrial.pair`."""
 
 
-class Trials:
-    """The trials in one file. A missing file counts as empty; a damaged one is moved aside, not overwritten."""
-
-    def __init__(self, path: Path) -> None:
-        self._file = JsonFile(path, _File(trials=[]), what="The trial of the pair", patience=PATIENCE_SECONDS)
-
-    def get(self, target: FileKey, draft: FileKey) -> Trial | None:
-        """The latest trial of a pair."""
-        return next((trial for key, trial in self.history(target) if key == draft), None)
-
-    def history(self, target: FileKey) -> list[tuple[FileKey, Trial]]:
-        """All trials of a target with their drafts, latest first."""
-        entries = reversed(self._file.read().trials)
-        return [(entry.draft, entry.trial) for entry in entries if entry.target == target and entry.trial.is_sound]
-
-    def put(self, target: FileKey, draft: FileKey, trial: Trial) -> None:
-        """Store a trial. Raises `KnownError` if the file can't be written; the trial then applies until the process
-        ends.
-        """
-        if not trial.is_sound:
-            raise ValueError(f"no trial: {trial}")
-
-        def added(file: _File) -> _File:
-            entries = [*(one for one in file.trials if one.trial.is_sound), _PairTrial(target, draft, trial)]
-            too_old = [one for one in entries if (one.target, one.draft) == (target, draft)][:-_MAX_OF_PAIR]
-            return _File(trials=[one for one in entries if one not in too_old][-_MAX_TRIALS:])
-
-        self._file.update(added)
+def trials_file(folder: Path) -> Trials:
+    return KeyedFile(
+        folder / "trials.json",
+        StoredTrial,
+        inside="trials",
+        key=lambda row: row.pair,
+        most=500,
+        what="The trial of the pair",
+    )

@@ -18,7 +18,8 @@ from app.storage.files import broken_name, remove_strays, strays, write_whole
 from app.storage.lock import Lock
 
 _MAX_BYTES = 64 * 1024 * 1024
-_BACKGROUND_SECONDS = 10.0
+BACKGROUND_SECONDS = 10.0
+"""How long to wait for another process where nobody waits for us."""
 PATIENCE_SECONDS = 1.0
 """How long to wait for another process if someone is waiting for us, such as the window."""
 NOT_UNDERSTOOD = (msgspec.MsgspecError, ValueError, RecursionError)
@@ -78,7 +79,7 @@ class JsonFile(Generic[T]):
         *,
         what: str,
         version: int = 1,
-        patience: float = _BACKGROUND_SECONDS,
+        patience: float = BACKGROUND_SECONDS,
         is_cache: bool = False,
         log_level: int = logging.WARNING,
     ) -> None:

@@ -13,11 +13,10 @@ import pytest
 
 from app import cli
 from app.commands.models import plan
-from app.models.library.usage import Usage
+from app.models.library.library import Library
 from app.models.machine_memory import MachineMemory
-from app.models.origins import FILE_NAME as ORIGINS_NAME
-from app.models.origins import Origin, Origins
-from app.models.trials import FILE_NAME, FileKey, Trial, Trials
+from app.models.origins import Origin, origins_file
+from app.models.trials import FileKey, StoredTrial, Trial, trials_file
 from app.protocol.devices import Device
 from tests.support.command_line import called
 from tests.support.gguf_files import make_model
@@ -61,7 +60,7 @@ def as_json(capsys: Shown, *arguments: str | Path) -> Any:
 
 
 def test_list(models: Path, home: Path, capsys: Shown) -> None:
-    Usage(home / "usage.json").note([models / "owner/Small-GGUF/Small-F16.gguf"])
+    Library(models, (), home).note_use([models / "owner/Small-GGUF/Small-F16.gguf"])
     assert call("list", "--sort", "size") == 0
     lines = capsys.readouterr().out.splitlines()
     names = ["owner/Big-GGUF/Big-F32", "owner/Small-GGUF/Small-F16", "other/Foreign"]
@@ -158,7 +157,7 @@ def test_pair_with_one_draft(models: Path, capsys: Shown) -> None:
 def test_pair_ranks_the_library(models: Path, home: Path, capsys: Shown) -> None:
     target, draft = models / "owner/Big-GGUF/Big-F32.gguf", models / "owner/Small-GGUF/Small-F16.gguf"
     trial = Trial(acceptance_rate=0.61, plain_speed=10, drafted_speed=15, tokens=99, measured_at=1)
-    Trials(home / FILE_NAME).put(FileKey.of(target), FileKey.of(draft), trial)
+    trials_file(home).add(StoredTrial(FileKey.of(target), FileKey.of(draft), trial))
     assert call("pair", "big") == 0
     printed = capsys.readouterr().out
     assert "     Measured on this computer: 1.50× as fast as without the draft, 61% accepted." in printed.splitlines()
@@ -172,7 +171,7 @@ def test_pair_ranks_the_library(models: Path, home: Path, capsys: Shown) -> None
     assert ranked["drafts"][0]["trial"]["speed_up"] == 1.5
     assert ranked["drafts"][2]["reason"] == "broken.gguf is not a GGUF model file."
     untested = msgspec.structs.replace(trial, acceptance_rate=None, drafted_speed=9)
-    Trials(home / FILE_NAME).put(FileKey.of(target), FileKey.of(draft), untested)
+    trials_file(home).add(StoredTrial(FileKey.of(target), FileKey.of(draft), untested))
     assert call("pair", "big") == 0
     assert "     Measured on this computer: 0.90× as fast as without the draft." in capsys.readouterr().out.splitlines()
 
@@ -243,7 +242,7 @@ def test_verify(models: Path, home: Path, capsys: Shown) -> None:
     path = models / "owner/Small-GGUF/Small-F16.gguf"
     assert call("verify", "small") == 1
     assert capsys.readouterr().out.endswith("can't be verified: its SHA-256 checksum isn't known.\n")
-    origins = Origins(home / ORIGINS_NAME)
+    origins = origins_file(home)
     origin = Origin(repository="owner/x", commit="", path="", sha256="0" * 64, size=1)
     origins.put(path, origin)
     assert call("verify", "small") == 1

@@ -24,8 +24,7 @@ from app.models.downloads.queue_file import SavedItem
 from app.models.gguf import read_header
 from app.models.hub.catalog import DraftModel, load_catalog
 from app.models.hub.repository import Sort
-from app.models.origins import FILE_NAME as ORIGINS_NAME
-from app.models.origins import Origins
+from app.models.origins import origins_file
 from app.models.projectors import find_projector
 from app.models.text import size_text
 from tests.support.command_line import ROOT, called
@@ -125,7 +124,7 @@ def test_the_only_model_of_a_repository(server: HubServer, home: Path, tmp_path:
     trouble = "slipstream: 127.0.0.1 has a problem (status 503). Trying again.\n"
     assert capsys.readouterr() == (f"{got}\n", trouble)
     assert got.read_bytes() == path.read_bytes()
-    origin = Origins(home / ORIGINS_NAME).get(got)
+    origin = origins_file(home).get(got)
     assert origin is not None and (origin.repository, origin.license) == ("owner/one", "apache-2.0")
     assert call("get", "owner/one") == 0  # it is there
     assert len(server.bodies()) == 1

@@ -10,7 +10,7 @@ from app.models import ranking
 from app.models.gguf import GgufHeader, read_header
 from app.models.library.entry import LibraryEntry, in_order, matching
 from app.models.ranking import Judge, RankedDraft, rank_drafts
-from app.models.trials import FILE_NAME, FileKey, Trial, Trials
+from app.models.trials import FileKey, StoredTrial, Trial, Trials, trials_file
 from tests.support.gguf_files import make_model, spm_vocabulary
 from tests.support.library_parts import library, small_model, titles
 from tests.support.mtp_models import make_head_file, make_table_model
@@ -24,7 +24,7 @@ def target(tmp_path: Path) -> LibraryEntry:
 
 
 def rank(tmp_path: Path, target: LibraryEntry, trials: Trials | None = None) -> list[RankedDraft]:
-    return rank_drafts(target, library(tmp_path).scan(), trials or Trials(tmp_path / FILE_NAME), Judge({}))
+    return rank_drafts(target, library(tmp_path).scan(), trials or trials_file(tmp_path), Judge({}))
 
 
 def order(ranked: list[RankedDraft]) -> list[str]:
@@ -32,10 +32,11 @@ def order(ranked: list[RankedDraft]) -> list[str]:
 
 
 def measured(target: LibraryEntry, tmp_path: Path, **speed_ups: float) -> Trials:
-    trials = Trials(tmp_path / FILE_NAME)
+    trials = trials_file(tmp_path)
     for name, speed_up in speed_ups.items():
         one = Trial(acceptance_rate=0.5, plain_speed=10, drafted_speed=10 * speed_up, tokens=9, measured_at=1)
-        trials.put(FileKey.of(target.path), FileKey.of(tmp_path / f"models/{name}.gguf"), one)
+        draft = FileKey.of(tmp_path / f"models/{name}.gguf")
+        trials.add(StoredTrial(FileKey.of(target.path), draft, one))
     return trials
 
 
@@ -84,7 +85,7 @@ def test_a_draft_whose_folder_is_missing_does_not_fit_now(tmp_path: Path, target
 def test_a_file_that_went_meanwhile_is_said(tmp_path: Path, target: LibraryEntry) -> None:
     path = small_model(tmp_path / "models/one.gguf", vocab_size=400)
     (entry,) = library(tmp_path).scan()
-    assert rank_drafts(entry, [entry], Trials(tmp_path / FILE_NAME), Judge({})) == []  # it is not its own draft
+    assert rank_drafts(entry, [entry], trials_file(tmp_path), Judge({})) == []  # it is not its own draft
     path.unlink()
     assert "no longer exists" in Judge({}).verdict(target, entry).reason
 

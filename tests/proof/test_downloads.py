@@ -11,7 +11,7 @@ import pytest
 from app.models.downloads.part import part_path
 from app.models.downloads.transfer import Backoff, Transfer
 from app.models.hub.network import Network, NetworkSettings
-from app.models.origins import Origins
+from app.models.origins import origins_file
 from tests.models.downloads.fetching import MIB
 from tests.models.downloads.killing import FILE, REPOSITORY, killed_at
 from tests.proof.conftest import Proof
@@ -45,7 +45,7 @@ def test_killed_downloads(proof: Proof, tmp_path: Path) -> None:
 def test_broken_lines(proof: Proof, tmp_path: Path) -> None:
     wanted, chance, breaks, again = proof.count(3, 20, 50), proof.chance, 0, 0
     with HubServer() as hub, closing(Network(NetworkSettings(endpoint=hub.endpoint, stall_seconds=0.5))) as network:
-        origins = Origins(tmp_path / "origins.json")
+        origins = origins_file(tmp_path)
         for number in range(wanted):
             size = chance.randrange(MIB, LARGEST)
             hub.requests.clear()

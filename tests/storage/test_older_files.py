@@ -25,10 +25,10 @@ from app.models.downloads.item import ItemState
 from app.models.downloads.part import Part
 from app.models.downloads.queue_file import QueueFile, has_work
 from app.models.library.index import LibraryIndex
-from app.models.library.usage import Usage
-from app.models.measurements import Measurements, PlainKey
-from app.models.origins import Origins
-from app.models.trials import FileKey, Trials
+from app.models.library.library import Library
+from app.models.measurements import PlainKey, plain_speeds
+from app.models.origins import origins_file
+from app.models.trials import FileKey, trials_file
 from app.protocol.events import KindFigures
 from app.protocol.options import LoadSettings
 from app.settings import Pair, SettingsFile
@@ -155,19 +155,20 @@ def test_the_library(home: Path) -> None:
     record = index.records[ONE]
     assert record.summary is not None and record.summary.architecture == "llama"
     assert index.differences == {("a" * 64, "b" * 64): None}
-    origins = Origins(home / "origins.json")
+    origins = origins_file(home)
     for path in (ONE, TWO):
         origin = origins.get(Path(path))
         assert origin is not None and (origin.license, origin.downloaded_at) == ("mit", 1_790_000_000)
-    assert list(Usage(home / "usage.json").all()) == [ONE]
+    assert Library(home / "models", (), home).used.all() == {ONE: 1_795_879_825}
 
 
 def test_what_was_measured(home: Path) -> None:
-    trial = Trials(home / "trials.json").get(FileKey("target.gguf", 10, 20), FileKey("draft.gguf", 5, 6))
-    assert trial is not None and (trial.acceptance_rate, trial.drafted_speed, trial.tokens) == (0.75, 18.0, 200)
-    measurements = Measurements(home / "measurements.json")
+    trial = trials_file(home).get((FileKey("target.gguf", 10, 20), FileKey("draft.gguf", 5, 6)))
+    assert trial is not None
+    assert (trial.trial.acceptance_rate, trial.trial.drafted_speed, trial.trial.tokens) == (0.75, 18.0, 200)
     keys = [PlainKey("target.gguf", 10, 20, length, 2, 0, "f16", "greedy") for length in (2048, 4096)]
-    assert [measurements.plain_speed(key) for key in keys] == [41.5, 42.5]
+    speeds = plain_speeds(home).all()
+    assert [(key, one.tokens_per_second) for key, one in speeds.items()] == list(zip(keys, (41.5, 42.5), strict=True))
 
 
 def test_what_the_engine_learned(home: Path) -> None:

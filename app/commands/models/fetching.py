@@ -29,8 +29,7 @@ from app.models.hub.projectors import choose_projector
 from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteFile, RemoteModel, Repository
 from app.models.library.library import own_folder
-from app.models.origins import FILE_NAME as ORIGINS_NAME
-from app.models.origins import Origins
+from app.models.origins import origins_file
 from app.models.text import printable, size_text, visible
 from app.settings import Settings
 
@@ -193,7 +192,7 @@ def _fetch(network: Network, item: Item, values: Settings) -> tuple[Path, Path |
             Path(folder),
             own_folder(values.models_folder),
             parallel=values.parallel_downloads,
-            origins=Origins(paths.data_dir() / ORIGINS_NAME),
+            origins=origins_file(paths.data_dir()),
             on_change=lambda _: changed.set(),
         )
         try:

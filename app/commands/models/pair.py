@@ -15,7 +15,7 @@ from app.commands.output import show_result
 from app.models.library.entry import LibraryEntry
 from app.models.ranking import Judge, RankedDraft, rank_drafts
 from app.models.text import printable, size_text
-from app.models.trials import FILE_NAME, Trial, Trials
+from app.models.trials import Trial, trials_file
 
 
 def add(parser: argparse.ArgumentParser) -> None:
@@ -33,8 +33,7 @@ def run(options: argparse.Namespace) -> int:
     target = choosing.model(library, options.target, entries)
     choosing.check_usable(target)
     candidates = [choosing.model(library, options.draft, entries)] if options.draft else entries
-    trials = Trials(paths.data_dir() / FILE_NAME)
-    ranked = rank_drafts(target, candidates, trials, Judge(library.differences))
+    ranked = rank_drafts(target, candidates, trials_file(paths.data_dir()), Judge(library.differences))
     library.save()
     drafts = [_described(place, draft) for place, draft in enumerate(ranked, 1)]
     show_result(options, {"target": choosing.described(target), "drafts": drafts}, _lines(target, ranked))

@@ -18,8 +18,7 @@ from app.models.downloads.queue_file import QueueFile, SavedItem
 from app.models.downloads.transfer import Backoff, Transfer
 from app.models.hub.errors import NoAccessError
 from app.models.hub.network import Network
-from app.models.origins import FILE_NAME as ORIGINS_FILE
-from app.models.origins import Origins
+from app.models.origins import Origins, origins_file
 from app.storage.json_file import NotSavedError
 
 _NOTIFY_SECONDS = 0.25
@@ -205,7 +204,7 @@ class DownloadQueue:
         """
         self.models_folder = models_folder
         """The folder for items added from now on."""
-        self.origins = origins or Origins(data_folder / ORIGINS_FILE)
+        self.origins = origins or origins_file(data_folder)
         self._network = network
         self._parallel = parallel
         self._reserve = reserve

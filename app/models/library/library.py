@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,16 +22,14 @@ from app.models.library.entry import LibraryEntry, entry_of
 from app.models.library.folders import FolderKind, ModelFolder, extra_folder
 from app.models.library.index import FILE_NAME as INDEX_NAME
 from app.models.library.index import READER, LibraryIndex, Record, Stamp, summary_of
-from app.models.library.usage import FILE_NAME as USAGE_NAME
-from app.models.library.usage import Usage
 from app.models.library.walk import FoundFile, walk
 from app.models.names import stem_of
-from app.models.origins import FILE_NAME as ORIGINS_NAME
-from app.models.origins import Origin, Origins
+from app.models.origins import Origin, origins_file
 from app.models.pairing import Difference
 from app.models.pieces import join, piece_of, problem_of
 from app.models.text import printable
 from app.storage.hashing import Progress, sha256_of
+from app.storage.keyed_file import KeyedFile
 
 
 class Library:
@@ -40,8 +39,9 @@ class Library:
         """What is known about the files is stored in ``data_folder``."""
         self.notices: list[str] = []
         """What to tell the user about the last scan, one sentence each."""
-        self.origins = Origins(data_folder / ORIGINS_NAME)
-        self.usage = Usage(data_folder / USAGE_NAME)
+        self.origins = origins_file(data_folder)
+        self.used = KeyedFile(data_folder / "usage.json", int, inside="used", most=2000)
+        """When each model was last used, in seconds since 1970, UTC, by its path."""
         self._own = models_folder.expanduser().absolute()
         self._extra = [path.expanduser().absolute() for path in extra_folders]
         self._index = LibraryIndex(data_folder / INDEX_NAME)
@@ -64,7 +64,7 @@ class Library:
     def scan(self, is_canceled: Callable[[], bool] = lambda: False) -> list[LibraryEntry]:
         """All models, by title. Raises `Canceled` if told to stop; headers that were read by then are kept."""
         with self._lock:
-            scan = _Scan(self._index, self.origins.all(), self.usage.all(), is_canceled)
+            scan = _Scan(self._index, self.origins.all(), self.used.all(), is_canceled)
             try:
                 entries = scan.entries(self.folders())
             finally:
@@ -94,7 +94,11 @@ class Library:
         if record is None or record.stamps != stamps:
             folders = [one for one in self.folders() if path.is_relative_to(one.path)]
             record = _read_record(folders[0] if folders else extra_folder(path.parent), group, stamps)
-        return entry_of(record, self.origins.get(path), last_used=self.usage.all().get(str(path)))
+        return entry_of(record, self.origins.get(path), last_used=self.used.get(str(path)))
+
+    def note_use(self, files: Iterable[str | Path]) -> None:
+        """These are being used now; called when a pair has been loaded."""
+        self.used.put_all(dict.fromkeys(map(str, files), int(time.time())))
 
     def check_deletable(self, entry: LibraryEntry) -> None:
         """Raise `KnownError` for a model that isn't in our own folder, or isn't available now."""
@@ -192,7 +196,7 @@ class _Scan:
     """One scan of folders: what is unchanged comes from the index, other headers are read."""
 
     index: LibraryIndex
-    origins: Mapping[Path, Origin]
+    origins: Mapping[str, Origin]
     used: Mapping[str, float]
     """When models were used, by path."""
     is_canceled: Callable[[], bool]
@@ -222,7 +226,7 @@ class _Scan:
         return entries
 
     def _listed(self, record: Record, available: bool = True) -> LibraryEntry:
-        origin, used = self.origins.get(Path(record.path)), self.used.get(record.path)
+        origin, used = self.origins.get(record.path), self.used.get(record.path)
         return entry_of(record, origin, available=available, last_used=used)
 
     def _missing(self, folder: ModelFolder, unreadable: Sequence[Path]) -> list[Record]:

@@ -16,7 +16,7 @@ from PySide6.QtCore import QObject, Signal, Slot
 
 from app.errors import KnownError
 from app.models.gguf import ModelFileError
-from app.models.trials import FileKey, Trial, Trials
+from app.models.trials import FileKey, StoredTrial, Trial, Trials
 from app.protocol.commands import Message
 from app.protocol.events import PairLoaded
 from app.ui.chat.conversation import AnswerSettings
@@ -100,7 +100,7 @@ class PairTrial(QObject):
             keys = FileKey.of(target), FileKey.of(draft)
         except ModelFileError:
             return None
-        return keys if self._trials.get(*keys) is None else None
+        return keys if self._trials.get(keys) is None else None
 
     @Slot(object)
     def _on_compared(self, compared: Compared) -> None:
@@ -112,7 +112,7 @@ class PairTrial(QObject):
             _log.warning("%s", error)  # it still applies until the end
             self.tried.emit(trial)
 
-        self._lane.submit(lambda: self._trials.put(*keys, trial), lambda _: self.tried.emit(trial), failed)
+        self._lane.submit(lambda: self._trials.add(StoredTrial(*keys, trial)), lambda _: self.tried.emit(trial), failed)
 
 
 def _draft_path(pair: PairLoaded) -> str:

@@ -15,10 +15,9 @@ from PySide6.QtCore import QObject, QProcess, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices
 
 from app import paths
-from app.models import trials as trials_file
 from app.models.machine_memory import MachineMemory
 from app.models.starter import starter_file
-from app.models.trials import Trials
+from app.models.trials import trials_file
 from app.program import windows_program
 from app.protocol.events import PairLoaded
 from app.settings import Settings
@@ -72,7 +71,7 @@ class LibraryService(QObject):
         self._fits: dict[str, FitBadge] = {}
         self._frees: dict[str, int] = {}
         self._values = values
-        self.trials = Trials(paths.data_dir() / trials_file.FILE_NAME)
+        self.trials = trials_file(paths.data_dir())
         self._made: Library | None = None
         self._looked_into: tuple[Path, list[Path]] | None = None
         self._scanning: Future[Any] | None = None
@@ -193,7 +192,7 @@ class LibraryService(QObject):
         """It has just been loaded."""
         if pair is not None and pair.remote is None and not is_guide(pair.target.path):
             files = [model.path for model in pair.models]
-            self.ask(lambda library: library.usage.note(files))
+            self.ask(lambda library: library.note_use(files))
 
     def stop(self, path: str) -> None:
         """End the check of this file; its ``failed`` is called."""

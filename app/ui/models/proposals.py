@@ -88,8 +88,7 @@ class Proposals(QObject):
         """The best model for this machine, unless it is here, or one that is larger than the starter model in use."""
         from app.models.hub.catalog import load_catalog
         from app.models.library.library import open_library
-        from app.models.origins import FILE_NAME as ORIGINS_NAME
-        from app.models.origins import Origins
+        from app.models.origins import origins_file
 
         if self._introduction().model == "starter model" and (starter := starter_file()) is not None:
             library = open_library(self._values.models_folder, self._values.extra_folders)
@@ -98,7 +97,7 @@ class Proposals(QObject):
             if has_larger or self._values.offline or has_work(paths.data_dir() / FILE_NAME):
                 return None
         offer = load_catalog().propose(self._ctx.loader.planner.memory.machine())
-        known = {origin.repository for origin in Origins(paths.data_dir() / ORIGINS_NAME).all().values()}
+        known = {origin.repository for origin in origins_file(paths.data_dir()).all().values()}
         return offer if offer is not None and offer.file.repository not in known else None
 
     def _show_proposal(self, offer: Offer | None) -> None:

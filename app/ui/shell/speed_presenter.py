@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
 
 import msgspec
 from PySide6.QtCore import QObject, Slot
 
 from app import paths
-from app.models.measurements import FILE_NAME, Measurements, PlainKey
+from app.models.measurements import PlainKey, PlainSpeed, PlainSpeeds, plain_speeds
+from app.models.trials import FileKey
 from app.protocol.commands import MeasurePlain
 from app.protocol.events import Figures, GenerationFailed, GenerationFinished, PairLoaded, PlainMeasured
 from app.protocol.options import DrafterChoice, DraftLength, LoadSettings, Sampling, chosen_options
@@ -45,7 +47,7 @@ class SpeedPresenter(QObject):
         self._pair_loader = pair_loader
         self._chats = chats
         self._notice_list = ctx.notices
-        self._baseline = Baseline(Measurements(paths.data_dir() / FILE_NAME), self)
+        self._baseline = Baseline(plain_speeds(paths.data_dir()), self)
         self._progress = 0.0
         self._live: LiveAnswer | None = None
         """The answer that began last."""
@@ -231,8 +233,8 @@ class SpeedPresenter(QObject):
 class Baseline:
     """Finds the plain speed for a pair and a sampler. The files are read in a lane."""
 
-    def __init__(self, measurements: Measurements, owner: QObject) -> None:
-        self._measurements = measurements
+    def __init__(self, speeds: PlainSpeeds, owner: QObject) -> None:
+        self._speeds = speeds
         self._lane = Lane(owner, "plain speeds")
         self._asked = 0
         self._of_servers: dict[tuple[str, str], float] = {}
@@ -248,8 +250,8 @@ class Baseline:
             done(self._of_servers.get(_served(pair.remote)) if pair and pair.remote else None)
         else:
             self._lane.submit(
-                lambda: self._measurements.plain_speed(_key(pair, load, sampling)),
-                lambda speed: done(speed) if number == self._asked else None,
+                lambda: self._speeds.get(_key(pair, load, sampling)),
+                lambda found: done(found.tokens_per_second if found else None) if number == self._asked else None,
                 lambda _error: done(None) if number == self._asked else None,
             )
 
@@ -260,10 +262,13 @@ class Baseline:
             self._of_servers[_served(pair.remote)] = tokens_per_second
         elif pair is not None and tokens_per_second > 0:
             self._lane.submit(
-                lambda: self._measurements.record_plain_speed(_key(pair, load, sampling), tokens_per_second),
+                lambda: self._record(_key(pair, load, sampling), tokens_per_second),
                 None,
                 lambda error: _log.warning("%s", error),
             )
+
+    def _record(self, key: PlainKey, tokens_per_second: float) -> None:
+        self._speeds.add(PlainSpeed(key, tokens_per_second, int(time.time())))
 
     def close(self) -> None:
         """Write what was recorded, if the disk allows it."""
@@ -277,8 +282,8 @@ def _served(remote: RemoteModel) -> tuple[str, str]:
 def _key(pair: PairLoaded, load: LoadSettings, sampling: Sampling) -> PlainKey:
     """Raises `KnownError` if the file is gone."""
     options = {name: value for name, value in chosen_options(load).items() if not name.startswith("draft_")}
-    return PlainKey.of(
-        pair.target.path,
+    return PlainKey(
+        **msgspec.structs.asdict(FileKey.of(pair.target.path)),
         context_length=pair.context_length,
         threads=pair.threads,
         gpu_layers=pair.target.gpu_layers,

@@ -10,7 +10,7 @@ import pytest
 
 from app.models.downloads.transfer import Backoff
 from app.models.hub.network import Network, NetworkSettings
-from app.models.origins import Origins
+from app.models.origins import origins_file
 from tests.models.downloads.fetching import Fetching
 from tests.models.downloads.watched import Watched
 from tests.support.hub_server import HubServer, without_settings_of_the_system
@@ -38,7 +38,7 @@ def network(hub: HubServer) -> Iterator[Network]:
 
 @pytest.fixture
 def fetching(hub: HubServer, network: Network, tmp_path: Path) -> Fetching:
-    origins = Origins(tmp_path / "origins.json")
+    origins = origins_file(tmp_path)
     return Fetching(hub, network, tmp_path / "models", origins, Backoff(first_seconds=0.001, cap_seconds=0.002))
 
 

@@ -11,7 +11,6 @@ import pytest
 from app.models.gguf import ModelFileError, read_header
 from app.models.library.index import summary_of
 from app.models.library.library import open_library
-from app.models.library.usage import Usage
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model, make_vocabulary_file
 from tests.support.library_parts import library, small_model, titles
 
@@ -135,6 +134,6 @@ def test_when_a_model_was_used_is_known_over_restarts(home: Path) -> None:
     path = small_model(home / "models/one.gguf")
     small_model(home / "models/two.gguf")
     assert [entry.last_used for entry in open_library("", []).scan()] == [None, None]
-    Usage(home / "usage.json").note([path])
+    open_library("", []).note_use([path, "caf\udce9.gguf"])  # which is no text
     one, two = open_library("", []).scan()
     assert one.last_used is not None and two.last_used is None

@@ -14,7 +14,7 @@ from app.models.gguf import GgufHeader, read_header
 from app.models.library import library as library_module
 from app.models.library.folders import FolderKind
 from app.models.library.index import LibraryIndex, Record
-from app.models.origins import Origins
+from app.models.origins import origins_file
 from tests.support.gguf_files import make_vocabulary_file
 from tests.support.library_parts import headers_read, library, small_model, titles
 from tests.support.permissions import reachable, without_rights
@@ -178,7 +178,7 @@ def test_origins_of_a_newer_version_are_left_alone_and_the_library_says_so(tmp_p
     newer = b'{"version": 2, "origins": []}'
     (tmp_path / "origins.json").write_bytes(newer)
     one = library(tmp_path)
-    one.origins = Origins(tmp_path / "origins.json")
+    one.origins = origins_file(tmp_path)
     assert titles(one.scan()) == ["one"]
     assert one.notices == [
         "Slipstream currently doesn't know where models were downloaded from: "

@@ -11,14 +11,14 @@ import pytest
 from app.errors import Canceled, KnownError
 from app.models.library.entry import LibraryEntry
 from app.models.library.library import open_library
-from app.models.origins import FILE_NAME, Origin, Origins
+from app.models.origins import Origin, Origins, origins_file
 from tests.support.library_parts import small_model
 
 
 @pytest.fixture
 def origins(home: Path) -> Origins:
     home.mkdir()
-    return Origins(home / FILE_NAME)
+    return origins_file(home)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.models.trials import FileKey, Trial, Trials
+from app.models.trials import FileKey, StoredTrial, Trial, trials_file
 from app.ui.compare.trial import PairTrial
 from app.ui.engine import EngineState
 from app.ui.engine.pair_files import PairFiles
@@ -23,7 +23,7 @@ class Tried:
     def __init__(self, qtbot: QtBot, folder: Path, behavior: str) -> None:
         self.qtbot = qtbot
         self.rig = Rig(qtbot, folder, behavior)
-        self.trials = Trials(folder / "trials.json")
+        self.trials = trials_file(folder)
         self.trial = PairTrial(self.rig.ctx, self.trials)
         self.told: list[Trial] = []
         self.trial.tried.connect(self.told.append)
@@ -67,8 +67,8 @@ def test_a_new_pair_is_tried_once_and_the_trial_is_kept(tried: MakeTried, qtbot:
     assert (trial.plain_speed, trial.drafted_speed) == (40.0, 80.0)
     assert trial.acceptance_rate == pytest.approx(5 / 7)
     assert trial.speed_up == 2.0
-    assert one.trials.get(*one.key()) == trial
-    assert Trials(one.rig.folder / "trials.json").get(*one.key()) == trial
+    for trials in (one.trials, trials_file(one.rig.folder)):
+        assert trials.get(one.key()) == StoredTrial(*one.key(), trial)
     one.rests()
     one.rig.load()
     one.rests()

@@ -7,7 +7,7 @@ from pathlib import Path
 from PySide6.QtCore import QObject
 from pytestqt.qtbot import QtBot
 
-from app.models.measurements import Measurements
+from app.models.measurements import plain_speeds
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.options import LoadSettings, Sampling
 from app.protocol.remote import RemoteModel, Server
@@ -21,7 +21,7 @@ def pair_of(model: str) -> PairLoaded:
 
 def test_each_model_of_a_server_has_its_own(qtbot: QtBot, tmp_path: Path) -> None:
     owner = QObject()
-    baseline = Baseline(Measurements(tmp_path / "measurements.json"), owner)
+    baseline = Baseline(plain_speeds(tmp_path), owner)
     found: list[float | None] = []
     baseline.record(pair_of("large"), LoadSettings(), Sampling(), 5.0)
     for model in ("large", "small"):

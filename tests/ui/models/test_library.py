@@ -15,9 +15,9 @@ from PySide6.QtWidgets import QMenu, QMessageBox
 from app import paths
 from app.errors import KnownError
 from app.models.library.folders import FolderKind, ModelFolder
-from app.models.origins import FILE_NAME, Origin, Origins
+from app.models.origins import Origin, origins_file
 from app.models.text import size_text
-from app.models.trials import FileKey, Trial
+from app.models.trials import FileKey, StoredTrial, Trial
 from app.ui.models.library_list import COLUMNS, when
 from app.ui.models.library_tab import FIRST_DRAFTS, offer
 from app.ui.widgets import theme
@@ -91,7 +91,7 @@ def test_rows(stocked: Windows) -> None:
 
 
 def test_sorted_by_each_column_and_what_cannot_be_used_last(stocked: Windows) -> None:
-    stocked.library.ask(lambda library: library.usage.note([path(stocked, "other")]))
+    stocked.library.ask(lambda library: library.note_use([path(stocked, "other")]))
     stocked.scanned()
     stocked.choose(path(stocked, "small"))
     for place, ascending in enumerate(
@@ -190,7 +190,7 @@ def test_facts(stocked: Windows) -> None:
     origin = Origin(
         repository="owner/Big-GGUF", commit="abcdef12" * 5, path="big.gguf", sha256="0" * 64, size=1, license="mit"
     )
-    Origins(paths.data_dir() / FILE_NAME).put(file, origin)
+    origins_file(paths.data_dir()).put(file, origin)
     stocked.scanned()
     stocked.choose(file)
     shown = texts(stocked.model_page)
@@ -233,7 +233,7 @@ def test_a_trial_stands_with_its_draft(stocked: Windows) -> None:
 
     stocked.choose(path(stocked, "big"))
     assert not found()
-    stocked.library.trials.put(target, draft, trial)
+    stocked.library.trials.add(StoredTrial(target, draft, trial))
     stocked.library.judge_again()
     stocked.until(lambda: bool(found()))
     [measured] = found()
@@ -264,7 +264,7 @@ def downloaded(windows: Windows, file: Path) -> None:
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     size = file.stat().st_size
     origin = Origin(repository="owner/x", commit="0" * 40, path=file.name, sha256=digest, size=size)
-    Origins(paths.data_dir() / FILE_NAME).put(file, origin)
+    origins_file(paths.data_dir()).put(file, origin)
     windows.scanned()
     windows.choose(file)
 

@@ -11,7 +11,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel
 
 from app.models import mtp
-from app.models.trials import FileKey, Trial
+from app.models.trials import FileKey, StoredTrial, Trial
 from app.ui.widgets import theme
 from tests.support.mtp_models import make_head_file, make_table_model
 from tests.ui.models.windows import Windows, button, buttons, column, texts
@@ -102,7 +102,7 @@ def test_a_trial_of_a_head_inside_is_shown(stocked: Windows) -> None:
         trial = Trial(
             acceptance_rate=0.68, plain_speed=40.0, drafted_speed=speed, tokens=64, measured_at=int(time.time())
         )
-        stocked.library.trials.put(FileKey.of(file), FileKey.of(file), trial)
+        stocked.library.trials.add(StoredTrial(FileKey.of(file), FileKey.of(file), trial))
         stocked.library.judge_again()
         said = f"{INSIDE}68% accepted · {text} · "
         stocked.until(lambda said=said: page._own_head.text().replace("\u00a0", " ").startswith(said))  # type: ignore[misc]

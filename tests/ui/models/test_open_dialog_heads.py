@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QComboBox
 from pytestqt.qtbot import QtBot
 
 from app.models import mtp
-from app.models.trials import FileKey, Trial
+from app.models.trials import FileKey, StoredTrial, Trial
 from app.protocol.limits import HeadChoice
 from app.settings import Settings
 from app.ui.engine.pair_files import PairFiles
@@ -124,7 +124,8 @@ class Dialogs:
             tokens=64,
             measured_at=int(time.time()),
         )
-        self.library.trials.put(FileKey.of(self.folder / target), FileKey.of(self.folder / draft), trial)
+        pair = FileKey.of(self.folder / target), FileKey.of(self.folder / draft)
+        self.library.trials.add(StoredTrial(*pair, trial))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from PySide6.QtGui import QAction
 from pytestqt.qtbot import QtBot
 
-from app.models.trials import FileKey, Trial
+from app.models.trials import FileKey, StoredTrial, Trial
 from app.settings import Settings
 from app.ui.models.library_service import LibraryService
 from app.ui.models.pickers import MOST_GRAY, FileRow, ModelPicker, PairPicks, Pick
@@ -105,7 +105,7 @@ def test_drafts_that_do_not_fit_are_gray_and_say_why(pickers: Pickers) -> None:
 def test_what_was_measured_stands_with_the_draft(pickers: Pickers) -> None:
     target, draft = [FileKey.of(pickers.folder / f"{name}.gguf") for name in ("target", "draft")]
     trial = Trial(acceptance_rate=0.68, plain_speed=40.0, drafted_speed=72.0, tokens=64, measured_at=int(time.time()))
-    pickers.library.trials.put(target, draft, trial)
+    pickers.library.trials.add(StoredTrial(target, draft, trial))
     pickers.set_target(pickers.folder / "target.gguf")
     assert said(pickers.drafts)[0][0].replace("\u00a0", " ").endswith(" · 68% accepted, 1.8× faster here")
 

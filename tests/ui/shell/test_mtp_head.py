@@ -15,7 +15,7 @@ from PySide6.QtWidgets import QComboBox
 from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings, SamplingChoice
-from app.models.trials import FileKey, Trial
+from app.models.trials import FileKey, StoredTrial, Trial
 from app.protocol.events import PairLoaded
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
@@ -282,7 +282,7 @@ def test_a_head_is_tried_out_and_the_library_shows_what_it_brought(
     (trial,) = tried.args
     assert isinstance(trial, Trial)
     keys = FileKey.of(target), FileKey.of(heads / draft if draft else target)
-    assert models.service.trials.get(*keys) == trial
+    assert models.service.trials.get(keys) == StoredTrial(*keys, trial)
     page = models.library.page
     models.library.list.select(str(target))
     first = "Measured here: " if draft else "MTP head inside. Measured here: "
