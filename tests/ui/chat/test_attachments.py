@@ -270,19 +270,6 @@ def test_a_long_text_that_is_pasted_is_attached(desk: Desk) -> None:
 # ------------------------------------------------------------ chips
 
 
-def test_chips_say_how_many_tokens_and_are_counted_once(desk: Desk) -> None:
-    desk.attachments.attach_files([desk.file("notes.md")])
-    desk.wait_for("notes.md, 1 KB")
-    desk.load()
-    desk.wait_for("notes.md, 7 tokens")
-    desk.model.unsent.type("two words")
-    desk.qtbot.waitUntil(lambda: desk.meter.use is not None and desk.meter.use.text == 9, timeout=WAIT_MS)
-    assert desk.meter.use is not None
-    rows = {name: count.replace("\u00a0", " ") for name, count in desk.meter.use.rows()}
-    assert (rows["What you're typing"], rows["Attachments"]) == ("2 tokens", "7 tokens")
-    assert desk.composer.tokens.text().replace("\u00a0", " ") == "9 tokens"
-
-
 def test_a_chip_can_be_removed_with_mouse_and_keyboard(desk: Desk) -> None:
     desk.attachments.attach_files([desk.file(f"{number}.md", f"{number}") for number in range(3)])
     desk.wait_for("0.md, 1 KB", "1.md, 1 KB", "2.md, 1 KB")
@@ -507,13 +494,6 @@ def test_a_low_chip_beside_a_high_one_is_not_covered_by_the_next_row(qtbot: QtBo
     places = [chip.geometry() for chip in chips.chips]
     assert not any(one.intersects(other) for at, one in enumerate(places) for other in places[:at])
     assert height == max(place.bottom() + 1 for place in places)
-
-
-def test_a_chip_is_as_high_as_its_picture(qtbot: QtBot) -> None:
-    chips = Chips()
-    qtbot.addWidget(chips)
-    chip = Chip("a.png", "36 tokens", chips, show=list, remove=list, picture=QSize(64, 40))
-    assert chip.styled_size().height() > 40
 
 
 def test_a_short_name_is_whole_in_every_size_of_type(qtbot: QtBot) -> None:

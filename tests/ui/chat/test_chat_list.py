@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtCore import QMimeData, QPoint, QPointF, Qt, QTimer
 from PySide6.QtGui import QColor, QContextMenuEvent, QDropEvent, QImage
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QInputDialog, QLineEdit, QMenu
+from PySide6.QtWidgets import QApplication, QLineEdit, QMenu
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import Chat, Folder, Found, Snippet
@@ -134,12 +134,6 @@ def show_folders(chat_list: ChatList, chats: Sequence[Chat] = ()) -> None:
 )
 def test_groups(moment: float, group: str) -> None:
     assert rows_of([chat("one", moment)], [], today=TODAY)[0] == Heading(group)
-
-
-def test_titles_under_their_days(chat_list: ChatList) -> None:
-    assert titles(chat_list) == [
-        *("Today", "About a", "Yesterday", "About b", "Previous 7 days", "About c", "March 2026", "New chat")
-    ]
 
 
 def test_other_orders(foldered: ChatList) -> None:
@@ -284,14 +278,6 @@ def test_the_keyboard_stays_near_a_chat_that_has_gone(chat_list: ChatList, asked
     assert asked.done == [("delete_chats", ["untitled"]), ("open_chat", "b")]
 
 
-def test_rows_do_not_change_where_nothing_does(qtbot: QtBot, chat_list: ChatList) -> None:
-    with qtbot.assertNotEmitted(chat_list.view.chats.layoutChanged):
-        chat_list.set_chats([chat(one.id, one.updated_at) for one in CHATS], today=TODAY)
-    with qtbot.waitSignal(chat_list.view.chats.layoutChanged):
-        chat_list.set_chats(CHATS[:2], today=TODAY)
-    assert chat_list.view.chats.rowCount() == len(titles(chat_list)) == 4
-
-
 # ---------------------------------------------------------------- renaming
 
 
@@ -376,38 +362,6 @@ def test_the_delete_key_deletes_what_is_selected_while_the_list_has_focus(folder
     foldered.view.select("folder work")
     QTest.keyClick(foldered.view, Key.Key_Delete)
     assert asked.done == [("delete_chats", ["a", "b"]), ("delete_folder", "work")]
-
-
-def test_pinning_by_key(foldered: ChatList, asked: Recorded) -> None:
-    foldered.view.setFocus()
-    foldered.view.select("p")
-    QTest.keyClick(foldered.view, Key.Key_P, CTRL | SHIFT)
-    click(foldered, "a", CTRL)
-    QTest.keyClick(foldered.view, Key.Key_P, CTRL | SHIFT)
-    assert asked.done == [("pin_chats", ["p"], False), ("pin_chats", ["p", "a"], True)]
-
-
-def test_moving_by_key(foldered: ChatList, asked: Recorded) -> None:
-    foldered.view.setFocus()
-    foldered.view.select("w1")
-    QTest.keyClick(foldered.view, Key.Key_M, CTRL | SHIFT)
-    menu = open_menu(foldered)
-    assert [one.text().replace("&", "") for one in menu.actions() if one.text()] == [
-        *("Home", "Work", "No folder", "New folder…")
-    ]
-    assert [one.text() for one in menu.actions() if one.text() and not one.isEnabled()] == ["Work"]
-    entry(menu, "Home")()
-    entry(menu, "No folder")()
-    entry(menu, "New folder…")()
-    dialog = foldered.findChild(QInputDialog)
-    assert dialog is not None
-    dialog.setTextValue("Travel")
-    dialog.accept()
-    assert asked.done == [
-        ("move_chats", ["w1"], "home"),
-        ("move_chats", ["w1"], None),
-        ("create_folder", "Travel", ["w1"]),
-    ]
 
 
 def test_a_menu_that_is_open_while_the_list_is_filled_anew(chat_list: ChatList, asked: Recorded) -> None:

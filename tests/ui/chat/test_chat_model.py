@@ -17,24 +17,15 @@ from app.chats.attachments import Content
 from app.chats.model import Attachment
 from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
-from app.chats.tree import Deletion
 from app.chats.worker import ChatWorker
 from app.client.connection import Timings
 from app.errors import KnownError
-from app.protocol.commands import Load
 from app.protocol.events import RoundsReceived
-from app.settings import Pair, Settings
-from app.ui.actions import Choice
-from app.ui.chat.conversation import AnswerSettings, conversation
-from app.ui.chat.model import ChatState
+from app.ui.chat.conversation import conversation
 from app.ui.chat.writer import StoredChats
 from app.ui.engine import EngineState
 from app.ui.engine.pair_files import PairFiles
-from app.ui.shell.all_actions import all_actions
-from app.ui.shell.main_window import MainWindow
-from app.ui.shell.messages import Messages
 from tests.ui.parts import WAIT_MS, Rig
-from tests.ui.recorded_actions import Recorded
 from tests.ui.scripted_engine import round_of
 
 MakeRig = Callable[..., Rig]
@@ -78,20 +69,6 @@ def test_message_and_answer_are_shown_and_stored(make_rig: MakeRig) -> None:
     assert not rig.is_busy()
 
 
-def test_how_to_draft_reaches_the_engine_and_is_stored(make_rig: MakeRig) -> None:
-    rig = make_rig("echo")
-    rig.ask("As it is")
-    rig.settings = AnswerSettings(draft_length=3, drafter="ngram", propose="greedy")
-    rig.ask("Otherwise")
-    assert rig.page.texts() == ["As it is", "auto auto auto", "Otherwise", "3 ngram greedy"]
-    chat_id = rig.model.id
-    answers = rig.stored(lambda store: store.branch(chat_id))[1::2]
-    assert [(one.settings["draft_length"], one.settings["drafter"]) for one in answers] == [
-        ("auto", "auto"),
-        (3, "ngram"),
-    ]
-
-
 def test_a_pair_that_got_slower_is_told_once_and_until_it_was_read(make_rig: MakeRig) -> None:
     rig = make_rig("slower")
     notice = rig.notice_list.notices()["slower"]
@@ -109,26 +86,6 @@ def test_a_draft_that_fails_in_an_answer_is_told(make_rig: MakeRig) -> None:
     rig.ask("Go on")
     assert rig.page.texts() == ["Go on", "Hello there"]
     assert rig.notice_list.notices()["drafting"].text.endswith("The draft ran out of memory.")
-
-
-def test_other_answers_and_wordings_keep_the_earlier_versions(make_rig: MakeRig, qtbot: QtBot) -> None:
-    rig = make_rig()
-    rig.ask("Frist")
-    rig.ask("Second")
-    first = rig.model.messages[-1]
-    rig.model.regenerate()
-    rig.settle()
-    second = rig.model.messages[-1]
-    assert (second.version, second.versions) == (2, 2)
-    assert second.id != first.id
-    rig.model.choose_version(second.id, -1)
-    qtbot.waitUntil(lambda: rig.model.messages[-1].id == first.id, timeout=WAIT_MS)
-    assert (rig.model.messages[-1].version, rig.model.messages[-1].versions) == (1, 2)
-    rig.model.edit(rig.model.messages[0].id, "First")
-    rig.settle()
-    assert rig.page.texts() == ["First", "Hello there"]
-    rig.model.choose_version(rig.model.messages[0].id, -1)
-    qtbot.waitUntil(lambda: rig.page.texts() == ["Frist", "Hello there", "Second", "Hello there"], timeout=WAIT_MS)
 
 
 def test_message_without_a_model_is_kept_and_answered_later(qtbot: QtBot, make_rig: MakeRig) -> None:
@@ -252,52 +209,6 @@ def test_line_where_the_context_begins_now_and_later(qtbot: QtBot, make_rig: Mak
     assert rig.page.context_start() == second_question
 
 
-def test_withdrawn_regeneration_leaves_the_answer(qtbot: QtBot, make_rig: MakeRig) -> None:
-    rig = make_rig()
-    rig.ask("Once")
-    first = rig.model.messages[-1]
-    rig.engine.load(Load(request=0, target=str(rig.target)))
-    rig.model.regenerate()
-    assert rig.page.texts() == ["Once"]
-    rig.model.stop()
-    qtbot.waitUntil(lambda: rig.model.messages[-1].id == first.id, timeout=WAIT_MS)
-    assert rig.page.texts() == ["Once", "Hello there"]
-
-
-def test_answer_goes_on_while_another_chat_is_shown(qtbot: QtBot, make_rig: MakeRig) -> None:
-    rig = make_rig("endless")
-    rig.begin_answer("Long one")
-    first = rig.model.id
-    assert first is not None
-    rig.chats.new()
-    assert rig.page.texts() == []
-    assert not rig.is_busy()
-    rig.open(first)
-    assert rig.page.texts() == ["Long one", "Hello there"]
-    assert rig.is_busy()
-    rig.model.stop()
-
-
-def test_unsent_text_is_kept_for_each_chat(make_rig: MakeRig) -> None:
-    rig = make_rig()
-    rig.ask("One")
-    chat_id = rig.model.id
-    rig.model.unsent.type("half a sen")
-    rig.chats.new()
-    assert rig.model.unsent.text == ""
-    rig.open(chat_id)
-    assert rig.model.unsent.text == "half a sen"
-    assert rig.stored(lambda store: store.unsent(chat_id)) == "half a sen"
-    forbid_writing(rig)
-    rig.model.unsent.type("half a sentence")
-    rig.chats.new()
-    rig.settle()
-    rig.open(chat_id)
-    assert rig.model.unsent.text == "half a sentence"
-    assert rig.notice_list.notices()["save"].actions == ("save_again",)
-    forbid_writing(rig, False)
-
-
 def test_a_full_disk_stops_nobody_and_what_was_not_saved_is_saved_later(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig()
     forbid_writing(rig)
@@ -349,38 +260,6 @@ def test_what_was_not_saved_of_an_erased_chat_goes_with_it(qtbot: QtBot, make_ri
     rig.chats.save_again()
     qtbot.waitUntil(lambda: "save" not in rig.notice_list.notices(), timeout=WAIT_MS)
     assert rig.stored(ChatStore.chats) == []
-
-
-def test_an_edited_answer_is_a_new_version(make_rig: MakeRig, qtbot: QtBot) -> None:
-    rig = make_rig()
-    rig.ask("One")
-    rig.ask("Two")
-    first = rig.model.messages[1]
-    assert rig.model.edit(first.id, "In other words")
-    assert rig.page.texts() == ["One", "In other words"]
-    assert not rig.is_wanted()
-    rig.settle()
-    stored = rig.stored(lambda store: store.branch(rig.model.id))
-    assert [(one.text, one.version, one.versions) for one in stored] == [("One", 1, 1), ("In other words", 2, 2)]
-    assert stored == rig.model.messages
-    edited = stored[1]
-    assert edited.figures["edited"] is True and not edited.tokens and edited.seed is None
-    rig.model.choose_version(edited.id, -1)
-    rig.settle()
-    assert rig.page.texts() == ["One", "Hello there", "Two", "Hello there"]
-
-
-def test_messages_are_deleted_and_brought_back(make_rig: MakeRig) -> None:
-    rig = make_rig()
-    rig.ask("One")
-    rig.ask("Two")
-    deletions: list[Deletion] = []
-    assert rig.model.delete(rig.model.messages[2].id, deletions.append, following=True)
-    rig.settle()
-    assert rig.page.texts() == ["One", "Hello there"]
-    assert rig.model.undo_deletion(deletions[0])
-    rig.settle()
-    assert rig.page.texts() == ["One", "Hello there", "Two", "Hello there"]
 
 
 def test_a_stopped_answer_goes_on_where_it_was_cut(make_rig: MakeRig) -> None:
@@ -458,26 +337,6 @@ def test_a_temporary_chat_leaves_nothing(qtbot: QtBot, make_rig: MakeRig, tmp_pa
     rig.model.stop()
     rig.settle()
     assert [chat.title for chat in rig.stored(ChatStore.chats)] == ["Now for the record"]
-
-
-def test_a_pair_that_failed_to_load_is_no_wish_for_an_answer_later(make_rig: MakeRig) -> None:
-    rig = make_rig("no load", loads=False)
-    rig.model.send("One")
-    rig.model.stop()
-    rig.settle()
-    pair = Pair(target=str(rig.target), draft=str(rig.draft))
-    rig.actions.offered["load_recent"] = [Choice("target  +  draft", (pair,))]
-    window = MainWindow(Settings(), all_actions())
-    rig.qtbot.addWidget(window)
-    messages = Messages(rig.ctx, window)
-    question = rig.model.messages[0]
-    ways = dict(messages.ways_to_regenerate(question.id))
-    messages.regenerate_with(question.id, *ways["target  +  draft"])
-    assert isinstance(rig.ctx.actions, Recorded) and rig.ctx.actions.done == [("load_recent", pair)]
-    rig.pair_loader.load(rig.files())
-    rig.qtbot.waitUntil(lambda: "load" in rig.notice_list.notices(), timeout=WAIT_MS)
-    rig.pair_loader.pair_opened.emit(rig.files())
-    assert rig.model.state is ChatState.IDLE
 
 
 def test_pair_that_took_the_app_with_it_is_not_loaded_again_by_itself(make_rig: MakeRig) -> None:

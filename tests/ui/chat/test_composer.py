@@ -138,15 +138,3 @@ def test_where_there_is_little_room_the_button_has_no_text(qtbot: QtBot, compose
     assert composer.button.text() == ""
     host.resize(700, 400)
     qtbot.waitUntil(lambda: composer.button.text() == "Stop")
-
-
-def test_controls_have_names_and_the_hint_is_plain(composer: Composer) -> None:
-    assert composer.editor.accessibleName() == "Your message"
-    assert composer.button.accessibleName() == "Send (Enter)"
-    composer.set_busy(True)
-    assert composer.button.accessibleName() == "Stop the answer (Esc)"
-    composer.set_hint("<b>3,000</b> tokens are too many")
-    assert composer.hint.isVisible()
-    assert composer.hint.textFormat() is Qt.TextFormat.PlainText
-    composer.set_hint("")
-    assert not composer.hint.isVisible()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,7 +13,6 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from app.chats.model import StoredMessage
 from app.chats.settings import ChatSettings
 from app.protocol.events import RoundsReceived, TokensCounted
 from app.ui import notices
@@ -21,7 +20,6 @@ from app.ui.chat import context_meter
 from app.ui.chat.composer import Composer
 from app.ui.chat.context_gauge import ContextDetails, ContextGauge
 from app.ui.chat.context_meter import SUBJECT, ContextMeter, ContextUse
-from app.ui.chat.conversation import Conversation, conversation
 from app.ui.engine import EngineState
 from tests.ui.parts import WAIT_MS, Rig
 from tests.ui.scripted_engine import CONTEXT_LENGTH, round_of, words_of
@@ -295,26 +293,3 @@ def test_the_details_open_and_close_by_keyboard(qtbot: QtBot, gauge: ContextGaug
 
 
 # ---------------------------------------------------------------- cost
-
-
-def test_typing_in_a_long_chat_does_not_go_through_its_messages_again(
-    rig: MeterRig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[int] = []
-    real = conversation
-
-    def counted(branch: Sequence[StoredMessage], prompt: str) -> Conversation:
-        made.append(len(branch))
-        return real(branch, prompt)
-
-    monkeypatch.setattr(context_meter, "conversation", counted)
-    rig.ask("one two three")
-    rig.counted(messages=5)
-    made.clear()
-    for count in range(1, 4):
-        rig.model.unsent.type("word " * count)
-        rig.counted(messages=5, text=count)
-    assert made == []
-    rig.model.set_settings(ChatSettings(system_prompt="Be brief."))
-    rig.counted(system=2, messages=5, text=3)
-    assert made == [2]

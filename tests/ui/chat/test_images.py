@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QMimeData, QObject, QSize, Qt, QUrl
+from PySide6.QtCore import QMimeData, QSize, Qt, QUrl
 from PySide6.QtGui import QAction, QImage
 from pytestqt.qtbot import QtBot
 
@@ -20,8 +20,8 @@ from app.helper import Helper
 from app.protocol.images import MOST_PIXELS, ImageHead, read_head
 from app.ui import notices
 from app.ui.chat import attachments
-from app.ui.chat.attachments import SUBJECT, Thumbnails, decoded, image_file, pasted_image
-from app.ui.chat.chips import Chip, ImagePreview, thumbnail_size
+from app.ui.chat.attachments import SUBJECT, Thumbnails, decoded, image_file
+from app.ui.chat.chips import Chip, ImagePreview
 from app.ui.chat.messages import UserMessage
 from app.ui.chat.transcript import Transcript
 from tests.helper.files_to_read import pdf
@@ -46,16 +46,6 @@ def attached(path: Path, width: int = 160, height: int = 96) -> Attachment:
     return Attachment(image.sha256, "image", path.name, size, "image/png", width, height, path=image.path)
 
 
-@pytest.mark.parametrize("kind", ["png", "jpeg", "bmp"])
-def test_a_file_is_attached_as_it_is(helper: Helper, tmp_path: Path, kind: str) -> None:
-    path = tmp_path / "picture"
-    path.write_bytes(encoded(kind))
-    content = image_file(path, helper)
-    assert content is not None
-    assert (content.kind, content.name, content.media_type) == ("image", "picture", f"image/{kind}")
-    assert (content.width, content.height, content.data) == (123, 45, encoded(kind))
-
-
 def test_webp_becomes_png(helper: Helper, tmp_path: Path) -> None:
     path = tmp_path / "a.webp"
     path.write_bytes(encoded("webp"))
@@ -76,15 +66,6 @@ def test_files_that_are_no_images(helper: Helper, tmp_path: Path) -> None:
         image_file(damaged, helper)
 
 
-def test_a_pasted_image(qtbot: QtBot) -> None:
-    image = QImage(30, 20, QImage.Format.Format_ARGB32)
-    image.fill(0x80336699)
-    content = pasted_image(image)
-    assert read_head(content.data) == ImageHead("png", 30, 20) and (content.width, content.height) == (30, 20)
-    with pytest.raises(KnownError, match="no image"):
-        pasted_image(QImage())
-
-
 def test_what_is_decoded_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     data = encoded("png", 400, 100)
     assert decoded(data, QSize(100, 100)).size() == QSize(100, 25)
@@ -92,20 +73,6 @@ def test_what_is_decoded_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert decoded(data[:100]).isNull() and decoded(b"").isNull()
     monkeypatch.setattr(attachments, "MOST_PIXELS", 39_999)
     assert decoded(data).isNull() and MOST_PIXELS > 39_999
-
-
-def test_thumbnails_are_kept(qtbot: QtBot, tmp_path: Path) -> None:
-    owner = QObject()
-    thumbnails, shown = Thumbnails(owner), list[QImage]()
-    image = attached(tmp_path / "a.png")
-    thumbnails.load(image, 48, shown.append)
-    qtbot.waitUntil(lambda: len(shown) == 1)
-    assert shown[0].size() == QSize(80, 48) == thumbnail_size(image, 48)
-    Path(image.path).unlink()
-    thumbnails.load(image, 48, shown.append)
-    assert len(shown) == 2
-    thumbnails.close()
-    owner.deleteLater()
 
 
 def test_a_message_shows_its_images(qtbot: QtBot, transcript: Transcript, tmp_path: Path) -> None:

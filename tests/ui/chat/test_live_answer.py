@@ -28,21 +28,6 @@ def resumed(message: StoredMessage) -> tuple[LiveAnswer, Generate]:
     return live, live.begin(AnswerSettings(), None)
 
 
-def test_the_origin_of_a_long_answer_is_packed_once() -> None:
-    live = LiveAnswer([QUESTION], ChatSettings())
-    live.begin(AnswerSettings(), None)
-    live.on_rounds_received(
-        rounds(Piece(text="one ", id=1, drafter="model", round=1), Piece(text="two", id=2, round=2))
-    )
-    first = live.packed()
-    live.on_rounds_received(rounds(Piece(text=" three", id=3, drafter="ngram", round=3)))
-    second = live.packed()
-    assert second == pack(live.pieces)
-    assert live.tokens() == [1, 2, 3]
-    assert len(first) == 2
-    assert all(before is after for before, after in zip(first, second, strict=False))
-
-
 def test_thinking_arrives_apart_from_the_answer() -> None:
     live = LiveAnswer([QUESTION], ChatSettings())
     live.begin(AnswerSettings(), None)

@@ -21,7 +21,6 @@ from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.client.connection import Timings
 from app.settings import SettingsFile
-from app.ui import notices
 from app.ui.app import App
 from app.ui.context import make_context
 from app.ui.engine.client import EngineClient, EngineState
@@ -144,38 +143,6 @@ def two_chats(slow: Slow) -> tuple[str, str]:
     return ids[0], ids[1]
 
 
-def test_a_message_sent_before_the_store_answers_lands_in_the_chat_that_was_clicked(
-    slow: Slow, two_chats: tuple[str, str]
-) -> None:
-    one, two = two_chats
-    slow.hold()
-    slow.click(one)
-    slow.send("for one")
-    assert slow.composer.text() == ""
-    slow.click(two)  # and the chat is left before it ever was on the page
-    slow.type("for two")
-    slow.settle()
-    assert slow.stored() == {one: ["about one", "for one"], two: ["about two"]}
-    assert slow.composer.text() == "for two"
-    slow.click(one)
-    slow.settle()
-    assert [message.text for message in slow.chats.current.messages] == [
-        "about one",
-        "Hello there",
-        "for one",
-        "Hello there",
-    ]
-
-
-def test_deleting_before_the_store_answers(slow: Slow, two_chats: tuple[str, str]) -> None:
-    one, _two = two_chats
-    slow.hold()
-    slow.actions.qaction("delete_chat").trigger()
-    new = slow.send("not into what was deleted")
-    slow.settle()
-    assert slow.stored() == {one: ["about one"], new: ["not into what was deleted"]}
-
-
 def test_a_message_that_is_stopped_while_it_is_stored_gets_no_answer(slow: Slow, two_chats: tuple[str, str]) -> None:
     slow.hold()
     slow.send("never mind")
@@ -183,39 +150,6 @@ def test_a_message_that_is_stopped_while_it_is_stored_gets_no_answer(slow: Slow,
     slow.settle()
     assert [message.text for message in slow.chats.current.messages][-1] == "never mind"
     assert "unanswered" in slow.ctx.notices.notices()
-
-
-def test_regenerate_before_the_store_answers_is_for_the_chat_that_was_clicked(
-    slow: Slow, two_chats: tuple[str, str]
-) -> None:
-    one, two = two_chats
-    for versions in (1, 2):
-        slow.hold()
-        slow.click(one)
-        slow.actions.qaction("regenerate").trigger()
-        if versions == 1:
-            slow.chats.current.stop()
-        slow.settle()
-        slow.qtbot.waitUntil(lambda: bool(slow.chats.current.messages), timeout=WAIT_MS)
-        slow.settle()
-        assert (slow.chats.current.id, slow.chats.current.messages[-1].versions) == (one, versions)
-        slow.click(two)
-        slow.settle()
-        assert slow.chats.current.messages[-1].versions == 1
-
-
-def test_a_message_sent_while_another_version_is_fetched_goes_below_it(slow: Slow, two_chats: tuple[str, str]) -> None:
-    _one, two = two_chats
-    question = slow.chats.current.messages[0]
-    slow.chats.current.edit(question.id, "about 2")
-    slow.settle()
-    slow.hold()
-    slow.chats.current.choose_version(slow.chats.current.messages[0].id, -1)
-    slow.send("below the first wording")
-    slow.settle()
-    assert slow.chats.current.id == two
-    shown = [message.text for message in slow.chats.current.messages]
-    assert shown == ["about two", "Hello there", "below the first wording", "Hello there"]
 
 
 def test_text_typed_into_a_chat_that_never_opened_is_kept_by_the_end_of_the_app(
@@ -318,23 +252,6 @@ def test_a_deletion_that_was_undone_at_once_is_not_offered_to_be_undone(slow: Sl
     slow.settle()
     assert slow.chats.current.id == two
     assert slow.window.undo_bar.isHidden()
-
-
-def test_notices_stay_whatever_happens_to_the_messages(slow: Slow, two_chats: tuple[str, str]) -> None:
-    slow.ctx.notices.show("engine", notices.load_failed("It is true."))
-    bar = slow.window.notice_bar
-    for change in (
-        slow.chats.current.regenerate,
-        lambda: slow.chats.current.edit(slow.chats.current.messages[0].id, "other words"),
-        lambda: slow.click(two_chats[0]),
-        lambda: slow.click(None),
-        lambda: slow.send("a message"),
-    ):
-        change()
-        slow.settle()
-        assert bar.isVisible() and [card.text.text() for card in bar.cards.values()] == ["It is true."]
-    slow.ctx.notices.remove("engine")
-    assert bar.isHidden()
 
 
 def test_sending_shows_the_end(slow: Slow, two_chats: tuple[str, str]) -> None:

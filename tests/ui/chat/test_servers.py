@@ -69,15 +69,6 @@ def until_asked(rig: Rig) -> None:
 # ------------------------------------------------------------ consent
 
 
-def test_a_new_chat_goes_to_the_server_that_is_shown(far: Rig) -> None:
-    far.ask("Hello")
-    far.ask("And then?")
-    assert [one.status for one in far.model.messages] == ["complete"] * 4
-    assert far.model.messages[1].settings["server"] == FAR
-    assert far.model.messages[3].text == " 3"
-    assert not far.notice_list.notices()
-
-
 def test_the_history_of_a_local_chat_goes_only_after_a_question(asking: Rig) -> None:
     assert (asking.model.state, asking.engine.state()) == (ChatState.WAITING, EngineState.READY)
     notice = asking.notice_list.notices()[CONSENT]

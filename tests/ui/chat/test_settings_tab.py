@@ -17,8 +17,6 @@ from pytestqt.qtbot import QtBot
 from app.chats.settings import ChatSettings, SamplingChoice, chat_settings
 from app.models.hub.recommended import recommended
 from app.protocol.options import AnswerFormat, Sampling
-from app.ui.chat.conversation import AnswerSettings
-from app.ui.compare.subject import Subject
 from app.ui.engine.pair_names import thinking_levels
 from app.ui.widgets import stylesheet
 from app.ui.widgets.focus_order import next_in_focus_order
@@ -219,15 +217,6 @@ def test_what_a_field_cannot_show_is_kept(rig: SettingsRig, settings: ChatSettin
     assert rig.chosen == msgspec.structs.replace(settings, sampling=sampling)
 
 
-def test_a_drafter_chosen_in_the_tab_or_elsewhere_is_the_same_one(rig: SettingsRig) -> None:
-    pick(rig.tab.drafter, "ngram")
-    assert rig.chosen.drafter == "ngram"
-    rig.model.set_settings(msgspec.structs.replace(rig.chosen, drafter="model"))
-    assert rig.tab.drafter.currentData() == "model"
-    pick(rig.tab.overflow, "keep_ends")
-    assert rig.chosen == ChatSettings(drafter="model", overflow="keep_ends")
-
-
 def test_the_wheel_changes_nothing(rig: SettingsRig) -> None:
     rig.tab.overflow.setFocus()
     for field in (rig.tab.overflow, rig.tab.preset):
@@ -275,29 +264,6 @@ def test_a_change_while_an_answer_is_written_counts_from_the_next_one_on(rig: Se
     rig.model.stop()
     rig.settle()
     assert rig.model.messages[-1].settings["sampling"]["temperature"] == 0.1  # type: ignore[index]
-
-
-def test_a_stored_answer_can_be_repeated_exactly(rig: SettingsRig) -> None:
-    chosen = ChatSettings(
-        system_prompt="Be brief.",
-        sampling=SamplingChoice(temperature=0.3, top_k=7, repetition_penalty=1.2),
-        seed=99,
-        max_tokens=50,
-        stop=["\n\n"],
-        overflow="keep_ends",
-        drafter="ngram",
-    )
-    rig.model.set_settings(chosen)
-    rig.ask("Hello")
-    rig.model.set_settings(ChatSettings(system_prompt="Something else."))
-    branch = rig.stored(lambda store: store.branch(rig.model.id))
-    repeated = Subject(branch).asked(AnswerSettings(), rig.pair_loader.pair())
-    assert repeated is not None
-    command = repeated.task.command
-    assert [message.content for message in command.messages] == ["Be brief.", "Hello"]
-    assert (command.seed, command.max_tokens, command.stop) == (99, 50, ["\n\n"])
-    assert (command.overflow, command.drafter) == ("keep_ends", "ngram")
-    assert command.sampling == chosen.sampling.over(Sampling())
 
 
 # ---------------------------------------------------------------- thinking

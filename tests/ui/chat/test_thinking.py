@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QMenu
+from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage, pack, to_json
@@ -76,24 +76,6 @@ def test_thinking_is_folded_until_it_is_opened_by_mouse_or_key(qtbot: QtBot, tra
         assert part.is_open is not was_open
         assert part.view.isVisible() is part.is_open
     assert answer(transcript).view.content == "The **answer**."  # what is copied
-
-
-def test_the_tab_key_goes_from_the_thinking_to_the_answer(qtbot: QtBot, transcript: Transcript) -> None:
-    show(qtbot, transcript, thought("The answer."))
-    with qtbot.waitActive(transcript):
-        transcript.activateWindow()
-    message, part = answer(transcript), part_of(transcript)
-    part.set_open(True)
-    settle(qtbot, transcript)
-    message.setFocus(Qt.FocusReason.ShortcutFocusReason)
-    qtbot.waitUntil(message.hasFocus)
-    reached = []
-    for _ in range(3):
-        QTest.keyClick(QApplication.focusWidget() or message, Qt.Key.Key_Tab)
-        reached.append(QApplication.focusWidget())
-    assert part.view is not None
-    assert reached[0] is part.button
-    assert reached[-1] in (message.view, message.view.viewport()) or message.view in reached
 
 
 @pytest.mark.parametrize("follows", [True, False], ids=["at the end", "further up"])

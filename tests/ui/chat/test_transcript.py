@@ -8,23 +8,17 @@ import pytest
 from PySide6.QtCore import QPoint, Qt
 from PySide6.QtGui import QGuiApplication, QImage
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QWidget
+from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
-from shiboken6 import isValid
 
 from app.chats.model import StoredMessage, unpack
-from app.protocol.events import DrafterFigures, DraftFigures, Figures, Piece
+from app.protocol.events import Piece
 from app.ui.chat.answer import AnswerMessage
-from app.ui.chat.footer import footer_of
 from app.ui.chat.markdown.code_headers import CodeHeader
-from app.ui.chat.markdown.folding import folded_length
 from app.ui.chat.messages import UserMessage
-from app.ui.chat.parts import CONTEXT_TEXT
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import theme
-from app.ui.widgets.column import MAX_FREED
 from app.ui.widgets.entries import Entry
-from app.ui.widgets.focus_order import next_in_focus_order
 from app.ui.widgets.turns import turns
 from tests.ui.chat import stored
 from tests.ui.chat.stored import FOOTER, calls, click, keys, named, settle, show
@@ -96,21 +90,6 @@ def test_reading_the_chat_shows_only_when_it_takes_a_while(
     assert progress is not None and progress.text() == "Processing the prompt · 42%"
     transcript.append_pieces([Piece(text="x")])
     assert progress.isHidden()
-
-
-def test_a_stored_answer_shows_its_footer_and_version(qtbot: QtBot, transcript: Transcript) -> None:
-    drafters = [DrafterFigures(name=name, tested=2, accepted=1, acceptance_rate=0.5) for name in ("model", "ngram")]
-    figures = Figures(completion_tokens=214, draft=DraftFigures(drafters=drafters))
-    message = stored.answer("a", "text", 2, 3, pieces=[Piece(text="text", drafter="model")], figures=figures)
-    show(qtbot, transcript, message)
-    footer = answer(transcript, "a").footer
-    assert footer is not None
-    details = footer.accessibleDescription()
-    assert [line.partition(":")[0] for line in details.splitlines()] == ["Draft model", "n-grams"]
-    assert "acceptance rate" in footer.whatsThis() and footer.whatsThis().endswith(f".\n\n{details}")
-    shown = [label.text() for label in answer(transcript, "a").findChildren(QLabel) if label.isVisible()]
-    assert footer_of(message) in shown
-    assert "2/3" in shown
 
 
 # ---------------------------------------------------------------- what the user can do
@@ -188,52 +167,7 @@ def test_while_busy_nothing_can_be_changed(qtbot: QtBot, transcript: Transcript)
     assert versions.isVisible()
 
 
-def test_every_control_has_a_name_and_takes_the_focus(qtbot: QtBot, transcript: Transcript) -> None:
-    show(qtbot, transcript, stored.question("u", "question", 1, 2), stored.answer("a", "```py\nx\n```", 1, 2))
-    buttons = [button for button in transcript.findChildren(QAbstractButton) if button.isVisible()]
-    assert len(buttons) >= 10
-    for button in buttons:
-        assert button.accessibleName(), button.text()
-        assert button.focusPolicy() & Qt.FocusPolicy.TabFocus, button.accessibleName()
-
-
 # ---------------------------------------------------------------- order of the column
-
-
-def test_remove_from(qtbot: QtBot, transcript: Transcript) -> None:
-    fill(transcript, 3)
-    settle(qtbot, transcript)
-    transcript.remove_from("u1")
-    assert keys(transcript) == ["u0", "a0"]
-    transcript.remove_from("unknown")
-    assert keys(transcript) == ["u0", "a0"]
-    transcript.begin_answer(stored.answer("a"))
-    transcript.append_pieces([Piece(text="x")])
-    transcript.remove_from("a")  # while it is written
-    transcript.append_pieces([Piece(text="y")])
-    transcript.finish_answer(stored.answer("a"))
-    settle(qtbot, transcript)
-    assert keys(transcript) == ["u0", "a0"]
-    transcript.begin_answer(stored.answer("a"))
-    transcript.append_pieces([Piece(text="x " * 50_000)])
-    transcript.clear()
-    fill(transcript, 1)
-    settle(qtbot, transcript)
-    assert keys(transcript) == ["u0", "a0"]
-
-
-def test_the_line_where_the_context_begins(qtbot: QtBot, transcript: Transcript) -> None:
-    fill(transcript, 3)
-    transcript.mark_context_start("u1")
-    transcript.mark_context_start("u2")
-    settle(qtbot, transcript)
-    at = keys(transcript).index("u2")
-    line = transcript.column.entries[at - 1].widget
-    assert line is not None
-    assert [label.text() for label in line.findChildren(QLabel)] == [CONTEXT_TEXT]
-    assert len(keys(transcript)) == 7
-    transcript.mark_context_start(None)
-    assert len(keys(transcript)) == 6
 
 
 # ---------------------------------------------------------------- the empty chat
@@ -416,51 +350,6 @@ def test_an_answer_that_was_written_can_be_freed_and_comes_back(qtbot: QtBot, tr
     assert message.buttons.versions is not None and message.buttons.versions.isVisible()
 
 
-def test_the_tab_key_goes_from_top_to_bottom_also_after_scrolling_up(qtbot: QtBot, transcript: Transcript) -> None:
-    fill(transcript, 12)
-    settle(qtbot, transcript)
-    bar = transcript.column.verticalScrollBar()
-    for value in (bar.maximum() // 2, 0):
-        scroll(qtbot, transcript, value)
-    shown = [entry.widget for entry in transcript.column.entries if isinstance(entry.widget, AnswerMessage)]
-    assert len(shown) >= 4
-    buttons: list[QWidget] = [message.buttons.copy_button for message in shown]
-    order: list[int] = []
-    one = next_in_focus_order(transcript.column)
-    while one is not transcript.column:
-        if one in buttons:
-            order.append(buttons.index(one))
-        one = next_in_focus_order(one)
-    assert order == list(range(len(buttons)))
-
-
-def test_one_message_is_built_in_a_turn_the_newest_first(qtbot: QtBot, transcript: Transcript) -> None:
-    """A turn of the event loop is not longer for a message that comes after another."""
-    transcript.add_all([stored.answer(str(number), "word\n\n" * 5) for number in range(12)])
-    for count in range(1, 5):
-        assert turns().is_waiting(transcript.column)
-        transcript.column.take_turn()
-        transcript.column.refit(transcript.column.entries[11])  # it is drawn, and no other one is built
-        assert built(transcript) == {str(11 - one) for one in range(count)}
-    settle(qtbot, transcript)
-    assert all(entry.widget is not None for entry in transcript.column.entries[-6:])
-
-
-def test_what_is_far_is_freed_a_little_in_a_turn(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.add_all([stored.question(str(number), "word") for number in range(400)])
-    settle(qtbot, transcript)
-    old = [entry.widget for entry in transcript.column.entries if entry.widget is not None]
-    assert len(old) > 3 * MAX_FREED
-    transcript.column.verticalScrollBar().setValue(0)
-    far = left = built(transcript)
-    while far & left:
-        transcript.column.take_turn()
-        assert len(left - built(transcript)) <= MAX_FREED
-        left = built(transcript)
-    settle(qtbot, transcript)
-    qtbot.waitUntil(lambda: not any(isValid(widget) for widget in old))
-
-
 def test_what_is_not_built_yet_shows_its_text(qtbot: QtBot, transcript: Transcript) -> None:
     """Someone who drags the scroll bar sees words, not an empty page."""
     fill(transcript, 100)
@@ -473,40 +362,6 @@ def test_what_is_not_built_yet_shows_its_text(qtbot: QtBot, transcript: Transcri
     assert any(before.pixelColor(x, y) != ground for x in prose for y in range(24, 200, 2))
     settle(qtbot, transcript)
     assert transcript.column.is_complete()
-
-
-def test_of_a_folded_message_only_what_it_shows_stands_there_until_it_is_built(
-    qtbot: QtBot, transcript: Transcript
-) -> None:
-    text = "words " * 3000
-    transcript.add_all([stored.answer("a", text), stored.question("q", text), stored.answer("b", "short")])
-    for key in ("a", "q"):
-        entry = entry_of(transcript, key)
-        assert entry.widget is None and entry.text == text[: folded_length(text)] != text
-        estimated = entry.height
-        transcript.show_message(key)
-        settle(qtbot, transcript)
-        assert entry.height < 2 * estimated
-    assert entry_of(transcript, "b").text == "short"
-
-
-def test_any_message_can_be_shown_and_reached_with_the_keyboard(qtbot: QtBot, transcript: Transcript) -> None:
-    fill(transcript, 200)
-    settle(qtbot, transcript)
-    message = transcript.show_message("a17")
-    assert isinstance(message, AnswerMessage)
-    settle(qtbot, transcript)
-    assert transcript.column.viewport().rect().contains(message.pos() + QPoint(0, 30))
-    message.view.setFocus()
-    reached: list[QWidget | None] = []
-    for _ in range(4):
-        QTest.keyClick(QApplication.focusWidget() or transcript, Qt.Key.Key_Tab)
-        reached.append(QApplication.focusWidget())
-    buttons = message.buttons
-    assert reached[:3] == [buttons.copy_button, buttons.regenerate_button, buttons.more_button]
-    following = transcript.column.entries[transcript.column.entries.index(entry_of(transcript, "a17")) + 1]
-    assert following.widget is not None and following.widget.isAncestorOf(reached[3] or transcript)
-    assert transcript.show_message("no such message") is None
 
 
 @pytest.mark.parametrize(
@@ -532,19 +387,6 @@ def test_what_is_scrolled_into_before_it_is_drawn_is_read_from_there(
     assert entry.is_drawn() and entry.height == entry.drawn != estimated
     assert (bar.value() - entry.top) / entry.height == pytest.approx(share, abs=0.01)
     assert min(lowest) > 500
-
-
-def test_a_height_that_is_the_real_one_at_last_is_taken(qtbot: QtBot, transcript: Transcript) -> None:
-    """Also where the last slice that is drawn of a message makes it no higher."""
-    transcript.add_all([stored.question("q", "Write"), stored.answer("long", "words " * 1000)])
-    settle(qtbot, transcript)
-    entry, message = entry_of(transcript, "long"), answer(transcript, "long")
-    real = entry.height
-    entry.height += 500
-    message.view._is_partial = True
-    message.view._draw()
-    settle(qtbot, transcript)
-    assert entry.height == real
 
 
 def test_older_messages_that_come_later_move_nothing_that_is_read(qtbot: QtBot, sliced: Transcript) -> None:
@@ -587,19 +429,6 @@ def opened(qtbot: QtBot, transcript: Transcript, messages: list[StoredMessage]) 
     transcript.add_all(messages)
     assert keys(transcript) == [message.id for message in messages[-27:]]
     assert turns().is_waiting(transcript)
-
-
-def test_the_older_messages_come_in_slices(qtbot: QtBot, sliced: Transcript) -> None:
-    messages = numbered(45)
-    opened(qtbot, sliced, messages)
-    shown = widget(sliced, "44")
-    place = shown.y()
-    for count in (42, 45):
-        sliced.take_turn()
-        assert keys(sliced) == [message.id for message in messages[-count:]]
-    settle(qtbot, sliced)
-    assert not turns().is_waiting(sliced)
-    assert widget(sliced, "44") is shown and shown.y() == place
 
 
 def test_a_chat_whose_end_was_not_shown_comes_in_slices_too(qtbot: QtBot, sliced: Transcript) -> None:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
@@ -114,23 +111,6 @@ def test_the_shortcut_compares_the_last_answer_and_needs_one(running: Comparing)
     assert running.compare.one._title.text() == "Hello"
 
 
-def test_a_message_waits_for_the_prompt_being_compared(qtbot: QtBot, running: Comparing) -> None:
-    running.stopped_answer()
-    answer = running.model.messages[-1]
-    assert answer.status == "stopped"
-    running.model.set_settings(ChatSettings(max_tokens=24))
-    running.choose("compare_last")
-    with qtbot.waitSignal(running.compare.runner.run_begun, timeout=WAIT_MS):
-        pass
-    running.type("Are you there?")
-    hint = "Your message will be sent once the current comparison is done."
-    qtbot.waitUntil(lambda: running.window.composer.hint.text() == hint, timeout=WAIT_MS)
-    running.compared()
-    running.done()
-    assert running.model.messages[-1].status == "complete"
-    assert running.compare.one.verdict.text().startswith("✓ Same text")
-
-
 def test_closing_the_main_window_in_the_middle_closes_both(qtbot: QtBot, running: Comparing) -> None:
     running.stopped_answer()
     running.choose("compare_last")
@@ -141,30 +121,3 @@ def test_closing_the_main_window_in_the_middle_closes_both(qtbot: QtBot, running
     assert not running.compare.runner.is_running()
     assert running.engine.state() is EngineState.STOPPED
     qtbot.waitUntil(lambda: not isValid(window), timeout=WAIT_MS)
-
-
-def test_a_set_of_prompts_and_its_report(
-    qtbot: QtBot, running: Comparing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    running.choose("compare_prompts")
-    many = running.compare.many
-    assert running.compare.tabs.currentWidget() is many
-    mine = [{"kind": kind, "prompt": f"A {kind}, please"} for kind in ("json", "story", "json")]
-    (tmp_path / "mine.jsonl").write_text("\n".join(map(json.dumps, mine)), encoding="utf-8")
-    many.open_file(tmp_path / "mine.jsonl")
-    many._longest.setValue(16)
-    many.footer.run_button.click()
-    running.compared()
-    assert [many.table.topLevelItem(row).text(0) for row in range(3)] == ["json", "story", "all"]  # type: ignore[union-attr]
-    assert many.verdict.text().startswith("✓ Same text in all 3")
-    monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(tmp_path / "set"), ""))
-    with qtbot.waitSignal(running.compare.exported, timeout=WAIT_MS):
-        next(one for one in many.footer.export_menu.actions() if one.text() == "JSON…").trigger()
-    value = json.loads((tmp_path / "set.json").read_text(encoding="utf-8"))
-    setup = value["setup"]
-    assert len(setup["target"]["sha256"]) == len(setup["draft"]["sha256"]) == 64
-    assert setup["prompt_set"] == "mine.jsonl"
-    assert setup["max_tokens"] == 16
-    assert setup["engine"].startswith("llama.cpp")
-    assert setup["machine"]["logical_cores"] >= 1
-    assert [one["seed"] for one in value["comparisons"]] == [0] * 3

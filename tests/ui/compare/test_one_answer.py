@@ -55,13 +55,6 @@ def note(pane: AnswerPane) -> str:
     return "" if progress.isHidden() else progress.text()
 
 
-def test_at_first_it_says_where_to_begin(tab: OneAnswer) -> None:
-    assert "Choose “Compare without a draft” in an answer's ⋯ menu" in tab._empty_text.text()
-    assert not tab.footer.run_button.isVisible()
-    assert not tab.footer.export_button.isEnabled()
-    assert tab.last_button.isEnabled()
-
-
 def test_from_the_beginning_to_the_verdict(tab: OneAnswer) -> None:
     one = comparison()
     tab.begin(ASKED)
@@ -94,22 +87,6 @@ def test_from_the_beginning_to_the_verdict(tab: OneAnswer) -> None:
     assert tab.footer.run_button.isEnabled()
     assert tab.footer.export_button.isEnabled()
     assert not tab._timer.isActive()
-
-
-def test_an_early_end_keeps_what_is_there(tab: OneAnswer) -> None:
-    tab.begin(ASKED)
-    tab.end(End("stopped"))
-    assert (note(tab.plain), note(tab.drafted)) == ("", "")
-    for end, said in ((End("stopped"), "Stopped."), (End("failed", "The engine ended."), "The engine ended.")):
-        tab.begin(ASKED)
-        tab.begin_run(0, False)
-        tab.add_rounds(rounds())
-        tab.end(end)
-        assert tab.verdict.text() == said
-        assert tab.plain._text().view.content == "".join(WORDS)
-        assert note(tab.drafted) == ""
-        assert tab.footer.run_button.isEnabled()
-        assert not tab.footer.export_button.isEnabled()
 
 
 def test_both_sides_go_to_the_first_different_token(qtbot: QtBot, tab: OneAnswer) -> None:
@@ -184,13 +161,6 @@ def test_why_nothing_can_run_is_told(tab: OneAnswer) -> None:
     assert tab.footer._status.text() == ""
 
 
-def test_a_draft_that_failed_is_said_below(tab: OneAnswer) -> None:
-    tab.begin(ASKED)
-    tab.note_draft_failure("It ran out of memory.")
-    tab.show_result(compared(comparison()))
-    assert tab.verdict.text().endswith("accepted Drafting stopped during the run. It ran out of memory.")
-
-
 def test_the_settings_in_a_line() -> None:
     task = task_of(
         prompt(),
@@ -255,17 +225,3 @@ def test_thinking_is_folded_in_both_answers_and_opened_for_a_difference(qtbot: Q
     behind = first_difference(thought.plain, late)
     assert behind is not None and not is_in_thinking(late, behind)
     assert marked(late, behind) == (4, 8)
-
-
-def test_thinking_streams_into_its_pane(tab: OneAnswer) -> None:
-    tab.begin(ASKED)
-    tab.begin_run(0, False)
-    thinking = [Piece(text="Let me see.", id=1, thinking=True)]
-    tab.add_rounds([Round(index=0, verify_passes=0, pieces=thinking, tokens=1, time=0.5)])
-    part = tab.plain._text().thinking
-    assert part.isVisible() and part.button.text().startswith("Thinking…")
-    assert part.stop_button is None  # both are to write the same
-    tab.add_rounds([Round(index=1, verify_passes=1, pieces=[Piece(text="Yes.", id=2)], tokens=1, time=1.0)])
-    assert part.button.text().startswith("Thought for") or part.button.text() == "Thinking"
-    assert tab.plain._text().view.content == "Yes."
-    tab.end(End("stopped"))

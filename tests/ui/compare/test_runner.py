@@ -16,8 +16,8 @@ from app.compare.results import Skipped
 from app.compare.steps import Compared, Task, task_of
 from app.protocol.commands import Message
 from app.ui.chat.conversation import AnswerSettings
-from app.ui.compare.runner import DIED, ENGINE_LOST, NO_PAIR, PAIR_GIVEN_UP, End, Runner
-from app.ui.engine import EngineState, Priority
+from app.ui.compare.runner import NO_PAIR, PAIR_GIVEN_UP, End, Runner
+from app.ui.engine import EngineState
 from tests.ui.compare.conftest import MakeRig
 from tests.ui.parts import WAIT_MS, Rig
 from tests.ui.scripted_engine import OTHER_WORDS, PLAIN_WORDS
@@ -155,48 +155,6 @@ def test_a_message_is_answered_between_two_prompts_and_the_set_goes_on(make_rig:
     assert len(at.heard.compared) == 8
     assert 0 < order.index("answer") < 7
     assert at.rig.page.texts() == ["And now?", "".join(PLAIN_WORDS)]
-
-
-def test_it_waits_for_an_answer_in_the_chat(qtbot: QtBot, make_rig: MakeRig, owner: QObject) -> None:
-    at = bench(make_rig("compare endless"), owner)
-    at.rig.model.send("Go on")
-    qtbot.waitUntil(lambda: at.rig.engine.state() is EngineState.ANSWERING, timeout=WAIT_MS)
-    at.runner.start_one(task())
-    assert at.runner.waits_for() == [Priority.CHAT]
-    assert at.heard.runs == []
-    at.rig.model.stop()
-    qtbot.waitUntil(lambda: at.heard.runs == [(0, False)], timeout=WAIT_MS)
-    assert at.runner.waits_for() is None
-    at.runner.stop()
-
-
-def test_stop_is_at_once_and_the_engine_can_be_used_again(qtbot: QtBot, make_rig: MakeRig, owner: QObject) -> None:
-    at = bench(make_rig("compare endless"), owner)
-    at.runner.start_one(task())
-    with qtbot.waitSignal(at.runner.rounds_received, timeout=WAIT_MS):
-        pass
-    at.runner.stop()
-    assert at.heard.ends == [End("stopped")]
-    assert not at.runner.is_running()
-    at.runner.start_set([task(), task()])  # before the engine has followed
-    assert at.runner.waits_for() == []
-    with qtbot.waitSignal(at.rig.engine.rounds_received, timeout=WAIT_MS):
-        pass
-    assert at.heard.runs == [(0, False)]  # the set is still warming up
-    at.runner.stop()
-    qtbot.waitUntil(lambda: at.rig.engine.state() is EngineState.READY, timeout=WAIT_MS)
-    assert at.heard.compared == []
-
-
-@posix
-@pytest.mark.allow_logs
-def test_an_engine_that_dies_ends_it(make_rig: MakeRig, owner: QObject) -> None:
-    at = bench(make_rig("compare dies"), owner)
-    at.runner.start_one(task())
-    assert at.wait() == End("failed", ENGINE_LOST)
-    assert at.heard.compared == []
-    at.runner.start_one(task())
-    assert at.wait() == End("failed", DIED)
 
 
 def test_another_pair_ends_it(qtbot: QtBot, make_rig: MakeRig, owner: QObject) -> None:

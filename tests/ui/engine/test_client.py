@@ -16,8 +16,8 @@ from pytestqt.qtbot import QtBot
 from app import paths
 from app.client.connection import Timings
 from app.paths import HOME_VARIABLE
-from app.protocol.commands import CheckText, CountTokens, Generate, Load, MeasurePlain, Message, ScoreTokens
-from app.protocol.events import Round, TextChecked, TokensCounted
+from app.protocol.commands import CountTokens, Generate, Load, Message
+from app.protocol.events import Round, TokensCounted
 from app.ui.engine import child_process
 from app.ui.engine.child_process import CrashTracker, child_environment
 from app.ui.engine.client import EngineClient, EngineExit, EngineState, ExitCause
@@ -90,37 +90,6 @@ def test_load_then_answer_then_polite_end(qtbot: QtBot, make_engine: MakeEngine)
     ]
 
 
-def test_memory_is_told_at_the_start_and_when_asked(qtbot: QtBot, make_engine: MakeEngine) -> None:
-    engine = make_engine("well")
-    engine.read_memory()  # it does not run: nothing comes of it
-    with qtbot.waitSignal(engine.memory_read, timeout=WAIT_MS) as first:
-        engine.start()
-    assert first.args is not None and first.args[0].own_bytes == 0
-    assert engine.devices() == ["Scripted GPU"]
-    with qtbot.waitSignal(engine.memory_read, timeout=WAIT_MS) as second:
-        engine.read_memory()
-    assert second.args is not None and second.args[0].own_bytes == 123
-    assert [device.free_bytes for device in second.args[0].devices] == [6_000]
-    assert engine.state() is EngineState.EMPTY
-
-
-def test_measuring_plain_speed_and_scoring_tokens(qtbot: QtBot, make_engine: MakeEngine) -> None:
-    engine = make_engine("well")
-    with pytest.raises(RuntimeError):  # without a pair
-        generate(engine)
-    load(qtbot, engine)
-    with qtbot.waitSignal(engine.plain_measured, timeout=WAIT_MS) as measured:
-        engine.ask(MeasurePlain(request=0, messages=HI, max_tokens=64))
-    assert measured.args is not None and measured.args[0].decode_tokens_per_second == 40.0
-    assert engine.state() is EngineState.READY
-    with qtbot.waitSignal(engine.tokens_scored, timeout=WAIT_MS) as scored:
-        request = engine.ask(ScoreTokens(request=0, messages=HI, answer=[1, 2], candidates=[3, 4], seed=1))
-        assert engine.state() is EngineState.COMPARING
-    assert scored.args is not None
-    assert (scored.args[0].request, len(scored.args[0].logits)) == (request, 2)
-    assert engine.state() is EngineState.READY
-
-
 @pytest.mark.parametrize("compared", [False, True])
 def test_cancel_ends_an_answer(qtbot: QtBot, make_engine: MakeEngine, compared: bool) -> None:
     engine = make_engine("endless")
@@ -133,24 +102,6 @@ def test_cancel_ends_an_answer(qtbot: QtBot, make_engine: MakeEngine, compared: 
     assert blocker.args is not None
     assert blocker.args[0].finish_reason == "cancelled"
     assert engine.state() is EngineState.READY
-
-
-def test_tokens_are_counted_and_a_text_is_checked_while_it_answers(qtbot: QtBot, make_engine: MakeEngine) -> None:
-    engine, question = make_engine("endless"), CountTokens(request=0, messages=HI, text="two words")
-    assert (engine.count_tokens(question), engine.ask_aside(CheckText(request=0, text="a b"))) == (0, 0)
-    load(qtbot, engine)
-    generate(engine)
-    told: list[object] = []
-    engine.tokens_counted.connect(told.append)
-    engine.text_checked.connect(told.append)
-    numbers = [engine.count_tokens(question), engine.ask_aside(CheckText(request=0, text="two words"))]
-    qtbot.waitUntil(lambda: len(told) == 2)
-    count, check = told
-    assert isinstance(count, TokensCounted) and isinstance(check, TextChecked)
-    assert [count.request, check.request] == numbers and check.tokens is not None
-    assert (count.system, count.messages, count.text, count.context_length) == (0, 1, 2, 2048)
-    assert len(check.tokens) == 2
-    assert engine.state() is EngineState.ANSWERING
 
 
 def test_the_window_goes_on_while_a_long_chat_is_sent(qtbot: QtBot, make_engine: MakeEngine) -> None:
@@ -331,39 +282,6 @@ def test_an_event_is_told_before_the_state_it_leads_to(qtbot: QtBot, make_engine
     qtbot.waitUntil(lambda: told[-1] is EngineState.READY, timeout=WAIT_MS)
     # It is ready already when the end is told, so that something else may begin.
     assert told[4:] == [EngineState.ANSWERING, ("finished", EngineState.READY), EngineState.READY]
-
-
-def test_what_begins_because_of_an_event_is_not_followed_by_the_state_before(
-    qtbot: QtBot, make_engine: MakeEngine
-) -> None:
-    engine = make_engine("well")
-    told: list[EngineState] = []
-    engine.state_changed.connect(told.append)
-    engine.pair_loaded.connect(lambda _: generate(engine))
-    engine.load(TARGET)
-    qtbot.waitUntil(lambda: told[-1] is EngineState.READY, timeout=WAIT_MS)
-    assert told == [EngineState.STARTING, EngineState.LOADING, EngineState.ANSWERING, EngineState.READY]
-
-
-def test_every_receiver_gets_the_states_in_order(qtbot: QtBot, make_engine: MakeEngine) -> None:
-    engine = make_engine("well")
-    told: list[EngineState] = []
-    asked: list[int] = []
-
-    def ask_once(state: EngineState) -> None:
-        if state is EngineState.READY and not asked:
-            asked.append(generate(engine))
-        elif state is EngineState.READY and len(asked) == 1:
-            asked.append(0)
-            engine.restart()  # two states at once
-
-    engine.state_changed.connect(ask_once)
-    engine.state_changed.connect(told.append)
-    engine.load(TARGET)
-    qtbot.waitUntil(lambda: told[-1] is EngineState.EMPTY, timeout=WAIT_MS)
-    loaded = [EngineState.STARTING, EngineState.LOADING, EngineState.READY]
-    ended = [EngineState.STOPPED, EngineState.STARTING, EngineState.EMPTY]
-    assert told == [*loaded, EngineState.ANSWERING, EngineState.READY, *ended]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="processes")

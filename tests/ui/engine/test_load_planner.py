@@ -11,7 +11,6 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.models.gguf import read_header
-from app.models.hub.catalog import load_catalog
 from app.models.machine_memory import MachineMemory, machine_now
 from app.models.memory_estimate import ModelShape, shape_of
 from app.models.memory_shape import Layer
@@ -305,18 +304,6 @@ def test_a_message_sent_while_a_pair_is_planned_waits_for_it_quietly(rig: Rig, q
     assert not any("load" in subjects for subjects in shown)
 
 
-def test_what_a_pair_takes_of_the_gpus_is_told_for_the_one_the_engine_gets(
-    rig: Rig, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    begun: list[dict[str, int]] = []
-    planner = rig.pair_loader.planner
-    monkeypatch.setattr(planner.memory, "note_loaded", begun.append)
-    monkeypatch.setattr(planner, "plan", lambda files, done: done(FittedPair(files, gpu_bytes={"CUDA0": 5 * GIB})))
-    rig.load()
-    rig.pair_loader.load(rig.files(), anyway=True)
-    assert begun == [{"CUDA0": 5 * GIB}, {}]
-
-
 def test_only_the_pair_asked_for_last_is_loaded(rig: Rig, qtbot: QtBot) -> None:
     opened: list[PairFiles] = []
     rig.pair_loader.pair_opened.connect(opened.append)
@@ -361,10 +348,3 @@ def test_an_engine_that_cannot_start_keeps_nobody_waiting(qtbot: QtBot, tmp_path
     watch.when_read(lambda: called.append(1))
     qtbot.waitUntil(lambda: bool(called), timeout=WAIT_MS)
     rig.close()
-
-
-def test_the_catalog_is_read_before_the_window_asks_it_how_to_sample(rig: Rig) -> None:
-    load_catalog.cache_clear()
-    rig.load()
-    assert load_catalog.cache_info().currsize == 1
-    assert load_catalog.cache_info().misses == 1

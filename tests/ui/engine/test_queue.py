@@ -371,16 +371,6 @@ def test_who_waits_knows_what_goes_first(world: World) -> None:
     assert world.queue.before(served.job) == [CHAT, MEASUREMENT]
 
 
-def test_a_program_waits_one_pass_for_a_chat_and_goes_on_where_it_was(world: World) -> None:
-    served = want(world, SERVED, 3)
-    world.engine.step(world.dice)
-    chat = want(world, CHAT, 0)
-    world.engine.step(world.dice)
-    assert chat.job.is_running() and served.was_put_off == 1 and served.is_open()
-    world.engine.step(world.dice)
-    assert chat.ends == ["answered"] and served.job.is_running() and served.done == 1
-
-
 def test_a_comparison_keeps_the_engine_for_one_prompt_and_a_trial_for_nobody(world: World) -> None:
     compared = want(world, COMPARISON, 0)
     chat, trial = want(world, CHAT, 0), want(world, TRIAL, 0)
@@ -408,13 +398,6 @@ def test_a_message_brings_back_an_engine_that_died(world: World) -> None:
     assert world.loader.is_wanted == 1
     want(world, CHAT)
     assert world.loader.is_wanted == 2
-
-
-def test_a_message_that_is_too_long_fails_and_the_next_one_is_answered(world: World) -> None:
-    first, second = want(world, CHAT, TOO_LARGE), want(world, CHAT, 0)
-    assert first.ends == ["failed"]
-    world.engine.step(world.dice)
-    assert second.ends == ["answered"]
 
 
 def test_nothing_goes_to_the_pair_before_the_one_that_is_wanted(world: World) -> None:

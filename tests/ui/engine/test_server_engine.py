@@ -13,7 +13,7 @@ from app import paths
 from app.client.connection import Timings
 from app.protocol.commands import CheckText, Load
 from app.protocol.events import MemoryRead, PairLoaded
-from app.protocol.remote import Connect, FindServers, Probe, ServerProbed, ServersFound
+from app.protocol.remote import Connect, FindServers
 from app.settings import Settings
 from app.ui import notices
 from app.ui.engine.client import EngineClient, EngineState
@@ -21,7 +21,7 @@ from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_files import LoadingMarker, PairFiles
 from app.ui.notices import NoticeList
 from tests.support import remote_streams
-from tests.support.model_server import ModelServer, Reply
+from tests.support.model_server import ModelServer
 from tests.ui.parts import WAIT_MS, Rig
 from tests.ui.scripted_engine import DEVICES
 
@@ -109,17 +109,6 @@ def test_what_our_engine_was_still_to_forget_is_erased_when_it_goes(
         engine.deleteLater()
 
 
-def test_servers_are_tested_and_found(qtbot: QtBot, engine: EngineClient, server: ModelServer) -> None:
-    with qtbot.waitSignal(engine.server_probed, timeout=WAIT_MS) as probed:
-        number = engine.search(Probe(request=0, address=server.url))
-    assert probed.args is not None
-    answer: ServerProbed = probed.args[0]
-    assert answer.request == number and answer.server is not None and answer.server.version == "0.29.0"
-    with qtbot.waitSignal(engine.servers_found, timeout=WAIT_MS) as found:
-        engine.search(FindServers(request=0))
-    assert found.args is not None and isinstance(found.args[0], ServersFound)
-
-
 def test_a_process_is_ended_without_waiting_for_it(qtbot: QtBot, engine: EngineClient) -> None:
     engine.search(FindServers(request=0))
     engine.end()
@@ -167,17 +156,6 @@ def test_a_pair_of_this_computer_is_planned_by_our_engine(
     assert planned == [EngineState.STARTING]  # which only it can: it knows the GPUs
     assert rig.pair_loader.pair() is None
     rig.qtbot.waitUntil(lambda: rig.engine.description() == "scripted", timeout=WAIT_MS)
-
-
-def test_a_server_that_is_down_leaves_a_choice(rig: ServerRig, server: ModelServer) -> None:
-    server.routes["/v1/models"] = Reply.of({"error": "Unauthorized"}, 401)
-    rig.pair_loader.load(PairFiles("m", server=server.url))
-    rig.qtbot.waitUntil(lambda: "load" in rig.notice_list.notices(), timeout=WAIT_MS)
-    assert rig.notice_list.notices()["load"].actions[0] == "enter_key"
-    server.routes["/v1/models"] = Reply.of(remote_streams.VLLM_MODELS)
-    with rig.qtbot.waitSignal(rig.pair_loader.pair_opened, timeout=WAIT_MS):
-        rig.pair_loader.load_again()
-    assert not rig.notice_list.notices()
 
 
 def test_a_server_is_never_taken_for_what_crashed_the_app(qtbot: QtBot, tmp_path: Path, engine: EngineClient) -> None:

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.models import gguf
-from app.models.gguf import GgufHeader
 from app.models.header_cache import Headers
 from app.ui.models import fit
 from app.ui.models.fit import PairCheck, PairChecker, judge
@@ -91,24 +89,6 @@ def test_changed_file_is_read_again(tmp_path: Path) -> None:
     assert judge(str(path), None, headers).target.startswith("Afterwards")
     path.unlink()
     assert judge(str(path), None, headers).mood == "bad"
-
-
-def test_the_headers_of_a_few_files_are_remembered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    read: list[str] = []
-
-    def read_header(path: str) -> GgufHeader:
-        read.append(Path(path).name)
-        return gguf.read_header(path)
-
-    monkeypatch.setattr("app.models.header_cache.read_header", read_header)
-    for number in range(10):
-        (folder / f"{number}.gguf").write_bytes((folder / "draft.gguf").read_bytes())
-    headers = Headers()
-    for number in range(10):
-        headers.read(str(folder / "target.gguf"))  # used again and again
-        headers.read(str(folder / f"{number}.gguf"))
-    assert read == ["target.gguf", *(f"{number}.gguf" for number in range(10))]
-    assert headers._header.cache_info().currsize == 4
 
 
 def test_only_the_last_question_is_answered(folder: Path, qtbot: QtBot) -> None:

@@ -17,9 +17,8 @@ from app.errors import KnownError
 from app.models.library.folders import FolderKind, ModelFolder
 from app.models.origins import Origin, origins_file
 from app.models.text import size_text
-from app.models.trials import FileKey, StoredTrial, Trial
 from app.ui.models.library_list import COLUMNS, when
-from app.ui.models.library_tab import FIRST_DRAFTS, offer
+from app.ui.models.library_tab import offer
 from app.ui.widgets import theme
 from tests.support.library_parts import small_model
 from tests.ui.models.windows import WAIT_MS, Windows, button, buttons, column, question, texts
@@ -224,38 +223,6 @@ def test_drafts_with_their_reasons(stocked: Windows) -> None:
     assert stocked.actions.done == [("load_pair", big, small), ("open_pair", big)]
 
 
-def test_a_trial_stands_with_its_draft(stocked: Windows) -> None:
-    target, draft = [FileKey.of(path(stocked, name)) for name in ("big", "small")]
-    trial = Trial(acceptance_rate=0.68, plain_speed=40.0, drafted_speed=72.0, tokens=64, measured_at=int(time.time()))
-
-    def found() -> list[str]:
-        return [text for text in texts(stocked.model_page) if text.startswith("Measured here")]
-
-    stocked.choose(path(stocked, "big"))
-    assert not found()
-    stocked.library.trials.add(StoredTrial(target, draft, trial))
-    stocked.library.judge_again()
-    stocked.until(lambda: bool(found()))
-    [measured] = found()
-    assert measured.replace("\u00a0", " ").startswith("Measured here: 68% accepted · 1.8× faster · ")
-
-
-def test_a_long_list_of_drafts_is_shown_when_asked_for(windows: Windows) -> None:
-    first = small_model(windows.models / "m0.gguf")
-    windows.scanned()
-    windows.choose(first)
-    assert "No other model in the library has a matching vocabulary." in texts(windows.model_page)
-    assert "Find a draft on Hugging Face…" in buttons(windows.model_page)
-    for number in range(1, 2 * FIRST_DRAFTS):
-        (windows.models / f"m{number}.gguf").write_bytes(first.read_bytes())
-    windows.scanned()
-    windows.choose(first)
-    windows.until(lambda: buttons(windows.model_page).count("Load together") == FIRST_DRAFTS)
-    button(windows.model_page, f"Show all {2 * FIRST_DRAFTS - 1}").click()
-    windows.until(lambda: buttons(windows.model_page).count("Load together") == 2 * FIRST_DRAFTS - 1)
-    assert not [text for text in buttons(windows.model_page) if text.startswith("Show all")]
-
-
 # ------------------------------------------------------------ files
 
 
@@ -408,21 +375,6 @@ def test_a_look_is_not_undone_by_a_judgement_of_what_was_there_before(stocked: W
     with stocked.qtbot.waitSignals([stocked.library.scanned] * 2, timeout=WAIT_MS):
         pass
     assert stocked.library.entry(str(new)) is not None
-
-
-def test_a_look_that_has_not_begun_gives_way_to_the_next(stocked: Windows) -> None:
-    looks: list[object] = []
-    stocked.library.scanned.connect(looks.append)
-    may_go_on = threading.Event()
-    stocked.library.compute(may_go_on.wait, lambda _: None)
-    for _ in range(5):
-        stocked.library.scan()
-    may_go_on.set()
-    stocked.until(lambda: bool(looks))
-    done: list[bool] = []
-    stocked.library.compute(lambda: True, done.append)
-    stocked.until(lambda: bool(done))
-    assert len(looks) == 1
 
 
 def test_folders_of_other_apps_are_offered() -> None:

@@ -211,17 +211,6 @@ def test_a_plan_that_fits_is_one_press_away(open_dialog: Open, folder: Path, qtb
     assert 1024 <= dialog.files().settings.context_length < 32_768
 
 
-def test_a_plan_that_gives_up_all_there_is_is_taken_whole(open_dialog: Open, folder: Path, qtbot: QtBot) -> None:
-    room = needed(folder, draft=False, context=1024) + 100_000
-    dialog, _ = open_dialog(with_room(room), context_length=32_768)
-    offers = [one for one in dialog._memory_part.findChildren(QPushButton) if "instead of" in one.text()]
-    offers[-1].click()
-    choice = dialog.files()
-    assert (choice.draft, choice.settings.kv_type, choice.settings.context_length) == (None, "q8_0", 1024)
-    qtbot.waitUntil(lambda: load_button(dialog).text() == "Load", timeout=10_000)
-    assert not dialog.does_not_fit
-
-
 # ---------------------------------------------------------------- the bar
 
 

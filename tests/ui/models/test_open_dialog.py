@@ -442,14 +442,3 @@ def test_wheel_changes_nothing_without_focus(opened: Opened) -> None:
     field.setFocus()
     turn()
     assert dialog.files() != before
-
-
-def test_one_step_leads_from_the_word_below_nothing_to_nothing(qtbot: QtBot) -> None:
-    field = Whole(-1, 1000, 256, "automatic")
-    qtbot.addWidget(field)
-    field.setValue(-1)
-    values = []
-    for steps in (1, 1, -1, -1, 2):
-        field.stepBy(steps)
-        values.append(field.value())
-    assert values == [0, 256, 0, -1, 256]

@@ -190,18 +190,6 @@ def test_beside_a_draft_model_the_head_is_used_only_if_it_is_turned_on(dialogs: 
     assert dialogs.head.isVisible()
 
 
-def test_what_was_measured_stands_with_the_head(dialogs: Dialogs) -> None:
-    dialogs.measured("inside.gguf", "inside.gguf", 1.8)
-    dialogs.open("inside.gguf")
-    (measured,) = [text for text in texts(dialogs.head) if text.startswith("Measured here")]
-    assert measured.replace("\u00a0", " ").startswith("Measured here: 68% accepted · 1.8× faster · ")
-    assert dialogs.box().accessibleDescription() == f"{SMALL} {measured}"
-    dialogs.set_target("without.gguf")
-    dialogs.set_draft("")
-    dialogs.set_target("inside.gguf")
-    assert measured in texts(dialogs.head)
-
-
 # ------------------------------------------------------------ what is proposed
 
 

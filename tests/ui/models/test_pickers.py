@@ -110,14 +110,6 @@ def test_what_was_measured_stands_with_the_draft(pickers: Pickers) -> None:
     assert said(pickers.drafts)[0][0].replace("\u00a0", " ").endswith(" · 68% accepted, 1.8× faster here")
 
 
-def test_an_empty_library(qtbot: QtBot, tmp_path: Path) -> None:
-    pickers = Pickers(qtbot, tmp_path / "nothing")
-    assert said(pickers.targets) == [("No models in the library yet.", False)]
-    pickers.set_target(small_model(tmp_path / "far.gguf"))
-    assert said(pickers.drafts) == [("No other models in the library.", False)]
-    pickers.close()
-
-
 def test_not_too_many_that_cannot_be_chosen(qtbot: QtBot) -> None:
     picker = ModelPicker("Drafts", "Draft")
     qtbot.addWidget(picker)

@@ -117,15 +117,6 @@ def test_drafts_that_fit_and_that_do_not(hub: Windows) -> None:
     assert [file.repository for file in progress.item.files] == [TARGET, DRAFT]
 
 
-def test_colors_follow_the_theme(hub: Windows) -> None:
-    find_drafts(hub)
-    bad = rows(tree(hub.page, "Drafts found"))[1]
-    for chosen in (theme.LIGHT, theme.DARK):
-        theme.override(chosen)
-        assert bad.foreground(0).color() == chosen.quiet
-    theme.override(None)
-
-
 def test_drafts_for_another_file_are_not_shown(hub: Windows) -> None:
     """The search for drafts is still on when another file is chosen."""
     hub.server.faults.add(f"/api/models/{DRAFT}", Fault(stall_at=0), at="api")
@@ -195,18 +186,6 @@ def test_a_slow_search_does_not_overwrite_a_later_one(hub: Windows) -> None:
     hub.hub_idle()
     assert hub.results() == [DRAFT]
     assert START in texts(hub.window.search)
-
-
-def test_a_repository_may_be_chosen_while_a_search_is_on(hub: Windows) -> None:
-    hub.search("24B")
-    hub.until(lambda: hub.results() == [TARGET])
-    hub.server.faults.add("/api/models", Fault(stall_at=0), at="api")
-    hub.search("DRAFT-GGUF")
-    hub.server.wait_for(lambda: len(hub.server.requests) == 2)
-    hub.show_repository(TARGET)
-    hub.server.release()
-    hub.until(lambda: hub.results() == [DRAFT])
-    assert "Searching…" not in texts(hub.window.search)
 
 
 def test_a_slow_repository_does_not_overwrite_a_later_one(hub: Windows) -> None:
@@ -352,36 +331,6 @@ def test_a_head_that_is_missing_in_the_library_is_offered(with_sidecar: Windows,
     assert missing not in texts(card(windows, title))
 
 
-def test_a_missing_head_that_is_no_longer_offered(with_sidecar: Windows, tmp_path: Path) -> None:
-    windows = with_sidecar
-    offer = proposed(windows)
-    host(windows, offer, tmp_path / "hub")
-    target = next(file for file in windows.server.repositories[offer.file.repository].files if "mtp" not in file)
-    windows.get((offer.file.repository, target))
-    windows.until(lambda: windows.window.recommended.whereabouts(offer) == "incomplete")
-    windows.server.add(offer.file.repository, {target: tmp_path / "hub" / target})
-    windows.window.show_recommended()
-    get = next(text for text in buttons(card(windows, offer.model.title)) if text.startswith("Get its MTP head"))
-    button(card(windows, offer.model.title), get).click()
-    gone = f"{offer.file.repository} no longer offers the MTP head of {offer.model.title}."
-    windows.until(lambda: gone in texts(windows.window.recommended))
-    assert windows.window.tabs.currentWidget() is windows.window.recommended
-
-
-def test_other_files_of_a_model(windows: Windows, tmp_path: Path) -> None:
-    offer = proposed(windows)
-    windows.window.get_offer(offer)
-    status = windows.window.recommended._status
-    windows.until(lambda: offer.file.repository in status.text())  # it isn't there any more
-    assert status.property("role") == "bad"
-    host(windows, offer, tmp_path / "hub")
-    windows.window.show_recommended()
-    button(card(windows, offer.model.title), "Other files…").click()
-    assert windows.window.tabs.currentWidget() is windows.window.search
-    windows.until(lambda: bool(rows(tree(windows.page, "Files"))))
-    assert texts(windows.page)[0] == offer.file.repository
-
-
 # ------------------------------------------------------------ MTP heads
 
 
@@ -468,20 +417,6 @@ def test_a_draft_takes_the_place_of_the_head(hub: Windows, heads: dict[str, Path
     assert hub.page.head() is not None and hub.page.draft() is None
 
 
-def test_downloads_and_models_of_an_earlier_catalog(windows: Windows, tmp_path: Path) -> None:
-    """Pairs that are no longer recommended are listed and opened as ever, and no card takes one for its own."""
-    names = ("bartowski/Qwen2.5-1.5B-Instruct-GGUF", "bartowski/Qwen2.5-0.5B-Instruct-GGUF")
-    files = [small_model(tmp_path / f"{number}-Q8_0.gguf", seed=number) for number in range(2)]
-    for name, path in zip(names, files, strict=True):
-        windows.server.add(name, {path.name: path})
-    windows.get(*((name, path.name) for name, path in zip(names, files, strict=True)), title="Qwen2.5 1.5B with draft")
-    windows.says("Complete · checksum verified")
-    windows.window.show_recommended()
-    shown = buttons(windows.window.recommended)
-    assert "In your library" not in shown and "In Downloads" not in shown
-    assert "Qwen2.5 1.5B with draft" in texts(windows.window.downloads)
-
-
 # ------------------------------------------------------------ projectors
 
 
@@ -500,22 +435,3 @@ def test_a_projector_beside_a_model_is_offered_with_it(windows: Windows, tmp_pat
     assert sorted(path.name for path in folder.iterdir()) == ["m-Q4_0.gguf", "mmproj-BF16.gguf"]
     pair = windows.window.downloads.pair_of(windows.window.downloads.progress()[0].item)
     assert pair == Pair(str(folder / "m-Q4_0.gguf"), None)
-
-
-def test_a_recommended_model_with_its_projector(with_sidecar: Windows, tmp_path: Path) -> None:
-    windows = with_sidecar
-    offer = proposed(windows)
-    assert offer.model.mmproj is not None
-    host(windows, offer, tmp_path / "hub")
-    files = windows.server.repositories[offer.file.repository].files
-    projector = make_projector(tmp_path / "projector.gguf", "llava")
-    hosted = {path: one.content for path, one in files.items()}
-    windows.server.add(offer.file.repository, {**hosted, offer.model.mmproj.file: projector})
-    windows.window.show_recommended()
-    shown = card(windows, offer.model.title)
-    (box,) = shown.findChildren(QCheckBox)
-    assert box.text().startswith("With images: another ") and not box.isChecked()
-    box.click()
-    button(shown, f"Get ({size_text(offer.size)})").click()
-    windows.says("Complete · checksum verified")
-    assert (windows.models / offer.file.repository / offer.model.mmproj.file).is_file()

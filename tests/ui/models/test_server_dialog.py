@@ -10,8 +10,6 @@ from typing import cast
 import keyring
 import pytest
 from keyring.backends import fail
-from PySide6.QtCore import Qt
-from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 
@@ -111,17 +109,6 @@ def test_a_test_says_what_is_there(opening: Opening, vllm: ModelServer) -> None:
     dialog.open_button.click()
     assert opening.opened == [PairFiles("m", server=vllm.url)]
     assert not dialog.isVisible()
-
-
-def test_open_tests_first_and_stores_no_key_where_there_is_none(
-    opening: Opening, vllm: ModelServer, kept: MemoryKeyring
-) -> None:
-    dialog = opening.show()
-    dialog.address.setText(vllm.url)
-    QTest.keyClick(dialog.address, Qt.Key.Key_Return)
-    opening.qtbot.waitUntil(lambda: bool(opening.opened), timeout=WAIT_MS)
-    assert opening.opened == [PairFiles("m", server=vllm.url)]
-    assert not kept.entries
 
 
 def test_a_key_is_asked_for_stored_and_used_again(opening: Opening, vllm: ModelServer, kept: MemoryKeyring) -> None:

@@ -47,18 +47,6 @@ def type_address(page: NetworkPage, text: str) -> None:
     line.editingFinished.emit()
 
 
-def test_what_is_set_is_shown(closed_windows: Windows) -> None:
-    values = closed_windows.values
-    values.offline, values.token_to_mirror, values.parallel_downloads = True, True, 3
-    windows = closed_windows.open()
-    with windows.qtbot.assertNotEmitted(windows.ctx.settings.changed):
-        show(windows)
-    page = windows.settings.network
-    assert check(page, "Work offline").isChecked()
-    assert check(page, "Also send the access token to this mirror").isChecked()
-    assert field(page, "Simultaneous downloads").value() == 3
-
-
 def test_offline_takes_effect_at_once(windows: Windows, page: NetworkPage) -> None:
     with windows.qtbot.waitSignal(windows.ctx.settings.changed):
         check(page, "Work offline").click()

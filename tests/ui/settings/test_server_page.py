@@ -8,7 +8,6 @@ from typing import TypeVar
 
 import httpx2
 import keyring
-import psutil
 import pytest
 from keyring.backends import fail
 from PySide6.QtGui import QGuiApplication
@@ -18,7 +17,6 @@ from app.storage.secrets import SERVICE
 from app.ui.server.control import KEY_NAME
 from app.ui.settings.server_page import ServerPage
 from tests.support.keyrings import MemoryKeyring
-from tests.support.leftovers import Running, left_since
 from tests.ui.models.windows import Windows, button, cell, open_dialog, rows, texts, tree
 
 T = TypeVar("T")
@@ -98,28 +96,6 @@ def test_off_at_first_then_on_and_off(windows: Windows, page: ServerPage, kept: 
     assert get(windows, "/v1/models", Authorization=f"Bearer {new}").status_code == 200
     check(page, "Let other programs use the model").click()
     assert says(page, "Off.") and not windows.server_control.serving.process_id()
-
-
-def test_it_ends_as_was_asked_last(windows: Windows, page: ServerPage) -> None:
-    switch = check(page, "Let other programs use the model")
-    for clicks in (3, 4, 2, 1):
-        for _ in range(clicks):
-            switch.click()
-        if switch.isChecked():
-            windows.until(lambda: says(page, "Listening on port"))
-            assert get(windows, "/v1/models").status_code == 401
-        else:
-            assert says(page, "Off.") and not windows.server_control.serving.process_id()
-    assert not switch.isChecked()
-
-
-def test_the_app_is_quit_while_it_starts(windows: Windows, page: ServerPage) -> None:
-    before = Running.now()
-    check(page, "Let other programs use the model").click()
-    windows.until(lambda: windows.server_control.serving.process_id() != 0)
-    process = psutil.Process(windows.server_control.serving.process_id())
-    windows.server_control.close()
-    assert not process.is_running() and left_since(before) == []
 
 
 def test_without_a_keyring_there_is_a_key_for_this_time(windows: Windows, page: ServerPage) -> None:

@@ -40,12 +40,6 @@ def test_about_names_every_version_and_copies_them(qtbot: QtBot) -> None:
     assert f"Slipstream: {__version__}\nEngine: llama.cpp" in QGuiApplication.clipboard().text()
 
 
-def test_about_without_an_engine(qtbot: QtBot) -> None:
-    dialog = AboutDialog(None)
-    qtbot.addWidget(dialog)
-    assert "not running" in [label.text() for label in dialog.findChildren(QLabel)]
-
-
 def test_about_shows_slipstreams_license_from_source(qtbot: QtBot) -> None:
     dialog = AboutDialog(None)
     qtbot.addWidget(dialog)

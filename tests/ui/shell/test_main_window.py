@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -10,7 +9,6 @@ import signal
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QCoreApplication, Qt
@@ -27,13 +25,12 @@ from app.chats.store import ChatStore
 from app.settings import Settings, SettingsFile
 from app.ui import notices
 from app.ui.chat.markdown.code_headers import code_wrap
-from app.ui.engine.client import EngineClient, EngineState
+from app.ui.engine.client import EngineClient
 from app.ui.shell.all_actions import all_actions
 from app.ui.shell.main_window import MainWindow
-from app.ui.speed.parts import CurveSection
 from tests.ui.shell.desktop import Desktop
 from tests.ui.shell.running import LONGEST_ANSWER, WAIT_MS, Running, button
-from tests.ui.speed.parts import rows_of, status_of
+from tests.ui.speed.parts import status_of
 
 
 @pytest.fixture
@@ -206,29 +203,6 @@ def test_measuring_plain_speed_gives_a_baseline_that_stays_and_can_be_stopped(
     assert (speed is None) == ("measure" in running.ctx.notices.notices())
 
 
-@pytest.mark.usefixtures("guide_pair")
-def test_the_panel_learns_what_drafting_pays_on(qtbot: QtBot, own_engine: Running) -> None:
-    running = own_engine
-    running.ready()
-    panel = running.window.speed_panel
-    curve = panel.findChild(CurveSection)
-    assert isinstance(curve, CurveSection)
-    assert not rows_of(panel)
-
-    def has_prose() -> bool:
-        return any(row.startswith("Prose") for row in rows_of(panel))
-
-    # Not Auto: beside much else drafting may not pay, and then too little is judged to say anything.
-    running.settings.values.draft_length = 8
-    running.model.set_settings(ChatSettings(max_tokens=200))
-    running.ask("What is speculative decoding?")
-    qtbot.waitUntil(lambda: curve.isVisible() and has_prose(), timeout=WAIT_MS)
-    running.ctx.loader.load_again()
-    qtbot.waitUntil(lambda: not curve.isVisible(), timeout=WAIT_MS)
-    running.ready()
-    qtbot.waitUntil(has_prose, timeout=WAIT_MS)
-
-
 def test_the_guide_introduces_itself_until_it_is_kept(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
     running = open_window()
     qtbot.waitUntil(lambda: "Keep the guide" in texts(running.window.transcript), timeout=WAIT_MS)
@@ -244,38 +218,6 @@ def test_the_guide_introduces_itself_until_it_is_kept(qtbot: QtBot, open_window:
 
 def texts(parent: QWidget) -> list[str]:
     return [one.text() for one in parent.findChildren(QPushButton) if one.isVisible()]
-
-
-def test_what_is_typed_before_the_chats_are_open_stays(qtbot: QtBot) -> None:
-    for written, there in (("first", "first"), ("second", "first\nsecond"), ("", "first\nsecond")):
-        running = Running(qtbot)
-        running.window.composer.set_text(written)
-        running.begin()
-        assert running.window.composer.text() == there
-        running.close()
-
-
-def test_rename_delete_and_undo(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
-    running = open_window()
-    for title in ("First", "Second"):
-        running.make_chat(title)
-    operations = running.ctx.operations
-    with qtbot.waitSignal(operations.chats_listed, timeout=WAIT_MS):
-        operations.refresh()
-    assert running.titles() == ["Today", "Second", "First"]
-    first = operations._chats[1].id
-    running.app.ctx.actions.run("open_chat", first)
-    with qtbot.waitSignal(operations.chats_listed, timeout=WAIT_MS):
-        running.app.ctx.actions.run("name_chat", first, "Renamed")
-    assert "Renamed" in running.titles()
-    with qtbot.waitSignal(operations.chats_deleted, timeout=WAIT_MS):
-        running.choose("delete_chat")
-    qtbot.waitUntil(lambda: "Renamed" not in running.titles(), timeout=WAIT_MS)
-    assert running.window.undo_bar.isVisible()
-    QTest.mouseClick(button(running.window.undo_bar, "Undo"), Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: "Renamed" in running.titles(), timeout=WAIT_MS)
-    qtbot.waitUntil(lambda: running.model.id == first, timeout=WAIT_MS)
-    assert not running.window.undo_bar.isVisible()
 
 
 def test_the_engine_forgets_a_chat_with_its_deletion(
@@ -333,28 +275,6 @@ def test_a_deleted_chat_is_erased_from_all_files(qtbot: QtBot) -> None:
     qtbot.waitUntil(is_erased, timeout=WAIT_MS)
     assert running.window.undo_bar._label.text() == ""
     running.close()
-
-
-def test_searching_by_keyboard_alone(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
-    running = open_window()
-    running.make_chat("Draft length")
-    poem = running.make_chat("Poem about rain").id
-    with qtbot.waitSignal(running.ctx.operations.chats_listed, timeout=WAIT_MS):
-        running.ctx.operations.refresh()
-    chats, composer = running.window.chat_list, running.window.composer.editor
-    composer.setFocus()
-    running.choose("search_chats")
-    QTest.keyClicks(chats.search_field, "POEM")
-    qtbot.waitUntil(lambda: [one.text for one in chats.results.results()] == ["Poem about rain"], timeout=WAIT_MS)
-    assert chats._count.text() == "1 chat found"
-    QTest.keyClick(chats.search_field, Qt.Key.Key_Return)
-    assert running.model.id == poem
-    QTest.keyClicks(chats.search_field, " zzz")
-    qtbot.waitUntil(lambda: chats._count.text() == "No chats found.", timeout=WAIT_MS)
-    QTest.keyClick(chats.search_field, Qt.Key.Key_Escape)
-    assert chats.search() == ""
-    assert chats.view.isVisible()
-    assert composer.hasFocus()
 
 
 def test_a_window_that_was_on_a_screen_that_is_gone_is_on_one_that_is_there(qtbot: QtBot) -> None:
@@ -441,14 +361,3 @@ def test_chats_of_a_newer_version_are_left_alone_and_the_window_goes_on(qtbot: Q
     assert "will be lost when you close Slipstream" in notice.text
     running.close()
     assert paths.chat_file().read_bytes() == before
-
-
-def test_a_pair_that_was_loading_at_a_kill_is_not_loaded_by_itself(
-    open_window: Callable[[], Running], guide_pair: tuple[Path, Path]
-) -> None:
-    target, draft = map(str, guide_pair)
-    (paths.data_dir() / "loading.json").write_text(json.dumps({"target": target, "draft": draft}), encoding="utf-8")
-    running = open_window()
-    running.qtbot.waitUntil(lambda: running.engine.state() is EngineState.EMPTY, timeout=WAIT_MS)
-    assert "load" in running.ctx.notices.notices()
-    assert running.ctx.loader.pair() is None

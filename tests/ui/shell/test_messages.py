@@ -15,8 +15,6 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore, new_id
-from app.client.connection import Question
-from app.protocol.commands import Generate
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.messages import MessageWidget
 from app.ui.chat.model import ChatState
@@ -136,33 +134,6 @@ def test_a_cut_answer_goes_on_by_its_button(running: Chatting) -> None:
 
 
 @guide
-def test_an_answer_without_tokens_goes_on_where_its_text_says_which_they_were(running: Chatting) -> None:
-    running.ready()
-
-    def make(store: ChatStore) -> str:
-        chat = store.create_chat("Old")
-        question = add_question(store, chat.id, None, "What is a draft model?")
-        answer = begin_answer(store, chat.id, question.id)
-        text = "A draft model is a small"
-        cut = replace(
-            answer, text=text, status="complete", finish_reason="length", provenance_json=f"[[{len(text)},null,0,null]]"
-        )
-        store.finish_answer(cut)
-        return chat.id
-
-    chat_id = running.worker.submit(make).result(timeout=20)
-    running.chats.open(chat_id)
-    running.settle()
-    running.qtbot.waitUntil(lambda: running.is_enabled("continue_answer"), timeout=WAIT_MS)
-    running.model.set_settings(SETTINGS)
-    running.choose("continue_answer")
-    running.settle()
-    message = running.model.messages[-1]
-    assert message.text.startswith("A draft model is a small") and message.text != "A draft model is a small"
-    assert len(message.tokens) == len(message.provenance) > 1
-
-
-@guide
 def test_what_was_deleted_comes_back(running: Chatting) -> None:
     running.ask("One")
     running.ask("Two")
@@ -190,31 +161,6 @@ def test_what_was_deleted_comes_back(running: Chatting) -> None:
     running.choose("undo_chat")
     running.qtbot.waitUntil(lambda: running.texts() == before, timeout=WAIT_MS)
     assert running.model.messages[3].versions == 2
-
-
-@guide
-def test_an_answer_of_another_model_goes_on_from_all_of_its_text_each_time(
-    running: Chatting, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    running.ask("What is a draft model?")
-    other = replace(running.model.messages[-1], pair="Another model")
-    running.model.messages[-1] = other
-    running.model.branch_changed.emit(1)
-    asked: list[list[int]] = []
-    ask = running.engine.ask
-
-    def watch(command: Question, **whose: bool) -> int:
-        if isinstance(command, Generate):
-            asked.append(command.continued)
-        return ask(command, **whose)
-
-    monkeypatch.setattr(running.engine, "ask", watch)
-    for _ in range(2):
-        running.qtbot.waitUntil(lambda: running.is_enabled("continue_answer"), timeout=WAIT_MS)
-        running.choose("continue_answer")
-        running.settle()
-    first, second = asked
-    assert second[: len(first)] == first and len(second) > len(first)
 
 
 @guide
@@ -352,19 +298,3 @@ def test_a_temporary_chat_says_so_and_what_was_deleted_goes_with_it(running: Cha
     running.choose("new_chat")
     assert not running.is_enabled("undo_chat")
     assert running.window.undo_bar.isHidden() and not says_so.isVisible()
-
-
-def test_messages_that_the_store_refuses_to_bring_back_can_be_brought_back_later(running: Chatting) -> None:
-    running.chats.open(running.make_long_chat(2))
-    running.settle()
-    before = running.texts()
-    running.entries(1)["Delete this message"].trigger()
-    running.settle()
-    running.qtbot.waitUntil(lambda: running.is_enabled("undo_chat"), timeout=WAIT_MS)
-    for enabled in ("ON", "OFF"):
-        running.worker.submit(lambda store, to=enabled: store._connection.execute(f"PRAGMA query_only = {to}"))  # type: ignore[misc]
-        running.choose("undo_chat")
-        running.qtbot.waitUntil(lambda: running.model.state is ChatState.OPENING, timeout=WAIT_MS)
-        running.settle()
-        assert running.is_enabled("undo_chat") is (enabled == "ON")
-    assert running.texts() == before

@@ -19,7 +19,6 @@ from app.models.trials import FileKey, StoredTrial, Trial
 from app.protocol.events import PairLoaded
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
-from app.settings import Pair
 from app.ui.engine.client import EngineClient
 from app.ui.engine.pair_files import PairFiles
 from app.ui.models.window import ModelsWindow
@@ -212,25 +211,6 @@ def test_a_restart_without_a_draft_leaves_the_head_off_only_once(crashing: WithH
     crashing.ready()
 
 
-@pytest.mark.allow_logs
-@kills_the_engine
-def test_a_head_that_was_left_off_once_can_be_turned_on_or_off_for_good(crashing: WithHead, heads: Path) -> None:
-    target, values = heads / "model.gguf", crashing.settings.values
-    crashing.load(target, head="on")
-    crashing.crash()
-    crashing.restart_without_a_draft()
-    pair = crashing.choose_head("off")
-    assert not pair.has_head and values.model_heads == {str(target): "off"}
-    assert crashing.head_box().accessibleDescription() == "It is turned off for this model."
-    assert crashing.choose_head("on").has_head and values.model_heads == {str(target): "on"}
-    both = heads / "model.gguf", heads / "mtp-model.gguf"
-    assert crashing.load(*both).has_head
-    crashing.crash()
-    assert not crashing.restart_without_a_draft().has_head
-    assert values.last_pair == values.recent_pairs[0] == Pair(*map(str, both))
-    assert values.model_heads == {}
-
-
 # ------------------------------------------------------------ answers
 
 
@@ -247,24 +227,6 @@ def test_an_answer_that_repeats_itself_without_end_stops_drafting_and_says_so(ch
     chatting.ask("And now?")
     assert chatting.notice("drafting") == ""
     chatting.qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting · 100% accepted"), timeout=WAIT_MS)
-
-
-@pytest.mark.parametrize("draft", [None, *in_proof(["mtp-model.gguf"])])
-def test_an_answer_is_compared_with_and_without_a_head(chatting: WithHead, heads: Path, draft: str | None) -> None:
-    chatting.settings.values.draft_length = 3
-    chatting.load(heads / "model.gguf", heads / draft if draft else None, "on")
-    chatting.ask("Hello")
-    chatting.choose("compare_last")
-    window = chatting.app.compare
-    chatting.qtbot.waitUntil(lambda: not window.runner.is_running(), timeout=WAIT_MS)
-    one = window.one
-    assert one.verdict.text().replace("\u00a0", " ").startswith("✓ Same text, 40 tokens, same seed")
-    assert "100% accepted" in one.verdict.text().replace("\u00a0", " ")
-    assert window._result is not None
-    compared, snapshot = window._result
-    assert compared.comparison.plain.figures.draft.tested == 0
-    assert [drafter.name for drafter in compared.comparison.drafted.figures.draft.drafters] == ["mtp"]
-    assert snapshot.setup.head is not None and snapshot.setup.head.file == (draft or "model.gguf")
 
 
 # ------------------------------------------------------------ trials and the library

@@ -15,7 +15,7 @@ from pytestqt.qtbot import QtBot
 from app import paths
 from app.client.connection import Timings
 from app.settings import Pair, SettingsFile
-from app.ui.chat.answers import CONSENT, SERVER
+from app.ui.chat.answers import CONSENT
 from app.ui.chat.settings_tab import GRAYED, NO_SUCH_FORMAT
 from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.pair_files import PairFiles
@@ -24,7 +24,7 @@ from app.ui.speed.drawings import PositionBars
 from app.ui.speed.parts import ServerSection
 from app.ui.widgets.forms import Decimal
 from tests.support import recordings, remote_streams
-from tests.support.model_server import Cut, ModelServer, Reply
+from tests.support.model_server import ModelServer, Reply
 from tests.ui.shell.running import WAIT_MS
 from tests.ui.shell.test_messages import Chatting
 from tests.ui.speed.parts import status_of
@@ -161,30 +161,6 @@ def test_a_server_that_is_down_at_the_start_can_be_left_or_tried_again(
     connected(running)
     assert not notices_of(running) and not panel.draft_length.isVisible()
     assert vllm.bodies(CHAT) == []
-
-
-def test_a_cut_answer_is_continued_or_asked_for_again_with_a_button(open_window: OpenWindow, vllm: ModelServer) -> None:
-    whole = vllm.routes[CHAT]
-    vllm.routes[CHAT] = Reply.stream(*remote_streams.words()[:3], Cut)
-    running = open_window(Pair("m", server=vllm.url))
-    connected(running)
-    running.ask("What happened?")
-    assert notices_of(running)[SERVER] == ("ask_again", "continue_answer", "dismiss")
-    assert running.model.messages[-1].text == "Two draft" and len(vllm.bodies(CHAT)) == 1
-    vllm.routes[CHAT] = whole
-    running.qtbot.waitUntil(lambda: running.is_enabled("continue_answer"), timeout=WAIT_MS)
-    running.actions.run("continue_answer")
-    running.qtbot.waitUntil(lambda: running.model.messages[-1].status == "complete", timeout=WAIT_MS)
-    running.settle()
-    assert vllm.bodies(CHAT)[-1]["messages"][-1]["content"] == "Two draft"
-    assert running.model.messages[-1].text.startswith("Two draft") and not notices_of(running)
-    vllm.routes[CHAT] = Reply.of({"error": "Unauthorized"}, 401)
-    running.ask("And then?")
-    assert notices_of(running)[SERVER] == ("enter_key", "ask_again")
-    vllm.routes[CHAT] = whole
-    running.actions.run("ask_again")
-    running.qtbot.waitUntil(lambda: running.model.messages[-1].status == "complete", timeout=WAIT_MS)
-    assert running.model.messages[-1].version == 2 and not notices_of(running)
 
 
 def test_a_local_chat_asks_before_it_goes_anywhere_and_offline_the_server_is_left(open_window: OpenWindow) -> None:

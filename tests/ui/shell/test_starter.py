@@ -99,19 +99,6 @@ def test_hidden_until_it_is_chosen_in_the_menu(open_window: OpenWindow, starter_
     again.qtbot.waitUntil(lambda: USE in shown(again), timeout=WAIT_MS)
 
 
-def test_hidden_while_it_is_in_use_it_stays_in_use(open_window: OpenWindow, starter_model: Path) -> None:
-    running = open_window()
-    use_it(running, starter_model)
-    running.app.opening.hide_starter()
-    has_loaded(running, starter_model)
-    running.ask("Hello")
-    running.choose("new_chat")
-    running.window.close()
-    again = open_window()
-    has_loaded(again, starter_model)
-    assert again.settings.values.starter_hidden
-
-
 def test_the_menu_knows_whether_it_is_installed(starter_model: Path, running: Running) -> None:
     menu, action = running.menu("File"), running.actions.qaction("load_starter")
     menu.aboutToShow.emit()
@@ -122,13 +109,6 @@ def test_the_menu_knows_whether_it_is_installed(starter_model: Path, running: Ru
     starter_model.with_suffix(".away").rename(starter_model)
     menu.aboutToShow.emit()
     assert action.isVisible()
-
-
-def test_none_is_installed(running: Running) -> None:
-    running.qtbot.waitUntil(lambda: "Keep the guide" in shown(running), timeout=WAIT_MS)
-    assert USE not in shown(running)
-    running.menu("File").aboutToShow.emit()
-    assert not running.actions.qaction("load_starter").isVisible()
 
 
 def test_removed_since_the_last_start(open_window: OpenWindow, starter_model: Path) -> None:

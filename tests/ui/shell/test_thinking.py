@@ -148,32 +148,6 @@ def test_thinking_is_stopped_from_the_menu_and_escape_closes_the_find_bar_first(
     assert not running.is_enabled("stop_thinking")
 
 
-def test_an_answer_stopped_in_its_thinking_says_so_and_goes_on(running: Thinking) -> None:
-    running.begin_thinking("Well?")
-    QTest.keyClick(running.window.composer.editor, Qt.Key.Key_Escape)
-    running.settle()
-    cut = running.model.messages[-1]
-    assert (cut.status, cut.text) == ("stopped", "")
-    answer = running.answer()
-    assert answer.thinking is not None
-    assert shown(answer.thinking.button.text()).startswith("Stopped thinking after ")
-    assert not answer.view.isVisible()
-    running.qtbot.waitUntil(lambda: running.is_enabled("continue_answer"), timeout=WAIT_MS)
-    running.choose("continue_answer")
-    longer = len(cut.thinking)
-    running.qtbot.waitUntil(
-        lambda: running.model.live is not None and len(running.model.live.thinking()) > longer, timeout=WAIT_MS
-    )
-    part = running.live_answer().thinking
-    assert part is not None
-    running.stop_thinking(part)
-    running.settle()
-    after = running.model.messages[-1]
-    assert after.id == cut.id
-    assert after.thinking.startswith(cut.thinking) and after.text.strip() == "yes no."
-    assert float(str(after.figures["thinking_s"])) > float(str(cut.figures["thinking_s"]))
-
-
 def test_an_answer_that_filled_the_context_goes_on_only_where_something_can_make_room(
     running: Thinking, endless: Path
 ) -> None:

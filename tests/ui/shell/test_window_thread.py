@@ -156,39 +156,6 @@ def test_a_pair_on_such_a_drive_is_opened_while_another_can_be(
     assert stalled.in_window == []
 
 
-def test_who_loads_another_pair_hears_no_more_of_the_drive(
-    qtbot: QtBot, tmp_path: Path, drive: Path, stalled: Stalled, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The guide is loaded without a plan, so that nothing else would take the notice away."""
-    monkeypatch.setattr(load_planner, "SLOW_MS", 0)
-    rig = Rig(qtbot, tmp_path, "ordinary")
-    stalled.drive(drive)
-    rig.pair_loader.load(PairFiles(str(drive / "target.gguf")))
-    qtbot.waitUntil(lambda: "drive" in rig.notice_list.notices(), timeout=WAIT_MS)
-    with qtbot.waitSignal(rig.pair_loader.pair_opened, timeout=WAIT_MS):
-        rig.pair_loader.load(rig.files(), anyway=True)
-    assert "drive" not in rig.notice_list.notices()
-    stalled.release()
-    rig.close()
-
-
-def test_a_file_that_is_not_there_is_named_after_the_drive_answered(
-    qtbot: QtBot, tmp_path: Path, drive: Path, stalled: Stalled
-) -> None:
-    rig = Rig(qtbot, tmp_path, "ordinary")
-    stalled.drive(drive)
-    gone = PairFiles(str(drive / "gone.gguf"))
-    rig.pair_loader.load(gone)
-    goes_on(qtbot, stalled)
-    assert "load" not in rig.notice_list.notices()
-    stalled.release()
-    qtbot.waitUntil(lambda: "load" in rig.notice_list.notices(), timeout=WAIT_MS)
-    assert "gone.gguf has been moved or deleted" in rig.notice_list.notices()["load"].text
-    assert rig.pair_loader.refused() == gone
-    rig.close()
-    assert stalled.in_window == []
-
-
 def test_the_library_looks_into_such_a_drive_and_the_end_does_not_wait(
     qtbot: QtBot, tmp_path: Path, user: Path, drive: Path, stalled: Stalled, monkeypatch: pytest.MonkeyPatch
 ) -> None:

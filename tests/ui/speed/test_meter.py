@@ -133,14 +133,6 @@ def test_history_covers_one_minute_with_gaps_between_answers() -> None:
     assert [value for value in meter.acceptance_history()[-20:] if value is not None] == pytest.approx([0.75] * 20)
 
 
-def test_history_forgets_after_a_minute() -> None:
-    meter = fed(steady(20, seconds=0.1, accepted=1))
-    meter.begin()
-    for round_ in steady(3, seconds=0.1, accepted=1):
-        meter.add([round_], 1100.0 + round_.time)
-    assert len([value for value in meter.speed_history() if value is not None]) <= 2
-
-
 def test_final_figures_replace_the_running_ones_until_the_next_answer() -> None:
     meter = fed(steady(10, seconds=0.1, accepted=1))
     final = Figures(
@@ -173,15 +165,6 @@ def test_impossible_rounds_are_left_out(broken: Round) -> None:
     meter, expected = fed([*good[:3], broken, *good[3:]]), fed(good)
     assert meter.figures() == expected.figures()
     assert meter.live_speed(1001.0) == expected.live_speed(1001.0)
-
-
-def test_rounds_out_of_order_do_not_break_it() -> None:
-    rounds = steady(5, seconds=0.1, accepted=2)
-    meter = fed([rounds[0], rounds[3], rounds[1], rounds[4]])
-    speed = meter.live_speed(1000.0 + rounds[4].time)
-    assert speed is not None
-    assert math.isfinite(speed)
-    assert len(meter.speed_history()) == POINTS
 
 
 # ------------------------------------------------------------ pauses that do not flicker, a length that does not jump
@@ -266,17 +249,6 @@ def test_turns_of_every_kind_never_flicker(seconds: float) -> None:
     assert all(after - before >= least for before, after in pairwise(places))
 
 
-def test_one_long_round_decides_nothing() -> None:
-    rounds = Rounds(seconds=5.0)
-    rounds.add(drafted=4, count=3)
-    rounds.add(paused=PAUSE)
-    assert rounds.pause() is None
-    rounds.add(paused=PAUSE)
-    assert rounds.pause() == PAUSE
-    rounds.add(drafted=2)
-    assert rounds.pause() == PAUSE
-
-
 def test_at_the_end_a_short_pause_counts_and_a_last_probe_does_not() -> None:
     short = Rounds()
     short.add(drafted=4, count=20)
@@ -337,14 +309,6 @@ def test_the_length_in_use_does_not_jump() -> None:
     places = [at for at, (before, after) in enumerate(pairwise(moving.lengths)) if before != after]
     assert all(after - before >= 99 for before, after in pairwise(places))
     assert moving.lengths[-1] in range(10, 16)
-
-
-def test_a_draft_beyond_every_bound_is_cut() -> None:
-    rounds = Rounds()
-    rounds.add(drafted=1000, tested=0)
-    assert rounds.length() == 16
-    rounds.add_round(Round(index=1, verify_passes=1, drafted=-9, time=rounds.time))
-    assert rounds.length() == 16
 
 
 def test_how_long_passes_take_with_and_without_a_draft() -> None:

@@ -14,13 +14,11 @@ from app.ui.speed.panel import SpeedPanel
 from app.ui.speed.parts import StatusLines
 from app.ui.widgets import theme
 from tests.ui.speed.parts import (
-    ALONE,
     CURVE,
     FIGURES,
     HISTORY,
     PAIR,
     PAUSE,
-    box,
     button,
     is_refreshing,
     of_kind,
@@ -110,22 +108,6 @@ def test_plain_speed_button_gives_way_to_the_factor(panel: SpeedPanel, qtbot: Qt
     qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting with n-grams"))
     assert "74 tok/s" not in texts(panel)
     assert measure.isVisible()
-
-
-def test_without_a_draft_model_n_grams_draft(panel: SpeedPanel, qtbot: QtBot) -> None:
-    panel.set_pair(ALONE)
-    qtbot.waitUntil(box(panel, "Auto").isEnabled)
-    assert not of_kind(panel, QComboBox).isVisible()  # there is no choice
-    panel.begin_generation()
-    panel.add_rounds(steady(30, seconds=0.1, accepted=3, tested=16))
-    qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting with n-grams · 19% accepted · 4.0 tokens per pass"))
-    assert of_kind(panel, PositionBars).isVisible()
-    box(panel, "Auto").click()
-    of_kind(panel, QSlider).setValue(0)
-    alone = "Starting with the next answer: no drafting."
-    qtbot.waitUntil(lambda: status_of(panel) == f"Drafting with n-grams · {alone}")
-    panel.end_generation(FIGURES)
-    qtbot.waitUntil(lambda: status_of(panel) == f"Drafting is off · {alone}")
 
 
 def test_long_drafts_show_as_many_positions_as_were_ever_accepted(panel: SpeedPanel, qtbot: QtBot) -> None:

@@ -14,7 +14,7 @@ from app.ui.speed.drawings import LengthCurve, PositionBars
 from app.ui.speed.panel import SpeedPanel
 from app.ui.speed.parts import CurveSection, KindsSection
 from app.ui.widgets import theme
-from tests.ui.speed.parts import ALONE, CURVE, FIGURES, HISTORY, PAIR, box, is_refreshing, of_kind, rows_of
+from tests.ui.speed.parts import CURVE, FIGURES, HISTORY, PAIR, box, is_refreshing, of_kind, rows_of
 from tests.ui.speed.rounds import steady
 
 LEARNED = msgspec.structs.replace(PAIR, history=HISTORY)
@@ -119,23 +119,6 @@ def test_the_curve_marks_the_length_in_use_and_the_one_chosen(panel: SpeedPanel,
     assert described(panel).endswith("in use: 6, chosen: 6")
 
 
-def test_the_curve_stays_while_the_next_answer_is_written_and_after_one_without(
-    panel: SpeedPanel, qtbot: QtBot
-) -> None:
-    panel.set_pair(PAIR)
-    answer(panel)
-    panel.set_curve(CURVE)
-    settled(panel, qtbot)
-    before = described(panel)
-    panel.begin_generation()
-    settled(panel, qtbot)
-    assert described(panel) == before
-    panel.end_generation(None)
-    panel.set_curve([])
-    settled(panel, qtbot)
-    assert described(panel) == before
-
-
 @pytest.mark.parametrize(("passes", "drafted", "expected"), [(90, 252, 3), (45, 90, 2), (44, 90, 0), (0, 0, 0)])
 def test_length_used_by_auto_is_its_mean_or_none_at_all(passes: int, drafted: int, expected: int) -> None:
     model = DrafterFigures(name="model", drafted=drafted, verify_passes=passes)
@@ -148,14 +131,6 @@ def test_length_used_by_auto_is_its_mean_or_none_at_all(passes: int, drafted: in
 def test_length_used_where_it_is_not_the_controllers() -> None:
     assert wording.length_used(wording.Asked(7, ("model",)), FIGURES) == 7
     assert wording.length_used(wording.Asked("auto", ("ngram",)), FIGURES) is None
-
-
-def test_n_grams_alone_have_no_mark(panel: SpeedPanel, qtbot: QtBot) -> None:
-    panel.set_pair(ALONE)
-    answer(panel)
-    panel.set_curve(CURVE)
-    settled(panel, qtbot)
-    assert "in use" not in described(panel)
 
 
 def painted(curve: LengthCurve) -> QImage:

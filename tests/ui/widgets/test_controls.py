@@ -6,8 +6,6 @@ import pytest
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from app.ui.shell.all_actions import all_actions
-from app.ui.shell.bars import UndoBar
 from app.ui.widgets.controls import ElidedLabel, label, show_text
 
 
@@ -21,16 +19,6 @@ def test_a_line_without_room_ends_in_an_ellipsis(qtbot: QtBot) -> None:
     line.resize(2000, 20)
     line.show()
     assert QLabel.text(line) == line.text()
-
-
-def test_a_long_title_in_the_undo_bar_is_cut_and_what_was_done_stays(qtbot: QtBot) -> None:
-    bar = UndoBar(all_actions())
-    qtbot.addWidget(bar)
-    bar.resize(400, 60)
-    bar.offer("“" + "a long title " * 20 + "” was moved to the trash.")
-    [line] = bar.findChildren(ElidedLabel)
-    qtbot.waitUntil(lambda: "…" in QLabel.text(line))
-    assert QLabel.text(line).endswith("trash.")
 
 
 @pytest.mark.parametrize(

@@ -188,21 +188,6 @@ def test_what_a_task_refers_to_is_destroyed_in_the_windows_thread(qtbot: QtBot, 
     assert destroyed_in_window == [True] * 20
 
 
-def test_there_are_threads_only_while_there_is_something_to_do(qtbot: QtBot, owner: QObject, held: Held) -> None:
-    def lanes() -> list[threading.Thread]:
-        return [one for one in threading.enumerate() if one.name == "lane of this test"]
-
-    lane = Lane(owner, "of this test")
-    assert lanes() == []
-    lane.submit(held)
-    held.begun.wait()
-    threads = lanes()
-    assert len(threads) == 1
-    held.may_end.set()
-    threads[0].join()
-    assert lanes() == []
-
-
 CODE = """
 import threading
 from PySide6.QtCore import QCoreApplication, QObject

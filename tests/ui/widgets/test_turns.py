@@ -11,7 +11,6 @@ from PySide6.QtWidgets import QWidget
 from pytestqt.qtbot import QtBot
 from shiboken6 import delete
 
-from app.ui.widgets import turns as module
 from app.ui.widgets.turns import Turns
 
 
@@ -49,22 +48,6 @@ def test_what_one_can_read_without_comes_after_all_else(qtbot: QtBot) -> None:
     assert turns.is_waiting(buttons)
     qtbot.waitUntil(turns.is_idle)
     assert log == ["text", "text", "text", "buttons"]
-
-
-def test_what_takes_little_is_done_together(monkeypatch: pytest.MonkeyPatch) -> None:
-    parent = QObject()
-    turns, log = Turns(parent), list[str]()
-    widgets = [Widget(turns, 1, log, name) for name in "abc"]
-    for budget, expected in ((0.0, ["a"]), (60.0, ["a", "b", "c"])):
-        monkeypatch.setattr(module, "_BUDGET", budget)
-        log.clear()
-        for widget in widgets:
-            widget._wants = 1
-            turns.want(widget)
-        turns._on_turn()
-        assert log == expected
-        while not turns.is_idle():
-            turns._on_turn()
 
 
 def test_who_asks_within_its_turn_waits_behind_the_others() -> None:
@@ -123,15 +106,3 @@ def test_what_is_gone_is_let_go_of_while_others_come() -> None:
     while not turns.is_idle():
         turns._on_turn()
     assert log == ["0", "1", "2", "3", "4"]
-
-
-def test_nobody_is_left_where_all_are_gone() -> None:
-    parent = QObject()
-    turns, log = Turns(parent), list[str]()
-    one, other = Widget(turns, 1, log, "one"), Widget(turns, 1, log, "other")
-    turns.want(one)
-    turns.want(other, later=True)
-    delete(one)
-    delete(other)
-    turns._on_turn()
-    assert turns.is_idle() and log == []

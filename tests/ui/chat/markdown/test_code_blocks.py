@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from app.helper import Helper, shared
-from app.helper.messages import ROLES, Highlight, Highlighted
+from app.helper.messages import Highlight, Highlighted
 from app.protocol.events import Piece
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown import code_blocks, drawn_text, highlight
@@ -61,14 +61,6 @@ def name(role: str) -> str:
     return code_color(theme.current(), role).name()
 
 
-@pytest.mark.parametrize("chosen", [theme.LIGHT, theme.DARK], ids=["light", "dark"])
-def test_code_is_readable_with_and_without_tints(chosen: theme.Theme) -> None:
-    for role in ROLES:
-        for surface in (chosen.code_surface, *chosen.tints.values()):
-            assert theme.contrast(code_color(chosen, role), surface) >= theme.MINIMUM_CONTRAST
-        assert code_color(chosen, role) != chosen.text
-
-
 def settle(qtbot: QtBot, view: MarkdownView, own: Highlighter | None = None) -> None:
     """Wait until nothing is being drawn, highlighted or colored. Colors come in turns after the answer with them."""
     highlighter = own or highlight.highlighter()
@@ -108,17 +100,6 @@ def test_a_growing_block_is_colored_before_it_is_complete(qtbot: QtBot, view: Ma
     assert colored(view, "done") == [("# done", name("comment"))]
 
 
-def test_what_comes_while_a_block_rests_is_colored_too(
-    qtbot: QtBot, view: MarkdownView, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(code_blocks, "_PAUSE", 1e6)
-    monkeypatch.setattr(code_blocks, "_MAX_REST", 0.3)
-    view.append_pieces([Piece(text="```python\nimport a\n")])
-    qtbot.waitUntil(lambda: view.is_drawn and colored(view, "import") != [])
-    view.append_pieces([Piece(text="return\n")])
-    qtbot.waitUntil(lambda: view.is_drawn and colored(view, "return") != [])
-
-
 def test_what_is_found_later_corrects_what_was_colored(qtbot: QtBot, view: MarkdownView) -> None:
     view.append_pieces([Piece(text="```html\n<!-- a\n<b>c</b>\n")])
     qtbot.waitUntil(lambda: view.is_drawn and colored(view, "<b>") != [])
@@ -139,19 +120,6 @@ def test_overlong_lines_and_blocks_stay_plain_and_the_rest_keeps_its_place(
     assert colored(view, "x = 1") == []
     assert colored(view, "return") == [("return", name("keyword"))]
     assert colored(view, "while") == []
-
-
-def test_code_for_which_no_colors_are_found_stays_plain(
-    qtbot: QtBot, view: MarkdownView, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = Highlighter(Helper(seconds=100))
-    monkeypatch.setattr(code_blocks, "highlighter", lambda: own)
-    monkeypatch.setattr("app.program.own_command", lambda *_: ["/no/such/program"])
-    view.set_text("```python\nreturn\n```\n\n```python\nimport a\n```\n")
-    settle(qtbot, view, own)
-    assert all(run.is_plain for run in view._rendering.code_runs)
-    assert colored(view, "return") == colored(view, "import") == []
-    own.close()
 
 
 class Late(Helper):

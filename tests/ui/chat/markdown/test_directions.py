@@ -95,30 +95,6 @@ def test_chinese_and_japanese_break_anywhere_and_keep_their_lines_apart(qtbot: Q
         assert min(steps) >= lines[0].ascent() + lines[0].descent()
 
 
-@pytest.mark.parametrize(
-    ("source", "shown", "bold"),
-    [
-        ("这是**强调**的", "这是强调的", "强调"),
-        ("これは**強調**、です", "これは強調、です", "強調"),
-        ("「**強調**」です", "「強調」です", "強調"),
-        ("**强调。** 后", "强调。 后", "强调。"),
-        ("**强调。**后", "强调。后", "强调。"),
-        ("**注意：**请", "注意：请", "注意："),
-        ("**「重要」**です。これは**太字。**次", "「重要」です。これは太字。次", "「重要」太字。"),
-        ('이것은 **"강조"**입니다', '이것은 "강조"입니다', '"강조"'),
-    ],
-)
-def test_emphasis_beside_chinese_and_japanese(
-    qtbot: QtBot, view: MarkdownView, source: str, shown: str, bold: str
-) -> None:
-    assert show(qtbot, view, source) == shown
-    piece, found = view.document().begin().begin(), ""
-    while not piece.atEnd():
-        found += piece.fragment().text() if piece.fragment().charFormat().fontWeight() > 500 else ""
-        piece += 1
-    assert found == bold
-
-
 def test_emphasis_is_closed_while_it_is_written_between_chinese_letters(qtbot: QtBot, view: MarkdownView) -> None:
     write(qtbot, view, "这是**强")
     assert view.document().toPlainText() == "这是强"

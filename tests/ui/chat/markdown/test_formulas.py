@@ -16,7 +16,7 @@ from app.helper.messages import FormulaAnswer, RenderFormula
 from app.protocol.events import Piece
 from app.ui.chat.markdown import formula_objects, formula_places, formulas
 from app.ui.chat.markdown.formula_objects import OBJECT
-from app.ui.chat.markdown.formulas import FormulaService, Pictures, formula_service
+from app.ui.chat.markdown.formulas import FormulaService, formula_service
 from app.ui.chat.markdown.plain_text import plain_text
 from app.ui.chat.markdown.underlay import origin_of
 from app.ui.chat.markdown.view import MarkdownView
@@ -180,22 +180,6 @@ def test_formulas_follow_the_font(qtbot: QtBot, view: MarkdownView) -> None:
     settle(qtbot, view)
     assert view.document().toPlainText() == f"{OBJECT} text"
     assert box_of(view, 0).width() == pytest.approx(2 * small, rel=0.1)
-
-
-def test_pictures_are_as_fine_as_the_screen_and_kept(qtbot: QtBot, view: MarkdownView, service: FormulaService) -> None:
-    show(qtbot, view, "$x$")
-    drawing = service.drawing(("x", False))
-    assert drawing is not None
-    pictures = Pictures()
-    one, two = (pictures.picture(drawing, 16.0, QColor("black"), ratio, theme.LIGHT) for ratio in (1.0, 2.0))
-    assert two.width() == 2 * one.width()
-    assert two.deviceIndependentSize() == one.deviceIndependentSize()
-    again = pictures.picture(drawing, 16.0, QColor("black"), 2.0, theme.LIGHT)
-    assert again.cacheKey() == two.cacheKey()
-    few = Pictures(most=1)
-    first = few.picture(drawing, 16.0, QColor("black"), 1.0, theme.LIGHT)
-    few.picture(drawing, 20.0, QColor("black"), 1.0, theme.LIGHT)
-    assert few.picture(drawing, 16.0, QColor("black"), 1.0, theme.LIGHT).cacheKey() != first.cacheKey()
 
 
 def test_a_wide_formula_is_scrolled_and_stands_in_the_middle_where_it_fits(qtbot: QtBot, view: MarkdownView) -> None:

@@ -8,7 +8,7 @@ from typing import get_args
 
 import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt, QUrl
-from PySide6.QtGui import QDesktopServices, QGuiApplication, QImage, QPainter, QPixmap, QTextCursor, QTextDocument
+from PySide6.QtGui import QDesktopServices, QGuiApplication, QImage, QPainter, QTextCursor, QTextDocument
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QMessageBox, QPushButton
 from pytestqt.qtbot import QtBot
@@ -16,9 +16,7 @@ from pytestqt.qtbot import QtBot
 from app.protocol.events import Piece
 from app.protocol.options import DrafterName
 from app.ui.chat.markdown.code_headers import CodeHeader
-from app.ui.chat.markdown.formats import Formats
 from app.ui.chat.markdown.inline_writer import checked_link
-from app.ui.chat.markdown.rendering import Rendering
 from app.ui.chat.markdown.underlay import explanation
 from app.ui.chat.markdown.view import MarkdownView
 from app.ui.widgets import theme
@@ -199,16 +197,6 @@ def test_finished_blocks_are_not_drawn_again(qtbot: QtBot, view: MarkdownView) -
     assert min(changes) >= frozen
 
 
-def test_updates_are_collected(qtbot: QtBot, view: MarkdownView) -> None:
-    drawn: list[None] = []
-    view.drawn.connect(lambda: drawn.append(None))
-    for _ in range(500):
-        view.append_pieces([Piece(text="word ")])
-    settle(qtbot, view)
-    assert len(drawn) == 1
-    assert view.document().toPlainText().count("word") == 500
-
-
 def test_a_selection_survives_what_comes_after_it(qtbot: QtBot, view: MarkdownView) -> None:
     write(qtbot, view, "first words\n\nsecond")
     view.setTextCursor(view.document().find("first words"))
@@ -373,80 +361,6 @@ def test_the_underline_of_a_drafter_is_drawn(qtbot: QtBot, view: MarkdownView, d
     if pen is not None:
         is_solid = len(darker) > max(darker) - min(darker)
         assert is_solid == (pen.style() is Qt.PenStyle.SolidLine)
-
-
-def rendering_of(text: str) -> tuple[QTextDocument, Rendering]:
-    document = QTextDocument()
-    rendering = Rendering(document, Formats(theme.LIGHT, document.defaultFont()))
-    document.documentLayout()  # without one nothing is told of changes
-    rendering.feed(text)
-    return document, rendering
-
-
-def test_tints_of_long_lines_of_code_are_worked_out_for_few_at_a_time() -> None:
-    _document, rendering = rendering_of("```\n" + ("x" * 900 + "\n") * 40 + "```\n")
-    rendering.finish()
-    while rendering.draw(60.0):
-        pass
-    assert max(unit.source_end - unit.source_start for unit in rendering.units) < 2000
-    assert sum(unit.source_end - unit.source_start for unit in rendering.units) >= 40 * 900
-
-
-def test_many_tints_are_worked_out_in_several_paintings(qtbot: QtBot, view: MarkdownView) -> None:
-    text = "a b c d e f g h i j\n\n" * 100
-    show(qtbot, view, text, cut(text))
-    ground = QPixmap(view.size())
-    painter = QPainter(ground)
-    units = view._rendering.units
-    known = [0]
-    is_whole = False
-    while not is_whole:
-        is_whole = view._known_tints().paint(painter, units, theme.LIGHT)
-        known.append(sum(unit.shapes is not None for unit in units))
-    painter.end()
-    assert known[-1] == len(units) == 100
-    assert len(known) > 2 and known == sorted(set(known))
-
-
-def table(columns: int, rows: int) -> str:
-    return "| a " * columns + "|\n" + "|---" * columns + "|\n" + ("| b " * columns + "|\n") * rows + "\n"
-
-
-@pytest.mark.parametrize("after", ["words ", "- item ", "# Title ", ""])
-def test_what_follows_a_table_is_written_without_laying_out_the_table(after: str) -> None:
-    document, rendering = rendering_of(table(3, 2))
-    assert not rendering.draw(60.0)
-    end = document.lastBlock().position()
-    if after:
-        rendering.feed(after)
-        assert not rendering.draw(60.0)  # words want another format than the end of the table has, once
-    touched: list[int] = []
-    document.contentsChange.connect(lambda position, _removed, _added: touched.append(position))
-    for more in ("more ", " and more") if after else (table(3, 2),):
-        rendering.feed(more)
-        rendering.draw(60.0)
-    assert touched and min(touched) >= end
-
-
-def test_a_large_table_is_all_that_one_step_draws() -> None:
-    document, rendering = rendering_of(table(20, 9) * 3 + "words\n\n")
-    rendering.finish()
-    counts = []
-    while rendering.draw(60.0):
-        counts.append(len(rendering.units))
-    assert counts == [1, 2, 3]
-    assert document.lastBlock().text() == "words"
-
-
-def test_a_text_is_drawn_when_its_width_is_known(qtbot: QtBot) -> None:
-    view = MarkdownView()
-    qtbot.addWidget(view)
-    view.set_text("some words")
-    assert view.document().toPlainText() == ""
-    view.set_widths(300, 300)
-    settle(qtbot, view)
-    assert view.document().toPlainText() == "some words"
-    assert view.content_height() > 0
 
 
 def test_the_tool_tip_appears_only_with_tints(qtbot: QtBot, view: MarkdownView, qapp: QApplication) -> None:
