@@ -22,13 +22,18 @@ from typing import Any
 import msgspec
 
 from app import __version__
-from app.commands import chats, compare, models, self_draft, selftest, serve
 from app.commands.answer_format import add_format_options, answer_format
 from app.commands.attached import add_attach_option, with_attached
+from app.commands.chats import CHATS
+from app.commands.compare import compare
 from app.commands.images import image_at
-from app.commands.inspect import Inspect
-from app.commands.options import add_command, add_model_options, add_sampling_options
+from app.commands.inspect import inspecting
+from app.commands.models import MODELS
+from app.commands.options import add_commands, add_model_options, add_sampling_options, command, option
 from app.commands.remote import add_server_options
+from app.commands.self_draft import self_draft
+from app.commands.selftest import selftest
+from app.commands.serve import serve
 from app.commands.session import generate_command, loaded
 from app.errors import Canceled, KnownError
 from app.models.text import visible, visible_json
@@ -64,65 +69,29 @@ def _carry_out(command: Callable[[argparse.Namespace], int], options: argparse.N
         return 0
 
 
-# ---------------------------------------------------------------- options
+# ---------------------------------------------------------------- commands
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="slipstream",
-        description="Chat with local language models, made faster by speculative decoding. Without a command, "
-        "Slipstream opens its window; given only the name of a .gguf file, it offers to load that "
-        "model.",
-        epilog="slipstream COMMAND --help shows the options of a command.",
-    )
-    parser.add_argument("--version", action="version", version=f"slipstream {__version__}")
-    commands = parser.add_subparsers(metavar="COMMAND", required=True)
-    _add_generate(commands.add_parser("generate", help="answer one prompt"))
-    add = partial(add_command, commands)
-    in_short = "compare answers with and without a draft, by kind of text"
-    add("compare", compare.add, compare.run, in_short, as_json=None, aliases=["bench"])
-    add("serve", serve.add, serve.run, "let other programs use a model, over the OpenAI API", as_json=None)
-    add("self-draft", self_draft.add, self_draft.run, "experimental: cut a draft from a target's first layers")
-    inspect = Inspect("FILE", lambda words: list(map(Path, words)))
-    add(
-        "inspect", inspect.add, inspect.run, "describe a GGUF file, and say whether two files fit as a pair", as_json=""
-    )
-    models.add(commands.add_parser("models", help="manage the models on this computer: list, search, get, pair, …"))
-    chats.add(commands.add_parser("chats", help="list, search, export and import chats"))
-    add(
-        "selftest",
-        selftest.add,
-        selftest.run,
-        "check whether this copy of Slipstream works on this computer",
-        as_json=None,
-    )
-    return parser
-
-
-def _add_generate(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--prompt", required=True, metavar="TEXT", help="the prompt; - reads it from standard input")
-    add_attach_option(parser)
-    parser.add_argument("--system", metavar="TEXT", help="system prompt")
-    parser.add_argument("--raw", action="store_true", help="pass the prompt on without a chat template")
-    parser.add_argument(
+@command(
+    "generate",
+    "answer one prompt",
+    option("--prompt", required=True, metavar="TEXT", help="the prompt; - reads it from standard input"),
+    add_attach_option,
+    option("--system", metavar="TEXT", help="system prompt"),
+    option("--raw", action="store_true", help="pass the prompt on without a chat template"),
+    option(
         "--image",
         type=Path,
         action="append",
         default=[],
         metavar="FILE",
         help="an image to show to the model before the prompt; give it again for more",
-    )
-    add_model_options(parser)
-    add_server_options(parser)
-    add_sampling_options(parser, seed="random", max_tokens=1024)
-    add_format_options(parser)
-    parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
-    parser.set_defaults(command=_generate)
-
-
-# ---------------------------------------------------------------- commands
-
-
+    ),
+    add_model_options,
+    add_server_options,
+    partial(add_sampling_options, seed="random", max_tokens=1024),
+    add_format_options,
+)
 def _generate(options: argparse.Namespace) -> int:
     prompt = sys.stdin.buffer.read().decode("utf-8", "replace") if options.prompt == "-" else options.prompt
     prompt = with_attached(prompt, options.attach)
@@ -198,6 +167,22 @@ def _result(
             "estimated_passes": draft.estimated_passes,
         },
     }
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="slipstream",
+        description="Chat with local language models, made faster by speculative decoding. Without a command, "
+        "Slipstream opens its window; given only the name of a .gguf file, it offers to load that "
+        "model.",
+        epilog="slipstream COMMAND --help shows the options of a command.",
+    )
+    parser.add_argument("--version", action="version", version=f"slipstream {__version__}")
+    inspect = inspecting(
+        "FILE", "describe a GGUF file, and say whether two files fit as a pair", lambda words: list(map(Path, words))
+    )
+    add_commands(parser, (_generate, compare, serve, self_draft, inspect, MODELS, CHATS, selftest))
+    return parser
 
 
 # ---------------------------------------------------------------- helpers

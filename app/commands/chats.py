@@ -22,7 +22,7 @@ from app.chats.formats.writing import WRITE
 from app.chats.importing import Import, Imported, Summary
 from app.chats.model import Chat
 from app.chats.store import ChatStore
-from app.commands.options import add_command, whole
+from app.commands.options import Command, command, option, whole
 from app.commands.output import show_progress, show_result, wrong_usage
 from app.errors import KnownError
 from app.helper import shared
@@ -46,17 +46,6 @@ class ChatLine(msgspec.Struct, frozen=True):
     """Of a search: lines that were found, at most three."""
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add the subcommands."""
-    parser.description = "Close the window first: the file of the chats belongs to one program at a time."
-    parser.epilog = "CHAT is the beginning of a chat's id, or part of a title that matches exactly one chat."
-    add_one = partial(add_command, parser.add_subparsers(metavar="COMMAND", required=True), as_json="")
-    add_one("list", _add_list, list_chats, "list the chats, newest first")
-    add_one("search", _add_search, search_chats, "find chats by words in titles and messages")
-    add_one("export", _add_export, export_chats, "write chats to files")
-    add_one("import", _add_import, import_chats, "add chats from files of other apps")
-
-
 def _open() -> ChatStore:
     """The chats. Raises `KnownError`."""
     return ChatStore(paths.chat_file())
@@ -65,17 +54,11 @@ def _open() -> ChatStore:
 # ---------------------------------------------------------------- list, search
 
 
-def _add_list(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--folder", metavar="NAME", help="only the chats in this folder")
-
-
-def _add_search(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("text", metavar="TEXT", help="words that all have to occur")
-    parser.add_argument(
-        "--limit", type=whole(1), default=_MOST, metavar="N", help=f"at most so many chats (default {_MOST})"
-    )
-
-
+@command(
+    "list",
+    "list the chats, newest first",
+    option("--folder", metavar="NAME", help="only the chats in this folder"),
+)
 def list_chats(options: argparse.Namespace) -> int:
     with _open() as store:
         found = _all(store)
@@ -85,6 +68,12 @@ def list_chats(options: argparse.Namespace) -> int:
     return 0
 
 
+@command(
+    "search",
+    "find chats by words in titles and messages",
+    option("text", metavar="TEXT", help="words that all have to occur"),
+    option("--limit", type=whole(1), default=_MOST, metavar="N", help=f"at most so many chats (default {_MOST})"),
+)
 def search_chats(options: argparse.Namespace) -> int:
     with _open() as store:
         names = _folder_names(store)
@@ -125,19 +114,20 @@ def _show(options: argparse.Namespace, found: Sequence[ChatLine], nothing: str) 
 # ---------------------------------------------------------------- export
 
 
-def _add_export(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("chats", nargs="*", metavar="CHAT", help="chats to export")
-    parser.add_argument("--all", action="store_true", help="export all chats")
-    parser.add_argument("--folder", metavar="NAME", help="export the chats in this folder")
-    parser.add_argument("--format", choices=list(WRITE), default="markdown", help="what to write (default: markdown)")
-    parser.add_argument(
+@command(
+    "export",
+    "write chats to files",
+    option("chats", nargs="*", metavar="CHAT", help="chats to export"),
+    option("--all", action="store_true", help="export all chats"),
+    option("--folder", metavar="NAME", help="export the chats in this folder"),
+    option("--format", choices=list(WRITE), default="markdown", help="what to write (default: markdown)"),
+    option(
         "--output",
         type=Path,
         metavar="PATH",
         help="a file, or a folder for one file for each chat (default: print to standard output)",
-    )
-
-
+    ),
+)
 def export_chats(options: argparse.Namespace) -> int:
     if not (options.chats or options.all or options.folder is not None):
         wrong_usage("name a chat, or use --all or --folder")
@@ -211,19 +201,22 @@ def _find(word: str, chats: Sequence[ChatLine]) -> ChatLine:
 # ---------------------------------------------------------------- import
 
 
-def _add_import(parser: argparse.ArgumentParser) -> None:
-    parser.description = (
-        "Adds chats from files of Slipstream, llama.cpp's page, LM Studio, ChatGPT, Claude, Open WebUI, Jan, and from "
-        "ShareGPT and OpenAI messages. The format is recognized by the content. Chats that are there already aren't "
-        "added again."
-    )
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="files, archives (.zip) or folders")
-    parser.add_argument("--dry-run", action="store_true", help="only say what would be imported")
+def _add_folders(parser: argparse.ArgumentParser) -> None:
     folders = parser.add_mutually_exclusive_group()
     folders.add_argument("--folder", metavar="NAME", help="put the chats into this folder (default: by the app's name)")
     folders.add_argument("--no-folder", action="store_true", help="don't put the chats into a folder")
 
 
+@command(
+    "import",
+    "add chats from files of other apps",
+    option("files", nargs="+", type=Path, metavar="FILE", help="files, archives (.zip) or folders"),
+    option("--dry-run", action="store_true", help="only say what would be imported"),
+    _add_folders,
+    description="Adds chats from files of Slipstream, llama.cpp's page, LM Studio, ChatGPT, Claude, Open WebUI, Jan, "
+    "and from ShareGPT and OpenAI messages. The format is recognized by the content. Chats that are there already "
+    "aren't added again.",
+)
 def import_chats(options: argparse.Namespace) -> int:
     if not options.dry_run:
         with _open():  # that the window has them is said before the files are read
@@ -272,3 +265,16 @@ def _described(summary: Summary, imported: Imported | None) -> dict[str, Any]:
         "other_files": summary.other_files,
     }
     return {**described, "imported": asdict(imported) if imported is not None else None}
+
+
+CHATS = Command(
+    "chats",
+    None,
+    (),
+    {
+        "help": "list, search, export and import chats",
+        "description": "Close the window first: the file of the chats belongs to one program at a time.",
+        "epilog": "CHAT is the beginning of a chat's id, or part of a title that matches exactly one chat.",
+    },
+    (list_chats, search_chats, export_chats, import_chats),
+)

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import msgspec
 
-from app.commands.options import add_model_options, add_sampling_options, whole
+from app.commands.options import add_model_options, add_sampling_options, command, option, whole
 from app.commands.output import show_progress, wrong_usage
-from app.commands.remote import add_plain_server_option, add_server_options, comparing
+from app.commands.remote import add_server_options, comparing
 from app.commands.session import check_drafts, generate_command, load_settings, loaded
 from app.compare import prompts, report, running, setup, wording
 from app.compare.prompts import Prompt
@@ -28,38 +28,42 @@ from app.storage.files import write_export
 _MAX_TOKENS = 256
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
-    parser.add_argument(
+def _words(text: str) -> list[str]:
+    return [word.strip() for word in text.split(",") if word.strip()]
+
+
+@command(
+    "compare",
+    "compare answers with and without a draft, by kind of text",
+    option(
         "--prompts",
         type=Path,
         metavar="FILE",
-        help=(
-            "a text file with one prompt per line, a .jsonl file with kinds, or a .json report (default: 21 "
-            "bundled prompts of seven kinds)"
-        ),
-    )
-    parser.add_argument("--kinds", type=_words, default=[], metavar="KIND,…", help="only use prompts of these kinds")
-    parser.add_argument(
-        "--repeat", type=whole(1), default=1, metavar="N", help="how often to run each prompt (default 1)"
-    )
-    parser.add_argument("--curve", action="store_true", help="also measure every draft length from 0 to 16")
-    parser.add_argument(
+        help="a text file with one prompt per line, a .jsonl file with kinds, or a .json report (default: 21 bundled "
+        "prompts of seven kinds)",
+    ),
+    option("--kinds", type=_words, default=[], metavar="KIND,…", help="only use prompts of these kinds"),
+    option("--repeat", type=whole(1), default=1, metavar="N", help="how often to run each prompt (default 1)"),
+    option("--curve", action="store_true", help="also measure every draft length from 0 to 16"),
+    option(
         "--output",
         type=Path,
         action="append",
         default=[],
         metavar="FILE",
         help="write a report to FILE (.md, .csv or .json); can be given more than once",
-    )
-    parser.add_argument("--json", action="store_true", help="print the report as JSON instead of a table")
-    add_model_options(parser)
-    add_server_options(parser)
-    add_plain_server_option(parser)
-    add_sampling_options(parser, seed="0", max_tokens=_MAX_TOKENS)
-
-
-def run(options: argparse.Namespace) -> int:
+    ),
+    add_model_options,
+    add_server_options,
+    option(
+        "--plain-server",
+        metavar="URL",
+        help="the same model on a server that doesn't draft, where --server can't switch drafting off for one answer",
+    ),
+    partial(add_sampling_options, seed="0", max_tokens=_MAX_TOKENS),
+    aliases=["bench"],
+)
+def compare(options: argparse.Namespace) -> int:
     """Run the command; returns the exit status. After Ctrl+C, the comparisons made so far are still reported."""
     check_drafts(options, "compare")
     if options.plain_server and not options.server:
@@ -169,7 +173,3 @@ def _of_kinds(asked: Sequence[Prompt], kinds: Sequence[str]) -> Sequence[Prompt]
         if kind not in there:
             wrong_usage(f"--kinds: no prompts of kind {kind}; the kinds are {', '.join(there)}")
     return [prompt for prompt in asked if prompt.kind in kinds] if kinds else asked
-
-
-def _words(text: str) -> list[str]:
-    return [word.strip() for word in text.split(",") if word.strip()]

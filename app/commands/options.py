@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import get_args
+from typing import Any, NamedTuple, get_args
 
 from app.commands.output import wrong_usage
 from app.protocol.limits import (
@@ -22,24 +22,92 @@ from app.protocol.limits import (
 from app.protocol.options import TEMPLATE_TITLES, AcceptRule, DrafterChoice, DraftKvType, FlashAttention, Propose
 
 
-def add_command(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    add: Callable[[argparse.ArgumentParser], None],
-    run: Callable[[argparse.Namespace], int],
-    help: str,
-    as_json: str | None = "print one JSON object at the end",
-    aliases: Sequence[str] = (),
-) -> None:
-    """Register a command: ``add`` adds its options, ``run`` runs it and returns the exit status.
+class Option(NamedTuple):
+    """The arguments of `argparse.ArgumentParser.add_argument`."""
 
-    ``as_json`` is the help of ``--json``; with ``None`` there is no such option, or the command adds its own.
-    """
-    parser = commands.add_parser(name, help=help, aliases=aliases)
-    add(parser)
-    if as_json is not None:
-        parser.add_argument("--json", action="store_true", help=as_json or None)
-    parser.set_defaults(command=run)
+    names: tuple[str, ...]
+    how: dict[str, Any]
+
+
+def option(*names: str, **how: Any) -> Option:
+    """One option or argument of a command."""
+    return Option(names, how)
+
+
+class Command(NamedTuple):
+    """A command; `command` makes one of a function."""
+
+    name: str
+    run: Callable[[argparse.Namespace], int] | None
+    """Returns the exit status; ``None`` for a group of ``commands``."""
+    options: Sequence[Option | Callable[[argparse.ArgumentParser], None]]
+    parser: Mapping[str, Any]
+    """The arguments of `argparse.ArgumentParser`: help, description, epilog, aliases."""
+    commands: Sequence[Command] = ()
+
+
+def command(
+    name: str, help: str, *options: Option | Callable[[argparse.ArgumentParser], None], json: bool = True, **parser: Any
+) -> Callable[[Callable[[argparse.Namespace], int]], Command]:
+    """Make a command of a function; ``options`` may be functions that add several. ``json``: there is ``--json``."""
+    if json:
+        options = (*options, option("--json", action="store_true", help="print one JSON object instead of text"))
+    return lambda run: Command(name, run, options, {"help": help, **parser})
+
+
+def add_commands(parser: argparse.ArgumentParser, commands: Sequence[Command]) -> None:
+    """Every command of the command line, with its options."""
+    added = parser.add_subparsers(metavar="COMMAND", required=True)
+    for one in commands:
+        subparser = added.add_parser(one.name, **one.parser)
+        for add in one.options:
+            if isinstance(add, Option):
+                subparser.add_argument(*add.names, **add.how)
+            else:
+                add(subparser)
+        if one.commands:
+            add_commands(subparser, one.commands)
+        else:
+            subparser.set_defaults(command=one.run)
+
+
+def whole(least: int, most: int = MAX_COUNT) -> Callable[[str], int]:
+    """The type of an option: a whole number within these limits."""
+
+    def parse(text: str) -> int:
+        value = int(text)
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text} must be from {least} to {most}")
+        return value
+
+    parse.__name__ = "whole number"
+    return parse
+
+
+def number(least: float, most: float) -> Callable[[str], float]:
+    """The type of an option: a number within these limits."""
+
+    def parse(text: str) -> float:
+        value = float(text)
+        if not least <= value <= most:
+            raise argparse.ArgumentTypeError(f"{text} must be from {least:g} to {most:g}")
+        return value
+
+    parse.__name__ = "number"
+    return parse
+
+
+HARDWARE_OPTIONS = (
+    option(
+        "--threads",
+        type=whole(0, MAX_THREADS),
+        default=0,
+        metavar="N",
+        help="CPU threads (default: one per physical core, or what was quicker when the model was new)",
+    ),
+    option("--context", type=whole(0, MAX_CONTEXT_LENGTH), default=0, metavar="N", help="context length in tokens"),
+    option("--gpu-layers", type=whole(-1), default=-1, metavar="N", help="layers on the GPU; -1 means all"),
+)
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -68,17 +136,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE|NAME",
         help=f"chat template instead of the target's own: a file with Jinja source, or {', '.join(TEMPLATE_TITLES)}",
     )
-    models.add_argument(
-        "--threads",
-        type=whole(0, MAX_THREADS),
-        default=0,
-        metavar="N",
-        help="CPU threads (default: one per physical core, or what was quicker when the model was new)",
-    )
-    models.add_argument(
-        "--context", type=whole(0, MAX_CONTEXT_LENGTH), default=0, metavar="N", help="context length in tokens"
-    )
-    models.add_argument("--gpu-layers", type=whole(-1), default=-1, metavar="N", help="layers on the GPU; -1 means all")
+    for one in HARDWARE_OPTIONS:
+        models.add_argument(*one.names, **one.how)
     models.add_argument("--draft-gpu-layers", type=whole(-1), metavar="N", help="draft layers on the GPU, if different")
     models.add_argument("--kv-type", choices=get_args(KvType), default="f16", help="KV cache type")
     _add_loading_options(parser)
@@ -235,32 +294,6 @@ def add_head_option(group: argparse._ArgumentGroup) -> None:
             "there is no draft model; on: always, even together with a draft model; off: never"
         ),
     )
-
-
-def whole(least: int, most: int = MAX_COUNT) -> Callable[[str], int]:
-    """The type of an option: a whole number within these limits."""
-
-    def parse(text: str) -> int:
-        value = int(text)
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text} must be from {least} to {most}")
-        return value
-
-    parse.__name__ = "whole number"
-    return parse
-
-
-def number(least: float, most: float) -> Callable[[str], float]:
-    """The type of an option: a number within these limits."""
-
-    def parse(text: str) -> float:
-        value = float(text)
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text} must be from {least:g} to {most:g}")
-        return value
-
-    parse.__name__ = "number"
-    return parse
 
 
 def _shares(text: str) -> tuple[float, ...]:

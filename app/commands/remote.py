@@ -86,15 +86,6 @@ def show_server(pair: PairLoaded) -> None:
         )
 
 
-def add_plain_server_option(parser: argparse.ArgumentParser) -> None:
-    """``plain_server``."""
-    parser.add_argument(
-        "--plain-server",
-        metavar="URL",
-        help="the same model on a server that doesn't draft, where --server can't switch drafting off for one answer",
-    )
-
-
 @contextlib.contextmanager
 def comparing(
     options: argparse.Namespace, engine: EngineProcess, pair: PairLoaded

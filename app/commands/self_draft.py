@@ -13,9 +13,9 @@ from typing import get_args
 
 import msgspec
 
-from app import paths
+from app import paths, words
 from app.client.process import EngineProcess
-from app.commands.options import whole
+from app.commands.options import HARDWARE_OPTIONS, command, option, whole
 from app.commands.output import show_progress
 from app.commands.session import loaded
 from app.compare import prompts
@@ -26,44 +26,14 @@ from app.errors import KnownError
 from app.models.hub.recommended import recommended
 from app.models.text import visible, visible_json
 from app.protocol.commands import Generate
-from app.protocol.limits import DEFAULT_DRAFT_LENGTH, MAX_CONTEXT_LENGTH, MAX_THREADS
+from app.protocol.limits import DEFAULT_DRAFT_LENGTH
 from app.protocol.options import DraftLength, Quantization
 
 _MAX_TOKENS = 96
-_PAYS = 1.02
+_NOT_CHOSEN = {"no_draft": False, "draft_gpu_layers": None, "kv_type": "f16"}
+"""Options for loading that this command doesn't have."""
+_PAYS = 1.05
 """Speed-ups of this factor or more aren't just measurement noise."""
-
-
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
-    parser.description = (
-        "experimental: writes the first layers of TARGET as a draft model and measures how much faster it makes "
-        "the target. Nothing is trained, so it rarely helps; the answers stay the target's own in any case."
-    )
-    parser.add_argument("target", type=Path, metavar="TARGET", help="GGUF file of the target model")
-    parser.add_argument(
-        "--layers", type=_layers, default="auto", metavar="N", help="auto (default) tries 1, 2, 4, … and keeps the best"
-    )
-    parser.add_argument(
-        "--quantize", choices=get_args(Quantization), help="quantize the draft (default: like the target)"
-    )
-    parser.add_argument(
-        "--output", type=Path, metavar="FILE", help="default: TARGET-first-N-layers.gguf next to TARGET"
-    )
-    parser.add_argument("--prompts", type=Path, metavar="FILE", help="prompts to measure with (default: a bundled mix)")
-    parser.add_argument("--max-tokens", type=whole(2), default=_MAX_TOKENS, metavar="N", help=f"default {_MAX_TOKENS}")
-    parser.add_argument(
-        "--threads",
-        type=whole(0, MAX_THREADS),
-        default=0,
-        metavar="N",
-        help="CPU threads (default: one per physical core)",
-    )
-    parser.add_argument(
-        "--context", type=whole(0, MAX_CONTEXT_LENGTH), default=0, metavar="N", help="context length in tokens"
-    )
-    parser.add_argument("--gpu-layers", type=whole(-1), default=-1, metavar="N", help="layers on the GPU; -1 means all")
-    parser.set_defaults(draft=None, no_draft=False, draft_gpu_layers=None, kv_type="f16")
 
 
 def _layers(text: str) -> int | str:
@@ -95,29 +65,43 @@ class Trial:
         if not self.times_plain:
             return "The answers were too short to measure a speed, so it isn't known whether this draft helps."
         if self.times_plain >= _PAYS:
-            return f"With this draft the target is {self.times_plain:.2f}× as fast: it helps on this computer."
+            return f"With this draft the target is {words.times(self.times_plain)} as fast: it helps on this computer."
         fixed, auto = self.fixed.speed_up or 0.0, self.auto.speed_up or 0.0
         return (
-            f"With this draft the target is {fixed:.2f}× as fast: it doesn't help on this computer "
-            f"(draft length auto notices that and reaches {auto:.2f}×)."
+            f"With this draft the target is {words.times(fixed)} as fast: it doesn't help on this computer "
+            f"(draft length auto notices that and reaches {words.times(auto)})."
         )
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit status."""
-    from app.engine.llama import self_draft
+@command(
+    "self-draft",
+    "experimental: cut a draft from a target's first layers",
+    option("target", type=Path, metavar="TARGET", help="GGUF file of the target model"),
+    option(
+        "--layers", type=_layers, default="auto", metavar="N", help="auto (default) tries 1, 2, 4, … and keeps the best"
+    ),
+    option("--quantize", choices=get_args(Quantization), help="quantize the draft (default: like the target)"),
+    option("--output", type=Path, metavar="FILE", help="default: TARGET-first-N-layers.gguf next to TARGET"),
+    option("--prompts", type=Path, metavar="FILE", help="prompts to measure with (default: a bundled mix)"),
+    option("--max-tokens", type=whole(2), default=_MAX_TOKENS, metavar="N", help=f"default {_MAX_TOKENS}"),
+    *HARDWARE_OPTIONS,
+    description="experimental: writes the first layers of TARGET as a draft model and measures how much faster it "
+    "makes the target. Nothing is trained, so it rarely helps; the answers stay the target's own in any case.",
+)
+def self_draft(options: argparse.Namespace) -> int:
+    from app.engine.llama import self_draft as cutting
 
     asked = prompts.read(options.prompts or paths.resource("bench", "prompts.txt"))
-    most = self_draft.layers_to_choose(options.target)
+    most = cutting.layers_to_choose(options.target)
     tried = _doubling(most) if options.layers == "auto" else [options.layers]
     for layers in tried:
-        self_draft.check_destination(_output(options, layers))
+        cutting.check_destination(_output(options, layers))
     trials: list[Trial] = []
     with _folder_beside(_output(options, 1)) as folder:
         for layers in tried:
             draft = folder / f"{layers}.gguf"
             show_progress(f"keeping {layers} of {most + 1} layers")
-            self_draft.cut(options.target, layers, draft, options.quantize, options.threads)
+            cutting.cut(options.target, layers, draft, options.quantize, options.threads)
             trials.append(_try(options, draft, layers, most + 1, asked))
             if trials[-1] is not max(trials, key=lambda trial: trial.times_plain):
                 draft.unlink()
@@ -155,7 +139,7 @@ def _output(options: argparse.Namespace, layers: int) -> Path:
 
 
 def _try(options: argparse.Namespace, draft: Path, layers: int, of_layers: int, asked: Sequence[Prompt]) -> Trial:
-    with loaded(argparse.Namespace(**{**vars(options), "draft": draft})) as (engine, pair):
+    with loaded(argparse.Namespace(**{**vars(options), **_NOT_CHOSEN, "draft": draft})) as (engine, pair):
         if pair.draft is None:
             raise KnownError(pair.draft_refused or "The draft that was cut from the target couldn't be loaded.")
         command = Generate(
@@ -206,7 +190,7 @@ def _tell(options: argparse.Namespace, output: Path, best: Trial, trials: Sequen
     for trial in trials:
         accepted, length = trial.fixed.acceptance_rate or 0, trial.fixed.mean_acceptance_length or 1
         layers, size = f"{trial.layers:>3} of {trial.of_layers:<3}", f"{trial.bytes / trial.target_bytes:>5.0%}"
-        speed_ups = f"{trial.fixed.speed_up or 0.0:>7.2f} × {trial.auto.speed_up or 0.0:>5.2f} ×"
-        print(f"{layers}{size} {accepted:>9.0%} {length:>9.2f} {speed_ups}")
+        speed_ups = f"{words.times(trial.fixed.speed_up):>9} {words.times(trial.auto.speed_up):>7}"
+        print(f"{layers}{size} {accepted:>9.0%} {length:>9.1f} {speed_ups}")
     print(f"written       {visible(str(output))}")
     print(best.verdict())

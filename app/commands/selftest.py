@@ -29,6 +29,7 @@ import psutil
 from app import __version__, decoders, helper, paths, program
 from app.client.process import EngineProcess
 from app.client.state import EngineEndedError, ExitCause
+from app.commands.options import command, option
 from app.errors import KnownError
 from app.helper.messages import FormulaDrawn, RenderFormula
 from app.models.starter import STARTER_NAME, STARTER_SHA256, starter_file
@@ -78,15 +79,14 @@ class Workplace(contextlib.ExitStack):
 Check: TypeAlias = Callable[[Workplace], str]
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
-    parser.add_argument("--verbose", action="store_true", help="print the details of failures to standard error")
-
-
-def run(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit status. If it is ended from outside, it ends what it started and deletes its
-    folder.
-    """
+@command(
+    "selftest",
+    "check whether this copy of Slipstream works on this computer",
+    option("--verbose", action="store_true", help="print the details of failures to standard error"),
+    json=False,
+)
+def selftest(options: argparse.Namespace) -> int:
+    """If it is ended from outside, it ends what it started and deletes its folder."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     return report(CHECKS, verbose=options.verbose)
 

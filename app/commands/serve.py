@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from app.commands.options import add_drafter_options, add_head_option, add_model_options, whole
+from app.commands.options import add_drafter_options, add_head_option, add_model_options, command, whole
 from app.commands.output import show_progress
 from app.commands.session import drafter_choice, load_command, show_load_progress, show_refusals
 from app.errors import KnownError
@@ -22,8 +22,7 @@ from app.server.key_file import key_from
 from app.server.own_engine import Drafting
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Its options."""
+def _add_options(parser: argparse.ArgumentParser) -> None:
     server = parser.add_argument_group("server")
     server.add_argument(
         "--port", type=whole(0, 65535), default=DEFAULT_PORT, metavar="N", help=f"default {DEFAULT_PORT}; 0 means any"
@@ -67,7 +66,8 @@ def add(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(options: argparse.Namespace) -> int:
+@command("serve", "let other programs use a model, over the OpenAI API", _add_options, json=False)
+def serve(options: argparse.Namespace) -> int:
     """Serve until the process is asked to end."""
     if options.host is not None and not is_loopback(options.host) and options.api_key_file is None:
         raise KnownError(

@@ -31,7 +31,7 @@ def cells(row: Row) -> list[str]:
     return [
         f"{row.same} of {row.runs}",
         words.share(row.acceptance_rate),
-        words.number(row.mean_acceptance_length, 2),
+        words.number(row.mean_acceptance_length, 1),
         words.number(row.plain_speed, 1),
         words.number(row.drafted_speed, 1),
         words.times(row.speed_up),

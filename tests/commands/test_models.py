@@ -12,7 +12,6 @@ import msgspec
 import pytest
 
 from app import cli
-from app.commands.models import plan
 from app.models.library.library import Library
 from app.models.machine_memory import MachineMemory
 from app.models.origins import Origin, origins_file
@@ -160,7 +159,7 @@ def test_pair_ranks_the_library(models: Path, home: Path, capsys: Shown) -> None
     trials_file(home).add(StoredTrial(FileKey.of(target), FileKey.of(draft), trial))
     assert call("pair", "big") == 0
     printed = capsys.readouterr().out
-    assert "     Measured on this computer: 1.50× as fast as without the draft, 61% accepted." in printed.splitlines()
+    assert "     Measured on this computer: 1.5× as fast as without the draft, 61% accepted." in printed.splitlines()
     ranked = as_json(capsys, "pair", "big")
     assert ranked["target"]["title"] == "Big"
     assert [(one["position"], one["draft"]["title"], one["fits"]) for one in ranked["drafts"]] == [
@@ -173,7 +172,7 @@ def test_pair_ranks_the_library(models: Path, home: Path, capsys: Shown) -> None
     untested = msgspec.structs.replace(trial, acceptance_rate=None, drafted_speed=9)
     trials_file(home).add(StoredTrial(FileKey.of(target), FileKey.of(draft), untested))
     assert call("pair", "big") == 0
-    assert "     Measured on this computer: 0.90× as fast as without the draft." in capsys.readouterr().out.splitlines()
+    assert "     Measured on this computer: 0.9× as fast as without the draft." in capsys.readouterr().out.splitlines()
 
 
 # ---------------------------------------------------------------- plan
@@ -210,7 +209,7 @@ def test_plan_on_several_gpus(models: Path, capsys: Shown, monkeypatch: pytest.M
     gib = 1024**3
     gpus = [Device(name=f"CUDA{n}", description="GPU", total_bytes=8 * gib, free_bytes=8 * gib) for n in range(2)]
     here = MachineMemory(memory_total=64 * gib, memory_free=60 * gib, devices=gpus)
-    monkeypatch.setattr(plan, "machine_now", lambda _: here)
+    monkeypatch.setattr("app.commands.models.plan.machine_now", lambda _: here)
     assert call("plan", "big", "small", "--tensor-split", "3,1", "--draft-device", "CUDA1") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split() == ["memory", "CUDA0", "CUDA1"]
@@ -225,7 +224,7 @@ def test_plan_on_several_gpus(models: Path, capsys: Shown, monkeypatch: pytest.M
 
 def test_a_plan_that_does_not_fit_says_what_would(models: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     small = MachineMemory(memory_total=64 * 10**6, memory_free=40 * 10**6)
-    monkeypatch.setattr(plan, "machine_now", lambda _: small)
+    monkeypatch.setattr("app.commands.models.plan.machine_now", lambda _: small)
     planned = as_json(capsys, "plan", "big", "--kv-type", "q8_0", "--context", "256")
     assert planned["plan"]["fits"] and not planned["plan"]["with_draft"] and planned["plan"]["kv_type"] == "q8_0"
     assert planned["plan"]["estimate"]["system"]["target_weights"] > 10**6

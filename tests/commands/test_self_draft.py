@@ -105,11 +105,11 @@ def test_ctrl_c_leaves_nothing_behind(
         (
             0.7,
             0.99,
-            "is 0.70× as fast: it doesn't help on this computer (draft length auto notices that and reaches 0.99×).",
+            "is 0.7× as fast: it doesn't help on this computer (draft length auto notices that and reaches 1.0×).",
         ),
         (1.0, 1.01, "doesn't help"),
-        (0.9, 1.3, "is 1.30× as fast: it helps on this computer."),
-        (2.0, 1.9, "is 2.00× as fast: it helps on this computer."),
+        (0.9, 1.3, "is 1.3× as fast: it helps on this computer."),
+        (2.0, 1.9, "is 2.0× as fast: it helps on this computer."),
         (0.0, 0.0, "too short"),
     ],
 )

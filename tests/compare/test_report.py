@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.commands import compare as command_line
+from app.commands.compare import compare
+from app.commands.options import add_commands
 from app.commands.session import load_settings
 from app.compare import prompts, report, wording
 from app.compare.results import ModelFile, Report
@@ -30,15 +31,15 @@ def rows(text: str) -> list[dict[str, str]]:
 def parsed(command: str) -> argparse.Namespace:
     """The command as the command line itself understands it."""
     parser = argparse.ArgumentParser()
-    command_line.add(parser)
+    add_commands(parser, [compare])
     words = shlex.split(command)
-    assert words[:2] == ["slipstream", "compare"]
-    return parser.parse_args(words[2:])
+    assert words[0] == "slipstream"
+    return parser.parse_args(words[1:])
 
 
 def test_markdown_can_be_read_on_its_own() -> None:
     text = report.markdown(REPORT)
-    assert "| code | 1 of 2 | 70% | 2.40 | 45.0 | 60.0 | 1.4× | 1.1–1.7 | 6 | model 14 of 20 |" in text
+    assert "| code | 1 of 2 | 70% | 2.4 | 45.0 | 60.0 | 1.4× | 1.1–1.7 | 6 | model 14 of 20 |" in text
     assert "| prose | 1 of 1 | – | – | – | – | – | – | 1 | – |" in text
     assert "Only 3 of 5 comparisons were run." in text
     assert "- code, “+1 \\<b\\>”, seed 3, at token 2: " in text and "so this is a near-tie." in text
@@ -206,7 +207,7 @@ def test_the_terminal_needs_80_columns() -> None:
     long_kind = msgspec.structs.replace(first, prompt=msgspec.structs.replace(first.prompt, kind="k" * 40))
     text = report.readable(msgspec.structs.replace(REPORT, comparisons=[*REPORT.comparisons, long_kind]))
     assert max(map(len, text.splitlines())) <= 80
-    cells = ["code", "1 of 2", "70%", "2.40", "45.0", "60.0", "1.4×", "1.1–1.7"]
+    cells = ["code", "1 of 2", "70%", "2.4", "45.0", "60.0", "1.4×", "1.1–1.7"]
     assert any(re.split(r" {2,}", line.strip()) == cells for line in text.splitlines())
     assert "Different texts: 1 of 4." in text and "Not answered: 1." in text
     bars = [line.split()[0] for line in text.splitlines() if "█" in line]

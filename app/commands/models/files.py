@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import get_args
 
 from app.commands.models import choosing
+from app.commands.options import command, option
 from app.commands.output import show_progress, show_result
 from app.errors import Canceled, KnownError
 from app.models.library.entry import LibraryEntry, SortKey, in_order, matching
@@ -25,16 +26,13 @@ _SENTENCES = {
 # ---------------------------------------------------------------- list
 
 
-def add_list(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
-    parser.add_argument(
-        "words", nargs="*", metavar="WORD", help="only list models with all of these words in their names"
-    )
-    parser.add_argument("--sort", choices=get_args(SortKey), default="name", help="default: name")
-
-
+@command(
+    "list",
+    "list the models in all folders",
+    option("words", nargs="*", metavar="WORD", help="only list models with all of these words in their names"),
+    option("--sort", choices=get_args(SortKey), default="name", help="default: name"),
+)
 def list_models(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit status."""
     library = choosing.library()
     entries = in_order(matching(library.scan(), " ".join(options.words)), options.sort)
     folders = library.folders()
@@ -94,13 +92,9 @@ def _offer(folder: ModelFolder) -> str:
 # ---------------------------------------------------------------- verify
 
 
-def add_verify(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
-    parser.add_argument("model", metavar="MODEL")
-
-
+@command("verify", "verify the SHA-256 checksums of a model's files", option("model", metavar="MODEL"))
 def verify_model(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit status: 0 only if the files are unchanged."""
+    """The exit status is 0 only if the files are unchanged."""
     library = choosing.library()
     entry = choosing.model(library, options.model)
     same = library.verify(entry, lambda done, total: show_progress(f"verifying {done / total:.0%}"))
@@ -112,14 +106,13 @@ def verify_model(options: argparse.Namespace) -> int:
 # ---------------------------------------------------------------- remove
 
 
-def add_remove(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
-    parser.add_argument("model", metavar="MODEL")
-    parser.add_argument("--yes", action="store_true", help="don't ask for confirmation")
-
-
+@command(
+    "remove",
+    "delete a model's files",
+    option("model", metavar="MODEL"),
+    option("--yes", action="store_true", help="don't ask for confirmation"),
+)
 def remove_model(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit status."""
     library = choosing.library()
     entry = choosing.model(library, options.model)
     library.check_deletable(entry)

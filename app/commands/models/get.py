@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 
+from app.commands.options import command, option
 from app.errors import KnownError
 from app.models.hub.errors import NoAccessError
 
@@ -13,25 +14,24 @@ _TOKEN = (
 )
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
-    parser.epilog = "To resume an interrupted download, run the same command again. " + _TOKEN
-    parser.add_argument(
+@command(
+    "get",
+    "download a model from Hugging Face, with a matching draft if you like",
+    option(
         "wanted",
         metavar="REPO[:FILE]",
         help="a repository such as Qwen/Qwen3-8B-GGUF, followed by a quantization or file name if it has several "
         "models; or a recommended model such as qwen3.5-9b. An MTP head in a file of its own comes with it",
-    )
-    parser.add_argument("--with-draft", action="store_true", help="also download the best draft that fits")
-    parser.add_argument(
+    ),
+    option("--with-draft", action="store_true", help="also download the best draft that fits"),
+    option(
         "--with-images",
         action="store_true",
         help="also download the file with which the model sees images (mmproj), if its repository has one",
-    )
-
-
-def run(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit status."""
+    ),
+    epilog=f"To resume an interrupted download, run the same command again. {_TOKEN}",
+)
+def get_model(options: argparse.Namespace) -> int:
     from app.commands.models import fetching  # only now, because it imports the network
 
     try:

@@ -9,8 +9,9 @@ from typing import Any
 
 import msgspec
 
-from app import paths
+from app import paths, words
 from app.commands.models import choosing
+from app.commands.options import command, option
 from app.commands.output import show_result
 from app.models.library.entry import LibraryEntry
 from app.models.ranking import Judge, RankedDraft, rank_drafts
@@ -18,16 +19,14 @@ from app.models.text import printable, size_text
 from app.models.trials import Trial, trials_file
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
-    parser.add_argument("target", metavar="TARGET")
-    parser.add_argument(
-        "draft", nargs="?", metavar="DRAFT", help="only consider this draft (default: all models in the library)"
-    )
-
-
-def run(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit status: 1 if nothing fits."""
+@command(
+    "pair",
+    "list the drafts that fit a target, most promising first",
+    option("target", metavar="TARGET"),
+    option("draft", nargs="?", metavar="DRAFT", help="only consider this draft (default: all models in the library)"),
+)
+def list_drafts(options: argparse.Namespace) -> int:
+    """The exit status is 1 if nothing fits."""
     library = choosing.library()
     entries = library.scan()
     target = choosing.model(library, options.target, entries)
@@ -73,4 +72,4 @@ def _measured(trial: Trial | None) -> str:
     if trial is None:
         return ""
     accepted = "" if trial.acceptance_rate is None else f", {trial.acceptance_rate:.0%} accepted"
-    return f"Measured on this computer: {trial.speed_up:.2f}× as fast as without the draft{accepted}."
+    return f"Measured on this computer: {words.times(trial.speed_up)} as fast as without the draft{accepted}."

@@ -10,7 +10,7 @@ import msgspec
 
 from app.client.process import EngineProcess
 from app.commands.models import choosing
-from app.commands.options import add_gpu_options, check_main_gpu, whole
+from app.commands.options import add_gpu_options, check_main_gpu, command, option, whole
 from app.commands.output import show_result
 from app.errors import KnownError
 from app.models.library.entry import LibraryEntry
@@ -32,10 +32,7 @@ _PARTS = {
 }
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
-    parser.add_argument("target", metavar="TARGET")
-    parser.add_argument("draft", nargs="?", metavar="DRAFT")
+def _add_wishes(parser: argparse.ArgumentParser) -> None:
     wishes = parser.add_argument_group("preferences (default: what fits best)")
     wishes.add_argument("--context", type=whole(1, MAX_CONTEXT_LENGTH), metavar="N", help="context length in tokens")
     wishes.add_argument("--kv-type", choices=get_args(KvType), help="KV cache type")
@@ -45,8 +42,15 @@ def add(parser: argparse.ArgumentParser) -> None:
     wishes.add_argument("--keep-draft", action="store_true", help="fail rather than leave the draft out")
 
 
-def run(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit status: 1 if nothing fits."""
+@command(
+    "plan",
+    "show how much memory a model or a pair needs, and how it would be loaded",
+    option("target", metavar="TARGET"),
+    option("draft", nargs="?", metavar="DRAFT"),
+    _add_wishes,
+)
+def show_plan(options: argparse.Namespace) -> int:
+    """The exit status is 1 if nothing fits."""
     check_main_gpu(options)
     target, draft = _shapes(options)
     with EngineProcess() as engine:
@@ -63,11 +67,11 @@ def run(options: argparse.Namespace) -> int:
         draft_device=options.draft_device or "",
         keep_draft=options.keep_draft,
     )
-    plan = make_plan(target, draft, machine, wishes)
-    others = [] if plan.fits else alternatives(target, draft, machine, wishes)
-    described = msgspec.to_builtins({"machine": machine, "plan": plan, "alternatives": others})
-    show_result(options, described, _lines(plan, others, machine))
-    return 0 if plan.fits else 1
+    found = make_plan(target, draft, machine, wishes)
+    others = [] if found.fits else alternatives(target, draft, machine, wishes)
+    described = msgspec.to_builtins({"machine": machine, "plan": found, "alternatives": others})
+    show_result(options, described, _lines(found, others, machine))
+    return 0 if found.fits else 1
 
 
 def _shapes(options: argparse.Namespace) -> tuple[ModelShape, ModelShape | None]:

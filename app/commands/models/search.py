@@ -9,7 +9,7 @@ from typing import get_args
 import msgspec
 
 from app.commands.models import choosing
-from app.commands.options import whole
+from app.commands.options import command, option, whole
 from app.commands.output import show_result
 from app.models.hub.repository import MAX_RESULTS, SearchResult, Sort
 from app.models.text import count_text, printable
@@ -21,22 +21,21 @@ _SIDES = "<>><<<"
 _GATED = {"no": "", "automatic": "gated", "manual": "gated, approved manually"}
 
 
-def add(parser: argparse.ArgumentParser) -> None:
-    """Add the command's options."""
-    parser.epilog = 'Downloads are from the last 30 days. To download a model, use "slipstream models get REPOSITORY".'
-    parser.add_argument("words", nargs="+", metavar="WORD", help="words in the repository's name")
-    parser.add_argument("--sort", choices=get_args(Sort), default="trending", help="default: trending")
-    parser.add_argument(
+@command(
+    "search",
+    "search Hugging Face for models",
+    option("words", nargs="+", metavar="WORD", help="words in the repository's name"),
+    option("--sort", choices=get_args(Sort), default="trending", help="default: trending"),
+    option(
         "--limit",
         type=whole(1, MAX_RESULTS),
         default=_LIMIT,
         metavar="N",
         help=f"maximum number of results (default {_LIMIT})",
-    )
-
-
-def run(options: argparse.Namespace) -> int:
-    """Run the command; returns the exit status."""
+    ),
+    epilog='Downloads are from the last 30 days. To download a model, use "slipstream models get REPOSITORY".',
+)
+def search_models(options: argparse.Namespace) -> int:
     from app.models.hub.api import HubConnection, network_settings
 
     words = " ".join(options.words)
