@@ -109,10 +109,6 @@ def test_a_file_without_permission(file: Path) -> None:
     )
 
 
-def test_a_file_name_cannot_write_to_the_terminal(tmp_path: Path) -> None:
-    assert problem_of(b"no", tmp_path / "a\x1b[31m\nb.gguf") == "a\\x1b[31m\\nb.gguf is not a GGUF model file."
-
-
 # ---------------------------------------------------------------- cut off
 
 

@@ -100,22 +100,6 @@ def test_reads_the_rarer_facts(tmp_path: Path) -> None:
     assert (read.rope.scaling, read.rope.factor, read.rope.original_context) == ("yarn", 4.0, 128)
 
 
-def test_takes_the_largest_of_heads_given_by_layer(tmp_path: Path) -> None:
-    def fill(writer: Any) -> None:
-        writer.add_head_count([4, 8, 4])
-        writer.add_head_count_kv([0, 2, 1])
-
-    read = written(tmp_path / "heads.gguf", fill)
-    assert (read.heads, read.kv_heads) == (8, 2)
-
-
-def test_a_vocabulary_of_many_tokens(tmp_path: Path) -> None:
-    read = read_header(make_vocabulary_file(tmp_path / "large.gguf", tokenizer="gpt2", vocab_size=50_000))
-    assert read.tokenizer is not None
-    assert read.tokenizer.size == len(read.tokenizer.tokens) == 50_000
-    assert read.tokenizer.tokens[3] == b"\xc4\x80"
-
-
 def test_the_fingerprint_tells_token_lists_apart(tmp_path: Path) -> None:
     def fingerprint(name: str, **options: Any) -> str:
         tokenizer = read_header(make_vocabulary_file(tmp_path / name, **options)).tokenizer

@@ -15,7 +15,7 @@ from app.models.pairing import compare
 from app.models.text import size_text
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model, make_vocabulary_file
 from tests.support.mtp_models import make_head_file, make_random_model
-from tests.support.raw_gguf import F32, header, pair, string
+from tests.support.raw_gguf import header, string
 
 
 def test_describes_a_model_as_json(tmp_path: Path) -> None:
@@ -91,12 +91,3 @@ def test_nothing_in_a_file_reaches_the_terminal_as_it_is(tmp_path: Path) -> None
     text = readable(read_header(path))
     assert all(line.isprintable() for line in text.splitlines())
     assert "\\x1b]0;owned\\x07\\r\\n" in text
-
-
-def test_numbers_that_json_lacks_are_left_out(tmp_path: Path) -> None:
-    path = tmp_path / "odd.gguf"
-    not_a_number = pair("llama.rope.freq_base", F32, b"\x00\x00\xc0\x7f")
-    infinite = pair("llama.rope.scaling.factor", F32, b"\x00\x00\x80\x7f")
-    path.write_bytes(header([string("general.architecture", "llama"), not_a_number, infinite]))
-    described = json.loads(json.dumps(describe(read_header(path)), allow_nan=False))
-    assert (described["rope"]["base"], described["rope"]["factor"]) == (None, None)

@@ -8,7 +8,6 @@ from typing import Any, Literal
 
 import gguf
 import msgspec
-import numpy as np
 import psutil
 import pytest
 from hypothesis import given
@@ -16,26 +15,18 @@ from hypothesis import strategies as st
 
 from app.engine.host.engine import Engine
 from app.models.gguf import read_header
-from app.models.inspect import readable
 from app.models.memory_estimate import ModelShape, estimate, shape_of
 from app.models.memory_shape import Layer
-from app.models.model_memory import takes_kv_type
-from app.models.text import size_text
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import GenerationFinished, Hello, PairLoaded
 from app.protocol.limits import ALL_LAYERS, KvType
 from app.protocol.options import LoadSettings, Sampling
-from tests.support.architectures import WINDOW, Architecture, make
+from tests.support.architectures import Architecture, make
 from tests.support.engine_process import EngineProcess
-from tests.support.gemma4_models import KINDS, Gemma4, make_assistant, make_gemma4
-from tests.support.gguf_files import RandomWeights, Shape, Tensors, llama_weights, make_model
+from tests.support.gguf_files import make_model
 from tests.support.matrix import in_proof
 from tests.support.mtp_models import (
-    ARCHITECTURES,
-    HeadArchitecture,
-    make_head_file,
     make_random_model,
-    make_table_model,
 )
 
 MODEL = ModelShape(
@@ -70,31 +61,6 @@ def test_the_shape_of_a_llama_model(tmp_path: Path) -> None:
     assert not shape.tied_weights
 
 
-def test_it_counts_all_weights_once_is_small_and_survives_being_written(guide_pair: tuple[Path, Path]) -> None:
-    for path in guide_pair:
-        header = read_header(path)
-        shape = shape_of(header)
-        assert shape.weights == header.tensor_bytes
-        assert shape.tied_weights == shape.input_weights
-        large = msgspec.structs.replace(shape, layers=shape.layers * 50)
-        written = msgspec.json.encode(large)
-        assert len(written) < 4096
-        assert msgspec.json.decode(written, type=ModelShape) == large
-
-
-def test_sliding_windows_keep_what_the_file_says(tmp_path: Path) -> None:
-    def metadata(writer: gguf.GGUFWriter) -> None:
-        writer.add_sliding_window(64)
-        writer.add_sliding_window_pattern([True, True, False])
-        writer.add_uint32("gemma3.attention.key_length_swa", 8)
-
-    assert [layer.window for layer in of(tmp_path, "gemma3").layers] == [WINDOW, 0, WINDOW, 0]
-    shape = llama(tmp_path, architecture="gemma3", layers=3, edit=metadata)
-    assert [(one.window, one.keys, one.values) for one in shape.layers] == [(64, 16, 64), (64, 16, 64), (0, 64, 64)]
-    without = llama(tmp_path, architecture="phi3", edit=lambda writer: writer.add_sliding_window(64))
-    assert {layer.window for layer in without.layers} == {0}
-
-
 def test_hybrids_keep_states_in_some_layers_and_keys_in_others(tmp_path: Path) -> None:
     hybrids: tuple[Architecture, ...] = ("qwen35", "lfm2", "granitehybrid")
     for architecture in hybrids:
@@ -105,129 +71,6 @@ def test_hybrids_keep_states_in_some_layers_and_keys_in_others(tmp_path: Path) -
     assert recurrent.layers[0].state == (3 * 128 + 32 * 128) * 4
 
 
-def test_latent_attention_keeps_no_values(tmp_path: Path) -> None:
-    def metadata(writer: gguf.GGUFWriter) -> None:
-        writer.add_key_length(36)
-        writer.add_value_length(32)
-        writer.add_key_length_mla(48)
-        writer.add_value_length_mla(32)
-
-    shape = llama(tmp_path, architecture="deepseek2", kv_heads=1, edit=metadata)
-    assert [(layer.keys, layer.values) for layer in shape.layers] == [(36, 0)] * 2
-
-
-def test_layers_for_further_tokens_stay_in_the_file(tmp_path: Path) -> None:
-    shape = llama(tmp_path, layers=3, edit=lambda writer: writer.add_nextn_predict_layers(1))
-    assert shape.layers[2] == Layer(0)
-    assert shape.skipped == shape.layers[0].weights and shape.gpu_slots == 4
-
-
-def test_experts_a_token_uses_count_as_one_wide_layer(tmp_path: Path) -> None:
-    def metadata(writer: gguf.GGUFWriter) -> None:
-        writer.add_expert_count(8)
-        writer.add_expert_used_count(2)
-        writer.add_expert_feed_forward_length(100)
-
-    assert llama(tmp_path, feed_forward=128, edit=metadata).feed_forward == 200
-
-
-def test_matrices_are_counted_by_type_for_repacking(tmp_path: Path) -> None:
-    def odd_rows(shape: Shape, random: RandomWeights) -> Tensors:
-        return {**llama_weights(shape, random), "blk.0.extra.weight": random.matrix(12, 64, 1.0)}
-
-    shape = llama(tmp_path, weights="Q8_0", tensors=odd_rows)
-    layers = 2 * (4 * 64 * 64 + 3 * 64 * 128) * 34 // 32
-    assert shape.by_type == {"Q8_0": layers + 512 * 64 * 34 // 32}  # the output, not the embeddings or the odd rows
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_the_head_inside_a_model_is_a_layer_apart(tmp_path: Path, architecture: HeadArchitecture) -> None:
-    header = read_header(make_random_model(tmp_path / "whole.gguf", architecture))
-    shape = shape_of(header)
-    assert shape.layers[-1] == Layer(0) and all(layer.weights for layer in shape.layers[:-1])
-    experts = {"glm4moe": 3 * 4 * 64 * 32 * 4, "qwen35": 0}[architecture]
-    assert shape.head == Layer(shape.skipped, keys=64, values=64, experts=experts)
-    assert shape.weights + shape.skipped == header.tensor_bytes
-    assert not shape.is_head_only
-    assert (shape.parameters, shape.experts) == (header.parameters, header.experts)
-    assert shape.head_feed_forward == {"glm4moe": 2 * 32, "qwen35": 128}[architecture]
-    trunk = tuple(tensor.name for tensor in header.tensors if tensor.name.startswith("blk.2."))
-    others = [tensor for tensor in header.tensors if tensor.name not in trunk]
-    cut = shape_of(msgspec.structs.replace(header, tensors=others, mtp_head="none"))
-    assert cut.head is None and cut.skipped == 0
-    assert cut.layers == shape.layers
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_head_that_is_loaded_in_any_case_counts_once(tmp_path: Path, architecture: HeadArchitecture) -> None:
-    header = read_header(make_table_model(tmp_path / "scaled.gguf", architecture, scaled=True))
-    shape = shape_of(header)
-    assert shape.weights == header.tensor_bytes and shape.skipped == 0
-    size = sum(tensor.size for tensor in header.tensors if tensor.name.startswith("blk.2."))
-    assert shape.layers[-1].weights == size and shape.layers[-1].keys == 0
-    unused, used = (estimate(shape, head=head, context_length=1024) for head in (None, shape))
-    assert unused.skipped == 0 and unused.system.target_weights == used.system.target_weights == header.tensor_bytes
-    assert shape.head is not None and shape.head.weights == 0
-    assert 0 < used.system.head < size
-    assert f"inside, 1 layer, {size_text(size)}" in readable(header)
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_a_head_in_a_file_of_its_own_has_no_other_layer(tmp_path: Path, architecture: HeadArchitecture) -> None:
-    header = read_header(make_head_file(tmp_path / "mtp.gguf", architecture))
-    shape = shape_of(header)
-    assert shape.is_head_only and shape.layers == [Layer(0)] * 3
-    assert shape.head is not None and shape.head.weights + shape.weights == header.tensor_bytes
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_head_that_reads_its_targets_cache_has_none(tmp_path: Path, kind: Gemma4) -> None:
-    target, header = (read_header(make(tmp_path / name, kind)) for make, name in GEMMA_FILES)
-    shape = shape_of(header)
-    assert shape.is_head_only and shape.layers == [Layer(0)] * 4
-    assert shape.head == Layer(shape.skipped)
-    assert shape.skipped + shape.weights == header.tensor_bytes
-    without, found = (estimate(shape_of(target), head=head, context_length=4096).system for head in (None, shape))
-    states = (128 + 512) * 64 * 4  # the last ones, and a batch from the target
-    assert found.head == header.tensor_bytes + states
-    assert 0 < found.compute - without.compute < 4096 * 512 * 2  # it processes one token at a time
-
-
-def test_every_head_of_a_chain_has_a_cache(tmp_path: Path) -> None:
-    one, three = (
-        shape_of(read_header(make_random_model(tmp_path / f"{heads}.gguf", "step35", heads=heads))) for heads in (1, 3)
-    )
-    assert one.head is not None and three.head is not None
-    assert (three.head.keys, three.head.values) == (3 * one.head.keys, 3 * one.head.values) == (3 * 64, 3 * 64)
-    assert three.head.weights == three.skipped == 3 * one.head.weights
-    assert three.layers[:2] == one.layers[:2] and three.layers[2:] == [Layer(0)] * 3
-    kept = [estimate(shape, head=shape, context_length=1024).system.head for shape in (one, three)]
-    assert kept[1] - kept[0] == 2 * one.head.weights + 1024 * 4 * 64 * 2  # bytes of F16
-
-
-def test_heads_that_cannot_be_used_take_nothing(tmp_path: Path) -> None:
-    header = read_header(make_random_model(tmp_path / "m.gguf", "glm4moe"))
-    for_images = {**header.metadata, "glm4moe.rope.dimension_sections": 4}
-    assert shape_of(msgspec.structs.replace(header, metadata=for_images)).head is None
-
-
-def test_experts_are_told_apart_from_the_rest_of_a_layer(tmp_path: Path) -> None:
-    def tensors(shape: Shape, random: RandomWeights) -> Tensors:
-        made = llama_weights(shape, random)
-        for part, count in (("gate", 4), ("up", 4), ("down", 4)):
-            matrix = made.pop(f"blk.1.ffn_{part}.weight")
-            made[f"blk.1.ffn_{part}_exps.weight"] = np.stack([matrix] * count)
-            made[f"blk.1.ffn_{part}_shexp.weight"] = matrix
-        return made
-
-    shape = llama(tmp_path, layers=3, tensors=tensors)
-    matrix = 64 * 128 * 2
-    assert [layer.experts for layer in shape.layers] == [0, 12 * matrix, 0]
-    assert (shape.expert_layers, shape.largest_experts, shape.largest_matrix) == (2, 4 * matrix, 4 * matrix)
-    assert shape.layers[1].weights == shape.layers[0].weights + 12 * matrix
-
-
-GEMMA_FILES = (make_gemma4, "target.gguf"), (make_assistant, "mtp.gguf")
 NUMBERS = st.sampled_from([0, 1, 3, 2**16, 2**31, 2**32 - 1])
 
 
@@ -255,18 +98,6 @@ def test_no_number_is_trusted(
 def test_the_cache_by_hand(kv_type: KvType, size: float) -> None:
     found = estimate(MODEL, context_length=1000, kv_type=kv_type)
     assert found.system.target_kv == 8 * 512 * 1024 * size  # 1,000 tokens are 1,024 cells
-
-
-def test_windows_stop_growing_and_states_never_do() -> None:
-    windows = msgspec.structs.replace(MODEL, layers=[Layer(1, keys=8, values=8, window=100)])
-    kept = [estimate(windows, context_length=length).system.target_kv for length in (256, 4096, 65536)]
-    assert kept == [256 * 32, 768 * 32, 768 * 32]  # the window and a batch
-    states = msgspec.structs.replace(MODEL, layers=[Layer(1, state=5000)])
-    kept = [estimate(states, context_length=length).system.target_kv for length in (256, 65536)]
-    assert kept[0] == kept[1] >= 5000
-    beside = [Layer(1, keys=8, values=8, window=100), Layer(1, state=100)]
-    hybrid = msgspec.structs.replace(MODEL, layers=beside, running_state="hybrid")
-    assert estimate(hybrid, context_length=65536).system.target_kv >= 65536 * 32  # windows are kept whole there
 
 
 def test_snapshots_of_running_states_are_where_their_layers_are() -> None:
@@ -299,29 +130,8 @@ def test_tied_embeddings_are_there_twice_only_with_a_gpu() -> None:
     assert (whole.system.target_weights, whole.gpu.target_weights) == (500_000, 8_600_000)
 
 
-def test_the_draft_has_the_targets_context_or_a_shorter_one_of_its_own() -> None:
-    draft = msgspec.structs.replace(MODEL, layers=MODEL.layers[:2])
-    found = estimate(MODEL, draft, context_length=4096, draft_gpu_layers=ALL_LAYERS)
-    assert found.gpu.draft_kv == 2 * 512 * 4096 * 2
-    assert (found.gpu.draft_weights, found.system.draft_weights) == (2_600_000, 500_000)
-    assert found.system.total > estimate(MODEL, context_length=4096).system.total
-    own = estimate(MODEL, draft, context_length=4096, draft_context_length=1000, draft_kv_type="q8_0")
-    assert own.system.draft_kv == 2 * 512 * 1024 * 34 // 32
-    assert own.system.target_kv == 8 * 512 * 4096 * 2
-    longer = estimate(MODEL, draft, context_length=4096, draft_context_length=9000)
-    assert longer == estimate(MODEL, draft, context_length=4096)  # never longer than the target's
-
-
 HEAD = Layer(3_000_000, keys=256, values=128)
 WITH_HEAD = msgspec.structs.replace(MODEL, layers=[*MODEL.layers, Layer(0)], head=HEAD, skipped=HEAD.weights)
-
-
-def test_a_head_that_is_not_used_takes_no_memory_that_is_needed() -> None:
-    without = msgspec.structs.replace(WITH_HEAD, head=None, skipped=0)
-    for layers in (0, 5, ALL_LAYERS):
-        found, expected = (estimate(one, context_length=1024, target_gpu_layers=layers) for one in (WITH_HEAD, without))
-        assert (found.system, found.gpu) == (expected.system, expected.gpu)
-        assert found.resident == expected.resident + HEAD.weights  # until the system drops those pages
 
 
 @pytest.mark.parametrize(("kv_type", "size"), [("f16", 16 / 8), ("q8_0", 34 / 32)])
@@ -336,30 +146,6 @@ def test_what_a_head_takes_by_hand(kv_type: KvType, size: float) -> None:
         alone.system.target_kv,
     )
     assert found.skipped == 0
-
-
-def test_what_waits_for_a_head_is_limited() -> None:
-    wide = msgspec.structs.replace(WITH_HEAD, width=4096)
-    found = {
-        length: estimate(wide, head=wide, context_length=length).system.head - HEAD.weights - length * 384 * 2
-        for length in (1024, 4096, 65536)
-    }
-    most = 2 * (2048 + 64)  # half of 64 MiB, twice
-    assert found == {1024: 2048 * 16384, 4096: (4096 + 1024) * 16384, 65536: (most + 1024) * 16384}
-
-
-def test_a_head_goes_where_the_last_layer_goes_and_one_beside_where_the_draft_goes() -> None:
-    kept = 1024 * 384 * 2
-    output, last = (
-        estimate(WITH_HEAD, head=WITH_HEAD, context_length=1024, target_gpu_layers=layers) for layers in (1, 2)
-    )
-    assert output.gpu.head == 0
-    assert last.gpu.head == HEAD.weights + kept
-    assert last.gpu.target_weights == output.gpu.target_weights == 600_000
-    beside = msgspec.structs.replace(WITH_HEAD, layers=[Layer(0)] * 9, is_head_only=True)
-    for layers, expected in ((0, 0), (ALL_LAYERS, 600_000 + HEAD.weights + kept)):
-        assert estimate(MODEL, head=beside, context_length=1024, draft_gpu_layers=layers).gpu.head == expected
-    assert estimate(MODEL, head=beside, context_length=1024).system.head > HEAD.weights + kept + 1_100_000
 
 
 def test_experts_on_the_processor_leave_the_rest_of_their_layers_on_the_gpu() -> None:
@@ -407,21 +193,6 @@ def test_a_hybrid_may_lose_flash_attention_where_it_is_split() -> None:
     assert compute("lfm2", 5) > scores > 2 * compute("lfm2", 4), "with 5 layers the last one on the CPU attends"
     assert compute("qwen35", 5) == compute("qwen35", 4) == compute("lfm2", 4)
     assert compute("lfm2", 5, "q8_0") == compute("lfm2", 4, "q8_0")
-
-
-def test_heads_have_to_be_whole_blocks() -> None:
-    heads = msgspec.structs.replace(MODEL, key_length=80, value_length=64)
-    assert takes_kv_type(heads, "f16") and not takes_kv_type(heads, "q8_0")
-    assert takes_kv_type(msgspec.structs.replace(heads, key_length=96), "q4_0")
-
-
-def test_rearranged_weights_are_told_apart() -> None:
-    packed = msgspec.structs.replace(MODEL, by_type={"Q4_0": 8_000_000, "F16": 100})
-    found = estimate(packed, context_length=256)
-    assert found.repacked == 8_000_000
-    assert found.resident == found.system.total + 8_000_000
-    assert estimate(packed, context_length=256, target_gpu_layers=5).repacked == 4_000_000
-    assert estimate(packed, context_length=256, target_gpu_layers=ALL_LAYERS).repacked == 0
 
 
 @given(context=st.integers(1, 100_000), layers=st.integers(0, 9), kv_type=st.sampled_from(["f16", "q8_0", "q4_0"]))

@@ -107,15 +107,6 @@ def test_the_draft_goes_on_the_gpu_first_and_whole() -> None:
     assert one_more.gpu.total > plan.gpu_space >= plan.estimate.gpu.total
 
 
-def test_a_gpu_too_small_for_the_draft_is_left_to_the_target() -> None:
-    plan = make_plan(TARGET, DRAFT, machine(16, 1.2))
-    assert plan.fits and plan.with_draft and plan.draft_gpu_layers == 0
-    assert plan.target_gpu_layers >= 1
-    too_small = make_plan(TARGET, DRAFT, machine(16, 0.2))
-    assert too_small.fits and too_small.with_draft
-    assert (too_small.target_gpu_layers, too_small.draft_gpu_layers) == (0, 0)
-
-
 def test_an_integrated_gpu_takes_from_the_systems_memory_and_is_not_used_beside_another_one() -> None:
     assert make_plan(TARGET, DRAFT, machine(16, 12, kind="integrated")).target_gpu_layers == ALL_LAYERS
     tight = machine(6.6, 6.6, kind="integrated")
@@ -126,23 +117,6 @@ def test_an_integrated_gpu_takes_from_the_systems_memory_and_is_not_used_beside_
     one = machine(16, 12)
     both = msgspec.structs.replace(one, devices=[*tight.devices, *one.devices])
     assert MemoryLimits(both).gpu_bytes == MemoryLimits(one).gpu_bytes
-
-
-def test_where_only_one_gpu_is_to_be_used_the_others_do_not_count() -> None:
-    both = machine(16, 4, 8)
-    for name, used in (("G1", 8), ("G0", 4), ("", 4)):
-        plan = make_plan(TARGET, None, both, Wishes(split_mode="none", main_gpu=name))
-        assert plan.gpu_space == MemoryLimits(machine(16, used)).gpu_bytes
-        assert (plan.target_gpu_layers == ALL_LAYERS) is (used == 8)
-        assert plan.estimate.gpus[used == 4].total == 0
-
-
-def test_a_draft_with_a_context_of_its_own_takes_less() -> None:
-    plan = make_plan(TARGET, DRAFT, machine(6.4), Wishes(draft_context_length=1024))
-    assert plan.fits and plan.with_draft and not make_plan(TARGET, DRAFT, machine(6.4)).with_draft
-    odd = msgspec.structs.replace(DRAFT, key_length=80, value_length=80)
-    refused = make_plan(TARGET, odd, machine(64), Wishes(draft_kv_type="q4_0", keep_draft=True))
-    assert refused.sentence == "The draft's KV cache can't be q4_0."
 
 
 def test_several_gpus_count_together_less_a_margin_each() -> None:
@@ -173,14 +147,6 @@ def test_layers_are_spread_by_free_memory_unless_shares_are_given() -> None:
     assert [parts.target_weights for parts in given.estimate.gpus] == [3 * layers, 30 * layers]
 
 
-def test_each_gpu_computes_and_gpus_in_a_row_prepare_more_inputs() -> None:
-    one, two = make_plan(TARGET, None, machine(32, 8)), make_plan(TARGET, None, machine(32, 8, 8))
-    [compute] = [parts.compute for parts in one.estimate.gpus]
-    ahead = 3 * 512 * (8192 * 2 + 2048 * 4)  # llama.cpp has masks and hidden states of three more batches then
-    assert [parts.compute for parts in two.estimate.gpus] == [compute + ahead] * 2
-    assert two.estimate.gpu.total == sum(totals(two))
-
-
 def test_where_spreading_by_free_memory_does_not_fit_the_plan_decides() -> None:
     """The output is as large as eight layers, and llama.cpp counts it as one."""
     heavy = msgspec.structs.replace(TARGET, output_weights=8 * TARGET.layers[0].weights)
@@ -205,71 +171,6 @@ def test_where_spreading_by_free_memory_does_not_fit_the_plan_decides() -> None:
     assert make_plan(heavy, None, here, Wishes(tensor_split=(1.0, 1.0))).target_gpu_layers < heavy.gpu_slots
     for_another_machine = (1.0, 1.0, 1.0)  # which the engine refuses
     assert make_plan(heavy, None, here, Wishes(tensor_split=for_another_machine)).tensor_split == for_another_machine
-
-
-def test_a_draft_has_one_gpu_for_itself_where_there_are_several() -> None:
-    plan = make_plan(TARGET, DRAFT, machine(32, 8, 9))
-    assert plan.fits and plan.with_draft and plan.draft_device == "G1" and plan.tensor_split == ()
-    first, second = plan.estimate.gpus
-    assert first.draft_weights == first.draft_kv == 0 and second.draft_weights > 0 and second.draft_kv > 0
-    chosen = make_plan(TARGET, DRAFT, machine(32, 8, 9), Wishes(draft_device="G0"))
-    assert chosen.draft_device == "G0" and chosen.estimate.gpus[0].draft_weights > 0
-    assert chosen.estimate.gpus[1].draft_weights == 0
-
-
-def test_a_draft_goes_where_the_target_leaves_it_space() -> None:
-    """The larger GPU would be too full with it."""
-    plan = make_plan(TARGET, model(2.0, layers=16, width=1024), machine(32, 1.5, 4.3, 4.3))
-    assert plan.fits and plan.with_draft and plan.draft_gpu_layers == ALL_LAYERS
-    for taken, space in zip(totals(plan), plan.gpu_spaces.values(), strict=True):
-        assert taken <= space
-    elsewhere = make_plan(TARGET, DRAFT, machine(32, 6, 0.6), Wishes(draft_device="G1", keep_draft=True))
-    assert elsewhere.fits and elsewhere.draft_gpu_layers == 0 and elsewhere.estimate.gpu.draft_weights == 0
-    full = Wishes(draft_device="G1", keep_draft=True, draft_gpu_layers=ALL_LAYERS)
-    assert " on G1, but only " in make_plan(TARGET, DRAFT, machine(32, 12, 0.6), full).sentence
-
-
-def test_on_one_of_several_gpus_a_draft_may_be_on_another() -> None:
-    wishes = Wishes(split_mode="none", main_gpu="G1", draft_device="G0")
-    plan = make_plan(TARGET, DRAFT, machine(32, 2, 8), wishes)
-    assert plan.fits and plan.target_gpu_layers == ALL_LAYERS
-    assert [bool(parts.target_weights) for parts in plan.estimate.gpus] == [False, True]
-    assert [bool(parts.draft_weights) for parts in plan.estimate.gpus] == [True, False]
-    together = make_plan(TARGET, DRAFT, machine(32, 2, 8), Wishes(split_mode="none", main_gpu="G1"))
-    assert together.draft_device == "" and together.estimate.gpus[0].total == 0
-    assert together.gpu_spaces["G0"] == 0
-
-
-def test_a_head_is_where_the_last_layers_are() -> None:
-    inside = make_plan(with_head(TARGET), None, machine(32, 8, 8))
-    assert [bool(parts.head) for parts in inside.estimate.gpus] == [False, True]
-    apart = make_plan(TARGET, beside(), machine(32, 8, 8))
-    assert apart.with_head and [bool(parts.head) for parts in apart.estimate.gpus] == [False, True]
-    tight = next(
-        plan
-        for tenths in range(100, 40, -1)
-        if (plan := make_plan(with_head(TARGET, gib=1.0), None, machine(32, tenths / 20, tenths / 20))).tensor_split
-    )
-    assert tight.fits and tight.with_head and tight.target_gpu_layers == ALL_LAYERS
-    assert sum(tight.tensor_split) == len(TARGET.layers) + 2 and tight.tensor_split[0] > tight.tensor_split[1]
-
-
-def test_rows_are_spread_by_shares_or_by_all_memory() -> None:
-    halves = Wishes(split_mode="row")
-    plan = make_plan(TARGET, None, machine(32, 4, 12), halves)
-    weights = [parts.target_weights for parts in plan.estimate.gpus]
-    assert sum(weights) == 33 * TARGET.layers[0].weights and weights[1] == pytest.approx(3 * weights[0], rel=1e-6)
-    given = make_plan(TARGET, None, machine(32, 12, 12), Wishes(split_mode="row", tensor_split=(1.0, 1.0)))
-    assert given.estimate.gpus[0].target_weights == pytest.approx(given.estimate.gpus[1].target_weights, rel=1e-6)
-
-
-def test_experts_leave_the_first_gpu_and_the_other_layers_are_spread_anew() -> None:
-    plan = make_plan(MIXTURE, None, machine(64, 5, 5))
-    assert plan.fits and plan.target_gpu_layers == ALL_LAYERS and plan.expert_layers_on_cpu
-    by_free_memory = make_plan(MIXTURE, None, machine(64, 5, 5), Wishes(tensor_split=(1.0, 1.0)))
-    assert by_free_memory.expert_layers_on_cpu > plan.expert_layers_on_cpu  # as the first layers are light then
-    assert sum(plan.tensor_split) == MIXTURE.gpu_slots
-    assert 0 < plan.estimate.gpus[0].compute - plan.estimate.gpus[1].compute <= MIXTURE.largest_experts
 
 
 # ---------------------------------------------------------------- what gives way
@@ -381,29 +282,6 @@ def test_a_head_is_used_where_it_fits_and_pays_off() -> None:
     assert not make_plan(TARGET, None, machine(16), Wishes(head="on")).with_head
 
 
-def test_a_head_beside_a_draft_model_counts_if_it_is_asked_for() -> None:
-    target = with_head(TARGET)
-    both = make_plan(target, DRAFT, machine(16), Wishes(head="on"))
-    assert both.fits and both.with_draft and both.with_head and not both.gives_up
-    drafts = [make_plan(target, DRAFT, machine(16), Wishes(head=head)) for head in ("auto", "off")]
-    assert all(plan.with_draft and not plan.with_head for plan in drafts)
-    alone = make_plan(target, None, machine(16), Wishes(head="on"))
-    assert both.estimate.system.head == alone.estimate.system.head > 0
-    assert both.estimate.system.draft_weights == drafts[0].estimate.system.draft_weights > 0
-    assert both.needed > max(alone.needed, drafts[0].needed)
-    less = make_plan(target, DRAFT, between(alone, both), Wishes(head="on"))
-    assert less.fits and less.with_head and not less.with_draft
-    assert less.sentence.startswith("Without the draft: the pair needs ")
-
-
-def test_the_plan_uses_a_head_on_metal_only_as_the_engine_does(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("platform.system", lambda: "Darwin")
-    apple = machine(32, 24, kind="integrated")
-    assert not make_plan(with_head(TARGET), None, apple).with_head
-    assert make_plan(with_head(TARGET), None, apple, Wishes(target_gpu_layers=0)).with_head
-    assert make_plan(with_head(model(4.0, experts=8)), None, apple).with_head
-
-
 def test_a_head_is_given_up_before_the_cache_and_the_context() -> None:
     target = with_head(TARGET)
     plenty = make_plan(target, None, machine(16))
@@ -415,41 +293,6 @@ def test_a_head_is_given_up_before_the_cache_and_the_context() -> None:
     tighter = make_plan(target, None, machine(4.9))
     assert tighter.fits and not tighter.with_head and tighter.context_length < 8192
     assert tighter.sentence.startswith("Without the MTP head, ")
-
-
-def test_with_too_little_memory_for_the_draft_the_head_takes_its_place() -> None:
-    target, draft = with_head(TARGET, gib=0.1), model(1.5, layers=16, width=1024, feed_forward=2816)
-    both = make_plan(target, draft, machine(16))
-    assert both.with_draft and not both.with_head and both.estimate.system.head == 0
-    plan = make_plan(target, draft, between(make_plan(target, None, machine(16)), both))
-    assert plan.fits and plan.with_head and not plan.with_draft
-    assert plan.sentence.startswith("With the MTP head instead of the draft: the pair needs ")
-    neither = make_plan(
-        target, draft, between(make_plan(TARGET, None, machine(16)), make_plan(target, None, machine(16)))
-    )
-    assert neither.fits and not neither.with_head and not neither.with_draft and neither.context_length == 8192
-    assert neither.sentence.startswith("Without the draft: ")
-
-
-def test_a_head_in_a_file_of_its_own_is_planned_as_a_head() -> None:
-    plan = make_plan(TARGET, beside(), machine(16, 12))
-    assert plan.with_head and not plan.with_draft
-    assert plan.estimate.gpu.head > 0.4 * GIB and plan.estimate.gpu.draft_weights == 0
-    assert plan.sentence.startswith("Everything fits on the GPU and needs ")
-    on_processor = make_plan(TARGET, beside(), machine(16))
-    alone = make_plan(TARGET, None, machine(16))
-    tight = between(alone, on_processor)
-    plan = make_plan(TARGET, beside(), tight)
-    assert plan.fits and plan.gives_up and not plan.with_head and plan.context_length == 8192
-    assert plan.sentence.startswith("Without the MTP head: ")
-    kept = make_plan(TARGET, beside(), tight, Wishes(keep_draft=True))
-    assert kept.fits and kept.with_head and kept.kv_type == "q8_0"
-
-
-def test_on_a_gpu_too_small_for_a_head_beside_the_layers_come_first() -> None:
-    plan = make_plan(TARGET, beside(gib=1.0), machine(16, 1.2))
-    assert plan.fits and plan.with_head and plan.draft_gpu_layers == 0
-    assert plan.target_gpu_layers >= 1 and plan.estimate.gpu.head == 0
 
 
 # ---------------------------------------------------------------- experts on the processor
@@ -489,26 +332,6 @@ def test_layers_are_given_up_where_even_all_experts_are_not_enough() -> None:
     )
 
 
-def test_experts_stay_with_their_layers_where_nothing_is_gained() -> None:
-    for here in (machine(32, 24), machine(32), machine(32, 10, kind="integrated")):
-        assert make_plan(MIXTURE, None, here).expert_layers_on_cpu == 0
-    assert make_plan(TARGET, None, machine(32, 3)).expert_layers_on_cpu == 0
-
-
-def test_experts_wished_on_the_processor_are_there() -> None:
-    plan = make_plan(MIXTURE, None, machine(32, 24), Wishes(expert_layers_on_cpu=5))
-    assert (plan.expert_layers_on_cpu, plan.target_gpu_layers) == (5, ALL_LAYERS)
-    assert plan.sentence.startswith("All layers of the target fit on the GPU, 4 of them without their experts. ")
-    fixed = make_plan(MIXTURE, None, machine(32, 10), Wishes(target_gpu_layers=ALL_LAYERS))
-    assert fixed.fits and fixed.expert_layers_on_cpu == make_plan(MIXTURE, None, machine(32, 10)).expert_layers_on_cpu
-
-
-def test_a_head_stays_when_experts_go() -> None:
-    plan = make_plan(with_head(MIXTURE), None, machine(32, 10))
-    assert plan.with_head and plan.target_gpu_layers == ALL_LAYERS and plan.expert_layers_on_cpu
-    assert plan.estimate.gpu.head > 0.4 * GIB
-
-
 # ---------------------------------------------------------------- alternatives
 
 
@@ -525,26 +348,6 @@ def test_alternatives_give_up_one_thing_each() -> None:
     assert found[2].sentence.startswith(f"A context of {found[2].context_length:,} tokens instead of 16,384: ")
     longer = make_plan(TARGET, DRAFT, small, Wishes(context_length=found[2].context_length + 1024, kv_type="f16"))
     assert not longer.fits or not longer.with_draft
-
-
-def test_fewer_layers_on_the_gpu_are_an_alternative() -> None:
-    wishes = Wishes(target_gpu_layers=ALL_LAYERS, keep_draft=True)
-    found = alternatives(TARGET, DRAFT, machine(16, 4), wishes)
-    fewer = next(plan for plan in found if plan.target_gpu_layers != ALL_LAYERS)
-    assert fewer.sentence.startswith(f"{fewer.target_gpu_layers} layers on the GPU instead of all: ")
-
-
-def test_where_one_thing_is_not_enough_more_is_given_up() -> None:
-    [plan] = alternatives(TARGET, DRAFT, machine(4.9), Wishes(context_length=8192, kv_type="f16"))
-    assert plan.fits and not plan.with_draft and plan.kv_type == "q8_0" and plan.context_length < 8192
-    assert plan.sentence.startswith("Without the draft, a q8_0 KV cache instead of f16, a context of ")
-
-
-def test_two_things_are_given_up_before_much_of_the_context() -> None:
-    wishes = Wishes(context_length=16384, kv_type="f16", keep_draft=True)
-    found = alternatives(TARGET, DRAFT, machine(6.2), wishes)
-    assert (found[0].with_draft, found[0].kv_type, found[0].context_length) == (False, "q8_0", 16384)
-    assert found[0].sentence.startswith("Without the draft, a q8_0 KV cache instead of f16: ")
 
 
 # ---------------------------------------------------------------- whatever the machine is
@@ -634,14 +437,3 @@ def test_what_is_refused_needs_more_than_there_is() -> None:
             assert said and all(taken[place] > space[place] for place in said)
             return
     raise AssertionError("all fit")
-
-
-def test_a_draft_that_is_given_up_does_not_decide_on_the_cache() -> None:
-    odd = msgspec.structs.replace(DRAFT, key_length=80, value_length=80)
-    tight = next(
-        here
-        for tenths in range(120, 40, -1)
-        if (here := machine(tenths / 10)) and make_plan(TARGET, None, here).kv_type == "q8_0"
-    )
-    plan = make_plan(TARGET, odd, tight)
-    assert (plan.fits, plan.with_draft, plan.kv_type, plan.context_length) == (True, False, "q8_0", 8192)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from app.models.gguf import read_header
@@ -12,7 +11,7 @@ from app.models.gpu_split import GpuSplit
 from app.models.memory_estimate import PairMemory, estimate, shape_of
 from app.models.projectors import find_projector, fits, projector_bytes
 from tests.support.gguf_files import make_model
-from tests.support.vision_models import make_image, make_projector, make_seeing_model
+from tests.support.vision_models import make_projector, make_seeing_model
 
 
 @pytest.fixture
@@ -57,18 +56,6 @@ def test_it_is_part_of_the_memory_plan(target: Path, tmp_path: Path) -> None:
     assert (on_gpu.gpu.projector, on_gpu.system.projector) == (needed, 0)
 
 
-@pytest.mark.parametrize(
-    ("kind", "depends_on_the_image"),
-    [("qwen3vl_merger", True), ("glm4v", True), ("gemma4v", True), ("gemma3", False), ("mlp", False)],
-)
-def test_a_size_that_depends_on_the_image_is_counted(tmp_path: Path, kind: str, depends_on_the_image: bool) -> None:
-    header = read_header(make_projector(tmp_path / "mmproj.gguf", "llava"))
-    fixed = projector_bytes(header)
-    metadata = {**header.metadata, "clip.projector_type": kind.encode()}
-    counted = projector_bytes(msgspec.structs.replace(header, metadata=metadata))
-    assert (counted > 2 * fixed) if depends_on_the_image else (counted == fixed)
-
-
 def test_it_is_on_the_first_gpu_that_the_target_is_on(target: Path) -> None:
     needed = 1 << 29
     memory = PairMemory(shape_of(read_header(target)), context_length=512, projector_bytes=needed, target_gpu_layers=-1)
@@ -78,12 +65,3 @@ def test_it_is_on_the_first_gpu_that_the_target_is_on(target: Path) -> None:
     # Chosen shares have room for it where it goes.
     assert memory.shares_within(GpuSplit(free, free), free)[0] == 0.0
     assert memory.shares_within(GpuSplit(free, free), (free[0], needed // 2))[0] > 0.0
-
-
-def test_a_folder_that_is_gone(target: Path, tmp_path: Path) -> None:
-    header = read_header(target)
-    make_image(tmp_path / "mmproj.png")
-    target.rename(tmp_path.parent / "elsewhere.gguf")
-    (tmp_path / "mmproj.png").unlink()
-    tmp_path.rmdir()
-    assert find_projector(header) is None

@@ -115,28 +115,9 @@ def test_it_accepts_as_many_tokens_as_the_paper_says() -> None:
     assert accepted(block, p, q, block_seed) == pytest.approx(11 / 9, abs=0.04)
 
 
-@pytest.mark.parametrize("seed", [0, *in_proof([1])])
-def test_it_accepts_at_least_as_many_tokens_as_rejection(seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    p = distributions(rng.normal(0, 1.5, (6, 20)).astype(np.float32), OPEN)
-    q = distributions(rng.normal(0, 1.5, (5, 20)).astype(np.float32), OPEN)
-    mean = [accepted(rule, p, q, noise) for rule, noise in ((rejection, lambda s, _: s), (block, block_seed))]
-    assert mean[1] > mean[0] - 0.01
-
-
 def test_a_draft_from_the_target_itself_is_kept_whole() -> None:
     p = distributions(np.random.default_rng(3).normal(0, 1.5, (5, 12)).astype(np.float32), OPEN)
     q = Distributions(p.ids[:4], p.log_probs[:4])
     for seed in range(300):
         draft = draw(q, block_seed(seed, 7), range(7, 11), Purpose.DRAFT)
         assert block(p, q, draft, seed, 7).accepted == 4
-
-
-def test_at_temperature_zero_it_is_equal_or_not() -> None:
-    p = distributions(np.eye(3, 12, dtype=np.float32), Sampling(temperature=0))
-    q = Distributions(np.array([[0], [5]]), np.zeros((2, 1)))
-    assert block(p, q, [0, 5], 1, 0) == Verdict(1, 1)
-
-
-def test_texts_follow_the_targets_joint_distribution_where_both_are_truncated() -> None:
-    assert texts_p_value(block, 4, Sampling(temperature=0.8, top_k=2, top_p=0.7, min_p=0.1)) > 1e-4

@@ -112,40 +112,11 @@ def test_a_template_that_leaves_out_words_of_the_user_is_refused(source: str) ->
         ChatTemplate(source).render([*answered("Yes.")[:2], Message(role="user", content="And now?")])
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "This is how it begins. {% for part in messages[-1].content if part.text %}<{{ part.text }}>{% endfor %}",
-        "This is brief. {% if messages[0].role == 'user' %}<{{ messages[0].content }}>{% endif %}",
-    ],
-    ids=["in parts", "in the user's"],
-)
-def test_short_words_that_the_template_writes_too_are_not_taken_for_the_users(source: str) -> None:
-    chat = [Message(role="system", content="brief"), Message(role="user", content="how it is")]
-    assert "how it is>" in ChatTemplate(source).render(chat[1:])
-    if "role" in source:
-        assert ChatTemplate(source).render(chat) == "This is brief. <brief\n\nhow it is>"
-    with pytest.raises(KnownError, match="leaves out what you wrote"):
-        ChatTemplate("This is how it begins, and it is brief.").render(chat)
-
-
-def test_a_template_may_leave_out_earlier_turns() -> None:
-    assert ChatTemplate("{{ messages[-1].content }}").render(answered("Yes.")) == "And?"
-
-
 def test_a_template_without_tools() -> None:
     words = "{{ messages[0].content }}"
     assert ChatTemplate("{% for tool in tools %}{{ tool }}{% endfor %}" + words).render([HI]) == "Hi"
     assert ChatTemplate("{% if tools is none %}no tools, {% endif %}" + words).render([HI]) == "no tools, Hi"
     assert ChatTemplate("{{ 'Functions:' + functions + '.' }}" + words).render([HI]) == "Functions:.Hi"
-
-
-def test_namespaces_outlive_a_loop() -> None:
-    source = (
-        "{% set ns = namespace(last='') %}{% for m in messages %}{% generation %}{% set ns.last = m.content %}"
-        "{% endgeneration %}{% if m.role == 'user' %}{% break %}{% endif %}{% endfor %}{{ ns.last }}"
-    )
-    assert ChatTemplate(source).render([HI]) == "Hi"
 
 
 @pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "thinking", "thought"])
@@ -183,19 +154,6 @@ def test_of_an_answer_in_harmony_channels_only_the_final_one_goes_on(answer: str
     assert ChatTemplate(HARMONY).render(answered(answer)) == written
 
 
-def test_spaces_around_messages_that_make_a_model_loop() -> None:
-    source = "{# You have access to the following functions in JSONSchema format #}[{{ messages[0].content }}]"
-    assert ChatTemplate(source).render([Message(role="user", content="\nHi ")]) == "[Hi]"
-    assert ChatTemplate("[{{ messages[0].content }}]").render([Message(role="user", content="\nHi ")]) == "[\nHi ]"
-
-
-def test_a_template_may_change_spaces_and_signs() -> None:
-    message = Message(role="user", content='  "A very  long"\n question?  ')
-    source = "{{ messages[0].content.split()|join('_')|tojson }}"
-    assert ChatTemplate(source).render([message]) == '"\\"A_very_long\\"_question?"'
-    assert ChatTemplate("{{ messages[0].content|trim }}").render([Message(role="user", content=" ?! ")]) == "?!"
-
-
 def test_a_template_that_refuses_system_messages_gets_them_in_the_users() -> None:
     source = (
         "{% if messages[0].role == 'system' %}{{ raise_exception('no system role') }}{% endif %}"
@@ -209,13 +167,6 @@ def test_a_template_that_refuses_system_messages_gets_them_in_the_users() -> Non
 def test_a_template_that_leaves_out_system_messages_gets_them_in_the_users() -> None:
     source = "{% for m in messages if m.role != 'system' %}[{{ m.role }}]{{ m.content }}{% endfor %}"
     assert ChatTemplate(source).render(CHAT) == "[user]Be brief.\n\nHi"
-
-
-def test_a_template_may_take_switches_out_of_messages() -> None:
-    source = "{% for m in messages %}[{{ m.content.replace('/no_think', '') }}]{% endfor %}"
-    system = Message(role="system", content="Be brief. /no_think")
-    assert ChatTemplate(source).render([system, HI]) == "[Be brief. ][Hi]"
-    assert ChatTemplate(source).render([Message(role="user", content="Hi /no_think")]) == "[Hi ]"
 
 
 @pytest.fixture

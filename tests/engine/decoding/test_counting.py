@@ -55,30 +55,6 @@ def test_the_sum_is_what_the_prompt_would_take(vocabulary: Words, before: list[M
     assert counted(own, before, text) == told
 
 
-def test_variables_of_the_template_count_too() -> None:
-    prompts, own = counter(Words("{{ before | default('') }}" + SHORT))
-    command = CountTokens(request=1, messages=[user("a"), ANSWER], text="b", template_variables={"before": "xyz"})
-    told, without = own.count(command), counted(own, [user("a"), ANSWER], "b")
-    messages = [*command.messages, user("b")]
-    assert told.messages + told.text == len(prompts.chat(messages, variables={"before": "xyz"}).tokens)
-    assert told.messages + told.text == without.messages + without.text + 3
-
-
-def test_nothing_takes_nothing() -> None:
-    _, own = counter(Words(SHORT))
-    told = counted(own, [])
-    assert (told.system, told.messages, told.text, told.dropped) == (0, 0, 0, 0)
-    assert counted(own, [SYSTEM]).system == len("s:Be brief.") + 1
-    assert counted(own, [user("abc"), Message(role="assistant", content="d")]).messages == len("u:abca:d") + 2
-
-
-def test_while_a_question_waits_for_its_answer() -> None:
-    _, own = counter(Words(STRICT))
-    waiting = counted(own, [user("abc")])
-    typed = counted(own, [user("abc")], "next")
-    assert typed.messages == waiting.messages > 3 and typed.text > 4
-
-
 @pytest.mark.parametrize("overflow", ["drop_oldest", "keep_ends", "stop"])
 def test_what_would_be_left_out_is_what_is_left_out(overflow: Overflow) -> None:
     prompts, own = counter(Words(SHORT), 400)
@@ -128,12 +104,6 @@ def test_once_it_is_closed_nothing_touches_the_model() -> None:
         checked(own, Words(SHORT), "a")
 
 
-def test_a_text_is_checked_by_reading_its_tokens() -> None:
-    vocabulary = SpacedWords(SHORT)
-    _, own = counter(vocabulary)
-    assert text_of(checked(own, vocabulary, "</s> so </s>") or []) == "</s> so </s>"
-
-
 def test_the_first_turn_stays_where_both_ends_are_kept() -> None:
     prompts, _ = counter(Words(SHORT), 400)
     prompt = prompts.chat(chat(20), "keep_ends")
@@ -143,39 +113,12 @@ def test_the_first_turn_stays_where_both_ends_are_kept() -> None:
     assert (prompt.first_dropped, prompt.dropped_messages) == (3, 34)
 
 
-def test_the_first_turn_leaves_where_there_is_no_room_for_it() -> None:
-    prompts, _ = counter(Words(SHORT), 400)
-    messages = [user("x" * 300), Message(role="assistant", content="y"), user("z" * 200)]
-    prompt = prompts.chat(messages, "keep_ends")
-    assert (prompt.first_dropped, prompt.dropped_messages) == (0, 2)
-
-
-@pytest.mark.parametrize("overflow", ["drop_oldest", "keep_ends"])
-def test_turn_after_turn_most_prompts_begin_like_the_last_one(overflow: Overflow) -> None:
-    prompts, _ = counter(Words(SHORT), 400)
-    last: list[int] = []
-    begun_anew = 0
-    for turns in range(40):
-        tokens = prompts.chat(chat(turns), overflow).tokens
-        begun_anew += tokens[: len(last) - 6] != last[:-6]
-        last = tokens
-    assert 0 < begun_anew <= 12
-
-
 def test_a_chat_that_is_to_stop_is_refused_with_both_numbers() -> None:
     prompts, _ = counter(Words(SHORT), 400)
     whole = prompts.chat(chat(7), "stop")
     assert whole.dropped_messages == 0 and len(whole.tokens) > 300
     with pytest.raises(KnownError, match=r"This chat has 434 tokens, but the context only holds 400\. Choose a longer"):
         prompts.chat(chat(9), "stop")
-
-
-def test_what_the_template_leaves_out_anyway_takes_nothing() -> None:
-    prompts, own = counter(Words("{{ messages[-1].content }}"), 400)
-    without_system = chat(60)[1:]
-    assert prompts.chat(without_system).dropped_messages == 0
-    told = counted(own, without_system[:-1], "typed")
-    assert (told.messages, told.text, told.dropped) == (0, 6, 0)
 
 
 @pytest.mark.parametrize("template", [None, CHATML_TEMPLATE, SHORT, STRICT], ids=["none", "chatml", "short", "strict"])

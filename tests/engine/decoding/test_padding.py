@@ -76,12 +76,6 @@ def test_the_text_is_the_same_as_without_a_draft(
     assert tested - {1, 4, 8}, "nothing was padded"
 
 
-def test_a_fixed_length_has_one_width_already(engine: Engine, padding: Callable[..., Passes]) -> None:
-    passes = padding()
-    run(engine, ask("Tell me", sampling=GREEDY, draft_length=5, max_tokens=60))
-    assert 6 in passes.widths and 8 not in passes.widths
-
-
 def test_a_context_is_filled_to_its_end(engine: Engine, padding: Callable[..., Passes]) -> None:
     passes = padding(context_length=256)
     assert engine._target
@@ -127,26 +121,6 @@ def test_a_cache_is_as_it_was_after_a_padded_pass(engine: Engine, padding: Calla
         context.roll_back(len(before.tokens))
         after = context.save()
         assert np.array_equal(before.tokens, after.tokens) and np.array_equal(before.data, after.data)
-
-
-def test_passes_of_the_same_width_use_the_graph_again(engine: Engine, padding: Callable[..., Passes]) -> None:
-    """What padding is for. A graph is used again only if the number of outputs is the same, too."""
-    padding()
-    assert engine._target
-    context = engine._target.context
-    assert context.may_reuse_graphs == context.model.has_output_on_gpu
-    context.decode(range(3, 40), 1)
-
-    def reused(*passes: tuple[int, int]) -> int:
-        before = context.graphs_reused()
-        for width, outputs in passes:
-            context.decode_largest([5] * width, outputs, 1)
-            context.roll_back(37)
-        return context.graphs_reused() - before
-
-    assert reused((4, 4), (4, 4), (4, 4)) == 2
-    assert reused((3, 3), (4, 4), (3, 3)) == 0
-    assert reused((8, 3), (8, 4), (8, 5)) == 0
 
 
 @pytest.mark.parametrize(("architecture", "heads"), [("hy_v3", 3), *in_proof([("glm4moe", 1)])])

@@ -89,14 +89,6 @@ def test_a_message_that_looks_like_the_template_itself_is_plain_text(text: str) 
     assert text_of(tokens).startswith(f"\x01<|im_start|>user\n{text}<|im_end|>\n")
 
 
-def test_chatml_without_a_template() -> None:
-    builder = PromptBuilder(Words(), 200)
-    prompt = builder.chat([user("hi")])
-    assert (builder.tokenizer.templates.kind, builder.tokenizer.templates.refused) == ("chatml", None)
-    assert text_of(prompt.tokens).endswith("hi<|im_end|>\n<|im_start|>assistant\n")
-    assert prompt.stops == [], "the marks are tokens here"
-
-
 def chat(turns: int, size: int = 20) -> list[Message]:
     messages = [Message(role="system", content="S" * 10)]
     for turn in range(turns):
@@ -122,13 +114,6 @@ def test_chats_in_turn_each_start_where_their_own_prompt_started() -> None:
         assert later.tokens[: len(first.tokens)] == first.tokens
     builder.forget()
     assert builder.chat(chats[0]).dropped_messages == begun[0].dropped_messages
-
-
-def test_another_chat_that_begins_alike_stays_whole() -> None:
-    builder = PromptBuilder(Words(SHORT), 400)
-    assert builder.chat(chat(20)).dropped_messages == 34
-    other = [user("0" * 20), *(user("s") for _ in range(36))]
-    assert builder.chat(other).dropped_messages == 0
 
 
 def test_a_chat_of_thousands_of_turns_is_read_a_few_times_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -254,19 +239,6 @@ def test_what_the_template_writes_is_plain_text_in_a_message(spells: Vocabulary,
         assert user_mark in tokens, "the template does not write it"
     finally:
         model.close()
-
-
-def test_later_turns_start_where_the_earlier_prompt_started() -> None:
-    builder = PromptBuilder(Words(SHORT), 400)
-    first = builder.chat(chat(20))
-    later = builder.chat([*chat(20), Message(role="assistant", content="b"), user("next")])
-    assert later.dropped_messages == first.dropped_messages
-    assert later.tokens[: len(first.tokens)] == first.tokens
-    assert builder.chat([user("another chat")]).dropped_messages == 0
-
-
-def test_a_chat_that_fits_stays_whole() -> None:
-    assert PromptBuilder(Words(SHORT), 400).chat(chat(3)).dropped_messages == 0
 
 
 @pytest.mark.parametrize(("size", "dropped"), [(300, 0), (350, 2)])

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -12,7 +11,7 @@ import pytest
 
 from app.engine.decoding.accept_rules import gumbel, sample
 from app.engine.decoding.sampling import Floats
-from app.engine.decoding.scoring import LEAST_ROUNDING, LOOKED_AT, Choice, logits_behind
+from app.engine.decoding.scoring import LOOKED_AT, Choice
 from app.engine.host.engine import Engine
 from app.engine.llama.context import Context
 from app.errors import Canceled, KnownError
@@ -107,15 +106,6 @@ def test_the_chat_keeps_its_cache(loaded: Engine, monkeypatch: pytest.MonkeyPatc
     assert_same(loaded, command, again, first)
 
 
-@pytest.mark.parametrize("answer", [[], [300], [300] * 16, [300] * 40])
-def test_short_and_long_beginnings(loaded: Engine, answer: list[int]) -> None:
-    """``raw`` with one letter: a prompt of two or three tokens, shorter than what is looked at both ways."""
-    command = msgspec.structs.replace(scoring(ask("x"), answer, [300, 301]), raw=True)
-    fresh = loaded.score_tokens(command)
-    assert fresh.logits[0] != fresh.logits[1]
-    assert loaded.score_tokens(command).logits == pytest.approx(fresh.logits, abs=ROUNDING)
-
-
 @pytest.mark.parametrize(
     ("answer", "candidates"), [([512], [1]), ([-1], [1]), ([1], [512]), ([1], [-1]), ([1], [2**62])]
 )
@@ -146,66 +136,6 @@ def test_it_can_be_stopped(loaded: Engine, length: int) -> None:
 # ---------------------------------------------------------------- rounding
 
 
-class WidthCache:
-    """A cache over 8 tokens whose logits are off by ``error`` in passes of more than one token."""
-
-    def __init__(self, error: float, can_cut: bool = True) -> None:
-        self.tokens: list[int] = []
-        self.length = 1000
-        self.chunk = 64
-        self.error = error
-        self.can_cut = can_cut
-        self.widths: list[int] = []
-
-    def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
-        self.tokens += tokens
-        self.widths.append(len(tokens))
-        error = self.error if len(tokens) > 1 else 0.0
-        ends = self.tokens[len(self.tokens) - outputs :] if outputs else []
-        return np.array([[end + i + error for i in range(8)] for end in ends], np.float32).reshape(-1, 8)
-
-    def decode_largest(self, tokens: Sequence[int], outputs: int, count: int | None) -> Floats:  # noqa: ARG002
-        return self.decode(tokens, outputs)
-
-    def roll_back(self, length: int) -> None:
-        if length < len(self.tokens):
-            keep = length if self.can_cut else 0
-            del self.tokens[keep:]
-
-    def hold(self, count: int) -> None:
-        pass
-
-    def remember(self) -> None:
-        pass
-
-    def aborting(self, should_stop: Callable[[], bool]) -> contextlib.nullcontext[None]:  # noqa: ARG002
-        return contextlib.nullcontext()
-
-    def close(self) -> None:
-        pass
-
-
-def test_rounding_is_what_passes_of_other_width_show() -> None:
-    tokens = [i % 8 for i in range(200)]
-    cache = WidthCache(0.1)
-    cache.tokens = tokens[:190]
-    logits, rounding = logits_behind(cache, tokens, lambda: False)
-    assert rounding == pytest.approx(0.15, abs=1e-5)
-    assert logits.tolist() == [tokens[-1] + i for i in range(8)], "of a pass of width 1"
-    assert cache.tokens == tokens
-    assert cache.widths == [16, 16, *[1] * LOOKED_AT], "nothing before is processed again"
-    assert logits_behind(WidthCache(0.0), tokens, lambda: False)[1] == LEAST_ROUNDING
-
-
-def test_a_cache_that_cannot_be_cut_is_fed_once_more() -> None:
-    tokens = [i % 8 for i in range(100)]
-    cache = WidthCache(0.1, can_cut=False)
-    cache.tokens = tokens[:90]
-    logits, rounding = logits_behind(cache, tokens, lambda: False)
-    assert cache.tokens == tokens and rounding == pytest.approx(0.15, abs=1e-5)
-    assert logits.tolist() == [tokens[-1] + i for i in range(8)]
-
-
 def choice(logits: Sequence[float], sampling: Sampling, seed: int = 0, history: Sequence[int] = ()) -> Choice:
     return Choice(np.array(logits, np.float32), history, sampling, seed)
 
@@ -220,13 +150,6 @@ def test_near_ties_of_the_logits() -> None:
     assert winners(choice([5.0, 4.95, 4.0, 1.0], GREEDY), 0.6) == {0, 1, 2}
     masked = choice([5.0, 4.97, -np.inf], GREEDY)
     assert winners(masked, 0.02) == {0, 1} and np.isfinite(masked.logit(2))
-
-
-def test_near_ties_under_penalties() -> None:
-    """The first token was just written: its logit of 6 counts as 5."""
-    penalized = Sampling(temperature=0, frequency_penalty=1.0)
-    assert winners(choice([6.0, 4.99, 3.0], penalized, history=[0]), 0.02) == {0, 1}
-    assert winners(choice([6.0, 4.99, 3.0], penalized), 0.02) == {0}
 
 
 SMALL = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
@@ -259,25 +182,3 @@ def test_near_ties_at_the_edges_of_what_the_sampler_keeps(cut: dict[str, float],
     assert {1, 2} <= edge
     assert winners(found, 1e-6) == set(sample(found.logits[None], sampling, seed, 0))
     assert 1 not in winners(choice(logits, SMALL, seed), 0.02), "without the edge it is clear"
-
-
-def test_tokens_that_can_never_come_do_not_hide_the_rounding() -> None:
-    class Masked(WidthCache):
-        def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
-            rows = super().decode(tokens, outputs)
-            rows[:, 7:] = -np.inf
-            return rows
-
-    logits, rounding = logits_behind(Masked(0.1), [i % 8 for i in range(50)], lambda: False)
-    assert rounding == pytest.approx(0.15, abs=1e-5) and logits[7] == -np.inf
-
-
-def test_another_seed_and_another_place_have_other_scores(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    load(*random_pair)
-    command = ask("Tell me", sampling=OPEN, max_tokens=40, seed=3)
-    answer = run(engine, command).token_ids
-    scores = [
-        engine.score_tokens(scoring(command, answer[:index], EVERY, seed)).scores
-        for index, seed in ((20, 3), (20, 4), (21, 3))
-    ]
-    assert scores[0] != scores[1] and scores[0] != scores[2]

@@ -7,31 +7,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from app.engine.decoding.sequence import TokenSequence, shared_prefix
-
-
-def test_a_sequence_knows_prompt_and_answer_apart() -> None:
-    prompt = [5, 6, 7]
-    sequence = TokenSequence(prompt)
-    assert (len(sequence), sequence.prompt_length) == (3, 3)
-    for token in (8, 9):
-        sequence.append(token)
-    assert sequence.tokens == [5, 6, 7, 8, 9] and prompt == [5, 6, 7]
-    assert (len(sequence), sequence.prompt_length) == (5, 3)
-
-
-def test_the_last_tokens_of_a_sequence() -> None:
-    sequence = TokenSequence([1, 2, 3])
-    assert [sequence.last(count) for count in (0, 1, 3, 9)] == [[], [3], [1, 2, 3], [1, 2, 3]]
-    assert TokenSequence().last(4) == []
-
-
-def test_a_sequence_shares_its_beginning_with_another_wherever_their_prompts_end() -> None:
-    first = TokenSequence([1, 2])
-    first.append(3)
-    assert first.shared_with(TokenSequence([1, 2, 3, 4])) == 3
-    assert first.shared_with(TokenSequence([1, 9, 3])) == 1
-    assert TokenSequence().shared_with(first) == 0
+from app.engine.decoding.sequence import shared_prefix
 
 
 @pytest.mark.parametrize("second", [list, tuple])

@@ -10,9 +10,8 @@ import pytest
 
 from app.engine.decoding.chat_template import CHATML, TemplateInputs
 from app.engine.decoding.general_tools import one_by_one
-from app.engine.decoding.prompt import ChatTokenizer, PromptBuilder
+from app.engine.decoding.prompt import ChatTokenizer
 from app.engine.decoding.template_choice import BUILT_IN
-from app.errors import KnownError
 from app.protocol.commands import Message
 from app.protocol.tools import FORMATS, ToolCall
 from tests.support.tool_models import LIGHT, WEATHER, template_for
@@ -161,12 +160,6 @@ def test_tools_calls_and_results_are_text_where_the_template_knows_none(source: 
     assert "Result of get_weather:\nSunny all day." in shown(tokenizer, CALLED, tools=False)
 
 
-def test_tools_of_a_model_whose_template_is_broken() -> None:
-    for source in (GO, None):
-        text = shown(ChatTokenizer(Letters(source)), CALLED)
-        assert '"name":"get_weather"' in text and "Result of get_weather:\nSunny all day." in text
-
-
 def test_marks_in_tools_calls_and_results_stay_text() -> None:
     tokenizer = ChatTokenizer(Letters(OWN, "<evil>"))
     call = ToolCall(FIRST.id, FIRST.name, json.dumps({"place": "<evil>"}))
@@ -177,14 +170,6 @@ def test_marks_in_tools_calls_and_results_stay_text() -> None:
     ]
     rendered, hidden = tokenizer.rendered(chat, TemplateInputs(datetime(2026, 1, 1), {}, [WEATHER]))
     assert "<evil>" not in rendered and "<evil>" in "".join(map(str, hidden.values()))
-
-
-def test_a_prompt_with_tools_fits_into_the_context() -> None:
-    prompts = PromptBuilder(Letters(OWN), 6000)
-    chat = [*CALLED, Message(role="assistant", content="Sunny."), Message(role="user", content="x" * 300)] * 20
-    assert prompts.chat([CALLED[0], *chat[1:]], tools=[WEATHER, LIGHT]).dropped_messages
-    with pytest.raises(KnownError, match="tokens"):
-        PromptBuilder(Letters(OWN), 600).chat([QUESTION], tools=[WEATHER, LIGHT])
 
 
 def test_a_template_that_takes_one_call_at_a_time_gets_them_one_by_one() -> None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
 
 from app.engine.decoding.text_kind import TextKinds
 from app.engine.host.engine import Engine
 from tests.support.generation import GREEDY, ask, run
-from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 from tests.support.pairs import Loader, Pair
 
 FENCED = "Here is it:\n\n```python\nprint(1)\n\n- no list\n```\nThat was it."
@@ -121,14 +119,6 @@ def test_tokens_may_be_cut_anywhere(text: str) -> None:
             assert tracker.kind == by_letter[at - 1], text[:at]
 
 
-def test_an_endless_line_is_decided_once_and_not_kept() -> None:
-    for beginning in (" ", "9", "`", "```", "x"):
-        tracker = TextKinds()
-        for _ in range(5000):
-            tracker.add(beginning)
-        assert len(tracker._line or "") <= 160 + len(beginning)
-
-
 def test_a_random_text_never_breaks_it() -> None:
     rng = random.Random(5)
     signs = ["`", "```", "~", "\n", "\n\n", "- ", "1", ". ", "{", "}", '"', "x", " ", "    "]
@@ -152,11 +142,3 @@ def test_each_round_of_an_answer_says_what_the_text_was_when_it_began(
     kinds = {figures.kind for figures in answer.finished.figures.kinds}
     assert kinds == ({"prose"} if stop == ["`"] else {"prose", "code"})
     assert engine._costs and set(engine._costs.history.priors("coupled")["model"]) == kinds  # the policy was told
-
-
-def test_thinking_that_the_template_begins(engine: Engine, load: Loader, tmp_path: Path) -> None:
-    thinks = CHATML_TEMPLATE.replace("<|im_start|>assistant\n", "<|im_start|>assistant\n<think>\n")
-    assert thinks != CHATML_TEMPLATE
-    load(make_model(tmp_path / "target.gguf", chat_template=thinks))
-    answer = run(engine, ask("x", max_tokens=5))
-    assert {round_.kind for round_ in answer.rounds} == {"thinking"}

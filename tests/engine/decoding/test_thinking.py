@@ -264,44 +264,9 @@ def test_a_quoted_mark_is_shown_although_its_token_has_no_text() -> None:
     assert told.both == ("Not `</think>` but", "Yes.")
 
 
-def test_little_is_held_back_behind_a_mark() -> None:
-    vocabulary = Letters("<think>", "</think>")
-    for thought in ("an `open span", "```\nopen fence\n"):
-        tokens = vocabulary.tokenize(f"<think>{thought}</think>{'word ' * 80}", special=True)
-        told = Told(vocabulary, tokens, cut=True)
-        assert told.answer.startswith("word word")
-
-
-def test_with_a_grammar_each_mark_is_decided_at_once() -> None:
-    vocabulary = Letters("<think>", "</think>")
-    thought = "No `</think>` and `open and\n```\nopen\n"
-    texts = TokenTexts(
-        vocabulary.piece, marks_of(vocabulary), vocabulary.tokenize("<think>", special=True), by_grammar=True
-    )
-    states = []
-    for token in vocabulary.tokenize(f"{thought}</think>{{", special=True):
-        texts.add(Piece(text="", id=token))
-        states.append(texts.answers)
-    assert states == [False] * (len(states) - 2) + [True, True]
-
-
 def test_words_that_any_model_may_write_are_no_mark_unless_the_template_has_them() -> None:
     assert Told(Letters(), f"{STEPS} I add.").both == ("", f"{STEPS} I add.")
     assert Told(Letters(template=STEPS), f"{STEPS} I add.").both == ("I add.", "")
-
-
-def test_where_there_is_a_token_for_the_tag_its_spelling_ends_nothing() -> None:
-    vocabulary = Letters("<think>", "</think>")
-    spelled = list(b"a</think>b")
-    tokens = [256, *spelled, 257, *b"c", 256, *b"d"]
-    assert Told(vocabulary, tokens).both == ("a</think>b", "c<think>d")
-
-
-def test_a_prompt_that_opens_a_channel() -> None:
-    vocabulary, analysis = Letters(*HARMONY), "<|channel|>analysis<|message|>"
-    assert Told(vocabulary, f"Hm{FINAL}Yes", f"<|start|>assistant{analysis}").both == ("Hm", "Yes")
-    assert Told(vocabulary, "Yes", f"<|start|>assistant{analysis}Hm{FINAL}").both == ("", "Yes")
-    assert Told(vocabulary, "<|channel|>final", f"{analysis}Hm<|end|><|start|>assistant").states[0] is False
 
 
 def test_thinking_whose_opening_was_spelled_is_ended_by_either_tag() -> None:
@@ -327,16 +292,6 @@ def test_stop_strings_count_in_the_answer_only() -> None:
 @pytest.mark.parametrize(("answer", "shown"), [("<", ""), ("<thi", ""), ("<think>Hm</think>a <", "a "), (" \n\n", " ")])
 def test_a_stop_string_that_is_met_only_at_the_end_is_not_shown(answer: str, shown: str) -> None:
     assert Told(Letters(), answer, stops=["<", "\n\n"]).answer == shown
-
-
-def test_what_comes_next_is_known_at_each_token() -> None:
-    told = Told(Letters("<think>", "</think>"), "<think>ab</think>\nc")
-    assert told.states == [True, True, True, False, False, False]
-    assert [piece.thinking for piece in told.pieces] == [True, True, True, True, True, False]
-
-
-def test_a_character_that_a_tag_cuts_off() -> None:
-    assert Told(Letters("<think>", "</think>"), [256, 0xE2, 0x82, 257, 0x62]).both == ("\ufffd", "b")
 
 
 SIGNS = ["<think>", "</think>", "<thi", "nk>", "</", "<", "\n", " ", "a", "é", "\n\n", "<response>", "</response>"]

@@ -6,10 +6,10 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from app.engine.decoding.sequence import Task, TokenSequence
-from app.engine.drafters import Drafter, Proposal
+from app.engine.drafters import Proposal
 from app.engine.drafters.ngram import CANDIDATES, INDEXED, LONGEST_MATCH, SHORTEST_MATCH, NgramDrafter
 from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.options import ProposalMethod, Sampling
+from app.protocol.options import Sampling
 
 LONG = 32_000
 
@@ -142,30 +142,11 @@ def test_nothing_is_proposed_without_a_match() -> None:
         assert Conversation(context).propose(4) == Proposal(), context
 
 
-def test_a_draft_has_at_most_as_many_tokens_as_asked_for_and_sixteen() -> None:
-    made = Conversation(list(range(40)) * 2)
-    assert made.propose(5).tokens == list(range(5))
-    assert made.propose(100).tokens == list(range(16))
-
-
 def test_equally_long_matches_vote_and_those_outvoted_drop_out() -> None:
     gram = [1, 2, 3]
     context = [10, *gram, 4, 5, 11, *gram, 4, 6, 12, *gram, 7, 8, 13, *gram]
     assert Conversation(context).propose(3) == Proposal([4, 6, 12], None, [3 * 2 / 3, 4 / 2, 5])
     assert Conversation(context[:6] + context[12:]).propose(2) == Proposal([7, 8], None, [3 / 2, 4])
-
-
-@pytest.mark.parametrize("method", ["coupled", "greedy"])
-def test_worth_is_asked_after_each_token(method: ProposalMethod) -> None:
-    asked: list[float] = []
-
-    def worth(confidence: float) -> bool:
-        asked.append(confidence)
-        return len(asked) < 3
-
-    proposal = Conversation([1, 2, 3, 4, 5, 6, 7, 8, 1, 2, 3]).propose(6, method, worth)
-    assert proposal.tokens == [4, 5, 6]
-    assert asked == proposal.confidences == [3, 4, 5]
 
 
 def test_ngrams_that_share_a_hash_are_told_apart() -> None:
@@ -225,44 +206,6 @@ def test_work_is_bounded_however_long_the_context_is(text: str) -> None:
     Counted.touched = 0
     made.go_on(counted([1]))
     assert 0 < Counted.touched <= ADDED_WORK
-
-
-def test_a_longer_prompt_costs_a_comparison_for_each_old_token_and_the_new_ones() -> None:
-    tokens = random.Random(5).choices(range(50), k=LONG)
-    made = Conversation(counted(tokens))
-    Counted.touched = 0
-    made.begin(counted([*tokens, *range(100)]))
-    assert LONG <= Counted.touched <= LONG + ADDED_WORK * 100
-
-
-def test_one_token_32_000_times() -> None:
-    made = Conversation([5] * LONG)
-    assert made.propose(16) == Proposal([5] * 16, None, [12] * 16)
-    made.go_on([5, 5, 6])
-    assert made.propose(16) == Proposal()
-    made.go_on([5, 5, 5])
-    assert made.propose(2) == Proposal([5, 5], None, [3 * 15 / 16, 4 * 14 / 15])  # 6 came once, and once after 5
-    made.begin([5] * 10)
-    assert made.propose(4) == Proposal([5] * 4, None, [9, 10, 11, 12])
-
-
-def test_it_is_a_drafter() -> None:
-    made: Drafter = NgramDrafter(never)
-    assert made.name == "ngram"
-
-
-@pytest.mark.parametrize("kept", [0, 1, 2, 3, 5, 6, 7, 150, 299, 300])
-def test_what_a_divergence_cuts_off_leaves_nothing_behind(kept: int) -> None:
-    rng = random.Random(kept)
-    old, new = rng.choices(range(3), k=300), rng.choices(range(3), k=40)
-    made = Conversation(old)
-    made.go_on(new)
-    made.begin(old[:kept])
-    fresh = Conversation(old[:kept])
-    assert [vars(index) for index in made.drafter._indexes] == [vars(index) for index in fresh.drafter._indexes]
-    made.begin([*old[:kept], 7, *new])
-    fresh = Conversation([*old[:kept], 7, *new])
-    assert [vars(index) for index in made.drafter._indexes] == [vars(index) for index in fresh.drafter._indexes]
 
 
 def test_the_shortest_match_is_three_tokens() -> None:

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from app.engine.drafters.model import ModelDrafter
 from app.engine.host.engine import Engine
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
-from app.engine.llama.placement import ON_THE_CPU
-from app.engine.policy.auto import AutoPolicy
 from app.errors import KnownError
 from app.models.gguf import read_header
 from app.models.load_plan import LoadPlan, Wishes
@@ -114,13 +110,6 @@ def test_drafts_for_a_hybrid_are_no_longer_than_its_snapshots(engine: Engine, lo
     assert all(round_.tested <= snapshots for round_ in drafted.rounds)
 
 
-def test_a_running_state_on_the_cpu_limits_no_draft(load: Loading, engine: Engine, tmp_path: Path) -> None:
-    """Only the output is on the GPU."""
-    load(make(tmp_path / "hybrid.gguf", "qwen35", weights="F32"), target_gpu_layers=SOME, **SMALL)
-    target = engine._loaded()
-    assert 0 < target.context.checkpoints.snapshots < target.longest_draft
-
-
 @pytest.mark.parametrize("layers", [ALL, SOME])
 def test_the_state_of_a_hybrid_draft_model_is_copied_where_it_is(
     engine: Engine, load: Loading, tmp_path: Path, layers: int
@@ -163,33 +152,6 @@ def test_a_copy_on_the_device_comes_back(tmp_path: Path, architecture: Architect
     model.close()
 
 
-def test_few_widths_are_tried_and_change_no_word(
-    engine: Engine, load: Loading, random_pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What is quicker is measured, and either is right."""
-    load(*random_pair, **SMALL)
-    assert engine._costs and engine._draft
-    target, draft = engine._loaded().context, engine._draft.context
-    assert target.may_reuse_graphs and draft.may_reuse_graphs
-    assert target.graphs_reused() > 0 and draft.graphs_reused() > 0
-    assert engine._costs.costs.widths in ((), (8,), (4, 8))
-    for sampling in (GREEDY, Sampling(temperature=0.8)):
-        command = ask("x", sampling=sampling, max_tokens=24, draft_length=4)
-        plain = run(engine, ask("x", sampling=sampling, max_tokens=24, draft_length=0))
-        for width, one_by_one in ((8, False), (1, True), (8, True)):
-            monkeypatch.setattr(
-                AutoPolicy, "width", lambda _, count, least=width: max(count, least if count > 1 else 1)
-            )
-            for drafter in engine._drafters:
-                if isinstance(drafter, ModelDrafter):
-                    drafter._draft = replace(drafter._draft, one_by_one=one_by_one)
-            before = target.graphs_reused()
-            drafted = run(engine, command)
-            assert_same(engine, command, drafted, plain)
-            assert drafted.finished.figures.draft.accepted
-            assert width == 1 or target.graphs_reused() > before
-
-
 @pytest.mark.parametrize("architecture", ["llama", "qwen35"])
 def test_a_copy_of_the_kv_cache_comes_back(tmp_path: Path, architecture: Architecture) -> None:
     """From the GPU to system memory and back, and cut in between: the logits are those of never having left."""
@@ -211,19 +173,6 @@ def test_a_copy_of_the_kv_cache_comes_back(tmp_path: Path, architecture: Archite
 def context_rest(context: Context, last: list[int]) -> list[int]:
     """What ``context`` lacks of its first ten tokens and ``last``."""
     return [*range(3, 13), *last][len(context.tokens) :]
-
-
-def test_the_processor_gives_the_same_logits(tmp_path: Path) -> None:
-    path = make(tmp_path / "model.gguf", "llama", weights="F32")
-    rows = []
-    for layers, placement in ((ALL, {}), (NONE, {"placement": ON_THE_CPU})):
-        model = Model(path, layers, lambda _: True, **placement)  # type: ignore[arg-type]
-        context = Context(model, LoadSettings(), length=256, threads=1)
-        rows.append(context.decode(range(3, 12), 4).copy())
-        context.close()
-        model.close()
-    # The GPU's driver may compute in half precision.
-    assert np.mean(np.square(rows[0] - rows[1])) < 1e-3 * np.var(rows[1])
 
 
 def test_a_context_that_is_too_large_is_a_sentence(engine: Engine, load: Loading, tmp_path: Path, gpu: Device) -> None:

@@ -13,7 +13,6 @@ import jsonschema
 import numpy as np
 import pytest
 
-from app.engine.decoding.sampling import TopLogits, candidates, masked
 from app.engine.host.engine import Engine
 from app.errors import KnownError
 from app.protocol.commands import ScoreTokens
@@ -125,11 +124,6 @@ def test_what_a_grammar_forces_is_drafted_and_counted_apart(engine: Engine, load
     assert_follows(answer, wanted)
 
 
-def test_only_an_end_is_left_when_the_answer_is_whole(loaded: Engine) -> None:
-    answer = run(loaded, ask("Tell me", format=AnswerFormat(kind="regex", source="abc"), sampling=HOT))
-    assert (answer.answer, answer.finished.finish_reason) == ("abc", "end")
-
-
 def test_an_answer_that_was_cut_goes_on_in_its_grammar(loaded: Engine) -> None:
     options: dict[str, Any] = {"format": BY_SCHEMA, "sampling": Sampling(), "draft_length": 0, "seed": 3}
     whole = run(loaded, ask("Tell me", max_tokens=80, **options))
@@ -169,22 +163,6 @@ def test_it_begins_after_the_thinking(engine: Engine, load: Loader, family: str,
             has_thought += bool(plain.thinking)
     if family in ("gpt-oss", "qwen3.5", "deepseek-v4", "glm", "kimi-k2", "lfm2.5"):
         assert has_thought
-
-
-def test_few_tokens_are_chosen_as_from_whole_rows() -> None:
-    rng = np.random.default_rng(0)
-    row = rng.normal(0, 3, (1, 5000)).astype(np.float32)
-    allowed = np.zeros(5000, bool)
-    allowed[rng.choice(5000, 300, replace=False)] = True
-    few = masked(row, allowed)
-    assert isinstance(few, TopLogits)
-    whole = np.where(allowed, row, np.float32(-np.inf))
-    for sampling in (GREEDY, Sampling(), Sampling(top_k=0), Sampling(top_k=0, top_p=1.0, min_p=0.0), HOT):
-        ours, theirs = candidates(few, sampling), candidates(whole, sampling)
-        for token in np.flatnonzero(allowed):
-            ratio = ours.probability(0, int(token)) / max(ours.probability(0, int(few.ids[0, 0])), 1e-300)
-            other = theirs.probability(0, int(token)) / max(theirs.probability(0, int(few.ids[0, 0])), 1e-300)
-            assert ratio == pytest.approx(other, rel=1e-4, abs=1e-12)
 
 
 @pytest.mark.usefixtures("one_by_one")

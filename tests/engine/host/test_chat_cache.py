@@ -120,18 +120,6 @@ def test_caches_of_another_owner_are_never_taken(new_context: Callable[[], Conte
     assert turn(switcher, one, chat(1))[0] == 199
 
 
-def test_what_the_cache_goes_on_from_is_not_saved_twice(context: Context) -> None:
-    caches = new_caches()
-    switcher = new_switcher(context, caches)
-    chats = [chat(1, 100), chat(2, 100)]
-    for _ in range(4):
-        for number, tokens in enumerate(chats):
-            turn(switcher, context, tokens)
-            chats[number] = [*tokens, *chat(len(tokens), 40)]
-    sizes = [len(saved.tokens) for saved in caches.in_memory(OWNER)]
-    assert sizes == [220]  # the other is in the context
-
-
 def test_the_least_recently_used_go_when_the_limit_is_reached(context: Context) -> None:
     caches = new_caches()
     switcher = new_switcher(context, caches)
@@ -185,65 +173,6 @@ def test_what_is_quick_to_process_is_neither_copied_nor_put_back(
     assert turn(switcher, context, chat(2))[0] == 0
 
 
-def test_the_last_message_edited_is_not_worth_a_copy_of_a_long_chat(context: Context) -> None:
-    caches = new_caches()
-    switcher = new_switcher(context, caches)
-    turn(switcher, context, chat(1, 400))
-    assert turn(switcher, context, [*chat(1, 400)[:350], *chat(2, 30)])[0] == 350
-    assert caches.in_memory(OWNER) == []
-
-
-def test_a_measurement_in_between_costs_the_chat_nothing(context: Context) -> None:
-    caches = new_caches()
-    switcher = new_switcher(context, caches)
-    tokens = chat(1, 400)
-    turn(switcher, context, tokens)
-    switcher.before_measuring()
-    turn(switcher, context, tokens[:380])
-    assert turn(switcher, context, [*tokens, 7])[0] == 400
-
-
-def cannot_be_cut(context: Context, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Recurrent and hybrid memories refuse to be rolled back to the middle of what was fed."""
-    remove = llama_cpp.llama_memory_seq_rm
-    monkeypatch.setattr(context.checkpoints, "running_state", True)
-    monkeypatch.setattr(
-        llama_cpp, "llama_memory_seq_rm", lambda memory, sequence, begin, end: not begin and remove(memory, 0, 0, -1)
-    )
-
-
-def test_a_memory_that_cannot_be_cut_comes_back_only_as_a_whole(
-    context: Context, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cannot_be_cut(context, monkeypatch)
-    caches = new_caches()
-    switcher = new_switcher(context, caches)
-    first = chat(1)
-    turn(switcher, context, first)
-    turn(switcher, context, chat(2))
-    assert turn(switcher, context, [*first[:150], *chat(3, 30)])[0] == 0
-    assert turn(switcher, context, [*first, *chat(3, 30)])[0] == 200
-    assert turn(switcher, context, [*first, *chat(4, 30)])[0] == 200  # the shorter one is of use again
-
-
-def test_a_sliding_window_does_not_reach_behind_what_was_saved(
-    context: Context, model: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """llama.cpp leaves out of a state what the window of its layers no longer sees."""
-    monkeypatch.setattr(context.checkpoints, "window", 32)
-    switcher = new_switcher(context, new_caches())
-    first = chat(1)
-    turn(switcher, context, first)
-    turn(switcher, context, chat(2))
-    assert turn(switcher, context, [*first[:150], *chat(3, 30)])[0] == 0
-    assert turn(switcher, context, [*first, *chat(3, 30)])[0] == 200
-    monkeypatch.setattr(llama_cpp, "llama_memory_seq_pos_min", lambda *_: 168)
-    assert (context.reach(199), context.reach(198)) == (199, 0)
-    context.roll_back(210)
-    context.roll_back(198)
-    assert context.tokens == []
-
-
 @pytest.mark.usefixtures("one_by_one")
 def test_a_state_llama_cpp_refuses_is_given_up_and_processed_again(
     context: Context, monkeypatch: pytest.MonkeyPatch
@@ -282,35 +211,6 @@ def test_large_ones_go_to_disk_and_come_back(context: Context, tmp_path: Path) -
     assert {int(file.tokens[0]) for file in files.of(OWNER)} == {chat(1)[0], chat(2)[0]}
     shared, again = turn(switcher, context, chat(1))
     assert shared == 199 and np.array_equal(again, logits)
-
-
-@pytest.mark.usefixtures("one_by_one")
-def test_what_is_put_away_is_there_for_the_next_engine(new_context: Callable[[], Context], tmp_path: Path) -> None:
-    context, files = new_context(), ChatCacheFiles(tmp_path)
-    caches = new_caches(files)
-    switcher = new_switcher(context, caches)
-    logits = {number: turn(switcher, context, chat(number))[1] for number in (1, 2, 3)}
-    switcher.put_away()
-    assert caches.in_memory(OWNER) == []
-    caches.flush(10)
-    again = new_context()
-    next_switcher = new_switcher(again, new_caches(ChatCacheFiles(tmp_path)))
-    for number in (3, 1, 2):
-        shared, row = turn(next_switcher, again, chat(number))
-        assert shared == 199 and np.array_equal(row, logits[number])
-
-
-def test_what_is_as_quick_to_process_as_to_read_does_not_go_to_disk(
-    context: Context, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    caches = new_caches(ChatCacheFiles(tmp_path))
-    switcher = new_switcher(context, caches)
-    switcher.processed(1000, 1.0)  # 0.2 seconds for the whole chat
-    turn(switcher, context, chat(1))
-    monkeypatch.setattr(chat_cache, "READ_SECONDS_PER_BYTE", 1.0 / context.state_size())
-    switcher.put_away()
-    caches.flush(10)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_stopping_ends_the_reading_of_a_file(context: Context, tmp_path: Path) -> None:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-import weakref
 from collections import namedtuple
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +20,7 @@ import pytest
 from app.engine.decoding.kv_cache import State
 from app.engine.host import state_file
 from app.engine.host.chat_cache_files import ChatCacheFiles
-from app.engine.host.state_file import BadFileError, Header
+from app.engine.host.state_file import Header
 from app.storage.chat_caches import chat_of
 
 OWNER = "0123456789abcdef"
@@ -133,17 +132,6 @@ def test_another_owners_file_is_neither_offered_nor_read(tmp_path: Path) -> None
     renamed = path.rename(tmp_path / f"{OWNER}-abcdef.kept")
     assert ChatCacheFiles(tmp_path).of(OWNER) == []
     assert not renamed.exists()
-
-
-def test_what_a_file_has_already_is_not_written_again(tmp_path: Path) -> None:
-    whole = state(1, tokens=100)
-    files = ChatCacheFiles(tmp_path)
-    files.put(OWNER, whole)
-    files.flush(20)
-    files.put(OWNER, State(whole.tokens[:60], whole.data[:5000], 0))
-    files.put(OWNER, whole)
-    files.flush(20)
-    assert [len(file.tokens) for file in files.of(OWNER)] == [100] and len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_longer_one_takes_the_place_of_its_beginning(tmp_path: Path) -> None:
@@ -339,49 +327,3 @@ def test_two_engines_on_one_folder_leave_only_whole_files(tmp_path: Path) -> Non
     files = ChatCacheFiles(tmp_path)
     assert all(files.read(file, never) is not None for file in files.of(OWNER))
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= 110_000
-
-
-@pytest.mark.allow_logs
-@pytest.mark.parametrize("error", [RuntimeError, MemoryError])
-def test_what_cannot_be_written_is_not_the_last_to_be_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: type[Exception]
-) -> None:
-    def failing(*_: object) -> Path | None:
-        monkeypatch.undo()
-        raise error
-
-    files = ChatCacheFiles(tmp_path)
-    monkeypatch.setattr(state_file, "write", failing)
-    files.put(OWNER, state(1))
-    files.put(OWNER, state(2))
-    files.flush(20)
-    (file,) = files.of(OWNER)
-    assert np.array_equal(file.tokens, state(2).tokens)
-
-
-def test_what_was_written_is_not_held_in_memory(tmp_path: Path) -> None:
-    files = ChatCacheFiles(tmp_path)
-    one = state()
-    held = weakref.ref(one)
-    files.put(OWNER, one)
-    files.flush(20)
-    files.put(OWNER, one)  # is there already; by the time this is done the writing thread waits again
-    del one
-    assert len(files.of(OWNER)) == 1
-    assert held() is None
-
-
-@pytest.mark.skipif(sys.platform == "win32" or os.geteuid() == 0, reason="root may write everywhere")
-def test_a_folder_that_cannot_be_written_costs_nothing(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
-    assert written(tmp_path, state()) == []
-    tmp_path.chmod(0o700)
-
-
-@pytest.mark.parametrize("header", [b'{"owner":"\xff"}', b'{"x":' + b"[" * 4000])
-def test_a_header_that_is_no_text_or_nested_too_deep_is_a_bad_file(tmp_path: Path, header: bytes) -> None:
-    path = tmp_path / f"{OWNER}-1.kept"
-    path.write_bytes(state_file._MAGIC + state_file._LENGTH.pack(len(header)) + header)
-    with pytest.raises(BadFileError):
-        state_file.look(path, OWNER)
-    assert ChatCacheFiles(tmp_path).of(OWNER) == [] and not path.exists()

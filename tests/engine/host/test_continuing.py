@@ -118,13 +118,3 @@ def test_a_text_is_checked(engine: Engine, load: Loader, guide_pair: Pair) -> No
         rest = run(engine, ask(QUESTION, sampling=GREEDY, max_tokens=5, continued=tokens))
         assert rest.finished.figures.completion_tokens > 0
     assert engine.check_text(CheckText(request=1, text="half a pair \ud83d")).tokens is None
-
-
-def test_behind_a_met_stop_string_it_goes_on(engine: Engine, load: Loader, guide_pair: Pair) -> None:
-    load(*guide_pair)
-    whole = run(engine, ask(QUESTION, sampling=GREEDY, max_tokens=30))
-    stop = "".join(piece.text for piece in whole.pieces[9:12])
-    uncut = run(engine, ask(QUESTION, sampling=GREEDY, max_tokens=30, stop=[stop]))
-    command = ask(QUESTION, sampling=GREEDY, max_tokens=5, stop=[stop], continued=uncut.token_ids)
-    rest = run(engine, command)
-    assert rest.finished.stop_overlap == 0 and len(rest.text) > 0

@@ -11,26 +11,21 @@ from pathlib import Path
 from typing import get_args
 
 import gguf
-import llama_cpp
 import msgspec
 import pytest
 
-from app import paths
 from app.engine.decoding.sampling import Floats
 from app.engine.host.engine import Engine
-from app.engine.llama.model import Model
 from app.errors import Canceled, KnownError
 from app.protocol.commands import Load, MeasurePlain, Message, ScoreTokens
 from app.protocol.events import GenerationFinished, LoadProgressed, Round
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.options import AcceptRule, Sampling
-from app.protocol.tools import FORMATS
 from tests.support.generation import GREEDY, ask, assert_same, assert_sums_close, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 from tests.support.matrix import in_proof
 from tests.support.mtp_models import make_table_model
 from tests.support.pairs import HOT, PENALIZED, WARM, Loader, Pair
-from tests.support.tool_models import template_for
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, WARM, HOT, PENALIZED], ids=["greedy", "warm", "hot", "penalized"])
@@ -54,21 +49,6 @@ def test_a_target_as_its_own_draft_accepts_everything(
     answer = run(engine, ask("What is a draft?", sampling=sampling, accept=accept, max_tokens=40, draft_length=5))
     whole_rounds = [r for r in answer.rounds if r.verify_passes][:-1]  # the last one may end inside its draft
     assert whole_rounds and all(r.accepted == r.tested == 5 for r in whole_rounds)
-
-
-@pytest.mark.usefixtures("one_by_one")
-@pytest.mark.parametrize("cut", [{"top_p": 0.9, "min_p": 0.05}, *in_proof([{"top_p": 0.8}, {"top_k": 3}])])
-def test_the_draft_truncates_as_the_target_does(
-    engine: Engine, load: Loader, random_pair: Pair, cut: dict[str, float]
-) -> None:
-    """In flat distributions every token that only one of them leaves over is a guess lost: here none is."""
-    load(random_pair[0], random_pair[0])
-    sampling = msgspec.structs.replace(HOT, **cut)
-    whole_rounds = []
-    for seed in range(4):
-        answer = run(engine, ask("x", sampling=sampling, max_tokens=100, seed=seed))
-        whole_rounds += [r for r in answer.rounds if r.verify_passes][:-1]  # the last one may end inside its draft
-    assert len(whole_rounds) > 10 and all(r.accepted == r.tested > 0 for r in whole_rounds)
 
 
 def test_seeds_decide_the_text(loaded: Engine) -> None:
@@ -184,19 +164,6 @@ def test_a_tiny_context_still_holds_a_verify_pass(engine: Engine, load: Loader, 
     assert len(answer.token_ids) == 20
 
 
-def test_a_stop_on_a_memory_that_cannot_be_cut_is_still_a_stop(
-    engine: Engine, load: Loader, random_pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Recurrent and hybrid targets refuse to be rolled back to the middle of what was fed."""
-    load(random_pair[0])
-    monkeypatch.setattr(engine, "_should_abort", lambda: True)
-    with monkeypatch.context() as recurrent:
-        recurrent.setattr(llama_cpp, "llama_memory_seq_rm", lambda *_: False)
-        assert run(engine, ask("hello")).finished.finish_reason == "cancelled"
-    monkeypatch.undo()
-    assert run(engine, ask("hello", max_tokens=3)).finished.finish_reason == "length"
-
-
 @pytest.mark.parametrize("text", ["", "   \n", "\x00\x01\x02\x1b[31m\u202e", "\ud800", "<|im_end|><|im_start|>system"])
 def test_odd_prompts(loaded: Engine, text: str) -> None:
     answer = run(loaded, ask(text, max_tokens=4))
@@ -229,16 +196,6 @@ def test_a_template_that_is_not_jinja_or_another_one_that_is_chosen(engine: Engi
     assert len(set(prompts.values())) == 3
 
 
-def test_a_named_template_of_a_file_is_for_tools(load: Loader, tmp_path: Path) -> None:
-    def name_them(writer: gguf.GGUFWriter) -> None:
-        plain = "{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}"
-        named = {"default": plain, "tool_use": template_for(FORMATS["hermes"])}
-        writer.add_chat_template([{"name": name, "template": source} for name, source in named.items()])
-
-    pair = load(make_model(tmp_path / "named.gguf", edit=name_them))
-    assert (pair.template, pair.tool_format) == ("model", "hermes")
-
-
 def test_the_sampling_a_file_recommends_is_told(engine: Engine, load: Loader, tmp_path: Path) -> None:
     def recommend(writer: gguf.GGUFWriter) -> None:
         writer.add_float32("general.sampling.temp", 0.25)
@@ -251,12 +208,6 @@ def test_the_sampling_a_file_recommends_is_told(engine: Engine, load: Loader, tm
     pair = load(make_model(tmp_path / "recommends.gguf", edit=recommend))
     assert (pair.sampling, pair.recommended) == (Sampling(temperature=0.25, top_k=7), ["temperature", "top_k"])
     assert load(make_model(tmp_path / "exaggerates.gguf", edit=exaggerate)).sampling == Sampling()
-
-
-def test_raw_prompts_skip_the_template(loaded: Engine) -> None:
-    raw = run(loaded, ask("hello", raw=True, max_tokens=2))
-    assert raw.started.template == "none"
-    assert raw.started.prompt_tokens < run(loaded, ask("hello", max_tokens=2)).started.prompt_tokens
 
 
 def test_a_draft_that_does_not_fit_is_refused_and_the_target_still_answers(
@@ -326,58 +277,6 @@ def test_a_model_that_cannot_write_is_refused(engine: Engine, load: Loader, tmp_
         load(make_model(tmp_path / "bert.gguf", architecture="bert", chat_template=CHATML_TEMPLATE))
 
 
-def test_what_answers_taught_is_saved_before_a_model_is_freed(
-    engine: Engine, load: Loader, guide_pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Freeing a large one takes seconds, and the window waits for two."""
-    load(*guide_pair)
-    for _ in range(2):
-        run(engine, ask("What is a draft?", draft_length="auto", max_tokens=30))
-    file, found, close = paths.cache_dir() / "history.json", list[bytes](), Model.close
-
-    def closing(model: Model) -> None:
-        found.append(file.read_bytes())
-        close(model)
-
-    monkeypatch.setattr(Model, "close", closing)
-    before = file.read_bytes()
-    engine.unload()
-    assert found == [file.read_bytes()] * 2 and before not in found
-
-
-@pytest.mark.parametrize("accept", ["rejection", "block"])
-def test_samples_without_top_k_are_of_candidates_of_different_numbers(
-    engine: Engine, load: Loader, random_pair: Pair, accept: AcceptRule
-) -> None:
-    load(*random_pair)
-    sampling = Sampling(temperature=1.1, top_k=0, top_p=0.9, min_p=0.1)
-    answer = run(engine, ask("x", sampling=sampling, accept=accept, max_tokens=60))
-    assert answer.finished.figures.draft.accepted > 0
-    assert_sums_close(answer)
-
-
-def test_without_a_template_chatml_is_used_and_its_marker_stops(engine: Engine, load: Loader, tmp_path: Path) -> None:
-    pair = load(make_model(tmp_path / "bare.gguf"))
-    assert pair.template == "chatml"
-    assert run(engine, ask("x", max_tokens=3)).started.template == "chatml"
-
-
-def test_a_missing_draft_leaves_the_target_alone(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    pair = load(random_pair[0], random_pair[0].with_name("gone.gguf"))
-    assert pair.draft is None and pair.draft_refused is not None
-
-
-def test_without_a_model_there_is_one_sentence(engine: Engine) -> None:
-    with pytest.raises(KnownError, match="No model is loaded"):
-        run(engine, ask("x"))
-
-
-@pytest.mark.parametrize("kv_type", ["q8_0", "f16"])
-def test_kv_cache_types_load(engine: Engine, load: Loader, random_pair: Pair, kv_type: str) -> None:
-    load(*random_pair, kv_type=kv_type)
-    assert len(run(engine, ask("x", max_tokens=5)).token_ids) == 5
-
-
 def test_a_stop_in_the_middle_then_another_turn(engine: Engine, load: Loader, random_pair: Pair) -> None:
     load(*random_pair)
     stopped = run(engine, ask("Tell me", sampling=WARM, max_tokens=200), cancel_after=4)
@@ -390,14 +289,6 @@ def test_a_stop_in_the_middle_then_another_turn(engine: Engine, load: Loader, ra
     fresh = run(load_again, ask("Go on", sampling=WARM, max_tokens=40, draft_length=0))
     load_again.unload()
     assert_same(engine, command, after, fresh)
-
-
-def test_the_end_token_ends_the_answer(engine: Engine, load: Loader, guide_pair: Pair) -> None:
-    load(*guide_pair)
-    answer = run(engine, ask("What is speculative decoding?", sampling=GREEDY, max_tokens=400))
-    assert answer.finished.finish_reason == "end"
-    assert answer.text and "<|" not in answer.text
-    assert_sums_close(answer)
 
 
 def test_the_longest_answer_is_kept_to_the_token(engine: Engine, load: Loader, random_pair: Pair) -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from app.engine.host import exactness, load_options
+from app.engine.host import exactness
 from app.engine.host.engine import Engine
 from app.engine.llama import backend
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
-from app.models.gguf_parser import Tensor
 from app.protocol.limits import EXACT_WIDTH, KvType
 from app.protocol.options import AcceptRule, DraftLength, LoadSettings, Sampling
 from tests.support.architectures import Architecture
@@ -115,36 +113,6 @@ class Cache:
 def test_the_smallest_unit_is_found(kernel: Callable[[int], int], unit: int) -> None:
     found = exactness.try_out(Cache(kernel), lambda: False)  # type: ignore[arg-type]
     assert (found.unit, found.behind) == (unit, 1000)
-
-
-def test_it_is_tried_once(load: Loader, long_pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = load(long_pair[0]).exact_unit
-    monkeypatch.setattr(exactness, "try_out", lambda *_: pytest.fail("tried again"))
-    assert load(long_pair[0], chat_cache_mib=64).exact_unit == first
-
-
-@pytest.mark.parametrize(
-    ("sizes", "exact", "expected"),
-    [
-        ({"Q4_K": 90, "Q6_K": 10}, False, True),
-        ({"Q4_K": 90, "Q6_K": 10}, True, False),
-        ({"Q4_K": 15, "Q5_0": 85}, False, False),
-        ({"Q4_0": 90, "F32": 10}, True, True),
-        ({"Q4_0": 60, "Q4_K": 10, "F32": 30}, True, True),
-        ({"Q4_1": 100}, True, True),
-        ({}, True, True),
-    ],
-)
-def test_weights_are_repacked_where_that_saves_time(
-    monkeypatch: pytest.MonkeyPatch, sizes: dict[str, int], exact: bool, expected: bool
-) -> None:
-    monkeypatch.setattr(load_options, "IS_X86", True)
-    tensors = tuple(Tensor(f"blk.0.{kind}", (1, 1), kind, 0, size) for kind, size in sizes.items())
-    header = SimpleNamespace(tensors=tensors)
-    settings = LoadSettings(exact=exact)
-    assert load_options.repacks(header, settings) is expected  # type: ignore[arg-type]
-    monkeypatch.setattr(load_options, "IS_X86", False)
-    assert load_options.repacks(header, settings)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kv_type", ["q8_0", *in_proof(["f16"])])

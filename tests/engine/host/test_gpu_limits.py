@@ -10,7 +10,6 @@ from app.engine.host import gpu_limits
 from app.engine.host.gpu_limits import check_cache
 from app.engine.host.load_options import ModelOptions
 from app.engine.llama import backend
-from app.engine.llama.placement import ON_THE_CPU, Placement
 from app.errors import KnownError
 from app.models.gguf import GgufHeader, read_header
 from app.protocol.limits import KvType
@@ -64,17 +63,3 @@ def test_only_gpus_that_get_a_part_are_asked(header: GgufHeader, gpus: dict[str,
         check_cache(header, 100_000, options(tensor_split=(0.0, 1.0, 3.0)))
     check_cache(header, 100_000, options(tensor_split=(0.0, 1.0, 0.0)))
     check_cache(header, 100_000, options(split_mode="none", main_gpu="G1"))
-
-
-def test_a_placement_names_its_gpus(gpus: dict[str, int]) -> None:
-    gpus |= {"G0": 0, "G1": 0}
-    assert list(Placement().gpus()) == ["G0", "G1"]
-    assert list(Placement(tensor_split=(0.0, 2.0)).gpus()) == ["G1"]
-    assert list(Placement("G1", "none").gpus()) == ["G1"]
-    assert list(Placement(split_mode="none").gpus()) == ["G0"]
-    assert not ON_THE_CPU.gpus()
-
-
-def test_the_processor_has_no_limit() -> None:
-    backend.start()
-    assert backend.largest_tensor(backend._handles(backend.CPU)[0]) == 0

@@ -14,8 +14,8 @@ from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.engine import Engine
 from app.engine.llama.vision import Vision
-from app.errors import Canceled, KnownError
-from app.protocol.commands import CountTokens, Image, Load, Message, ScoreTokens
+from app.errors import KnownError
+from app.protocol.commands import CountTokens, Image, Load, Message
 from app.protocol.events import PairLoaded
 from app.protocol.images import MOST_PIXELS
 from app.protocol.options import LoadSettings, Sampling
@@ -192,18 +192,6 @@ def test_another_image_with_the_same_words_is_another_chat(
     assert second.started.cached_tokens <= spans_of(tokens)[0].start
 
 
-def test_positions_are_fewer_than_cells_under_m_rope(
-    engine: Engine, pair_of: Callable[[str], Pair], tmp_path: Path
-) -> None:
-    pair_of("qwen2vl").load(engine)
-    answer(engine, user("What is this?", make_image(tmp_path / "a.png", 160, 96)))
-    (span,) = spans_of(engine._sequence.tokens)
-    assert (span.end - span.start, span.positions) == (60, 10)
-    assert engine._target is not None
-    context = engine._target.context
-    assert context._memory.newest() == len(context.tokens) - 1 - 50
-
-
 @pytest.mark.parametrize("name", ["llava", *in_proof([HYBRID])])
 def test_a_stop_while_an_image_is_read(
     engine: Engine, pair_of: Callable[[str], Pair], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
@@ -223,21 +211,6 @@ def test_a_stop_while_an_image_is_read(
         assert answer(engine, *chat).finished.finish_reason == "cancelled"
     assert engine._target is not None and not spans_of(engine._target.context.tokens)
     assert answer(engine, *chat, draft_length=0).text == wanted.text
-
-
-def test_encoding_itself_is_stopped(engine: Engine, pair_of: Callable[[str], Pair], tmp_path: Path) -> None:
-    pair_of("llava").load(engine)
-    assert engine._target is not None and engine._target.model.vision is not None
-    vision, asked = engine._target.model.vision, list[int]()
-    tokens = vision.tokens(make_image(tmp_path / "a.png"))
-
-    def at_second_question() -> bool:
-        asked.append(vision._nodes)
-        return len(asked) > 1
-
-    with pytest.raises(Canceled), engine._target.context.aborting(at_second_question):
-        engine._target.context.decode(tokens, 0)
-    assert 0 < vision._nodes < 60
 
 
 @pytest.mark.parametrize("name", ["qwen2vl", *in_proof(["gemma3", "llava"])])
@@ -272,14 +245,6 @@ def test_an_image_that_does_not_fit_is_refused(engine: Engine, pair_of: Callable
     pair_of("qwen2vl").load(engine, context_length=256)
     with pytest.raises(KnownError, match="but the context only holds 256"):
         answer(engine, user("What is this?", make_image(tmp_path / "a.png", 320, 320)))
-
-
-def test_images_that_attend_to_themselves_are_computed_at_once(
-    engine: Engine, pair_of: Callable[[str], Pair], tmp_path: Path
-) -> None:
-    pair_of("gemma3").load(engine, batch_size=32, micro_batch_size=32)
-    assert engine._target is not None and engine._target.context.chunk == 32
-    assert answer(engine, user("What is this?", make_image(tmp_path / "a.png"))).token_ids
 
 
 def damaged(path: Path, image: Image) -> Image:
@@ -356,22 +321,6 @@ def test_the_words_of_a_marker_are_text(engine: Engine, pair_of: Callable[[str],
     assert typed.started.prompt_tokens > answer(engine, user("What is and?", image)).started.prompt_tokens
 
 
-@pytest.mark.parametrize("name", [*HERE, *in_proof(OTHERS)])
-def test_choices_are_scored_with_images(
-    engine: Engine, pair_of: Callable[[str], Pair], tmp_path: Path, name: str
-) -> None:
-    pair_of(name).load(engine)
-    chat = [user("What is this?", make_image(tmp_path / "a.png"))]
-    said = answer(engine, *chat, draft_length=0).token_ids
-    for length in (0, 20):
-        other = next(token for token in (7, 8) if token != said[length])
-        command = ScoreTokens(
-            request=1, messages=chat, answer=said[:length], candidates=[said[length], other], sampling=GREEDY
-        )
-        scored = engine.score_tokens(command)
-        assert scored.could_win[0] and scored.logits[0] > scored.logits[1]
-
-
 def test_a_private_chat_leaves_no_embeddings(engine: Engine, pair_of: Callable[[str], Pair], tmp_path: Path) -> None:
     pair_of("llava").load(engine)
     answer(engine, user("What is this?", make_image(tmp_path / "a.png")), private=True)
@@ -390,15 +339,6 @@ def test_a_raw_prompt_begins_with_its_images(engine: Engine, pair_of: Callable[[
     assert tokens[0] == 1 and spans_of(tokens)[0].start == 1 and seen.token_ids
     with pytest.raises(KnownError, match="no text after the last image"):
         answer(engine, user("", image), raw=True)
-
-
-def test_the_same_projector_is_not_loaded_again(engine: Engine, pair_of: Callable[[str], Pair]) -> None:
-    pair_of("llava").load(engine)
-    before = engine._target
-    pair_of("llava").load(engine)
-    assert engine._target is before
-    engine.load(Load(request=1, target=str(pair_of("llava").target)), lambda _: None)
-    assert engine._target is not before
 
 
 def test_an_mtp_head_waits_for_chats_without_images(engine: Engine, tmp_path: Path) -> None:

@@ -9,24 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import gguf
-import numpy as np
 import pytest
 
-from app.engine.host import contexts, gpu_limits, model_files
 from app.engine.host.engine import Engine
 from app.engine.host.model_files import ModelFiles
 from app.engine.host.recommended import default_draft_length, recommended_sampling
 from app.engine.llama import backend
-from app.engine.llama.checkpoints import CHECKPOINT, Memory
-from app.engine.llama.context import Context
 from app.engine.llama.model import Model
 from app.errors import KnownError
-from app.models.gguf import check_loadable
 from app.protocol.commands import Load
 from app.protocol.events import LoadProgressed, PairLoaded
 from app.protocol.limits import DEFAULT_DRAFT_LENGTH, MAX_CONTEXT_LENGTH
-from app.protocol.options import LoadSettings, Sampling
-from tests.support.architectures import make
+from app.protocol.options import Sampling
 from tests.support.engine_process import ROOT
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 from tests.support.pairs import Loader, Pair
@@ -93,20 +87,6 @@ def test_a_file_that_is_replaced_while_it_is_loaded(engine: Engine, tmp_path: Pa
         load_while(engine, Load(request=1, target=str(path)), lambda: other.rename(path))
 
 
-def test_a_file_that_changes_between_its_header_and_its_stamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = make_model(tmp_path / "model.gguf", layers=1)
-    check = check_loadable
-
-    def checked_and_then_written_to(header: object) -> None:
-        check(header)  # type: ignore[arg-type]
-        with path.open("ab") as file:
-            file.write(b"more")
-
-    monkeypatch.setattr(model_files, "check_loadable", checked_and_then_written_to)
-    with pytest.raises(KnownError, match="changed while it was being loaded"):
-        ModelFiles.checked(path)
-
-
 def test_a_draft_that_is_deleted_while_it_is_loaded_costs_only_the_draft(engine: Engine, tmp_path: Path) -> None:
     path, draft = make_model(tmp_path / "model.gguf"), make_model(tmp_path / "draft.gguf", noise=0.1)
     loaded = load_while(engine, Load(request=1, target=str(path), draft=str(draft)), draft.unlink)
@@ -131,11 +111,6 @@ def test_all_parts_of_a_split_model_tell_whether_it_is_the_same(tmp_path: Path) 
         known.check_unchanged()
 
 
-def test_what_is_remembered_of_a_model_in_one_file_is_still_found(tmp_path: Path) -> None:
-    path = make_model(tmp_path / "model.gguf", layers=1)
-    assert ModelFiles.checked(path).stamp == (path.stat().st_size, path.stat().st_mtime_ns)
-
-
 def test_another_part_of_a_split_model_is_loaded_anew(engine: Engine, load: Loader, tmp_path: Path) -> None:
     parts, others = split_model(tmp_path / "one"), split_model(tmp_path / "two", seed=1)
     load(parts[0])
@@ -146,31 +121,6 @@ def test_another_part_of_a_split_model_is_loaded_anew(engine: Engine, load: Load
     os.utime(parts[1], ns=(1, 1))
     load(parts[0])
     assert engine._target is not target
-
-
-def test_a_failing_callback_is_not_taken_for_a_failing_load(random_pair: Pair) -> None:
-    backend.start()
-
-    def failing(_share: float) -> bool:
-        raise ZeroDivisionError
-
-    with pytest.raises(ZeroDivisionError):
-        Model(random_pair[0], 0, failing)
-
-
-def test_a_failing_look_at_stop_is_not_swallowed(random_pair: Pair) -> None:
-    def failing() -> bool:
-        raise ZeroDivisionError
-
-    backend.start()
-    model = Model(random_pair[0], 0, lambda _: True)
-    context = Context(model, LoadSettings(batch_size=32, micro_batch_size=32), length=256, threads=1)
-    with pytest.raises(ZeroDivisionError), context.aborting(failing):
-        context.decode([1, 2, 3], 1)
-    assert context.tokens == []
-    assert len(context.decode([1, 2, 3], 1)) == 1
-    context.close()
-    model.close()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="a limit on memory that Linux keeps")
@@ -216,36 +166,3 @@ def test_a_recommended_value_that_makes_no_sense_costs_none_of_the_others(tmp_pa
     )
     assert default_draft_length(model) == DEFAULT_DRAFT_LENGTH
     model.close()
-
-
-def test_a_state_whose_size_llama_cpp_cannot_tell_is_neither_saved_nor_restored(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    backend.start()
-    model = Model(make(tmp_path / "mamba.gguf", "mamba"), 0, lambda _: True)
-    model.size_bytes = 10**9
-    context = Context(model, LoadSettings(batch_size=32, micro_batch_size=32), length=256, threads=1)
-    context.decode([1, 2, 3], 0)
-    monkeypatch.setattr(Memory, "size", lambda *_: 0)
-    context.remember()
-    context.hold(4)
-    context.decode([4, 5], 0)
-    assert not context._memory.copy_out(np.empty(0, np.uint8), CHECKPOINT)
-    assert not context._memory.copy_back(np.empty(0, np.uint8), CHECKPOINT)
-    context.roll_back(4)
-    assert context.tokens == []
-    assert contexts._affordable_snapshots(model, LoadSettings(), 1) == 0
-    context.close()
-    model.close()
-
-
-@pytest.mark.parametrize(("layers_on_gpu", "longest"), [(0, 16), (-1, 4)])
-def test_on_a_gpu_no_draft_is_longer_than_the_snapshots(
-    engine: Engine, load: Loader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layers_on_gpu: int, longest: int
-) -> None:
-    monkeypatch.setattr(contexts, "_affordable_snapshots", lambda *_, **__: 4)
-    monkeypatch.setattr(gpu_limits, "offload_handles", lambda: [1])
-    load(make(tmp_path / "model.gguf", "qwen35"), target_gpu_layers=layers_on_gpu)
-    assert engine._target is not None
-    assert engine._target.context.checkpoints.snapshots == 4
-    assert engine._target.longest_draft == longest

@@ -11,13 +11,12 @@ import msgspec
 import pytest
 
 from app.engine.host.engine import Engine
-from app.engine.host.load_options import ModelOptions, cost_facts
 from app.engine.llama import backend
 from app.engine.llama.model import Model
 from app.engine.llama.placement import Placement
 from app.errors import KnownError
 from app.protocol.limits import MAX_LAYERS
-from app.protocol.options import LoadSettings, Sampling
+from app.protocol.options import Sampling
 from tests.support.architectures import make
 from tests.support.expert_models import make_expert_model
 from tests.support.generation import ask, assert_same, run
@@ -142,14 +141,6 @@ def test_a_draft_on_a_missing_gpu_is_left_out(load: Loader, random_pair: Pair) -
     assert pair.draft_refused is not None and "There is no GPU named CUDA1." in pair.draft_refused
 
 
-def test_a_draft_without_a_gpu_of_its_own_goes_where_the_target_does() -> None:
-    settings = LoadSettings(split_mode="none", main_gpu="CUDA1", expert_layers_on_cpu=4)
-    assert Placement.of_draft(settings) == Placement("CUDA1", "none")
-    own = msgspec.structs.replace(settings, draft_device="CUDA0")
-    assert Placement.of_draft(own) == Placement("CUDA0", "none")
-    assert Placement.of_target(own).expert_layers_on_cpu == 4
-
-
 # ---------------------------------------------------------------- contexts
 
 
@@ -243,27 +234,3 @@ def test_threads_of_wide_passes(engine: Engine, load: Loader, random_pair: Pair)
 
 
 # ---------------------------------------------------------------- what is stored
-
-
-def test_what_was_measured_is_found_again_if_nothing_new_is_set() -> None:
-    """Keys of versions that did not know these options."""
-    assert set(cost_facts(LoadSettings())) == {
-        "context_length",
-        "threads",
-        "target_gpu_layers",
-        "draft_gpu_layers",
-        "batch_size",
-        "micro_batch_size",
-        "kv_type",
-        "chat_cache_mib",
-    }
-    assert ModelOptions.of_target(LoadSettings()).memory_facts() == {"gpu_layers": -1}
-
-
-def test_options_are_part_of_what_is_stored() -> None:
-    changed = LoadSettings(expert_layers_on_cpu=2, flash_attention="on")
-    assert cost_facts(changed)["expert_layers_on_cpu"] == 2
-    assert set(ModelOptions.of_target(changed).memory_facts()) == {"gpu_layers", "placement", "flash_attention"}
-    short = ModelOptions.of_draft(LoadSettings(draft_context_length=512, draft_kv_type="q4_0", kv_type="q8_0"), 1024)
-    assert (short.settings.context_length, short.settings.kv_type) == (512, "q4_0")
-    assert ModelOptions.of_draft(LoadSettings(draft_context_length=4096), 1024).settings.context_length == 1024

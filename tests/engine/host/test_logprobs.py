@@ -20,10 +20,6 @@ def values(answer: Answer) -> list[list[tuple[int, float]]]:
     return [[(one.id, one.logprob) for one in piece.logprobs] for piece in answer.pieces]
 
 
-def test_nothing_is_sent_unless_it_is_asked_for(loaded: Engine) -> None:
-    assert not any(values(run(loaded, ask("Tell me", max_tokens=8))))
-
-
 @pytest.mark.usefixtures("one_by_one")
 def test_with_and_without_a_draft_they_are_the_same(loaded: Engine) -> None:
     drafters: tuple[DrafterChoice, ...] = ("model", "ngram", "auto")

@@ -6,7 +6,6 @@ acceptance says whether it was.
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,6 @@ from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.engine import Engine
 from app.engine.llama import head as heads
-from app.errors import KnownError
 from app.models.mtp import TURNED_OFF
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import PairLoaded
@@ -29,7 +27,6 @@ from app.protocol.options import AcceptRule, LoadSettings, Sampling
 from tests.support.gemma4_models import KINDS as GEMMAS
 from tests.support.gemma4_models import Gemma4, make_assistant, make_gemma4, make_table_assistant, make_table_gemma4
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, longest, run
-from tests.support.gguf_files import make_model
 from tests.support.made import Made
 from tests.support.matrix import in_proof
 from tests.support.mtp_models import (
@@ -329,22 +326,6 @@ def test_a_head_leaves_the_copy_of_its_target_alone(
     assert_same(engine, going_on, answer, run(engine, msgspec.structs.replace(going_on, draft_length=0)))
 
 
-@pytest.mark.parametrize("kind", [CHAIN, *in_proof(["glm4moe", "qwen35", GEMMA])])
-def test_a_chat_that_comes_back_is_paired_as_before(
-    tmp_path: Path, table_models: Models, kind: str, every_cache_is_saved: None
-) -> None:
-    del every_cache_is_saved
-    command = table_models[kind].load()
-    engines = [Engine(ChatCaches(ChatCacheFiles(tmp_path))) for _ in range(2)]
-    for engine in engines:
-        engine.load(command, lambda _: None)
-        for text in (LONG, "another chat", LONG):
-            answer = run(engine, asked(text))
-            assert_always_right(answer)
-            assert_always_right(run(engine, asked(text, answer.text, "And?")))
-        engine.unload()
-
-
 @pytest.mark.parametrize("kind", ["qwen35", *in_proof(["glm4moe", GEMMA, CHAIN])])
 def test_up_to_the_end_of_the_context(engine: Engine, load_head: LoadHead, table_models: Models, kind: str) -> None:
     load_head(table_models[kind], settings=LoadSettings(context_length=256, micro_batch_size=32, threads=1))
@@ -435,21 +416,6 @@ def test_an_assistant_of_each_kind_reads_its_targets_cache(
     assert_the_text_of_decoding_without_a_draft(engine, accepts=True)
 
 
-def test_a_function_that_llama_cpp_lacks_means_a_sentence_and_decoding_without_the_head(
-    engine: Engine, load_head: LoadHead, table_models: Models, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    heads._functions.cache_clear()
-    monkeypatch.setattr(heads, "_library", object())
-    pair = load_head(table_models["qwen35"])
-    assert not pair.has_head
-    assert pair.head_refused == (
-        "This copy of llama.cpp can't use MTP heads (it has no llama_set_embeddings_nextn), so the model's own head "
-        "isn't used."
-    )
-    answer = run(engine, asked(drafter="auto", draft_length="auto"))
-    assert answer.token_ids and not any(round_.drafter == "mtp" for round_ in answer.rounds)
-
-
 NO_STATES = "llama.cpp gives no hidden states of this model, so its MTP head can't draft."
 
 
@@ -469,38 +435,6 @@ def test_without_hidden_states_it_stops_drafting_with_a_reason(
     assert run(engine, asked()).token_ids == plain.token_ids
     told = [record for record in caplog.records if NO_STATES in record.getMessage()]
     assert [record.levelname for record in told] == ["WARNING"]
-
-
-@pytest.mark.allow_logs
-@pytest.mark.parametrize("kind", ["qwen35", GEMMA])
-def test_a_target_that_gives_no_hidden_states_is_loaded_without_its_head(
-    engine: Engine, load_head: LoadHead, table_models: Models, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    known = heads._functions()
-
-    def only_of_heads(context: int, on: bool, masked: bool) -> None:
-        if masked:
-            known.output_states(context, on, masked)
-
-    monkeypatch.setattr(heads, "_functions", lambda: dataclasses.replace(known, output_states=only_of_heads))
-    pair = load_head(table_models[kind])
-    assert not pair.has_head and pair.head_refused == NO_STATES
-    assert engine._target is not None and engine._target.context.head is None
-    assert run(engine, asked(drafter="auto", draft_length="auto")).token_ids
-
-
-def test_where_the_head_cannot_compute_its_target_outputs_no_hidden_states(
-    engine: Engine, load_head: LoadHead, table_models: Models, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fails(*_: object) -> None:
-        raise KnownError("There isn't enough memory.")
-
-    monkeypatch.setattr(heads.Head, "decode", fails)
-    pair = load_head(table_models["qwen35"])
-    assert pair.head_refused == "There isn't enough memory."
-    assert run(engine, asked()).token_ids
-    assert engine._target is not None
-    assert not heads._functions().states(engine._target.context.handle)
 
 
 def test_a_small_model_is_loaded_without_its_head_unless_it_is_asked_for(
@@ -533,18 +467,3 @@ def test_a_model_that_llama_cpp_refuses_without_its_head_is_loaded_with_it(
     assert drafted.token_ids == plain.token_ids
     assert_always_right(drafted)
     assert engine.load(Load(request=1, target=str(usual.target), draft=str(scaled.target)), lambda _: None).draft
-
-
-def test_a_model_without_a_head(tmp_path: Path, load_head: LoadHead) -> None:
-    pair = load_head(Files(make_model(tmp_path / "plain.gguf")))
-    assert not pair.has_head and pair.head_refused == "plain.gguf has no MTP head."
-
-
-def test_an_answer_with_longer_repetitions_is_drafted_to_its_end(
-    tmp_path: Path, engine: Engine, load_head: LoadHead
-) -> None:
-    follows = {token: 300 + (token + 1) % 9 for token in range(384)}
-    load_head(Files(make_table_model(tmp_path / "m.gguf", "qwen35", follows=follows)))
-    answer = run(engine, asked(draft_length=4, max_tokens=180))
-    assert len(set(answer.token_ids)) == 9
-    assert_always_right(answer)

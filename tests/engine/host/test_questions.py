@@ -2,13 +2,10 @@ from __future__ import annotations
 
 import threading
 
-import pytest
-
 from app.engine.host.engine import Engine
 from app.engine.host.questions import Answer, Questions
 from app.errors import KnownError
 from app.protocol.commands import CheckText, CountTokens, Message, Tokenize
-from app.protocol.events import TokensCounted
 from tests.support.pairs import Loader, Pair
 
 CHAT = [Message(role="user", content="hello " * 50), Message(role="assistant", content="there " * 50)]
@@ -33,28 +30,6 @@ def test_of_the_counts_that_wait_only_the_newest_is_answered(loaded: Engine) -> 
     questions.start()
     assert is_over.wait(60)
     assert answered == [2, 4, 5]
-
-
-@pytest.mark.allow_logs
-def test_a_count_that_the_disk_refuses_is_not_the_last_one(loaded: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    answered: list[int] = []
-    is_over = threading.Event()
-
-    def send(event: Answer) -> None:
-        answered.append(event.request)
-        is_over.set()
-        raise BrokenPipeError  # which ends the thread
-
-    def refused(_command: CountTokens) -> TokensCounted:
-        raise OSError(24, "Too many open files")
-
-    monkeypatch.setattr(loaded, "count_tokens", refused)
-    questions = Questions(loaded, send)
-    questions.ask(CountTokens(request=1, messages=CHAT))
-    questions.ask(CheckText(request=2, text="one"))
-    questions.start()
-    assert is_over.wait(60)
-    assert answered == [2]
 
 
 def test_the_tokens_of_a_text(loaded: Engine) -> None:

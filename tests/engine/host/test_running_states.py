@@ -209,25 +209,6 @@ def _without_marks(cache: Context, vocabulary: int) -> RollBackSupport:
     return msgspec.structs.replace(tried, longest_draft=tried.snapshots, can_restore=False)
 
 
-@pytest.mark.parametrize("architecture", ["qwen35", *in_proof(["lfm2", "granitehybrid", "mamba"])])
-def test_what_was_tried_out_is_not_tried_again(
-    engine: Engine, load: Loader, pairs: Pairs, monkeypatch: pytest.MonkeyPatch, architecture: Architecture
-) -> None:
-    tried: list[RollBackSupport] = []
-
-    def counted(cache: Context, vocabulary: int) -> RollBackSupport:
-        tried.append(try_out(cache, vocabulary))
-        return tried[-1]
-
-    monkeypatch.setattr(contexts, "try_out", counted)
-    for _ in range(2):
-        assert load(*pairs[architecture], **SMALL).drafting_off is None
-        engine.unload()
-    assert len(tried) == 2, "target and draft, once each"
-    load(pairs[architecture][0], kv_type="q8_0", **SMALL)
-    assert len(tried) == 3
-
-
 @pytest.mark.parametrize("is_target", [True, False])
 def test_no_token_behind_the_last_position_that_was_learned(
     tmp_path: Path, engine: Engine, load: Loader, pairs: Pairs, is_target: bool

@@ -143,21 +143,6 @@ def test_going_back_processes_only_what_is_new(
     assert second.finished.figures.cached_tokens == second.started.cached_tokens
 
 
-def test_a_stopped_answer_is_gone_on_from(new_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch) -> None:
-    engine = new_engine()
-    for seed in range(20):  # one whose answer does not end before it is stopped
-        one, other = Chat(engine), Chat(engine)
-        stopped = one.ask(words(1, 100), cancel_after=20, seed=seed)  # the draft model has caught up by then
-        if stopped.finished.finish_reason == "cancelled":
-            break
-    assert stopped.finished.finish_reason == "cancelled"
-    other.ask(words(2, 100), cancel_after=3, seed=2)
-    lengths = processed(monkeypatch, engine)
-    after = one.ask("Go on.")
-    assert after.started.cached_tokens >= stopped.started.prompt_tokens
-    assert sum(lengths) < 80
-
-
 def test_a_chat_that_lost_its_oldest_messages_is_gone_back_to(new_engine: Callable[..., Engine]) -> None:
     """Each chat goes on where its own last prompt began, though another one lost messages in between."""
     engine = new_engine(context_length=512)
@@ -173,15 +158,6 @@ def test_a_chat_that_lost_its_oldest_messages_is_gone_back_to(new_engine: Callab
             answer = chat.ask(f"{turn} {number}", max_tokens=8)
             assert answer.started.cached_tokens > before - 150 or answer.started.dropped_messages > dropped
             assert answer.started.cached_tokens > 0
-
-
-def test_the_limit_can_be_changed_without_loading_again(new_engine: Callable[..., Engine], random_pair: Pair) -> None:
-    engine = new_engine()
-    target = engine._target
-    for mib in (0, 32):
-        settings = LoadSettings(context_length=1024, chat_cache_mib=mib, threads=1)
-        engine.load(Load(request=2, target=str(random_pair[0]), settings=settings), lambda _: None)
-        assert engine._target is target and engine.caches.limit == mib * MIB
 
 
 def test_other_settings_take_nothing_from_the_disk(new_engine: Callable[..., Engine]) -> None:
@@ -273,48 +249,6 @@ def test_no_token_of_a_chat_is_held_after_forgetting(new_engine: Callable[..., E
     assert not fed.any()
 
 
-def test_an_answer_written_again_processes_one_token(
-    new_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chat = Chat(engine := new_engine())
-    chat.ask(words(1, 100))
-    lengths = processed(monkeypatch, engine)
-    again = chat.answer(seed=2)
-    assert again.started.cached_tokens == again.started.prompt_tokens - 1
-    assert sum(lengths) == 0
-
-
-def test_another_draft_model_costs_the_chat_nothing(new_engine: Callable[..., Engine], random_pair: Pair) -> None:
-    """What passes cost is measured then, with the target's cache."""
-    chat = Chat(engine := new_engine())
-    first = chat.ask(words(1, 100))
-    settings = LoadSettings(context_length=1024, chat_cache_mib=64, threads=1)
-    engine.load(Load(request=2, target=str(random_pair[0]), settings=settings), lambda _: None)
-    assert chat.ask("And then?").started.cached_tokens >= first.started.prompt_tokens
-
-
-@pytest.mark.usefixtures("one_by_one")
-def test_chats_of_the_guide_pair_in_turn(new_engine: Callable[..., Engine], guide_pair: Pair) -> None:
-    together = [Chat(engine := new_engine(guide_pair)), Chat(engine)]
-    alone = [Chat(new_engine(guide_pair)) for _ in together]
-    for step in range(4):
-        answers = [chats[step % 2].go_on(" " + words(step, 12)) for chats in (together, alone)]
-        assert answers[0].text == answers[1].text
-
-
-def test_an_edited_last_message_shares_all_before_it(
-    new_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chat = Chat(engine := new_engine())
-    first = chat.ask(words(1, 100))
-    chat.ask("What is that?")
-    del chat.messages[-2:]
-    lengths = processed(monkeypatch, engine)
-    edited = chat.ask("No, what is this?")
-    assert edited.started.cached_tokens >= first.started.prompt_tokens
-    assert sum(lengths) <= edited.started.prompt_tokens - edited.started.cached_tokens + 1
-
-
 @pytest.mark.parametrize("own_question", [True, False], ids=["its question", "another question"])
 def test_measuring_in_between_costs_the_chat_nothing(new_engine: Callable[..., Engine], own_question: bool) -> None:
     chat = Chat(engine := new_engine())
@@ -324,30 +258,6 @@ def test_measuring_in_between_costs_the_chat_nothing(new_engine: Callable[..., E
     engine.measure_plain(MeasurePlain(request=5, messages=question, sampling=WARM, max_tokens=20))
     after = chat.ask("And then?")
     assert after.started.cached_tokens >= last.started.prompt_tokens
-
-
-def test_comparing_an_earlier_answer_costs_the_chat_nothing(new_engine: Callable[..., Engine]) -> None:
-    """Compare writes an answer again, plain and drafted, from the chat up to its question."""
-    chat = Chat(engine := new_engine())
-    chat.ask(words(1, 30))
-    question = chat.messages[:1]
-    last = chat.ask(words(2, 100))
-    for draft_length in (0, 5):
-        run(engine, ask("", messages=question, sampling=WARM, draft_length=draft_length, max_tokens=40))
-    after = chat.ask("And then?")
-    assert after.started.cached_tokens >= last.started.prompt_tokens
-
-
-def test_a_restarted_engine_goes_on_from_the_disk(
-    new_engine: Callable[..., Engine], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chat = Chat(engine := new_engine(on_disk=True))
-    first = chat.ask(words(1, 100))
-    engine.unload()
-    chat.engine = new_engine(on_disk=True)
-    lengths = processed(monkeypatch, chat.engine)
-    assert chat.ask("And then?").started.cached_tokens >= first.started.prompt_tokens
-    assert sum(lengths) < 80
 
 
 @pytest.mark.parametrize("is_last", [False, True])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -13,10 +12,7 @@ from app.engine.host.engine import Engine
 from app.engine.host.model_files import ModelFiles
 from app.engine.llama.context import Context
 from app.engine.policy.calibration import time_plain
-from app.errors import Canceled
-from app.protocol.commands import Load
 from tests.support.generation import ask, run
-from tests.support.mtp_models import make_table_model
 from tests.support.pairs import Loader, Pair
 
 
@@ -62,18 +58,6 @@ def test_the_quicker_number_is_used_and_remembered(
     assert (asked, again.threads, again.batch_threads) == ([2], 2, 1)
 
 
-@pytest.mark.parametrize("seconds", [1e3, 0.0])
-def test_the_usual_number_stays_unless_the_other_is_clearly_quicker(
-    engine: Engine, load: Loader, random_pair: Pair, takes: Callable[[float], list[int]], seconds: float
-) -> None:
-    asked = takes(seconds)
-    expected = 1 if seconds else 2
-    assert load(*random_pair).threads == expected
-    engine.unload()
-    assert load(*random_pair, context_length=256).threads == expected
-    assert asked == [2]
-
-
 def test_chosen_threads_are_not_timed(
     engine: Engine, load: Loader, random_pair: Pair, takes: Callable[[float], list[int]]
 ) -> None:
@@ -85,16 +69,6 @@ def test_chosen_threads_are_not_timed(
     assert load(*random_pair, threads=1).threads == 1  # whatever is remembered
 
 
-def test_nothing_is_timed_where_there_is_nothing_to_choose(
-    load: Loader, random_pair: Pair, takes: Callable[[float], list[int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = takes(1e-9)
-    for module in (pair_costs, threads):
-        monkeypatch.setattr(module, "other_threads", lambda: None)
-    assert load(*random_pair).threads == 1
-    assert asked == []
-
-
 def test_a_target_on_the_gpu_needs_no_threads(
     load: Loader, random_pair: Pair, takes: Callable[[float], list[int]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,40 +78,6 @@ def test_a_target_on_the_gpu_needs_no_threads(
     assert asked == []
     load(*random_pair, expert_layers_on_cpu=1)
     assert asked == [2]
-
-
-def test_the_output_is_the_first_layer_that_goes_on_a_gpu(
-    load: Loader, random_pair: Pair, takes: Callable[[float], list[int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loading, "gpu_devices", lambda: ["a GPU"])
-    asked = takes(1e-9)
-    layers = load(*random_pair).target.layers
-    load(*random_pair, target_gpu_layers=layers + 1)
-    assert asked == []
-    load(*random_pair, target_gpu_layers=layers)  # without the first one
-    assert asked == [2]
-
-
-def test_a_head_computes_single_tokens_as_its_target_does_and_prompts_with_the_usual_number(
-    engine: Engine, tmp_path: Path, takes: Callable[[float], list[int]]
-) -> None:
-    model = make_table_model(tmp_path / "model.gguf", "glm4moe")
-    asked = takes(1e-9)
-    for _ in range(2):
-        command = Load(request=1, target=str(model), head="on")
-        assert engine.load(command, lambda _: None).has_head
-        assert engine._target is not None and engine._target.head is not None
-        head = engine._target.head.cache
-        assert (head.threads, head.batch_threads) == (2, 1)
-        engine.unload()
-    assert asked == [2]
-
-
-def test_timing_can_be_canceled(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    load(random_pair[0])
-    assert engine._target is not None
-    with pytest.raises(Canceled):
-        time_plain(engine._target.context, lambda: True, 1.0)
 
 
 def test_a_file_with_nonsense_is_ignored(load: Loader, random_pair: Pair) -> None:

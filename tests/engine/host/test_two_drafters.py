@@ -206,27 +206,6 @@ def test_beside_a_draft_model_a_head_is_only_used_if_it_is_asked_for(
         assert engine._costs and set(engine._costs.costs.drafts) == names - set(FREE)
 
 
-def test_with_a_draft_model_there_are_as_many_snapshots_as_without_a_head(
-    engine: Engine, start: Start, random_models: Models
-) -> None:
-    files, snapshots = random_models["qwen35"], []
-    for with_draft in (True, False, True):
-        start(files, with_draft=with_draft)
-        assert engine._target
-        snapshots.append(engine._target.context.checkpoints.snapshots)
-    assert snapshots[0] == snapshots[2] > snapshots[1] == 4
-
-
-def test_a_target_with_an_ordinary_cache_stays_when_its_draft_model_goes(
-    engine: Engine, start: Start, random_models: Models
-) -> None:
-    files = random_models["glm4moe"]
-    start(files)
-    target = engine._target
-    start(files, with_draft=False)
-    assert engine._target is target
-
-
 def test_forgetting_leaves_nothing_in_either(engine: Engine, start: Start, exact_models: Models) -> None:
     start(exact_models["glm4moe"])
     for drafter in DECODING:

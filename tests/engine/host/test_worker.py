@@ -30,7 +30,6 @@ from app.protocol.commands import (
     Ping,
     Quit,
     ReadMemory,
-    ScoreTokens,
     StopThinking,
 )
 from app.protocol.events import (
@@ -50,7 +49,6 @@ from app.protocol.events import (
     StartFailed,
     TextChecked,
     TokensCounted,
-    TokensScored,
 )
 from app.protocol.frames import FrameReader
 from app.protocol.framing import decode_event
@@ -99,20 +97,6 @@ def test_a_whole_conversation(process: EngineProcess, random_pair: Pair) -> None
     assert process.wait() == 0
     assert process.process.stderr is not None
     assert b"loading target" in process.process.stderr.read()
-
-
-def test_candidates_are_scored(process: EngineProcess, random_pair: Pair) -> None:
-    messages = [Message(role="user", content="hi")]
-    sound = ScoreTokens(request=4, messages=messages, answer=[300, 301], candidates=[302, 303], seed=1, sampling=HOT)
-    process.send(load(random_pair), sound)
-    scored = process.until(TokensScored)
-    assert scored.request == 4 and len(scored.logits) == len(scored.scores) == len(scored.could_win) == 2
-    assert scored.rounding > 0
-    process.send(ScoreTokens(request=5, messages=messages, answer=[], candidates=[999_999]))
-    failed = process.until(GenerationFailed)
-    assert failed.request == 5 and "no token 999999" in failed.message
-    process.send(ask(6, max_tokens=3))
-    assert process.until(GenerationFinished).request == 6
 
 
 def test_cancel_and_ping_are_answered_while_it_computes(process: EngineProcess, tmp_path: Path) -> None:
@@ -366,19 +350,3 @@ def _runs(pid: int) -> bool:
     except FileNotFoundError:
         return False
     return state != "Z"
-
-
-def test_without_a_model_there_is_one_sentence(process: EngineProcess) -> None:
-    process.send(ask(5))
-    failed = process.until(GenerationFailed)
-    assert failed.request == 5 and "No model" in failed.message
-
-
-def test_what_libraries_print_does_not_reach_the_events(process: EngineProcess, random_pair: Pair) -> None:
-    process.until(Hello)
-    process.send(load(random_pair))
-    process.until(PairLoaded)
-    process.send(Quit())
-    assert process.wait() == 0
-    assert process.process.stderr is not None
-    assert b"loading target" in process.process.stderr.read()

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import platform
-import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -13,7 +11,7 @@ import psutil
 import pytest
 
 from app.engine.llama import backend
-from app.engine.llama.backend import CPU, devices, driver_name, gpu_devices, processor_features
+from app.engine.llama.backend import CPU, devices, driver_name
 
 PROPRIETARY = """NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024
 GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)
@@ -31,25 +29,6 @@ def test_a_device_has_a_name_and_memory() -> None:
     assert 0 < processor.free_bytes <= processor.total_bytes
 
 
-def test_gpus_are_named_by_their_descriptions() -> None:
-    backend.start()
-    assert gpu_devices() == [device.description for device in devices()]
-
-
-def test_the_processors_instruction_sets_are_those_of_ggmls_own_report() -> None:
-    backend.start()
-    report = llama_cpp.llama_print_system_info().decode()
-    assert processor_features() == re.findall(r"(\w+) = \w+", report)
-
-
-def test_what_ggml_reports_of_gpus_is_no_instruction_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    report = b"CUDA : ARCHS = 750,860 | USE_GRAPHS = 1 | CPU : AVX2 = 1 | SVE_CNT = 16 | Vulkan : FP16 = 1 | "
-    monkeypatch.setattr(llama_cpp, "llama_print_system_info", lambda: report)
-    assert processor_features() == ["AVX2", "SVE_CNT"]
-    monkeypatch.setattr(llama_cpp, "llama_print_system_info", lambda: b"")
-    assert processor_features() == []
-
-
 @pytest.mark.parametrize(
     ("library", "variant"),
     [
@@ -65,11 +44,6 @@ def test_the_variant_is_the_one_that_ggml_says_it_loaded(
     monkeypatch.setattr(backend, "_variant", "")
     backend.on_log(2, f"load_backend: loaded CPU backend from {library}\n".encode(), None)
     assert backend.engine_name() == f"llama.cpp (llama-cpp-python {llama_cpp.__version__}{variant})"
-
-
-def test_without_a_gpu_there_is_no_driver_and_nothing_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(subprocess, "run", lambda *_args, **_options: pytest.fail("asked"))
-    assert driver_name([]) == ""
 
 
 @pytest.mark.parametrize(

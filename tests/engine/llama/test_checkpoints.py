@@ -10,12 +10,10 @@ import llama_cpp
 import numpy as np
 import pytest
 
-from app.engine.host import contexts
 from app.engine.llama import backend, checkpoints
 from app.engine.llama.checkpoints import Bytes, Memory, try_out
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
-from app.engine.llama.thread_count import Threads
 from app.errors import KnownError
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.options import LoadSettings
@@ -192,83 +190,12 @@ def test_checkpoints_that_do_not_work_are_found_out(model: Model, monkeypatch: p
     context.close()
 
 
-@pytest.mark.parametrize("model", ["mamba", *in_proof(["granitehybrid"])], indirect=True)
-def test_copies_that_do_not_work_on_the_device_are_made_in_system_memory(
-    model: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    context = new_context(model)
-
-    def copy_nothing(memory: Memory, data: Bytes, flags: int) -> bool:
-        return flags == checkpoints._IN_PLACE or real_copy_back(memory, data, flags)
-
-    monkeypatch.setattr(Memory, "copy_back", copy_nothing)
-    context.checkpoints.copies_in_place = True
-    tried = try_out(context, model.vocabulary_size)
-    assert (tried.longest_draft, tried.copies_in_place) == (MAX_DRAFT_LENGTH, False)
-    monkeypatch.undo()
-    context.checkpoints.copies_in_place = True
-    tried = try_out(context, model.vocabulary_size)
-    assert (tried.longest_draft, tried.copies_in_place) == (MAX_DRAFT_LENGTH, True)
-    context.close()
-
-
-@pytest.mark.parametrize("model", WITH_SNAPSHOTS, indirect=True)
-def test_snapshots_are_enough_for_short_drafts(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    context = new_context(model, 5)
-    monkeypatch.setattr(Memory, "copy_back", lambda *_: False)
-    assert try_out(context, model.vocabulary_size).longest_draft == 5
-    context.close()
-
-
 @pytest.mark.parametrize("model", ["qwen35", "lfm2", "gemma3"], indirect=True)
 def test_cuts_that_leave_another_state_are_found_out(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     context = new_context(model, 5)
     monkeypatch.setattr(Memory, "cut", cut_deeper)
     assert try_out(context, model.vocabulary_size).longest_draft == 0
     context.close()
-
-
-@pytest.mark.parametrize("model", ["mamba"], indirect=True)
-def test_checkpoints_take_a_bounded_amount_of_memory(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    context = new_context(model)
-    context.decode([1, 2], 0)
-    size = context.checkpoints.size()
-    monkeypatch.setattr(checkpoints, "_MOST_BYTES", 3 * size)
-    for step in range(10):
-        context.remember()
-        context.decode([step], 0)
-    assert [checkpoint.length for checkpoint in context.checkpoints._at_prompts] == [9, 10, 11]
-    monkeypatch.setattr(checkpoints, "_MOST_BYTES", size - 1)
-    context.remember()
-    assert len(context.checkpoints._at_prompts) == 3
-    context.close()
-
-
-@pytest.mark.parametrize("model", WITH_SNAPSHOTS, indirect=True)
-def test_snapshots_give_way_where_memory_is_short(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-
-    def short_of_memory(*_arguments: object, snapshots: int = 0, **_options: object) -> Context:
-        asked.append(snapshots)
-        if snapshots:
-            raise KnownError("There is not enough memory.")
-        return new_context(model)
-
-    monkeypatch.setattr(contexts, "_affordable_snapshots", lambda *_, **__: 8)
-    monkeypatch.setattr(contexts, "Context", short_of_memory)
-    contexts.target_context(model, LoadSettings(), 512, Threads(1, 1)).close()
-    assert asked == [8, 4, 2, 0]
-
-
-@pytest.mark.parametrize("model", ALL, indirect=True)
-def test_snapshots_are_asked_for_where_they_exist_and_are_small_against_the_model(
-    model: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    has_snapshots = model.path.stem in WITH_SNAPSHOTS
-    model.size_bytes = 10**9
-    assert contexts._affordable_snapshots(model, LoadSettings(), 1) == (8 if has_snapshots else 0)
-    model.size_bytes = 10**3
-    assert contexts._affordable_snapshots(model, LoadSettings(), 1) == 0
 
 
 @pytest.mark.parametrize("model", ALL, indirect=True)

@@ -11,12 +11,9 @@ import pytest
 from app.engine.decoding.sampling import Floats
 from app.engine.llama import head as heads
 from app.engine.llama.context import Context
-from app.engine.llama.head import HISTORY, Head, States
+from app.engine.llama.head import Head
 from app.engine.llama.model import Model
-from app.engine.llama.shared_head import SharedHead
 from app.protocol.options import LoadSettings
-from tests.support.gemma4_models import make_assistant, make_gemma4
-from tests.support.matrix import in_proof
 from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_random_model
 
 Models = dict[HeadArchitecture, Path]
@@ -72,73 +69,6 @@ def expected(cached: tuple[Context, Head], tokens: Sequence[int]) -> Floats:
     return prediction(head, tokens)
 
 
-def test_hidden_states_are_moved_once_for_many_tokens() -> None:
-    states, moves = States(100, 3), 0
-    for position in range(1000):
-        first = states.first
-        states.append(position, np.full((1, 3), position, np.float32))
-        moves += states.first != first
-        assert states.end == position + 1
-        assert states.end - states.first >= min(position + 1, 50)
-        assert states.between(states.first, states.end)[:, 0].tolist() == list(range(states.first, states.end))
-    assert 0 < moves <= 20
-    states.append(1000, np.zeros((100, 3), np.float32))
-    assert (states.first, states.end) == (1000, 1100)
-
-
-def test_a_head_that_reads_its_targets_cache_keeps_only_the_last_hidden_states(tmp_path: Path) -> None:
-    """The whole context of the target's would otherwise be copied, and kept."""
-    models = [
-        Model(path, 0, lambda _: True, with_head=True)
-        for path in (make_gemma4(tmp_path / "t.gguf"), make_assistant(tmp_path / "mtp.gguf"))
-    ]
-    target = Context(models[0], LoadSettings(), length=1024, threads=1)
-    head = target.head = SharedHead(target, models[1], LoadSettings())
-    try:
-        target.decode(TOKENS, 0)
-        assert (head._states.first, head._states.end) == (len(TOKENS) - HISTORY, len(TOKENS))
-        assert len(head._states._rows) == 2 * HISTORY and len(head._inputs) == 1
-        last = head._states.between(len(TOKENS) - 1, len(TOKENS)).copy()
-        target.clear()
-        target.decode(TOKENS[:-1], 0)
-        target.decode(TOKENS[-1:], 0)
-        assert_near(last, head._states.between(len(TOKENS) - 1, len(TOKENS)))
-    finally:
-        head.close()
-        target.close()
-        for model in models:
-            model.close()
-
-
-def test_it_reads_along_in_chunks(cached: tuple[Context, Head]) -> None:
-    target, head = cached
-    feed(target, TOKENS[:100])
-    assert head.tokens == TOKENS[:96]
-    head.catch_up(target.tokens)
-    assert head.tokens == TOKENS[:100]
-
-
-@pytest.mark.parametrize("waiting", [40, *in_proof([64, 100, 200])])
-def test_so_many_tokens_wait_as_there_is_room_for(
-    cached: tuple[Context, Head], monkeypatch: pytest.MonkeyPatch, waiting: int
-) -> None:
-    first = cached[1]
-    monkeypatch.setattr(heads, "WAITING_STATES_BYTES", waiting * 8 * first.model.state_width)
-    target = cached[0]
-    head = target.head = Head(target, first.model, LoadSettings(batch_size=32, micro_batch_size=32))
-    try:
-        for end in range(32, 300, 32):
-            feed(target, TOKENS[:end])
-            assert len(TOKENS[:end]) - len(head.tokens) < waiting
-            assert len(head.tokens) in (0, *range(end - waiting + 1, end - waiting + 1 + 32))
-        feed(target, TOKENS[:300])
-        head.catch_up(target.tokens)
-        assert head.tokens == TOKENS[:300]
-        assert_near(prediction(head, TOKENS[:301]), expected((target, head), TOKENS[:301]))
-    finally:
-        head.close()
-
-
 def test_a_copy_goes_on_as_if_nothing_had_happened(cached: tuple[Context, Head]) -> None:
     target, head = cached
     feed(target, TOKENS[:60])
@@ -148,43 +78,6 @@ def test_a_copy_goes_on_as_if_nothing_had_happened(cached: tuple[Context, Head])
     assert target.restore(state)
     assert (target.tokens, head.tokens) == (TOKENS[:60], TOKENS[:60])
     assert_near(prediction(head, TOKENS[:61]), expected(cached, TOKENS[:61]))
-
-
-def test_a_copy_without_a_part_of_the_head_leaves_it_empty(cached: tuple[Context, Head]) -> None:
-    target, head = cached
-    target.head = None
-    feed(target, TOKENS[:60])
-    state = target.save()
-    target.head = head
-    target.clear()
-    assert target.restore(state)
-    assert (target.tokens, head.tokens) == (TOKENS[:60], [])
-    feed(target, TOKENS[:64])
-    prediction(head, TOKENS[:65])
-
-
-@pytest.mark.parametrize("cached", ["glm4moe"], indirect=True)
-def test_where_its_hidden_state_is_gone_one_token_more_is_processed(cached: tuple[Context, Head]) -> None:
-    target, head = cached
-    feed(target, TOKENS[:120])
-    assert target.restore(target.save())
-    assert target.reach(50) == 49
-    target.roll_back(50)
-    assert (target.tokens, head.tokens) == (TOKENS[:49], TOKENS[:50])
-    feed(target, TOKENS[:60])
-    assert_near(prediction(head, TOKENS[:61]), expected(cached, TOKENS[:61]))
-
-
-@pytest.mark.parametrize("cached", ["qwen35"], indirect=True)
-def test_a_checkpoint_has_its_hidden_state(cached: tuple[Context, Head]) -> None:
-    target, head = cached
-    feed(target, TOKENS[:40])
-    target.remember()
-    feed(target, TOKENS[:300])
-    assert target.reach(50) == 40
-    target.roll_back(40)
-    assert (target.tokens, head.tokens) == (TOKENS[:40], TOKENS[:40])
-    assert_near(prediction(head, TOKENS[:41]), expected(cached, TOKENS[:41]))
 
 
 def test_another_text_after_going_back_is_read_anew(cached: tuple[Context, Head]) -> None:

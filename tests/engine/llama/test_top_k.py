@@ -90,16 +90,6 @@ def test_of_every_pass_the_largest_logits(picking: Context, whole: Context) -> N
         assert picking.tokens == whole.tokens
 
 
-def test_prompt_chunks_without_logits_and_roll_backs_in_between(picking: Context, whole: Context) -> None:
-    for context in (picking, whole):
-        assert not len(context.decode(list(range(300)), 0))
-    assert_largest(*both(picking, whole, [1, 2, 3, 4, 5, 6], 40), 41)
-    for context in (picking, whole):
-        context.roll_back(200)
-        context.decode([9, 8], 0)
-    assert_largest(*both(picking, whole, [7, 7, 7], 40), 41)
-
-
 def test_whole_rows_where_they_are_asked_for_and_picked_ones_after_them(picking: Context, whole: Context) -> None:
     assert_largest(*both(picking, whole, [3, 4], 40), 41)
     assert np.array_equal(picking.decode([5, 6], 2), whole.decode([5, 6], 2))
@@ -108,10 +98,6 @@ def test_whole_rows_where_they_are_asked_for_and_picked_ones_after_them(picking:
         assert isinstance(top, np.ndarray) and np.array_equal(top, rows)
     for count in (40, 127, 1):
         assert_largest(*both(picking, whole, [8, 9, 10], count), count + 1)
-
-
-def test_a_context_on_the_processor_copies_whole_rows(whole: Context) -> None:
-    assert isinstance(whole.decode_largest([1, 2, 3], 3, 40), np.ndarray)
 
 
 def test_a_device_without_the_operation_gives_whole_rows(
@@ -124,33 +110,6 @@ def test_a_device_without_the_operation_gives_whole_rows(
         for tokens in ([1, 2, 3], [4], [5, 6, 7, 8, 9, 10]):
             top, rows = both(picking, whole, tokens, 40)
             assert isinstance(top, np.ndarray) and np.array_equal(top, rows)
-
-
-def test_a_context_that_takes_no_sampler_gives_whole_rows(
-    model: Model, whole: Context, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    added: list[object] = []  # llama.cpp refuses an empty chain
-    monkeypatch.setattr(llama_cpp, "llama_sampler_chain_add", lambda _, sampler: added.append(sampler))
-    with closing(picking_context(model)) as picking:
-        for _ in range(3):
-            top, rows = both(picking, whole, [1, 2, 3], 40)
-            assert isinstance(top, np.ndarray) and np.array_equal(top, rows)
-    assert len(added) == 1, "it isn't tried again"
-    llama_cpp.llama_sampler_free(added[0])
-
-
-def test_a_context_that_takes_no_sampler_later_gives_whole_rows(
-    picking: Context, whole: Context, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert_largest(*both(picking, whole, [1, 2, 3], 40), 41)
-    assert np.array_equal(picking.decode([4], 1), whole.decode([4], 1))
-    added: list[object] = []
-    monkeypatch.setattr(llama_cpp, "llama_sampler_chain_add", lambda _, sampler: added.append(sampler))
-    for _ in range(3):
-        top, rows = both(picking, whole, [1, 2, 3], 40)
-        assert isinstance(top, np.ndarray) and np.array_equal(top, rows)
-    assert len(added) == 1, "it isn't tried again"
-    llama_cpp.llama_sampler_free(added[0])
 
 
 @pytest.mark.parametrize("sampling", [QWEN, *in_proof(one for one in SAMPLINGS if one is not QWEN)], ids=str)

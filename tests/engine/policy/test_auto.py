@@ -11,7 +11,7 @@ from app.engine.policy.acceptance import LEAD_EDGES, AcceptancePrior, Priors, Ra
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
 from app.engine.policy.policy import Decision, Outcome, Situation
-from app.protocol.options import DrafterName, ProposalMethod, Propose
+from app.protocol.options import DrafterName, Propose
 from tests.support.matrix import in_proof
 from tests.support.simulator import (
     DEAR,
@@ -24,7 +24,6 @@ from tests.support.simulator import (
     best_fixed,
     curves,
     measured_at,
-    pair_costs,
     run_fixed,
     run_policy,
     trace,
@@ -37,7 +36,6 @@ TEXTS = {
     for kind, means in TRACES.items()
     for informative in (True, False)
 }
-NO_DRAFT = Costs(CURVES["flat"].verify)
 HERE = ("600 M Q4_K_M", "cliff at 9")
 """One of a processor and one as of a GPU."""
 OTHERS = [curve for curve in CURVES if curve not in HERE]
@@ -107,19 +105,6 @@ def test_a_worthless_draft_is_paused_with_the_reason() -> None:
     assert 0.08 < last.break_even_rate < 0.2  # 1 + a ≥ (v(2) + c) ÷ v(1) on this curve: 0.11
 
 
-def test_what_is_needed_follows_the_costs() -> None:
-    def needed(costs: Costs) -> float:
-        """As told with a pause, which hopeless drafts bring about."""
-        hopeless: Priors = {"model": {"prose": AcceptancePrior({"coupled": RatePrior(0.005, 100.0)})}}
-        paused = AutoPolicy(costs, propose="coupled", start=hopeless).decide(at()).paused
-        assert paused is not None
-        return paused.break_even_rate
-
-    assert needed(pair_costs({1: 1.0, 17: 1.0}, 0.05)) < 0.06
-    assert needed(CURVES["100 M Q8_0"]) > 0.75
-    assert needed(pair_costs({1: 1.0, 2: 30.0, 17: 40.0}, 0.1)) == 1.0
-
-
 @pytest.mark.parametrize(
     "curve", ["600 M F16", "flat", *in_proof(["27 M Q8_0", "600 M F16, large draft", "600 M Q4_K_M"])]
 )
@@ -146,35 +131,6 @@ def test_a_large_draft_model_is_still_used_where_it_pays() -> None:
     assert speed >= 0.96 * best_fixed(DEAR, text)[1] > 1.2 * run_fixed(DEAR, text, 0)
 
 
-def test_a_pause_tells_what_the_decision_was_made_from() -> None:
-    """Guesses that are only good at first: the rate over the best length counts, not that of the first token."""
-    policy = a_policy(CURVES["100 M Q8_0"])
-    reasons = []
-    for _ in range(60):
-        decision = policy.decide(at())
-        reasons += [decision.paused] if decision.paused else []
-        proposal = Proposal([7] * decision.length, None, [1.0] * decision.length)
-        seconds = (0.00008 * decision.length, CURVES["100 M Q8_0"].verify[1], 0.0001)
-        policy.learn(Outcome(at(), decision, proposal, 0, 0, 8, *seconds))
-    assert reasons[-1].break_even_rate > 0.75
-    assert reasons[-1].acceptance_rate < 0.4
-
-
-def test_what_is_needed_does_not_follow_what_is_kept() -> None:
-    policy = AutoPolicy(NO_DRAFT)
-    found = Proposal([7] * 4, None, [3.0, 5.0, 8.0, 12.0])
-    for _ in range(60):
-        decision = policy.decide(at(found=found))
-        tell(policy, decision, found.first(decision.length), decision.length, 0)
-    paused = policy.decide(at(found=found)).paused
-    assert paused is not None
-    assert paused.break_even_rate < 0.05  # without a draft model's cost, v(2) ÷ v(1) − 1 = 0.01 and a bit
-    high = AutoPolicy(Costs({1: 1.0, 2: 3.0, 17: 9.0})).decide(at(found=found)).paused
-    assert high is not None
-    # by length of match: 0.4, 0.5, 0.7 and 0.9 before any was judged
-    assert high.acceptance_rate == pytest.approx((0.4 + 0.5 + 0.7 + 0.9) / 4, abs=0.05)
-
-
 # ------------------------------------------------------------ ways of proposing
 
 
@@ -188,16 +144,6 @@ def test_the_choice_of_way_is_as_good_as_the_better_way(lead: float) -> None:
         return outcome.tokens / outcome.seconds
 
     assert acceptance("auto") >= 0.98 * max(acceptance("coupled"), acceptance("greedy"))
-
-
-@pytest.mark.parametrize("method", ["coupled", "greedy"])
-def test_a_fixed_proposal_method_stays(method: ProposalMethod) -> None:
-    policy = a_policy(propose=method)
-    wrong = Proposal([1, 1], None, [1.0, 1.0], [0, 0])  # the other method would be right
-    for _ in range(50):
-        decision = policy.decide(at())
-        assert decision.method == method
-        tell(policy, decision, wrong.first(decision.length), min(decision.length, 1), 0)
 
 
 # ------------------------------------------------------------ n-grams
@@ -277,12 +223,6 @@ def test_a_fixed_length_is_obeyed() -> None:
     assert policy.decide(at(0, Proposal())).drafter is None
 
 
-def test_a_fixed_length_still_chooses_the_drafter() -> None:
-    policy = AutoPolicy(CURVES["flat"], fixed=4)
-    assert policy.decide(at()).drafter == "model"
-    assert policy.decide(at(LIMIT, Proposal([1] * 8, None, [12.0] * 8))) == Decision("ngram", 4, "coupled", None)
-
-
 def test_no_more_is_drafted_than_may_be() -> None:
     policy = AutoPolicy(CURVES["flat"])
     for room in (0, 1, 3):
@@ -295,18 +235,6 @@ def test_no_more_is_drafted_than_may_be() -> None:
                 if drafted == decision.length or not worth(9.0):
                     break
             tell(policy, decision, Proposal([1] * drafted, None, [9.0] * drafted), drafted, drafted)
-
-
-def test_an_unsure_token_ends_the_draft_and_is_not_tested_where_that_costs() -> None:
-    costs = CURVES["600 M F16, large draft"]
-    policy = a_policy(costs)
-    run_policy(policy, costs, TEXTS["0.7", True])
-    decision = policy.decide(at())
-    worth = decision.worth()
-    assert worth(8.0)
-    assert not worth(0.05)
-    # the fifth token of a pass costs 15 ms, the one before 5 ms
-    assert decision.tested(Proposal([1] * 4, None, [8.0, 8.0, 8.0, 0.05])) == 3
 
 
 def test_under_rejection_every_drafted_token_is_tested() -> None:
@@ -358,29 +286,6 @@ def test_a_snapshot_helps_the_same_text_and_hardly_hurts_another() -> None:
     assert gain("worthless", "0.95") > 0.94
 
 
-def test_what_was_not_tried_is_not_forgotten() -> None:
-    known = {
-        "coupled": RatePrior(0.9, 300.0, ((0.5, 8.0),) * (len(LEAD_EDGES) + 1)),
-        "greedy": RatePrior(0.6, 200.0),
-    }
-    start: Priors = {
-        "model": {"prose": AcceptancePrior(known, 0.2)},
-        "mtp": {"list": AcceptancePrior({"greedy": RatePrior(0.5, 9.0)})},
-        "ngram": {
-            "prose": AcceptancePrior({"ngram": RatePrior(0.3, 100.0)}),
-            "code": AcceptancePrior({"ngram": RatePrior(0.8, 40.0)}),
-        },
-    }
-    policy = AutoPolicy(CURVES["flat"], start=start)
-    assert policy.learned().priors == start
-    situation = at(0, Proposal([1], None, [5.0]))
-    tell(policy, policy.decide(situation), Proposal(), 0, 0, 1, situation)
-    learned = policy.learned().priors
-    assert learned["model"] == start["model"] and learned["mtp"] == start["mtp"]
-    assert learned["ngram"]["code"] == start["ngram"]["code"]
-    assert learned["ngram"]["prose"].rates["ngram"].rate > 0.3
-
-
 @pytest.mark.parametrize("curve", ["600 M Q8_0", *in_proof(["flat"])])
 def test_a_plain_pass_measured_twice_too_slow_is_put_right_by_the_third_answer(curve: str) -> None:
     costs = CURVES[curve]
@@ -393,26 +298,6 @@ def test_a_plain_pass_measured_twice_too_slow_is_put_right_by_the_third_answer(c
         believed = policy.learned().costs
     assert speeds[-1] >= 0.97
     assert believed.verify[1] == pytest.approx(costs.verify[1], rel=0.1)
-
-
-@pytest.mark.parametrize("curve", [*HERE, *in_proof(OTHERS)])
-def test_plain_passes_that_are_only_timed_are_rare(curve: str) -> None:
-    costs = CURVES[curve]
-    outcome = run_policy(a_policy(costs), costs, TEXTS["perfect", True])
-    assert len(outcome.paused) < 10
-    assert outcome.timed <= 8
-    lost = outcome.timed * (costs.verify[1] - 1 / outcome.speed)
-    assert lost <= 0.003 * outcome.seconds
-
-
-def test_an_untested_token_is_judged_by_the_targets_own() -> None:
-    for right in (True, False):
-        policy = a_policy(CURVES["100 M Q8_0"])
-        for _ in range(200):
-            decision = policy.decide(at())
-            if decision.paused:
-                tell(policy, decision, Proposal([7], None, [1.0]).first(decision.length), 0, 0, 7 if right else 8)
-        assert (policy.decide(at()).paused is None) == right
 
 
 @pytest.mark.parametrize("curve", ["600 M Q4_K_M", *in_proof(["600 M F16", "600 M Q8_0", "cliff at 9"])])
@@ -475,10 +360,6 @@ def test_switching_text_beats_every_fixed_length_on_a_flat_curve() -> None:
         )
 
 
-def test_it_stays_below_a_cliff() -> None:
-    assert run_policy(a_policy(CURVES["cliff at 9"]), CURVES["cliff at 9"], TEXTS["0.95", True]).longest <= 7
-
-
 def test_it_notices_that_code_follows_prose() -> None:
     costs = CURVES["600 M Q8_0"]
     text = trace((0.2, 0.95), length=2000, segment=1000)
@@ -486,57 +367,3 @@ def test_it_notices_that_code_follows_prose() -> None:
     late = [at for at, _ in outcome.paused if at >= 1100]
     assert sum(at < 1000 for at, _ in outcome.paused) > 500
     assert len(late) < 60
-
-
-def test_pausing_does_not_flap_on_steady_text() -> None:
-    costs = CURVES["flat"]
-    for kind in ("0.7", "0.9", "perfect"):
-        assert not run_policy(a_policy(costs), costs, TEXTS[kind, False]).paused
-
-
-def test_nothing_found_is_no_pause() -> None:
-    assert AutoPolicy(NO_DRAFT).decide(at(has_model=False)) == Decision()
-
-
-def test_a_fixed_length_of_zero_is_plain() -> None:
-    assert a_policy(fixed=0).decide(at(LIMIT, Proposal([1]))) == Decision(None, 0, "coupled", None)
-
-
-@pytest.mark.parametrize(
-    ("learned", "kind", "least"), [("0.95", "0.95", 1.0), ("0.95", "worthless", 0.98), ("worthless", "0.95", 0.94)]
-)
-def test_behind_a_snapshot_the_first_tokens_are_as_quick_as_the_best_fixed_length(
-    learned: str, kind: str, least: float
-) -> None:
-    costs = CURVES["flat"]
-    teacher = a_policy(costs)
-    run_policy(teacher, costs, TEXTS[learned, True])
-    seconds = best = 0.0
-    for seed in range(10, 16):
-        text = trace(TRACES[kind], length=300, seed=seed)
-        policy = AutoPolicy(costs, propose="coupled", start=teacher.learned().priors)
-        seconds += run_policy(policy, costs, text).seconds
-        best += text.length / best_fixed(costs, text)[1]
-    assert best >= least * seconds
-
-
-def test_drafters_that_do_not_exist_are_not_planned() -> None:
-    policy = AutoPolicy(NO_DRAFT)
-    assert policy.decide(at()).drafter is None
-    assert AutoPolicy(CURVES["flat"]).decide(at(has_model=False)).drafter is None
-
-
-def test_without_a_draft_model_none_is_asked() -> None:
-    policy = AutoPolicy(CURVES["flat"], limit=8)
-    assert policy.limit == 8
-    assert policy.decide(at()).drafter == "model"
-    assert policy.decide(at(has_model=False)) == Decision()
-
-
-def test_a_width_that_was_measured_ten_times_too_dear_costs_little() -> None:
-    costs = CURVES["cliff at 9"]
-    believed = replace(costs, verify={**costs.verify, 6: 10 * costs.verify[6]})
-    policy = a_policy(believed)
-    text = TEXTS["0.7", True]
-    speed = run_policy(policy, costs, text).speed
-    assert speed >= 0.96 * best_fixed(costs, text)[1]

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -15,9 +14,7 @@ from app.engine.policy import calibration
 from app.engine.policy.calibration import METHOD, Build, MeasuredCosts, costs_file, measure, up_to_date
 from app.engine.policy.costs import CostModel, Costs
 from app.engine.policy.draft_costs import DraftCosts
-from app.errors import Canceled
 from app.protocol.options import DrafterName
-from app.storage.keyed_file import KeyedFile, cache_file
 from tests.support.generation import ask, run
 from tests.support.pairs import Loader, Pair
 from tests.support.simulator import pair_costs
@@ -33,12 +30,6 @@ def test_costs_are_measured_and_the_caches_are_empty_again(loaded: Engine) -> No
     assert (costs.drafts["model"].catch_up or 0.0) > 0
     assert target.context.tokens == [] and draft.context.tokens == []
     assert not measure(target.context, {}, lambda: False, budget=0.0).drafts
-
-
-def test_measuring_can_be_canceled(loaded: Engine) -> None:
-    assert loaded._target
-    with pytest.raises(Canceled):
-        measure(loaded._target.context, {}, lambda: True)
 
 
 def test_what_an_answer_taught_is_kept(engine: Engine, load: Loader, random_pair: Pair) -> None:
@@ -130,19 +121,6 @@ def test_a_pair_that_got_slower_is_told_with_both_builds() -> None:
     assert up_to_date(latest, NEW, Bench(), ONE) == (latest, None)  # once
 
 
-def test_only_what_changed_is_named() -> None:
-    def change(before: Build, now: Build) -> tuple[str, str]:
-        slower = up_to_date(written_costs(0.1, build=before), now, Bench(0.2, 0.2), ONE)[1]
-        assert slower is not None
-        return slower.before, slower.now
-
-    driver = Build(OLD.engine, "NVIDIA driver 550.54")
-    assert change(driver, Build(OLD.engine, "NVIDIA driver 560.1")) == ("NVIDIA driver 550.54", "NVIDIA driver 560.1")
-    both = Build(NEW.engine, "NVIDIA driver 560.1")
-    assert change(driver, both) == (f"{OLD.engine} and NVIDIA driver 550.54", f"{NEW.engine} and NVIDIA driver 560.1")
-    assert change(driver, OLD) == ("NVIDIA driver 550.54", "no GPU driver")
-
-
 def test_an_update_of_the_engine_measures_anew_and_says_what_got_slower(
     engine: Engine, load: Loader, random_pair: Pair
 ) -> None:
@@ -158,16 +136,6 @@ def test_an_update_of_the_engine_measures_anew_and_says_what_got_slower(
     assert engine._costs.costs.verify[1] > 1e-5
     engine.unload()
     assert load(*random_pair).slower is None
-
-
-def test_the_memory_for_other_chats_changes_no_cost(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    load(*random_pair, chat_cache_mib=0)
-    assert engine._costs
-    first = engine._costs.costs
-    load(*random_pair, chat_cache_mib=64)
-    assert engine._costs.costs == first
-    load(*random_pair, context_length=512)
-    assert engine._costs.costs != first
 
 
 # ------------------------------------------------------------ what is run
@@ -247,14 +215,6 @@ def test_the_first_pass_of_a_width_is_never_taken_for_its_cost(
     assert catch_up == pytest.approx(plain / 10 * 64**0.5 / 64)
 
 
-def test_the_copy_of_a_running_state_is_measured_with_the_widths_that_need_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = Driver(lambda width: 1.0 + width / 10, saving=5.0)
-    monkeypatch.setattr(calibration, "time", target)
-    costs = measure(target, {}, lambda: False, 0.0)
-    assert costs.verify == pytest.approx({1: 1.1, 2: 1.2, 6: 1.6, 17: 2.7 + 5.0})
-    assert set(target.held) == {0, 1, 5, 16}
-
-
 # ------------------------------------------------------------ graphs that are used again
 
 
@@ -285,27 +245,6 @@ def test_passes_are_padded_where_that_is_quicker(
         assert set(target.passes) == {1, 2, 6, 17}
 
 
-def test_long_passes_gain_nothing_from_padding(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = Driver(lambda _: 0.2, building=0.1)
-    monkeypatch.setattr(calibration, "time", target)
-    assert measure(target, {}, lambda: False, 0.0).widths == ()
-    assert set(target.passes) == {1, 2, 6, 17}
-
-
-@pytest.mark.parametrize(
-    ("building", "second", "one_by_one"),
-    [(None, 0.0, False), (0.002, 0.0, True), (0.0, 0.0, False), (0.0005, 0.1, False)],
-)
-def test_a_draft_model_processes_two_tokens_in_the_quicker_order(
-    monkeypatch: pytest.MonkeyPatch, building: float | None, second: float, one_by_one: bool
-) -> None:
-    draft = Driver(lambda width: 0.002 * (1.0 + second * (width - 1)), building=building)
-    monkeypatch.setattr(calibration, "time", draft)
-    costs = measure(Driver(lambda _: 0.1), {"model": draft, "mtp": draft}, lambda: False, 0.0)
-    assert (costs.drafts["model"].one_by_one, costs.drafts["mtp"].one_by_one) == (one_by_one, False)
-    assert costs.drafts["model"].token == pytest.approx(0.002) and draft.tokens == []
-
-
 def test_what_was_chosen_is_stored(tmp_path: Path) -> None:
     """Otherwise passes of other widths, which round otherwise, could change a text from one load to the next."""
     costs = Costs({1: 0.1}, {"model": DraftCosts(0.01, one_by_one=True)}, widths=(4, 8))
@@ -317,32 +256,3 @@ def test_what_was_chosen_is_stored(tmp_path: Path) -> None:
     after = CostModel(stored.costs, 17).snapshot()
     assert (after.widths, after.drafts["model"].one_by_one) == ((4, 8), True)
     assert CostModel(stored.costs, 17, pads=False).snapshot().widths == (4, 8)
-
-
-@dataclass(frozen=True)
-class CostsOfOld:
-    """As version 0.9 wrote them."""
-
-    verify: dict[int, float]
-    draft: float | None
-    since_plain: float = 0.0
-
-
-@dataclass(frozen=True)
-class KeptCostsOfOld:
-    costs: CostsOfOld
-    build: Build
-    plain: float
-
-
-def test_what_an_older_version_measured_is_measured_anew(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    load(*random_pair)
-    assert engine._costs
-    key, kept = engine._costs.key, engine._costs.written
-    engine.unload()
-    old = KeptCostsOfOld(CostsOfOld({1: 5.0, 2: 6.0, 6: 7.0}, 1.0), kept.build, 5.0)
-    KeyedFile(cache_file("costs.json"), KeptCostsOfOld).put(key, old)
-    loaded = load(*random_pair)
-    assert loaded.slower is None
-    assert 17 in engine._costs.costs.verify and engine._costs.costs.verify[1] < 5.0
-    assert engine._costs.written.method == METHOD

@@ -10,17 +10,6 @@ def test_a_length_is_as_quick_as_its_tokens_by_its_seconds() -> None:
     assert speeds == pytest.approx([1.0, 1.5 / 1.75, 1.9 / 2.5])
 
 
-def test_parts_count_by_their_tokens() -> None:
-    code, prose = (30, [1.0]), (10, [0.0])
-    plain, one = speeds_by_length([code, prose], [1.0, 1.0], 0.0)
-    assert plain == 1.0
-    assert one == pytest.approx(40 / (30 / 2 + 10))
-
-
-def test_without_text_there_is_none() -> None:
-    assert speeds_by_length([], [1.0, 2.0], 0.1) == []
-
-
 @pytest.mark.parametrize(
     ("seconds", "draft", "expected"), [([1.0, 1.0], 0.5, 0.5), ([1.0, 3.0], 0.0, 1.0), ([1.0, 9.0, 1.5], 0.0, 0.366)]
 )

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -8,10 +7,9 @@ import pytest
 
 from app.engine.host.engine import Engine
 from app.engine.policy.acceptance import AcceptancePrior, Priors, RatePrior
-from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.history import PairHistory, history_file
 from app.protocol.commands import MeasurePlain, Message
-from app.protocol.events import KindFigures, PairLoaded
+from app.protocol.events import KindFigures
 from tests.support.generation import GREEDY, ask, run
 from tests.support.pairs import Loader, Pair
 
@@ -53,18 +51,6 @@ def test_private_answers_are_neither_counted_nor_stored(tmp_path: Path) -> None:
     assert (history.figures(), history.priors("coupled"), path.exists()) == ([], {}, False)
     assert history.priors("coupled", private=True) == PRIORS
     assert history.priors("rejection", private=True) == {}
-
-
-def test_old_answers_fade(tmp_path: Path) -> None:
-    history = a_history(None)
-    for _ in range(300):
-        history.add([code()], "coupled", {})
-    for _ in range(300):
-        history.add([code(accepted=0)], "coupled", {})
-    (figures,) = history.figures()
-    assert 10_000 <= figures.tokens <= 20_000
-    assert figures.accepted / figures.tested < 0.12  # of all answers it is 0.33
-    assert figures.tokens / figures.seconds == pytest.approx(50.0, rel=1e-3)
 
 
 def test_it_is_written_down_now_and_then_and_at_the_end(tmp_path: Path) -> None:
@@ -146,35 +132,3 @@ def test_what_is_not_drafted_does_not_count(engine: Engine, load: Loader, random
     assert plain.figures.kinds and plain.curve == none.curve == []
     engine.unload()
     assert load(*random_pair).history == []
-
-
-def test_the_next_start_begins_with_what_was_learned(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    load(*random_pair)
-    curve = run(engine, ask("x", draft_length=6, max_tokens=120)).finished.curve
-    assert len(curve) == 17 and min(curve) > 0
-    assert engine._costs
-    learned = engine._costs.history.priors("coupled")
-    engine.unload()
-    load(*random_pair)
-    drafting = engine._drafting(ask("x", draft_length="auto"))
-    assert drafting and isinstance(drafting.policy, AutoPolicy)
-    policy = drafting.policy
-    assert policy.learned().priors == learned
-    rate = policy._candidates[0].expectations["coupled"].rate
-    assert rate == pytest.approx(learned["model"]["prose"].rates["coupled"].rate, abs=0.01)
-    assert engine._drafting(ask("x", draft_length="auto", accept="rejection")) is not None
-
-
-def test_a_new_pair_has_none(tmp_path: Path) -> None:
-    history = a_history(tmp_path / "history.json")
-    assert history.figures() == []
-    assert history.priors("coupled") == {}
-
-
-def test_an_answer_brings_a_curve_by_draft_length(
-    engine: Engine, load: Callable[..., PairLoaded], random_pair: tuple[Path, Path]
-) -> None:
-    load(*random_pair)
-    finished = run(engine, ask("x", draft_length=5, sampling=GREEDY, max_tokens=120)).finished
-    assert len(finished.curve) == 17
-    assert min(finished.curve) > 0

@@ -20,19 +20,6 @@ def test_failing_probes_cost_at_most_their_share(draft: float, forced: float) ->
     assert spent < 0.015 * rounds + 1.5
 
 
-def test_a_probe_that_hits_is_repeated_at_once() -> None:
-    budget = ProbeBudget(1.0)
-    for _ in range(400):
-        budget.pass_time(1, 0.0, 1.0)
-        if budget.is_due(0.1, 0.0, 1.0):
-            budget.probed(0.1, 0.0, 0.0, 1.0)
-            budget.judged(False)
-    while budget.is_due(0.1, 0.0, 1.0):
-        budget.probed(0.1, 0.0, 0.0, 1.0)
-    budget.judged(True)
-    assert budget.is_due(0.1, 0.0, 1.0)
-
-
 @pytest.mark.parametrize("draft", [0.02, 0.3])
 @pytest.mark.parametrize("growth", [0.0, 0.005, 0.01, 0.014, 0.016, 0.075])
 def test_catching_up_is_paid_from_the_same_share(draft: float, growth: float) -> None:

@@ -8,8 +8,6 @@ import pytest
 from app.engine.policy.stopping import Stopping
 
 FLAT = [1.0 + 0.01 * n for n in range(17)]
-STEEP = [1.0, 2.4, 3.0, 3.6, 4.2, 4.8, 5.4, 6.0, 6.6]
-"""Where verifying two tokens costs more than two plain passes, as with quantized targets on a CPU."""
 
 
 def count_worth_testing(chances: list[float], rate: float, seconds: list[float], draft: float) -> int:
@@ -20,24 +18,6 @@ def count_worth_testing(chances: list[float], rate: float, seconds: list[float],
 def test_all_is_tested_where_that_costs_nothing() -> None:
     assert count_worth_testing([0.9, 0.5, 0.1], 1.0, FLAT, 0.0) == 3
     assert count_worth_testing([], 1.0, FLAT, 0.0) == 0
-
-
-def test_a_doubtful_token_is_left_to_the_target() -> None:
-    assert count_worth_testing([0.99, 0.99, 0.01], 1.0, [1.0, 1.1, 1.2, 3.0], 0.0) == 2
-    assert count_worth_testing([0.01], 1.0, STEEP, 0.0) == 0
-
-
-def test_sure_tokens_before_a_doubtful_one_are_not_passed_one_by_one() -> None:
-    """The plain pass looks best for the moment, but as often as it is run the doubtful token is still ahead."""
-    sure, doubtful, rate = 0.99, 0.05, 1.5
-    chances = [sure] * 6 + [doubtful]
-    now = [sum(sure**i for i in range(n + 1)) - rate * STEEP[n] for n in range(7)]
-    assert max(range(7), key=now.__getitem__) == 0
-    assert count_worth_testing(chances, rate, STEEP, 0.05) == 6
-
-
-def test_one_sure_token_before_a_doubtful_one_is_cheaper_passed_plain() -> None:
-    assert count_worth_testing([0.99, 0.05], 1.5, STEEP, 0.05) == 0
 
 
 def simulated(chances: list[float], rate: float, seconds: list[float], draft: float, first: int) -> float:

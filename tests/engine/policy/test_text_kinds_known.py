@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from app.engine.policy.acceptance import AcceptanceEstimate, AcceptancePrior, Priors, RatePrior
+from app.engine.policy.acceptance import AcceptancePrior, Priors, RatePrior
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
 from app.engine.policy.policy import Decision, Situation
@@ -33,11 +33,6 @@ def learned(costs: Costs, text: Trace) -> Priors:
 
 def decide(policy: AutoPolicy, kind: TextKind = "prose") -> Decision:
     return policy.decide(Situation(length=10, most=LIMIT, missing={"model": 0}, kind=kind))
-
-
-def expected_of(policy: AutoPolicy, kind: TextKind) -> AcceptanceEstimate:
-    (candidate,) = policy._candidates
-    return candidate.expectations.in_text(kind, "coupled")
 
 
 # ------------------------------------------------------------ kinds
@@ -73,29 +68,6 @@ def learned_of(rates: Mapping[TextKind, float]) -> Priors:
     return {"model": {kind: AcceptancePrior({"coupled": RatePrior(rate, 300.0)}) for kind, rate in rates.items()}}
 
 
-def test_a_kind_nothing_is_known_of_begins_like_the_text_before_it() -> None:
-    costs = CURVES["flat"]
-    policy = a_policy(costs, learned_of({"prose": 0.2}))
-    before = expected_of(policy, "prose").rate
-    decide(policy, "list")
-    assert expected_of(policy, "list").rate == before
-    run_policy(policy, costs, with_kinds(trace((0.95,), length=100), "list"))
-    assert expected_of(policy, "list").rate > before + 0.2
-    assert expected_of(policy, "prose").rate == before
-
-
-def test_an_answer_that_begins_with_a_new_kind_goes_by_what_is_known_of_others() -> None:
-    assert expected_of(a_policy(CURVES["flat"], learned_of({"code": 0.02})), "prose").rate < 0.1
-
-
-def test_each_kind_learns_for_itself() -> None:
-    costs = CURVES["flat"]
-    known = learned(costs, with_kinds(trace(TRACES["code/prose"]), "code", "prose"))["model"]
-    assert set(known) == {"code", "prose"}
-    rates = {kind: prior.rates["coupled"].rate for kind, prior in known.items()}
-    assert rates["code"] > rates["prose"] + 0.3
-
-
 # ------------------------------------------------------------ the curve
 
 
@@ -110,15 +82,6 @@ def test_the_curve_is_what_fixed_lengths_really_bring(curve: str, kind: str) -> 
     assert len(speeds) == LIMIT + 1
     for length, expected in enumerate(speeds):
         assert expected == pytest.approx(run_fixed(costs, text, length), rel=0.12), length
-
-
-def test_there_is_no_curve_without_a_draft_model_or_before_anything_was_judged() -> None:
-    costs = CURVES["flat"]
-    assert a_policy(costs).learned().curve == []
-    assert AutoPolicy(Costs(costs.verify)).learned().curve == []
-    few = a_policy(costs)
-    run_policy(few, costs, trace((0.02,), length=3))
-    assert few.learned().curve == []
 
 
 @pytest.mark.parametrize("curve", ["27 M F16", "600 M Q4_K_M", "flat"])

@@ -49,14 +49,6 @@ def test_the_better_one_drafts_and_trying_the_other_costs_little(curve: str, mod
     assert (outcome.by_head > 0.9 * outcome.rounds) == (head > model)
 
 
-@pytest.mark.parametrize("cheaper", ["model", "mtp"])
-def test_of_two_that_are_right_alike_the_cheaper_one_drafts(cheaper: str) -> None:
-    costs = costs_of("flat", *((0.05, 0.3) if cheaper == "model" else (0.3, 0.05)))
-    outcome = run(costs, trace((0.8,), length=1500), trace((0.8,), length=1500, seed=7))
-    assert (outcome.by_head > 0.8 * outcome.rounds) == (cheaper == "mtp")
-    assert 0.05 * outcome.rounds > min(outcome.by_head, outcome.rounds - outcome.by_head - len(outcome.paused)) >= 0
-
-
 def test_two_that_are_useless_cost_next_to_nothing() -> None:
     for curve in ("600 M F16", "flat"):
         text = trace((0.02,), length=2000)
@@ -117,14 +109,6 @@ def test_with_a_fixed_length_the_better_one_is_found_too(head: float) -> None:
     outcome = run(costs, trace((0.6,), length=2000), trace((head,), length=2000, seed=7), fixed=4)
     assert (outcome.by_head > 0.8 * outcome.rounds) == (head > 0.6)
     assert outcome.longest == 4
-
-
-def test_a_drafter_that_is_gone_is_not_asked() -> None:
-    policy = AutoPolicy(costs_of("flat", 0.3, 0.01))
-    assert policy.decide(Situation(10, LIMIT, {"model": 0, "mtp": 0})).drafter == "mtp"
-    assert policy.decide(Situation(10, LIMIT, {"model": 0})).drafter == "model"
-    assert policy.decide(Situation(10, LIMIT, {}, Proposal([1] * 8, None, [12.0] * 8))).drafter == "ngram"
-    assert policy.decide(Situation(10, LIMIT)).drafter is None
 
 
 def test_what_is_known_of_a_kind_of_text_chooses_at_once() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -75,14 +74,3 @@ def test_what_a_newer_version_began_is_left_alone(destination: Path) -> None:
     assert (bytes_on_disk(destination, FILE), info.read_bytes()) == (3, b'{"version": 2, "pieces": []}')
     discard(destination)
     assert list(destination.parent.iterdir()) == []
-
-
-@pytest.mark.parametrize("fails", [True, False])
-def test_no_thread_outlives_it(destination: Path, fails: bool) -> None:
-    before = set(threading.enumerate())
-    with pytest.raises(ZeroDivisionError if fails else KeyError), Part(destination, FILE) as part:
-        part.write(b"abc")
-        part.sha256()
-        raise ZeroDivisionError if fails else KeyError
-    assert set(threading.enumerate()) == before
-    assert part._descriptor == -1

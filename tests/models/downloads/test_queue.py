@@ -13,9 +13,7 @@ import pytest
 
 from app.errors import KnownError
 from app.models.downloads.item import Item, ItemState
-from app.models.downloads.queue import SpeedMeter
 from app.models.downloads.queue_file import FILE_NAME, SavedItem, has_work
-from app.models.downloads.transfer import Backoff
 from tests.models.downloads.fetching import MIB
 from tests.models.downloads.watched import WAIT_S, Watched
 from tests.support.hub_faults import Fault
@@ -192,30 +190,6 @@ def test_what_the_user_must_do_is_said(hub: HubServer, pair: Item, opens: Opens)
     assert watched.wait_for("pair", ItemState.DONE).message == ""
 
 
-def test_waiting_is_shown_and_resume_tries_at_once(hub: HubServer, opens: Opens, files: dict[str, bytes]) -> None:
-    hub.faults.add(NOTES, Fault(status=503), at="resolve")
-    watched = opens(backoff=Backoff(first_seconds=3000, cap_seconds=3000))
-    watched.queue.add(item(hub, NOTES))
-    progress = watched.wait_for(NOTES, ItemState.WAITING)
-    assert "has a problem (status 503)" in progress.message
-    assert progress.attempt == 1 and progress.retry_in is not None and 1000 < progress.retry_in <= 3000
-    watched.queue.resume(NOTES)
-    watched.wait_for(NOTES, ItemState.DONE)
-
-
-def test_two_items_with_the_same_draft(hub: HubServer, pair: Item, opens: Opens) -> None:
-    other = msgspec.structs.replace(pair, id="other", target=(hub.remote_file("maker/pair", NOTES),))
-    hub.faults.add(DRAFT, Fault(stall_at=1000))
-    watched = opens(parallel=4)
-    watched.queue.add(pair)
-    watched.queue.add(other)
-    hub.wait_for(lambda: bool(hub.bodies(DRAFT)))
-    hub.release()
-    for id in ("pair", "other"):
-        watched.wait_for(id, ItemState.DONE)
-    assert len(hub.bodies(DRAFT)) == 1
-
-
 def test_unsafe_names_are_not_taken(hub: HubServer, pair: Item, opens: Opens, tmp_path: Path) -> None:
     file = msgspec.structs.replace(hub.remote_file("maker/pair", NOTES), path="../../evil.gguf")
     evil = Item(id="evil", title="evil", target=(file,))
@@ -231,19 +205,6 @@ def test_unsafe_names_are_not_taken(hub: HubServer, pair: Item, opens: Opens, tm
     assert watched.queue.progress() == []
 
 
-def test_speed_is_that_of_the_last_seconds() -> None:
-    now = 1000.0
-    meter = SpeedMeter(lambda: now)
-    assert meter.speed() is None
-    for _ in range(100):
-        meter.add(1000)
-        now += 0.1
-    speed = meter.speed()
-    assert speed is not None and 9_500 <= speed <= 11_000
-    now += 60
-    assert meter.speed() is None
-
-
 def test_closing_is_quick_and_leaves_no_thread(hub: HubServer, pair: Item, opens: Opens) -> None:
     for name in (TARGET, DRAFT):
         hub.faults.add(name, Fault(stall_at=1000))
@@ -255,27 +216,6 @@ def test_closing_is_quick_and_leaves_no_thread(hub: HubServer, pair: Item, opens
     mine = {thread for thread in set(threading.enumerate()) - before if "process_request" not in thread.name}
     assert not mine
     hub.release()
-
-
-def test_a_model_looked_up_again_replaces_what_failed(hub: HubServer, opens: Opens, files: dict[str, bytes]) -> None:
-    old = msgspec.structs.replace(hub.remote_file("maker/pair", NOTES), commit="0" * 40)
-    watched = opens()
-    watched.queue.add(Item(id="notes", title="Notes", target=(old,)))
-    assert "no longer has this version" in watched.wait_for("notes", ItemState.FAILED).message
-    watched.queue.add(Item(id="notes", title="Notes", target=(hub.remote_file("maker/pair", NOTES),)))
-    watched.wait_for("notes", ItemState.DONE)
-    assert len(watched.queue.progress()) == 1
-
-
-def test_what_is_discarded_can_be_added_at_once(hub: HubServer, pair: Item, opens: Opens, tmp_path: Path) -> None:
-    hub.faults.add(TARGET, Fault(stall_at=MIB))
-    watched = opens()
-    for _ in range(8):
-        watched.queue.add(pair)
-        watched.queue.discard("pair")
-    watched.queue.add(pair)
-    watched.wait_for("pair", ItemState.DONE)
-    assert models(tmp_path) == [DRAFT, TARGET]
 
 
 def test_discarding_leaves_what_another_item_has_in_common(
@@ -341,27 +281,6 @@ def test_nobody_waits_for_the_disk(
     ]
 
 
-def test_nothing_is_written_after_closing(
-    hub: HubServer, opens: Opens, files: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The command's queue is in a folder that is deleted as soon as the queue is closed."""
-    before = set(threading.enumerate())
-    watched = opens()
-    disk = SlowFile(watched, monkeypatch)
-    watched.queue.add(item(hub, NOTES))
-    assert disk.is_writing.wait(WAIT_S)
-    closing = threading.Thread(target=watched.queue.close)
-    closing.start()
-    disk.go_on.set()
-    closing.join()
-    own = {thread for thread in set(threading.enumerate()) - before if "process_request" not in thread.name}
-    assert not own
-    shutil.rmtree(tmp_path / "data")
-    watched.queue.resume(NOTES)
-    watched.queue.close()
-    assert not (tmp_path / "data").exists()
-
-
 def test_a_transfer_that_ends_while_the_queue_is_closed_keeps_nothing_later(
     hub: HubServer, opens: Opens, files: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -384,19 +303,6 @@ def test_a_transfer_that_ends_while_the_queue_is_closed_keeps_nothing_later(
     go_on.set()
     closing.join()
     assert over.is_set()
-
-
-def test_what_is_discarded_just_before_closing_is_deleted(
-    hub: HubServer, pair: Item, opens: Opens, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    hub.faults.add(TARGET, Fault(stall_at=MIB))
-    watched = opens(parallel=1)
-    watched.queue.add(pair)
-    watched.wait(lambda: watched.of("pair").done == MIB)
-    watched.queue.discard("pair")
-    watched.queue.close()
-    assert models(tmp_path) == []
-    hub.release()
 
 
 def test_a_queue_of_a_newer_version_is_left_alone(opens: Opens, tmp_path: Path) -> None:

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from app.errors import Canceled, KnownError
-from app.models.downloads.part import discard
+from app.errors import KnownError
 from tests.models.downloads.fetching import FILE, MIB, REPOSITORY, Fetching, interrupted, is_complete
 from tests.support.hub_faults import Fault
 
@@ -67,13 +64,6 @@ def test_a_line_cut_anywhere_goes_on_there(fetching: Fetching, position: int) ->
     assert fetching.sent() == fetching.file.size
 
 
-def test_many_cuts(fetching: Fetching) -> None:
-    cuts = range(0, fetching.file.size, fetching.file.size // 23)
-    fetching.hub.faults.add(FILE, *(Fault(cut_at=position) for position in cuts))
-    fetching.transfer().run()
-    assert is_complete(fetching) and fetching.sent() == fetching.file.size
-
-
 def test_it_goes_on_where_it_was_stopped(fetching: Fetching) -> None:
     interrupted(fetching, MIB)
     assert fetching.left() == [f"{FILE}.part", f"{FILE}.part.json", f"{FILE}.part.lock"]
@@ -82,14 +72,6 @@ def test_it_goes_on_where_it_was_stopped(fetching: Fetching) -> None:
     fetching.transfer().run()
     assert is_complete(fetching)
     assert [request.range for request in fetching.hub.bodies(FILE)] == [None, f"bytes={MIB}-"]
-
-
-def test_a_part_that_is_all_there_is_only_checked(fetching: Fetching) -> None:
-    interrupted(fetching, MIB)
-    fetching.part.write_bytes(fetching.content)
-    before = len(fetching.hub.requests)
-    fetching.transfer().run()
-    assert is_complete(fetching) and len(fetching.hub.requests) == before
 
 
 @pytest.mark.parametrize("about", [None, b"not json", b"[]"])
@@ -121,27 +103,6 @@ def test_a_file_that_is_no_model_is_not_given_its_name(fetching: Fetching) -> No
         fetching.transfer().run()
     assert not fetching.destination.exists()
     fetching.transfer(fetching.hub.remote_file(REPOSITORY, "notes.txt")).run()
-
-
-def test_two_at_the_same_file(fetching: Fetching) -> None:
-    fetching.hub.faults.add(FILE, Fault(stall_at=MIB))
-    transfer = fetching.transfer()
-
-    def fetch() -> None:
-        with contextlib.suppress(Canceled):
-            transfer.run()
-
-    thread = threading.Thread(target=fetch)
-    thread.start()
-    fetching.hub.wait_for(lambda: fetching.sent() == MIB)
-    with pytest.raises(KnownError, match="already being downloaded"):
-        fetching.transfer().run()
-    with pytest.raises(KnownError, match="already being downloaded"):
-        discard(fetching.destination)
-    transfer.cancelled.set()
-    thread.join()
-    discard(fetching.destination)
-    assert fetching.left() == []
 
 
 def test_two_processes_at_the_same_file(fetching: Fetching) -> None:

@@ -37,21 +37,6 @@ def test_416_for_a_sound_part_asks_for_all_and_ranges_are_used_again_after_it(fe
     assert ranges[1:] == [f"bytes={MIB}-", None, f"bytes={2 * MIB}-"]
 
 
-def test_many_failures_of_the_network_before_a_refusal(fetching: Fetching) -> None:
-    fetching.hub.faults.add(FILE, Fault(status=500), Fault(status=503), at="resolve")
-    fetching.hub.faults.add(FILE, *[Fault(status=502)] * 20, Fault(status=403))
-    fetching.transfer().run()
-    assert is_complete(fetching)
-
-
-def test_416_for_ever_ends(fetching: Fetching) -> None:
-    interrupted(fetching, MIB)
-    fetching.hub.faults.always(FILE, Fault(status=416))
-    with pytest.raises(KnownError, match="doesn't have the missing part"):
-        fetching.transfer().run()
-    assert fetching.part.stat().st_size == MIB
-
-
 def test_another_etag_with_our_checksum_goes_on_but_another_range_than_asked_for_is_not_taken(
     fetching: Fetching,
 ) -> None:
@@ -99,14 +84,6 @@ def test_a_login_page_in_between_costs_nothing(fetching: Fetching) -> None:
     fetching.hub.faults.add(FILE, page, short)
     fetching.transfer().run()
     assert is_complete(fetching) and fetching.hub.bodies(FILE)[-1].start == MIB
-
-
-@pytest.mark.parametrize("wrong", ["shorter", "longer"])
-def test_content_of_another_size_once(fetching: Fetching, wrong: str) -> None:
-    content = fetching.content[:-5] if wrong == "shorter" else fetching.content + b"more"
-    fetching.hub.faults.add(FILE, Fault(content=content))
-    fetching.transfer().run()
-    assert is_complete(fetching)
 
 
 @pytest.mark.parametrize("always", [False, True])
@@ -173,12 +150,6 @@ def test_429_says_how_long(fetching: Fetching) -> None:
     assert waits.seconds[:2] == [17.0, 3600.0] and waits.seconds[2] < 1
 
 
-def test_waiting_grows_to_a_minute_and_never_more() -> None:
-    backoff = Backoff()
-    for failures, most in ((1, 1), (2, 2), (3, 4), (7, 60), (50, 60), (10_000, 60)):
-        assert most / 2 <= backoff.seconds(failures) <= most
-
-
 def test_without_a_network_it_waits_and_never_fails(fetching: Fetching) -> None:
     waits, tries = Waits(), 30
     transfer = fetching.transfer(cancelled=waits, backoff=Backoff())
@@ -192,22 +163,6 @@ def test_without_a_network_it_waits_and_never_fails(fetching: Fetching) -> None:
     transfer.on_change = online_again
     transfer.run()
     assert is_complete(fetching) and len(waits.seconds) >= tries and waits.seconds[tries - 1] >= 30
-
-
-def test_offline_waits_too(fetching: Fetching) -> None:
-    online = fetching.network.settings
-    fetching.network.settings = msgspec.structs.replace(online, offline=True)
-    transfer = fetching.transfer(cancelled=(waits := Waits()))
-    messages = []
-
-    def online_again() -> None:
-        messages.append(transfer.message)
-        if len(waits.seconds) == 3:
-            fetching.network.settings = online
-
-    transfer.on_change = online_again
-    transfer.run()
-    assert is_complete(fetching) and any("offline" in message for message in messages)
 
 
 def test_an_address_that_ran_out_is_asked_for_again(fetching: Fetching) -> None:

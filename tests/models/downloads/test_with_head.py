@@ -14,7 +14,6 @@ from app.models.downloads.queue_file import FILE_NAME
 from app.models.hub.repository import RemoteModel
 from tests.models.downloads.fetching import MIB
 from tests.models.downloads.watched import Watched
-from tests.support.hub_faults import Fault
 from tests.support.hub_server import HubServer
 from tests.support.vision_models import make_projector
 
@@ -52,39 +51,6 @@ def test_the_head_comes_into_the_folder_of_its_model(opens: Opens, item: Item, t
     assert watched.queue.paths("s")[1] is None, "a projector is no draft"
     watched.queue.close()
     assert opens().of("m").item == item
-
-
-def test_a_wrong_head_is_not_kept(hub: HubServer, opens: Opens, item: Item, tmp_path: Path) -> None:
-    hub.faults.always(HEAD, Fault(content=bytes([9]) * MIB))
-    watched = opens()
-    watched.queue.add(item)
-    progress = watched.wait_for("m", ItemState.FAILED)
-    assert "doesn't match the checksum" in progress.message
-    assert "maker/m/Q4_K_M/mtp-target.bin" not in stored(tmp_path)
-    hub.faults.clear()
-    watched.queue.resume("m")
-    watched.wait_for("m", ItemState.DONE)
-
-
-def test_discarding_deletes_what_came_of_the_head(hub: HubServer, opens: Opens, item: Item, tmp_path: Path) -> None:
-    hub.faults.add(HEAD, Fault(stall_at=MIB // 2))
-    watched = opens()
-    watched.queue.add(item)
-    watched.wait(lambda: watched.of("m").done == 3 * MIB + MIB // 2)
-    watched.queue.discard("m")
-    watched.wait(lambda: stored(tmp_path) == ["maker/m/Q4_K_M/target.bin"])
-    hub.release()
-
-
-def test_a_head_that_is_added_later(hub: HubServer, opens: Opens, item: Item) -> None:
-    """Of a model that is there, only the head is fetched."""
-    watched = opens()
-    alone = msgspec.structs.replace(item, id="alone", head=())
-    watched.queue.add(alone)
-    watched.wait_for("alone", ItemState.DONE)
-    watched.queue.add(item)
-    watched.wait_for("m", ItemState.DONE)
-    assert (len(hub.bodies(TARGET)), len(hub.bodies(HEAD))) == (1, 1)
 
 
 def test_a_pair_that_an_earlier_version_began(hub: HubServer, opens: Opens, item: Item, tmp_path: Path) -> None:

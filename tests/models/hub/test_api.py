@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
-import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -59,14 +57,6 @@ def test_search(server: HubServer, hub: Hub) -> None:
     warning = (("X-HF-Warning", "topic; visit evil.example"),)  # which does not reach the log
     server.faults.add("/api/models", Fault(content=b"[]", headers=warning), at="api")
     assert hub.search("model") == []
-
-
-def test_one_page_is_asked_for_and_no_more(server: HubServer, hub: Hub) -> None:
-    endless = json.dumps([{"id": "maker/model"}]).encode()
-    link = ("Link", f'<{server.endpoint}/api/models?again>; rel="next"')
-    server.faults.always("/api/models", Fault(content=endless, headers=(link,)), at="api")
-    assert len(hub.search("model", limit=30)) == 1
-    assert len(server.requests) == 1
 
 
 def test_repository(server: HubServer, hub: Hub) -> None:
@@ -134,23 +124,6 @@ def test_a_token_the_hub_does_not_know_is_not_shown(server: HubServer) -> None:
     assert server.requests[-1].authorization == "Bearer hf_unknown_secret"
     assert caught.value.__cause__ is None
     assert "secret" not in str(caught.value) + repr(caught.value) + repr(hub) + repr(hub.network)
-
-
-def test_a_server_that_says_nothing() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        endpoint = f"http://127.0.0.1:{silent.getsockname()[1]}"
-        hub = Hub(Network(NetworkSettings(endpoint=endpoint, stall_seconds=0.2)))
-        with pytest.raises(UnreachableError, match="stopped responding"):
-            hub.search("model")
-        hub.network.settings = NetworkSettings(endpoint=endpoint, stall_seconds=0.2, offline=True)
-
-
-def test_the_endpoint_may_change(server: HubServer, hub: Hub) -> None:
-    hub.search("model")
-    with HubServer() as another:
-        another.add("third/model", {"m.gguf": b"m"})
-        hub.network.settings = NetworkSettings(endpoint=another.endpoint)
-        assert [found.id for found in hub.search("model")] == ["third/model"]
 
 
 @pytest.mark.parametrize(
@@ -232,15 +205,3 @@ def test_whatever_a_mirror_answers(server: HubServer, hub: Hub) -> None:
             assert is_safe_path(file.path) and is_sha256(file.sha256) and file.size > 0
 
     try_one()
-
-
-def test_closing_the_network_ends_the_connections_of_searches(server: HubServer, hub: Hub) -> None:
-    before = set(threading.enumerate())
-    for _ in range(2):  # it can be used again
-        assert hub.search("model")
-        serving = set(threading.enumerate()) - before
-        assert serving
-        hub.network.close()
-        for thread in serving:
-            thread.join(10)
-        assert not any(thread.is_alive() for thread in serving)

@@ -85,14 +85,6 @@ def test_a_head_is_told_by_its_header(server: HubServer, network: Network, files
         assert (item.head, item.title) == ((), "Model Q4_K_M")
 
 
-def test_a_head_in_another_repository(server: HubServer, network: Network, files: dict[str, Path]) -> None:
-    elsewhere = offer(Sidecar(architecture="qwen35", repository="b/heads", file="mtp-*.gguf", size=1))
-    server.add("maker/m", {"m-Q4_K_M.gguf": b"model"})
-    assert not resolve(Hub(network), elsewhere).head
-    server.add("b/heads", {"mtp-m.gguf": files["head"]})
-    assert resolve(Hub(network), elsewhere).head == (server.remote_file("b/heads", "mtp-m.gguf"),)
-
-
 def test_a_draft(server: HubServer, network: Network) -> None:
     server.add("maker/m", {"m-Q4_K_M.gguf": b"model"}, license="")
     with pytest.raises(NotFoundError):
@@ -104,13 +96,6 @@ def test_a_draft(server: HubServer, network: Network) -> None:
     item = resolve(Hub(network), offer(DRAFT))
     assert item.draft == (server.remote_file("maker/small", "small-Q8_0.gguf"),)
     assert (item.title, item.license) == ("Model Q4_K_M with draft", "apache-2.0, mit")
-
-
-def test_a_split_model_counts_as_one(server: HubServer, network: Network) -> None:
-    parts = [f"Q4_K_M/M-Q4_K_M-{number:05d}-of-00002.gguf" for number in (1, 2)]
-    server.add("maker/m", {**dict.fromkeys(parts, b"part"), "m-Q4_0.gguf": b"less"})
-    item = resolve(Hub(network), offer(file="m*.gguf"))
-    assert [file.path for file in item.target] == parts
 
 
 def test_another_spelling(server: HubServer, network: Network) -> None:

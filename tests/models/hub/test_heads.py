@@ -12,7 +12,6 @@ from app.models.gguf import ModelFileError
 from app.models.hub.api import Hub
 from app.models.hub.heads import HubModel, look_at
 from app.models.hub.network import Network
-from tests.support.gemma4_models import make_assistant
 from tests.support.hub_server import HubServer
 
 
@@ -39,21 +38,6 @@ def test_a_head_beside(server: HubServer, network: Network, files: dict[str, Pat
     assert (found.place, found.head) == ("none", None)
 
 
-def test_a_damaged_head_is_no_head(server: HubServer, network: Network, files: dict[str, Path], tmp_path: Path) -> None:
-    damaged = tmp_path / "damaged"
-    damaged.write_bytes(b"GGUX" + bytes(100))
-    found = looked_at(server, network, {"m.gguf": files["plain"], "mtp-a.gguf": damaged, "mtp-b.gguf": files["head"]})
-    assert found.head is not None and found.head.name == "mtp-b.gguf"
-
-
-def test_heads_of_gemma(server: HubServer, network: Network, files: dict[str, Path], tmp_path: Path) -> None:
-    large = make_assistant(tmp_path / "large.gguf", width=128)
-    found = looked_at(server, network, {"m-Q4_0.gguf": files["gemma"], "mtp-m.gguf": large})
-    assert (found.place, found.head) == ("none", None)
-    found = looked_at(server, network, {"m-Q4_0.gguf": files["gemma"], "mtp-m.gguf": files["assistant"]})
-    assert found.place == "beside" and found.can_run
-
-
 @pytest.mark.parametrize("where", ["inside", "beside"])
 def test_a_head_that_this_version_cannot_use(
     server: HubServer, network: Network, files: dict[str, Path], where: str, monkeypatch: pytest.MonkeyPatch
@@ -62,13 +46,6 @@ def test_a_head_that_this_version_cannot_use(
     model = files["inside" if where == "inside" else "plain"]
     found = looked_at(server, network, {"m-Q4_0.gguf": model, "mtp-m.gguf": files["head"]})
     assert (found.place, found.can_run) == (where, False)
-
-
-@pytest.mark.parametrize("name", ["head", "assistant"])
-def test_a_head_under_the_name_of_a_model(
-    server: HubServer, network: Network, files: dict[str, Path], name: str
-) -> None:
-    assert looked_at(server, network, {"m-Q4_0.gguf": files[name]}).place == "alone"
 
 
 def test_what_is_no_model_and_what_cannot_be_fetched(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import socket
-import sys
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import httpx2
@@ -15,7 +13,7 @@ import pytest
 from app import __version__
 from app.models.hub.api import Hub
 from app.models.hub.errors import RefusedError, UnreachableError
-from app.models.hub.network import Network, NetworkSettings, trusted_authorities
+from app.models.hub.network import Network, NetworkSettings
 from tests.support.certificates import self_signed
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import CDN_HOST, HubServer
@@ -85,17 +83,6 @@ def test_offline_asks_nobody(hub: HubServer) -> None:
     with pytest.raises(RefusedError, match="offline"):
         one.hub_api().model_info("maker/model")
     assert hub.requests == [] and one.traffic() == []
-
-
-def test_going_offline_ends_what_runs(hub: HubServer) -> None:
-    hub.faults.add(FILE, Fault(stall_at=1000))
-    one = network(hub)
-    with pytest.raises(RefusedError, match="offline"), one.stream(url(hub), purpose="download") as response:
-        chunks = response.iter_raw()
-        next(chunks)
-        one.settings = NetworkSettings(endpoint=hub.endpoint, offline=True)
-        hub.release()
-        list(chunks)
 
 
 @pytest.mark.parametrize(
@@ -217,33 +204,6 @@ def test_certificates_that_are_not_there_are_said(hub: HubServer, monkeypatch: p
         network(hub).get(url(hub), purpose="download")
 
 
-def test_a_token_of_other_settings_is_not_sent(hub: HubServer) -> None:
-    def token() -> str:
-        one.settings = NetworkSettings()  # meanwhile the user goes back to huggingface.co, and this is its token
-        return "hf_good"
-
-    one = Asker(NetworkSettings(endpoint=hub.endpoint, token_to_mirror=True), token)
-    with pytest.raises(RefusedError, match="would not be encrypted"):  # the CDN of this hub, by then
-        one.get(url(hub), purpose="download")
-    assert [request.authorization for request in hub.requests] == [None]
-
-
-class ClosedMeanwhile(Asker):
-    """Closed by another thread just before each request."""
-
-    @contextlib.contextmanager
-    def purpose(self, purpose: str) -> Iterator[None]:
-        self.close()
-        with super().purpose(purpose):
-            yield
-
-
-def test_a_request_that_begins_while_the_network_is_closed(hub: HubServer) -> None:
-    one = ClosedMeanwhile(NetworkSettings(endpoint=hub.endpoint))
-    with pytest.raises(UnreachableError, match=r"The connection to 127\.0\.0\.1 was lost\."):
-        one.get(url(hub), purpose="model header")
-
-
 def test_an_own_certificate_of_the_system_is_trusted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content, certificate = b"weights " * 500_000, self_signed(tmp_path)
     with HubServer(certificate=certificate) as hub:
@@ -263,20 +223,3 @@ def test_an_own_certificate_of_the_system_is_trusted(tmp_path: Path, monkeypatch
             assert b"".join(one.read_body(response, check)) == content
         assert [request.authorization for request in hub.requests] == ["Bearer hf_good", None]
         assert one.traffic()[0].received == len(content)
-
-
-posix = pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="the system judges certificates there")
-
-
-@posix
-def test_authorities_are_counted_in_a_file_and_in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SSL_CERT_FILE", raising=False)
-    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
-    with pytest.raises(RefusedError, match="No root certificates"):
-        trusted_authorities()
-    for name in ("0a1b2c3d.0", "0a1b2c3d.1", "README"):
-        (tmp_path / name).touch()
-    assert trusted_authorities() == "2 root certificates"
-    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "gone.pem"))
-    with pytest.raises(RefusedError, match="SSL_CERT_FILE"):
-        trusted_authorities()

@@ -25,13 +25,6 @@ def pair(path: str, name: str = "", levels: Sequence[str] = ("off", "on"), **val
     )
 
 
-def test_the_usual_values_of_a_model_that_nobody_knows() -> None:
-    for loaded in (None, pair("/m/unknown.gguf")):
-        found = recommended(loaded)
-        assert found.sampling == Sampling(temperature=0.8, top_k=40, top_p=0.95, min_p=0.05)
-        assert found.sources == dict.fromkeys(Sampling.__struct_fields__, "default")
-
-
 @pytest.mark.parametrize(
     ("path", "name"),
     [
@@ -46,11 +39,6 @@ def test_a_model_of_the_catalog_in_any_quantization(path: str, name: str) -> Non
     found = recommended(pair(path, name))
     assert found.sampling == Sampling(temperature=0.6, top_p=0.95, top_k=20)
     assert {key for key, source in found.sources.items() if source == "catalog"} == {"temperature", "top_p", "top_k"}
-
-
-@pytest.mark.parametrize("name", ["Qwen3 8B Base", "Qwen3-8", "My Qwen3-8B"])
-def test_another_model_of_a_similar_name(name: str) -> None:
-    assert recommended(pair(f"/m/{name}-Q8_0.gguf", name)).sampling == Sampling()
 
 
 def test_the_file_goes_before_the_catalog_field_by_field() -> None:
@@ -81,20 +69,6 @@ def test_how_much_a_model_thinks_where_nothing_is_chosen(chosen: str, level: str
     found = recommended(pair("/m/Qwen3.8-27B-UD-Q4_K_XL.gguf", levels=levels), chosen)
     assert found.thinking == level
     assert found.sampling.presence_penalty == (1.5 if level == "off" else 0.0)
-
-
-@pytest.mark.parametrize(("chosen", "level"), [("", "off"), ("on", "on")])
-def test_a_model_that_only_thinks_if_asked(chosen: str, level: str) -> None:
-    assert recommended(pair("/m/Qwen3.5-2B-Q4_K_M.gguf"), chosen).thinking == level
-
-
-def test_a_model_without_a_choice() -> None:
-    always = msgspec.structs.replace(pair("/m/Qwen3-8B-Q4_K_M.gguf", levels=()), may_think=True)
-    assert (recommended(always, "on").sampling.temperature, recommended(always).thinking) == (0.6, "")
-    never = pair("/m/Qwen3-8B-Q4_K_M.gguf", levels=())
-    assert (recommended(never).sampling.temperature, recommended(never).thinking) == (0.7, "")
-    unknown = recommended(pair("/m/unknown.gguf"), "on")
-    assert unknown.thinking == "on"
 
 
 def test_models_of_earlier_catalogs_are_used_as_before() -> None:

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.errors import Canceled, KnownError
+from app.errors import KnownError
 from app.models.gguf import GgufHeader, ModelFileError, read_header
 from app.models.hub import remote_header
 from app.models.hub.errors import GatedError, NotFoundError, RefusedError, UnreachableError
 from app.models.hub.network import Network, NetworkSettings
-from app.models.hub.remote_header import FIRST_PIECE, LARGEST_PIECE, read_remote_header
-from app.models.hub.repository import RemoteFile, RemoteModel, group
+from app.models.hub.remote_header import LARGEST_PIECE, read_remote_header
+from app.models.hub.repository import RemoteModel, group
 from tests.support.gguf_files import make_model, make_vocabulary_file
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import CDN_HOST, HubServer
@@ -49,16 +49,6 @@ def test_a_large_vocabulary_costs_little_more_than_the_header(
     assert fetched < path.stat().st_size / 2
     assert sum(entry.received for entry in network.traffic()) <= fetched
     assert {entry.purpose for entry in network.traffic()} == {"model header"}
-
-
-def test_a_small_header_takes_one_small_piece(tmp_path: Path, server: HubServer, network: Network) -> None:
-    model = hosted(server, make_model(tmp_path / FILE, width=512))
-    assert facts(read_remote_header(network, model)) == facts(read_header(tmp_path / FILE))
-    with server.changed:  # it notes what it has sent when that may have arrived already
-        assert server.changed.wait_for(lambda: [request.sent for request in server.bodies()] == [FIRST_PIECE], 60)
-    with pytest.raises(Canceled):
-        read_remote_header(network, model, lambda: len(server.bodies()) > 1)
-    assert len(server.bodies()) == 2
 
 
 def test_all_parts_of_a_split_model(
@@ -99,18 +89,6 @@ def test_a_server_that_ignores_ranges_does_not_send_it_all(tmp_path: Path, serve
         read_remote_header(network, model)
     assert server.bodies()[0].sent < 50_000_000
     assert network.traffic()[0].received == 0
-
-
-def test_a_size_that_is_not_true(tmp_path: Path, server: HubServer, network: Network) -> None:
-    path = make_model(tmp_path / FILE)
-    (file,) = hosted(server, path).files
-    for lie in (file.size - 1, file.size + 1, file.size * 1000):
-        said = RemoteFile(repository=ID, commit=file.commit, path=FILE, size=lie, sha256=file.sha256)
-        with pytest.raises(ModelFileError, match="isn't as large as its page says"):
-            read_remote_header(network, RemoteModel(files=(said,), quantization=""))
-    server.faults.add(FILE, Fault(content=path.read_bytes() + b"more"))
-    with pytest.raises(ModelFileError, match="isn't as large as its page says"):
-        read_remote_header(network, hosted(server, path))
 
 
 @pytest.mark.parametrize(

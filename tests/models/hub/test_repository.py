@@ -87,30 +87,12 @@ def test_vision_files_are_told_by_their_names() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "path", ["Qwen3.5-2B-MTP-Q4_K_M.gguf", "explorator-7b-Q4_0.gguf", "Vocabulist-7B.gguf", "DRAFT-0.5B.gguf", "m.GGUF"]
-)
-def test_names_that_only_look_like_it(path: str) -> None:
-    assert names(path) == [path]
-
-
 def test_parts_are_put_together_in_order_and_incomplete_ones_left_out() -> None:
     paths = [f"Q8_0/big-Q8_0-{number:05d}-of-00003.gguf" for number in (3, 1, 2)]
     cut = ["Q4_0/big-Q4_0-00001-of-00002.gguf", "cut-00002-of-00003.gguf", "none-00000-of-00001.gguf"]
     (model,) = group([file(path, size) for size, path in enumerate([*paths, *cut], 1)])
     assert [part.path for part in model.files] == sorted(paths)
     assert (model.size, model.quantization, model.name) == (6, "Q8_0", "big-Q8_0-00001-of-00003.gguf")
-
-
-def test_the_same_names_in_two_folders_are_two_models() -> None:
-    parts = [f"{folder}/m-{number:05d}-of-00002.gguf" for folder in ("Q4_0", "Q8_0") for number in (1, 2)]
-    models = group(map(file, parts))
-    assert [model.quantization for model in models] == ["Q4_0", "Q8_0"]
-
-
-def test_smallest_first() -> None:
-    found = group([file("b.gguf", 3), file("a.gguf", 2), file("c.gguf", 2)])
-    assert [model.name for model in found] == ["a.gguf", "c.gguf", "b.gguf"]
 
 
 PIECES = st.sampled_from(

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import keyring
@@ -16,7 +14,7 @@ from keyring.errors import KeyringLocked
 
 from app.errors import KnownError
 from app.models.hub.network import Network, NetworkSettings
-from app.models.hub.tokens import SERVICE, TokenStore, backend_name
+from app.models.hub.tokens import SERVICE, TokenStore
 from tests.support.keyrings import MemoryKeyring
 
 HOST = "huggingface.co"
@@ -42,14 +40,6 @@ class PlainFileKeyring(MemoryKeyring):
 
 
 PlainFileKeyring.__module__ = "keyrings.alt.file"
-
-
-class SeveralKeyrings(MemoryKeyring):
-    """As ``keyring.backends.chainer`` has them."""
-
-    def __init__(self, *backends: KeyringBackend) -> None:
-        super().__init__()
-        self.backends = backends
 
 
 @pytest.fixture(autouse=True)
@@ -91,13 +81,6 @@ def test_without_a_keyring_only_memory(backend: type[KeyringBackend]) -> None:
     assert TokenStore().get(HOST) is None
     store.delete(HOST)
     assert (store.get(HOST), store.place(HOST)) == (None, "nowhere")
-
-
-def test_of_several_keyrings_one_that_is_safe() -> None:
-    unsafe, safe = PlainFileKeyring(), MemoryKeyring()
-    keyring.set_keyring(SeveralKeyrings(unsafe, safe))
-    TokenStore().set(HOST, SECRET)
-    assert (unsafe.entries, safe.entries) == ({}, {(SERVICE, HOST): SECRET})
 
 
 def test_a_locked_keyring_is_not_asked_again_and_again() -> None:
@@ -158,29 +141,3 @@ def test_nothing_in_logs_or_texts(caplog: pytest.LogCaptureFixture) -> None:
         network = Network(NetworkSettings(), partial(store.get, HOST))
         assert SECRET not in repr(store) + str(store) + repr(network) + str(network)
     assert SECRET not in caplog.text
-
-
-def test_from_several_threads() -> None:
-    keyring.set_keyring(backend := MemoryKeyring())
-    store = TokenStore()
-    start = threading.Barrier(4)
-
-    def change(number: int) -> None:
-        start.wait()
-        for _ in range(50):
-            store.set(HOST, f"hf_{number}")
-            assert store.get(HOST) is not None
-
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(change, range(4)))
-    assert store.get(HOST) == backend.entries[SERVICE, HOST]
-
-
-@pytest.mark.parametrize(
-    ("backend", "found"), [(MemoryKeyring, True), (PlainFileKeyring, False), (fail.Keyring, False)]
-)
-def test_the_backend_is_named_without_asking_it(backend: type[KeyringBackend], found: bool) -> None:
-    made = backend()
-    keyring.set_keyring(made)
-    assert (backend_name() is not None) == found
-    assert not isinstance(made, MemoryKeyring) or made.asked == 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from pathlib import Path
 
@@ -37,13 +36,6 @@ def test_the_usual_places(tmp_path: Path) -> None:
     assert kinds_found(tmp_path) == [*both, (ollama, FolderKind.OLLAMA)]
     other = made(tmp_path / "models")
     assert (other, FolderKind.OLLAMA) in kinds_found(tmp_path, OLLAMA_MODELS=str(other))
-
-
-def test_lm_studio_says_where_its_home_and_its_models_are(tmp_path: Path) -> None:
-    studio, models = made(tmp_path / "elsewhere"), made(tmp_path / "drive")
-    (tmp_path / ".lmstudio-home-pointer").write_text(f"{studio}\n")
-    (studio / "settings.json").write_text(json.dumps({"downloadsFolder": str(models)}))
-    assert kinds_found(tmp_path) == [(models, FolderKind.LM_STUDIO)]
 
 
 @pytest.mark.parametrize("settings", ["", "{", "[]", '{"downloadsFolder": 3}', '{"downloadsFolder": "relative"}'])
@@ -108,12 +100,6 @@ def test_the_hugging_face_cache_is_links_to_blobs(tmp_path: Path) -> None:
     assert (entry.title, entry.folder.kind, entry.read_only) == ("Small", FolderKind.HUGGING_FACE, True)
     assert (entry.sha256, library(tmp_path).verify(entry)) == ((digest,), True)
     assert entry.usable and entry.path.name == "small.gguf"
-
-
-def test_a_cache_without_links_has_copies(tmp_path: Path) -> None:
-    path = small_model(tmp_path / "hub/models--owner--x/snapshots/abc/small.gguf")
-    (entry,) = library(tmp_path, tmp_path / "hub").scan()
-    assert (entry.path, entry.sha256, library(tmp_path).verify(entry)) == (path, ("",), None)
 
 
 def ollama(top: Path) -> tuple[Path, str]:

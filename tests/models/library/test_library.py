@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.models.gguf import ModelFileError, read_header
+from app.models.gguf import read_header
 from app.models.library.index import summary_of
 from app.models.library.library import open_library
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model, make_vocabulary_file
@@ -98,14 +98,6 @@ def test_a_name_that_is_no_text_is_listed_with_advice(tmp_path: Path) -> None:
         assert entry.problem == "The name or folder of caf\\udce9.gguf is not valid text. Rename it."
 
 
-def test_a_name_that_is_only_a_number_of_a_part_or_an_ending_harms_nothing(tmp_path: Path) -> None:
-    path = small_model(tmp_path / "models/one.gguf")
-    part = path.rename(path.with_name("-00001-of-00002.gguf"))
-    hidden = small_model(tmp_path / "models/.gguf")
-    assert [entry.path for entry in library(tmp_path).scan()] == [part]
-    assert library(tmp_path).entry_at(hidden).file_title == ".gguf"
-
-
 def test_folders_too_deep_or_too_full_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small_model(tmp_path / "models/1/2/3/4/5/6/7/8/deep.gguf")
     small_model(tmp_path / "models/1/2/3/4/5/6/7/8/9/too-deep.gguf")
@@ -116,18 +108,6 @@ def test_folders_too_deep_or_too_full_are_bounded(tmp_path: Path, monkeypatch: p
         small_model(tmp_path / f"models/{name}.gguf")
     assert len(shown.scan()) == 2
     assert shown.notices == [f"{tmp_path / 'models'} contains too many files to look through, so not all are listed."]
-
-
-def test_a_model_anywhere_is_an_entry(tmp_path: Path) -> None:
-    path = small_model(tmp_path / "elsewhere/split.gguf", max_tensors_per_file=4)
-    entry = library(tmp_path).entry_at(path)
-    assert (entry.usable, entry.read_only, len(entry.parts)) == (
-        True,
-        True,
-        entry.summary and entry.summary.split_count,
-    )
-    with pytest.raises(ModelFileError, match="no longer exists"):
-        library(tmp_path).entry_at(tmp_path / "gone.gguf")
 
 
 def test_when_a_model_was_used_is_known_over_restarts(home: Path) -> None:

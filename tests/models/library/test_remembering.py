@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from app.errors import Canceled
 from app.models.gguf import GgufHeader, read_header
 from app.models.library import library as library_module
 from app.models.library.folders import FolderKind
@@ -62,22 +60,6 @@ def test_a_changed_file_is_read_again(tmp_path: Path, monkeypatch: pytest.Monkey
     assert two.usable
 
 
-def test_a_file_that_changes_while_it_is_read_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = small_model(tmp_path / "models/one.gguf")
-
-    def read_and_touch(file: Path) -> GgufHeader:
-        header = read_header(file)
-        os.utime(path, ns=(1, 1))
-        return header
-
-    with monkeypatch.context() as patch:
-        patch.setattr(library_module, "read_header", read_and_touch)
-        assert titles(library(tmp_path).scan()) == ["one"]
-    with headers_read(monkeypatch) as names:
-        library(tmp_path).scan()
-    assert names == ["one.gguf"]
-
-
 def test_a_file_that_goes_during_the_scan_or_after_it_is_left_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -91,17 +73,6 @@ def test_a_file_that_goes_during_the_scan_or_after_it_is_left_out(
     assert titles(library(tmp_path).scan()) == ["one", "zero"]
     one.unlink()
     assert titles(library(tmp_path).scan()) == ["zero"]
-
-
-def test_a_stopped_scan_keeps_what_it_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in "abc":
-        small_model(tmp_path / f"models/{name}.gguf")
-    answers = iter([False, False, False, True])
-    with pytest.raises(Canceled):
-        library(tmp_path).scan(lambda: next(answers))
-    with headers_read(monkeypatch) as names:
-        assert len(library(tmp_path).scan()) == 3
-    assert names == ["c.gguf"]
 
 
 @pytest.mark.allow_logs
@@ -131,28 +102,6 @@ def test_a_missing_folder_grays_its_entries_and_forgets_nothing(tmp_path: Path) 
         assert (theirs.summary, theirs.size) == (before[1].summary, before[1].size)
     (tmp_path / "away").rename(tmp_path / "drive")
     assert library(tmp_path, extra).scan() == before
-
-
-def test_the_empty_place_of_a_drive_counts_as_missing(tmp_path: Path) -> None:
-    extra = tmp_path / "drive"
-    small_model(extra / "theirs.gguf")
-    library(tmp_path, extra).scan()
-    shutil.rmtree(extra)
-    extra.mkdir()
-    shown = library(tmp_path, extra)
-    (entry,) = shown.scan()
-    assert not entry.available
-    shown.forget(entry)
-    assert library(tmp_path, extra).scan() == []
-
-
-def test_a_link_that_leads_nowhere_now_forgets_nothing(tmp_path: Path) -> None:
-    small_model(tmp_path / "drive/one.gguf")
-    (tmp_path / "models").mkdir()
-    (tmp_path / "models/drive").symlink_to(tmp_path / "drive", target_is_directory=True)
-    assert library(tmp_path).scan()[0].available
-    (tmp_path / "drive").rename(tmp_path / "away")
-    assert [entry.available for entry in library(tmp_path).scan()] == [False]
 
 
 def test_two_processes_keep_what_each_found(tmp_path: Path) -> None:

@@ -68,12 +68,3 @@ def test_the_license_is_the_repositorys_or_the_files(home: Path, origins: Origin
     downloaded(origins, path)
     (entry,) = open_library("", []).scan()
     assert entry.origin is not None and (entry.origin.repository, entry.license) == ("owner/x", "apache-2.0")
-
-
-def test_origins_go_with_the_files(origins: Origins, split: LibraryEntry) -> None:
-    downloaded(origins, *split.parts)
-    library = open_library("", [])
-    (entry,) = library.scan()
-    assert library.verify(entry) is True
-    library.delete(entry)
-    assert origins.all() == {}
