@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app import paths
 from app.models.measurements import PlainKey, PlainSpeed, plain_speeds, up_to_rounding
 from app.models.trials import FileKey
 from app.protocol.events import ModelInfo, PairLoaded
@@ -72,10 +71,3 @@ def test_texts_are_counted_by_file_and_by_what_computes_it() -> None:
 @pytest.mark.parametrize("unit", [0, 1])
 def test_nothing_is_said_where_all_passes_agree_or_none_was_tried(unit: int) -> None:
     assert up_to_rounding(inexact(exact_unit=unit), [False]) == ""
-
-
-@pytest.mark.parametrize("content", [b"{", b'{"version": 1, "entries": {}}', b""])
-def test_a_damaged_file_of_counts_is_begun_anew(content: bytes) -> None:
-    up_to_rounding(inexact(), [True])
-    (paths.cache_dir() / "texts.json").write_bytes(content)
-    assert up_to_rounding(inexact(), [True, False]).endswith(": 1 of 2 were identical so far.")
