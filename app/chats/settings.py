@@ -1,7 +1,4 @@
-"""How the answers of one chat are written: chosen in its settings, stored with it.
-
-Titles and descriptions are shown in the form.
-"""
+"""How the answers of one chat are written: chosen in its settings, stored with it."""
 
 from __future__ import annotations
 
@@ -14,115 +11,34 @@ from msgspec import Meta
 
 from app import decoders
 from app.protocol.limits import MAX_COUNT, MAX_GRAMMAR_CHARACTERS
-from app.protocol.options import AnswerFormat, DrafterChoice, FormatChoice, Overflow, Sampling
+from app.protocol.options import (
+    AnswerFormat,
+    Count,
+    DrafterChoice,
+    FormatChoice,
+    Fraction,
+    Overflow,
+    Penalty,
+    RepetitionPenalty,
+    Sampling,
+    Temperature,
+    TopP,
+)
 from app.storage.json_file import NOT_UNDERSTOOD
 from app.storage.lenient import lenient
 
 
 class SamplingChoice(msgspec.Struct, frozen=True, kw_only=True):
-    """The user's choices for `Sampling`, with the same ranges; ``None``: as the model recommends."""
+    """The user's choices for `Sampling`; ``None``: as the model recommends."""
 
-    temperature: (
-        Annotated[
-            float,
-            Meta(
-                ge=0.0,
-                le=10.0,
-                title="Temperature",
-                description="How varied the wording is. Low values stick to the most likely words, high values are "
-                "more surprising. 0 always picks the most likely token.",
-            ),
-        ]
-        | None
-    ) = None
-    top_k: (
-        Annotated[
-            int,
-            Meta(
-                ge=0,
-                le=MAX_COUNT,
-                title="Top-k",
-                description="Only this many of the most likely tokens are considered. 0 considers all of them.",
-            ),
-        ]
-        | None
-    ) = None
-    top_p: (
-        Annotated[
-            float,
-            Meta(
-                gt=0.0,
-                le=1.0,
-                title="Top-p",
-                description="Only the most likely tokens are considered, until their probabilities add up to this "
-                "value. 1 turns it off.",
-            ),
-        ]
-        | None
-    ) = None
-    min_p: (
-        Annotated[
-            float,
-            Meta(
-                ge=0.0,
-                le=1.0,
-                title="Min-p",
-                description="Ignores tokens that are much less likely than the most likely one: at 0.05, those less "
-                "than a twentieth as likely. 0 turns it off.",
-            ),
-        ]
-        | None
-    ) = None
-    repetition_penalty: (
-        Annotated[
-            float,
-            Meta(
-                gt=0.0,
-                le=10.0,
-                title="Repetition penalty",
-                description="Values above 1 make recently used words less likely, which helps when an answer goes in "
-                "circles. 1 turns it off.",
-            ),
-        ]
-        | None
-    ) = None
-    frequency_penalty: (
-        Annotated[
-            float,
-            Meta(
-                ge=-10.0,
-                le=10.0,
-                title="Frequency penalty",
-                description="Makes a word less likely the more often it was recently used. 0 turns it off.",
-            ),
-        ]
-        | None
-    ) = None
-    presence_penalty: (
-        Annotated[
-            float,
-            Meta(
-                ge=-10.0,
-                le=10.0,
-                title="Presence penalty",
-                description="Makes all recently used words less likely, no matter how often they were used, so that "
-                "the answer moves on to something new. 0 turns it off.",
-            ),
-        ]
-        | None
-    ) = None
-    penalty_window: (
-        Annotated[
-            int,
-            Meta(
-                ge=0,
-                le=MAX_COUNT,
-                title="Penalty window",
-                description="How many of the most recent tokens the three penalties apply to. 0 turns them off.",
-            ),
-        ]
-        | None
-    ) = None
+    temperature: Temperature | None = None
+    top_k: Count | None = None
+    top_p: TopP | None = None
+    min_p: Fraction | None = None
+    repetition_penalty: RepetitionPenalty | None = None
+    frequency_penalty: Penalty | None = None
+    presence_penalty: Penalty | None = None
+    penalty_window: Count | None = None
 
     def over(self, recommended: Sampling) -> Sampling:
         """``recommended``, with its values replaced by the chosen ones."""
@@ -133,112 +49,23 @@ class SamplingChoice(msgspec.Struct, frozen=True, kw_only=True):
 class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The settings of one chat, and the content of a preset."""
 
-    preset: Annotated[
-        str,
-        Meta(title="Preset", description="A named set of these settings."),
-    ] = ""
+    preset: str = ""
     """Name of the preset the values came from; empty for none. They may have been changed since."""
-    system_prompt: Annotated[
-        str,
-        Meta(
-            title="System prompt",
-            description="Instructions for the model, for example how it should answer. They stay in the context when "
-            "old messages are dropped.",
-        ),
-    ] = ""
-    thinking: Annotated[
-        str,
-        Meta(
-            title="Thinking",
-            description="How much the model thinks before it answers. Thinking helps with difficult questions, but the "
-            "answer takes longer to begin.",
-        ),
-    ] = ""
+    system_prompt: str = ""
+    thinking: str = ""
     """One of `PairLoaded.thinking`; empty: the model's default. Kept while a model is loaded that doesn't have it."""
-    thinking_budget: (
-        Annotated[
-            int,
-            Meta(
-                ge=0,
-                le=MAX_COUNT,
-                title="Thinking limit",
-                description="Thinking ends after this many tokens, and the answer begins. Without a limit, the model "
-                "decides when it is ready to answer.",
-            ),
-        ]
-        | None
-    ) = None
+    thinking_budget: Count | None = None
     """``None``: no limit."""
     sampling: SamplingChoice = SamplingChoice()
-    seed: (
-        Annotated[
-            int,
-            Meta(
-                ge=0,
-                le=2**63 - 1,
-                title="Seed",
-                description="With a fixed seed, the same question gets the same answer every time. Without one, every "
-                "answer is different.",
-            ),
-        ]
-        | None
-    ) = None
+    seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
     """``None``: a different seed for each answer."""
-    max_tokens: (
-        Annotated[
-            int,
-            Meta(
-                ge=1,
-                le=MAX_COUNT,
-                title="Length limit",
-                description="Answers are cut off after this many tokens. A token is a short word or part of a longer "
-                "one. Without a limit, the model decides when it is finished.",
-            ),
-        ]
-        | None
-    ) = None
+    max_tokens: Annotated[int, Meta(ge=1, le=MAX_COUNT)] | None = None
     """``None``: until the answer ends or the context is full."""
-    stop: Annotated[
-        list[str],
-        Meta(
-            title="Stop strings",
-            description="An answer ends as soon as the model writes one of these texts, which is not shown. One per "
-            "line; \\n stands for a line break.",
-        ),
-    ] = []
-    answer_format: Annotated[
-        FormatChoice,
-        Meta(
-            title="Answer format",
-            description="Free text, or only what follows a format: JSON, JSON by a schema, text that a regular "
-            "expression matches, or a grammar. Thinking stays free.",
-        ),
-    ] = "text"
-    format_source: Annotated[
-        str,
-        Meta(
-            max_length=MAX_GRAMMAR_CHARACTERS,
-            title="Schema or grammar",
-            description="The JSON schema, the regular expression or the grammar that answers follow.",
-        ),
-    ] = ""
-    overflow: Annotated[
-        Overflow,
-        Meta(
-            title="When the context is full",
-            description="A model can only see a limited amount of text at once. When a chat grows longer than that, it "
-            "can end there, or the model stops seeing some of the messages. You still see all of them.",
-        ),
-    ] = "drop_oldest"
-    drafter: Annotated[
-        DrafterChoice,
-        Meta(
-            title="Drafter",
-            description="What drafts the next words to make answers faster: a small draft model, a part of the "
-            "model that predicts further words (MTP head), or text that is already in the chat. Answers are just as "
-            "good as without a draft.",
-        ),
-    ] = "auto"
+    stop: list[str] = []
+    answer_format: FormatChoice = "text"
+    format_source: Annotated[str, Meta(max_length=MAX_GRAMMAR_CHARACTERS)] = ""
+    overflow: Overflow = "drop_oldest"
+    drafter: DrafterChoice = "auto"
 
     def format(self) -> AnswerFormat | None:
         """What answers have to follow; ``None`` for free text."""
@@ -253,6 +80,92 @@ class ChatSettings(msgspec.Struct, frozen=True, kw_only=True):
         return text.encode(errors="replace").decode()  # SQLite doesn't accept half a surrogate pair
 
 
+WORDS = {
+    "temperature": (
+        "Temperature",
+        "How varied the wording is. Low values stick to the most likely words, high values are more surprising. 0 "
+        "always picks the most likely token.",
+    ),
+    "top_k": ("Top-k", "Only this many of the most likely tokens are considered. 0 considers all of them."),
+    "top_p": (
+        "Top-p",
+        "Only the most likely tokens are considered, until their probabilities add up to this value. 1 turns it off.",
+    ),
+    "min_p": (
+        "Min-p",
+        "Ignores tokens that are much less likely than the most likely one: at 0.05, those less than a twentieth "
+        "as likely. 0 turns it off.",
+    ),
+    "repetition_penalty": (
+        "Repetition penalty",
+        "Values above 1 make recently used words less likely, which helps when an answer goes in circles. 1 turns "
+        "it off.",
+    ),
+    "frequency_penalty": (
+        "Frequency penalty",
+        "Makes a word less likely the more often it was recently used. 0 turns it off.",
+    ),
+    "presence_penalty": (
+        "Presence penalty",
+        "Makes all recently used words less likely, no matter how often they were used, so that the answer moves "
+        "on to something new. 0 turns it off.",
+    ),
+    "penalty_window": (
+        "Penalty window",
+        "How many of the most recent tokens the three penalties apply to. 0 turns them off.",
+    ),
+    "preset": ("Preset", "A named set of these settings."),
+    "system_prompt": (
+        "System prompt",
+        "Instructions for the model, for example how it should answer. They stay in the context when old messages "
+        "are dropped.",
+    ),
+    "thinking": (
+        "Thinking",
+        "How much the model thinks before it answers. Thinking helps with difficult questions, but the answer "
+        "takes longer to begin.",
+    ),
+    "thinking_budget": (
+        "Thinking limit",
+        "Thinking ends after this many tokens, and the answer begins. Without a limit, the model decides when it "
+        "is ready to answer.",
+    ),
+    "seed": (
+        "Seed",
+        "With a fixed seed, the same question gets the same answer every time. Without one, every answer is different.",
+    ),
+    "max_tokens": (
+        "Length limit",
+        "Answers are cut off after this many tokens. A token is a short word or part of a longer one. Without a "
+        "limit, the model decides when it is finished.",
+    ),
+    "stop": (
+        "Stop strings",
+        "An answer ends as soon as the model writes one of these texts, which is not shown. One per line; \\n "
+        "stands for a line break.",
+    ),
+    "answer_format": (
+        "Answer format",
+        "Free text, or only what follows a format: JSON, JSON by a schema, text that a regular expression "
+        "matches, or a grammar. Thinking stays free.",
+    ),
+    "format_source": (
+        "Schema or grammar",
+        "The JSON schema, the regular expression or the grammar that answers follow.",
+    ),
+    "overflow": (
+        "When the context is full",
+        "A model can only see a limited amount of text at once. When a chat grows longer than that, it can end "
+        "there, or the model stops seeing some of the messages. You still see all of them.",
+    ),
+    "drafter": (
+        "Drafter",
+        "What drafts the next words to make answers faster: a small draft model, a part of the model that "
+        "predicts further words (MTP head), or text that is already in the chat. Answers are just as good as "
+        "without a draft.",
+    ),
+}
+"""What each setting is called, and what it does, on screen."""
 FORMAT_TITLES: dict[FormatChoice, str] = {
     "text": "Free text",
     "json_object": "JSON",

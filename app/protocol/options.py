@@ -69,20 +69,27 @@ TemplateVariables = dict[str, bool | int | float | str]
 Fraction = Annotated[float, msgspec.Meta(ge=0.0, le=1.0)]
 
 
+Temperature = Annotated[float, msgspec.Meta(ge=0.0, le=10.0)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)]
+TopP = Annotated[float, msgspec.Meta(gt=0.0, le=1.0)]
+RepetitionPenalty = Annotated[float, msgspec.Meta(gt=0.0, le=10.0)]
+Penalty = Annotated[float, msgspec.Meta(ge=-10.0, le=10.0)]
+
+
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     """How the next token is drawn from the target's logits. The defaults are llama.cpp's."""
 
-    temperature: Annotated[float, msgspec.Meta(ge=0.0, le=10.0)] = 0.8
+    temperature: Temperature = 0.8
     """0 is greedy: always the most likely token."""
-    top_k: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] = 40
+    top_k: Count = 40
     """Keep the k most likely tokens; 0 keeps all."""
-    top_p: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.95
-    min_p: Annotated[float, msgspec.Meta(ge=0.0, le=1.0)] = 0.05
-    repetition_penalty: Annotated[float, msgspec.Meta(gt=0.0, le=10.0)] = 1.0
+    top_p: TopP = 0.95
+    min_p: Fraction = 0.05
+    repetition_penalty: RepetitionPenalty = 1.0
     """1 turns it off."""
-    frequency_penalty: Annotated[float, msgspec.Meta(ge=-10.0, le=10.0)] = 0.0
-    presence_penalty: Annotated[float, msgspec.Meta(ge=-10.0, le=10.0)] = 0.0
-    penalty_window: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] = 64
+    frequency_penalty: Penalty = 0.0
+    presence_penalty: Penalty = 0.0
+    penalty_window: Count = 64
     """How many of the last tokens the penalties apply to; 0 turns them off."""
 
 

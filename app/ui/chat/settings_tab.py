@@ -18,6 +18,7 @@ from app.chats.presets import MAX_NAME_LENGTH, Presets
 from app.chats.settings import (
     FORMAT_TITLES,
     OVERFLOW_TITLES,
+    WORDS,
     ChatSettings,
     SamplingChoice,
     stop_strings_as_text,
@@ -33,7 +34,7 @@ from app.ui.engine import drafters
 from app.ui.engine.pair_names import thinking_levels
 from app.ui.widgets import icons, theme
 from app.ui.widgets.controls import Choice, explain, label, scrolling
-from app.ui.widgets.forms import Digits, words_of
+from app.ui.widgets.forms import Digits
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.questions import ask, ask_where_to_save
 from app.ui.widgets.section import Section
@@ -130,7 +131,7 @@ class ChatSettingsTab(QFrame):
         for kind, title in FORMAT_TITLES.items():
             self.answer_format.addItem(title, kind)
         self.format_source = TextField(5)
-        title, description = words_of(ChatSettings, "format_source")
+        title, description = WORDS["format_source"]
         self.format_source.setAccessibleName(title)
         describe(self.format_source, description)
         self.format_problem = label("", "warning", wraps=True, scale=0.9)
@@ -228,7 +229,7 @@ class ChatSettingsTab(QFrame):
 
     def _field(self, key: str, field: QWidget, *others: QWidget, beside: bool = False) -> list[QWidget]:
         """A heading, and the field below or beside it."""
-        title, description = words_of(ChatSettings, key)
+        title, description = WORDS[key]
         name = label(title, "heading", wraps=not beside)  # beside it, the field is what gives way
         name.setBuddy(field)
         explain(name, description)
@@ -368,7 +369,7 @@ class ChatSettingsTab(QFrame):
         for key, field in self._fields().items():
             if key != "format_source":
                 field.setEnabled(key not in self._refused)
-                describe(field, reasons.get(key) or words_of(ChatSettings, key)[1])
+                describe(field, reasons.get(key) or WORDS[key][1])
         self._enable_budget()
         self._foot.setText(WHEN if formats is None else f"{WHEN} {GRAYED}")
         model = self.answer_format.model()
@@ -392,7 +393,7 @@ class ChatSettingsTab(QFrame):
         """Why the format can't be used, or what of it is left to the model; empty if it can be used as a whole."""
         self.format_problem.setText(text)
         self.format_problem.setVisible(bool(text))
-        describe(self.format_source, words_of(ChatSettings, "format_source")[1], text)
+        describe(self.format_source, WORDS["format_source"][1], text)
 
     def show_presets(self, names: Sequence[str], chosen: str) -> None:
         """``chosen`` is empty for none."""
@@ -410,7 +411,7 @@ class ChatSettingsTab(QFrame):
         self.save_changes.setVisible(can_save)
         self.undo.setVisible(can_undo)
         self._preset_row.setVisible(bool(text))
-        description = words_of(ChatSettings, "preset")[1]
+        description = WORDS["preset"][1]
         describe(self.preset, description, text)
 
     @Slot()

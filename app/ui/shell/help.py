@@ -24,7 +24,7 @@ from PySide6.QtWidgets import (
 )
 
 from app import __version__, paths
-from app.chats.settings import ChatSettings, SamplingChoice
+from app.chats.settings import WORDS
 from app.protocol.events import PROTOCOL_VERSION, Hello
 from app.protocol.remote import RemoteModel
 from app.ui.actions import native
@@ -35,7 +35,6 @@ from app.ui.engine.pair_names import server_name
 from app.ui.speed.help_text import HELP
 from app.ui.widgets import icons, theme
 from app.ui.widgets.controls import label
-from app.ui.widgets.forms import words_of
 from app.ui.widgets.layouts import DIALOG_MARGINS, column, row
 from app.ui.widgets.theme import SPACING
 
@@ -181,13 +180,11 @@ class FiguresDialog(_HelpDialog):
 
 def figures() -> dict[str, list[str]]:
     """For each place that shows figures what they are: a name, and below it a definition."""
-    parameters = [words_of(SamplingChoice, name) for name in SamplingChoice.__struct_fields__]
-    settings = [words_of(ChatSettings, name) for name in ChatSettings.__struct_fields__]
     return {
         "Speed panel": [f"{title}\n{HELP[name]}" for name, title in _SPEED_PANEL.items()],
         "Below an answer": [footer.HELP],
         "Context": [_CONTEXT_TEXT],
-        "Chat settings": [f"{title}\n{text}" for title, text in (*parameters, *settings) if title],
+        "Chat settings": [f"{title}\n{text}" for title, text in WORDS.values()],
         "Compare": [
             f"Speed\n{pane.SPEED_HELP}",
             f"Time\n{pane.CLOCK_HELP}",

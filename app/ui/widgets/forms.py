@@ -6,8 +6,7 @@ import dataclasses
 import re
 import unicodedata
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import dataclass
 from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
@@ -174,9 +173,8 @@ class Setting:
 
     key: str
     """Its name in the typed table."""
-    name: str = ""
-    help: str = ""
-    """Both are empty if the table specifies them: ``Meta(title=…, description=…)``."""
+    name: str
+    help: str
     step: float = 1
     lowest: str = ""
     """Shown instead of the lowest number."""
@@ -238,10 +236,8 @@ class Form(QWidget):
     def add_settings(self, table: type[msgspec.Struct], settings: Sequence[Setting]) -> None:
         """Add rows below the existing ones."""
         annotations = {one.name: one.type for one in msgspec.structs.fields(table)}
-        for given in settings:
-            annotation = annotations[given.key]
-            title, description = words_of(table, given.key)
-            setting = replace(given, name=given.name or title, help=given.help or description)
+        for setting in settings:
+            annotation = annotations[setting.key]
             kind = _plain(type_info(annotation))
             field = self.fields[setting.key] = _field(setting, kind, annotation)
             self._settings[setting.key] = setting, kind
@@ -310,15 +306,6 @@ def _range(setting: Setting, kind: Type) -> tuple[float, float]:
     assert isinstance(number, IntType | FloatType)
     above = None if number.gt is None else number.gt + _SMALLEST
     return _first(setting.low, number.ge, above, 0), min(_first(setting.high, number.le, _LARGEST), _LARGEST)
-
-
-@cache
-def words_of(table: type[msgspec.Struct], key: str) -> tuple[str, str]:
-    """Title and description of a setting in the table; empty if it has none."""
-    kind = type_info(next(field.type for field in msgspec.structs.fields(table) if field.name == key))
-    kind = kind.types[0] if isinstance(kind, UnionType) else kind
-    words = (kind.extra_json_schema or {}) if isinstance(kind, Metadata) else {}
-    return words.get("title", ""), words.get("description", "")
 
 
 def _plain(kind: Type) -> Type:

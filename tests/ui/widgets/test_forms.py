@@ -8,7 +8,7 @@ from typing import get_args
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractSpinBox, QComboBox, QLabel, QPushButton, QSpinBox, QWidget
+from PySide6.QtWidgets import QAbstractSpinBox, QComboBox, QPushButton, QSpinBox, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.chats.settings import OVERFLOW_TITLES, ChatSettings, SamplingChoice
@@ -30,7 +30,7 @@ def test_ranges_come_from_the_table(qtbot: QtBot) -> None:
 
 def test_choices_stand_in_the_order_of_the_table(qtbot: QtBot) -> None:
     form = Form(LoadSettings, [Setting("kv_type", "Type", "Help.")], lambda: None)
-    form.add_settings(ChatSettings, [Setting("drafter")])
+    form.add_settings(ChatSettings, [Setting("drafter", "Name", "Help.")])
     qtbot.addWidget(form)
     for key, values in (("kv_type", KvType), ("drafter", DrafterChoice)):
         field = form.fields[key]
@@ -51,12 +51,12 @@ def test_what_is_shown_is_given_back(qtbot: QtBot) -> None:
 
 def test_none_is_below_a_range_that_reaches_nothing(qtbot: QtBot) -> None:
     rows = [
-        Setting("temperature", step=0.05, lowest="recommended"),
-        Setting("top_k", step=5),
-        Setting("top_p", step=0.01),
+        Setting("temperature", "Temperature", "", step=0.05, lowest="recommended"),
+        Setting("top_k", "Top-k", "", step=5),
+        Setting("top_p", "Top-p", "", step=0.01),
     ]
-    form = Form(SamplingChoice, [*rows, Setting("presence_penalty", step=0.1)], lambda: None)
-    form.add_settings(ChatSettings, [Setting("max_tokens", step=64, lowest="no limit")])
+    form = Form(SamplingChoice, [*rows, Setting("presence_penalty", "Penalty", "", step=0.1)], lambda: None)
+    form.add_settings(ChatSettings, [Setting("max_tokens", "Limit", "", step=64, lowest="no limit")])
     qtbot.addWidget(form)
     assert set(form.values().values()) == {None}
     assert (form.text_of("temperature"), form.text_of("max_tokens")) == ("recommended", "no limit")
@@ -73,19 +73,10 @@ def test_none_is_below_a_range_that_reaches_nothing(qtbot: QtBot) -> None:
 
 
 def test_a_list_shows_titles_and_gives_values(qtbot: QtBot) -> None:
-    form = Form(ChatSettings, [Setting("overflow", titles=OVERFLOW_TITLES)], lambda: None)
+    form = Form(ChatSettings, [Setting("overflow", "Overflow", "", titles=OVERFLOW_TITLES)], lambda: None)
     qtbot.addWidget(form)
     form.set_value("overflow", "keep_ends")
     assert (form.value("overflow"), form.text_of("overflow")) == ("keep_ends", OVERFLOW_TITLES["keep_ends"])
-
-
-def test_words_come_from_the_table(qtbot: QtBot) -> None:
-    form = Form(ChatSettings, [Setting("max_tokens"), Setting("overflow", help="Help.")], lambda: None)
-    qtbot.addWidget(form)
-    assert form.fields["max_tokens"].accessibleName() == "Length limit"
-    shown = [label.text() for label in form.findChildren(QLabel)]
-    assert any(text.startswith("Answers are cut off after this many tokens.") for text in shown)
-    assert "Help." in shown and form.fields["overflow"].accessibleName() == "When the context is full"
 
 
 def test_a_part_at_the_left_is_as_wide_as_it_needs(qtbot: QtBot) -> None:
@@ -98,7 +89,7 @@ def test_a_part_at_the_left_is_as_wide_as_it_needs(qtbot: QtBot) -> None:
 
 
 def test_a_number_that_is_too_large_for_its_field(qtbot: QtBot) -> None:
-    form = Form(SamplingChoice, [Setting("top_k")], lambda: None)
+    form = Form(SamplingChoice, [Setting("top_k", "Top-k", "")], lambda: None)
     qtbot.addWidget(form)
     field = form.fields["top_k"]
     assert isinstance(field, QSpinBox)
