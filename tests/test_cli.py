@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from app import __version__, cli
+from app import cli
 from app.client.process import EngineProcess
 from app.commands import session
 from tests.support.command_line import ROOT, called, slipstream
@@ -34,10 +34,6 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Pair:
 
 def models(pair: Pair) -> list[str | Path]:
     return ["--target", pair[0], "--draft", pair[1]]
-
-
-def test_version() -> None:
-    assert called("--version").stdout == f"slipstream {__version__}\n"
 
 
 def test_generate_answers_with_the_guide_in_a_process_of_its_own() -> None:
@@ -197,14 +193,6 @@ def test_bench_is_short_for_compare(pair: Pair, tmp_path: Path) -> None:
     assert (report["format"], total["runs"], total["same"]) == ("slipstream-compare", 4, 4)
     assert total["tested"] >= total["accepted"] and total["speed_up"] > 0
     assert "speed-up" in called("bench", *models(pair), "--prompts", prompts, "--max-tokens", "2").stdout
-
-
-def test_inspect(pair: Pair, tmp_path: Path) -> None:
-    assert "llama" in called("inspect", pair[0]).stdout
-    assert json.loads(called("inspect", pair[0], pair[1], "--json").stdout)
-    other = make_model(tmp_path / "other.gguf", tokens=[f"word{i}" for i in range(600)])
-    refused = called("inspect", pair[0], other)
-    assert refused.returncode == 1 and "token" in refused.stdout
 
 
 def test_a_refused_draft_is_said_and_the_target_answers(pair: Pair, tmp_path: Path) -> None:

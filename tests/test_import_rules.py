@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from tests.support.import_rules import circle, owner_of, parsed, problems
+from tests.support.import_rules import circle, parsed, problems
 
 RULES = ["app.chats -> app.storage, msgspec", "app.storage ->", "app.storage.lock -> filelock"]
 
@@ -25,29 +25,6 @@ def test_what_is_listed_may_be_imported() -> None:
 @pytest.mark.parametrize("module", ["app.models.text", "PySide6", "app.chatsy", "app.storages"])
 def test_what_is_not_listed_must_not_be_imported(module: str) -> None:
     assert found(chats__store=module) == [f"app.chats.store must not import {module}: app.chats may not"]
-
-
-def test_a_file_with_a_rule_of_its_own_is_a_part_of_its_own() -> None:
-    assert owner_of("app.storage.lock", parsed(RULES)) == "app.storage.lock"
-    assert found(storage__files="filelock app.storage.lock") == [
-        "app.storage.files must not import app.storage.lock: app.storage may not",
-        "app.storage.files must not import filelock: app.storage may not",
-    ]
-
-
-def test_a_part_may_have_what_it_stands_in_without_the_parts_beside_it() -> None:
-    rules = parsed(["app.models ->", "app.models.hub -> app.models", "app.models.library ->", "app.cli -> app.models"])
-    used = {
-        "app.models.hub.api": {"app.models.text", "app.models.library.walk"},
-        "app.cli": {"app.models.text", "app.models.library.walk"},
-    }
-    assert list(problems(used, rules)) == [
-        "app.models.hub.api must not import app.models.library.walk: app.models.hub may not"
-    ]
-
-
-def test_a_part_without_a_rule_is_found() -> None:
-    assert found(server="pathlib") == ["app.server has no rule"]
 
 
 def test_a_rule_that_nobody_needs_is_found() -> None:

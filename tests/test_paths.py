@@ -37,12 +37,6 @@ def test_without_a_portable_home_the_systems_places_are_used(tmp_path: Path, mon
     assert all(folder.is_dir() for folder in folders)
 
 
-def test_a_relative_home_is_made_absolute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv(paths.HOME_VARIABLE, "portable")
-    assert paths.data_dir() == tmp_path / "portable"
-
-
 def test_a_home_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
@@ -72,20 +66,3 @@ def test_a_home_that_cannot_be_written_is_named(read_only: Path, monkeypatch: py
         paths.data_dir()
     with pytest.raises(KnownError, match="can't store its files"):
         paths.log_dir()
-
-
-def test_resources_from_source() -> None:
-    assert paths.resource("guide") == Path(__file__).parent.parent / "resources" / "guide"
-    assert paths.resource().is_dir()
-
-
-def test_resources_of_a_wheel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    inside = tmp_path / "site-packages" / "app"
-    (inside / "resources").mkdir(parents=True)
-    monkeypatch.setattr(paths, "__file__", str(inside / "paths.py"))
-    assert paths.resource("guide", "x") == inside / "resources" / "guide" / "x"
-
-
-def test_resources_of_a_bundle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "_MEIPASS", str(tmp_path), raising=False)
-    assert paths.resource("guide") == tmp_path / "resources" / "guide"

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -135,13 +134,6 @@ def test_a_broken_file_is_put_aside(path: Path, content: bytes) -> None:
     assert SettingsFile(path).notice is None
 
 
-def test_a_chosen_draft_length_stays_fixed(path: Path) -> None:
-    write(path, {"version": VERSION, "draft_length": 5})
-    file = SettingsFile(path)
-    assert file.values == Settings(draft_length=5)
-    assert file.notice is None
-
-
 def test_one_unusable_value_costs_only_itself(path: Path) -> None:
     load, loads = {"context_length": -5, "threads": 7}, {"/a": {"threads": 3, "kv_type": "q9"}, "/b": 1}
     content = {"draft_length": 99, "load": load, "model_loads": loads, "parallel_downloads": 4, "accept": None}
@@ -153,16 +145,6 @@ def test_one_unusable_value_costs_only_itself(path: Path) -> None:
     assert file.notice.endswith("draft_length, accept, load.context_length, model_loads, model_loads.kv_type.")
     file.save()
     assert SettingsFile(path).notice is None
-
-
-def test_numbers_that_are_too_large_are_not_used(path: Path) -> None:
-    load = {name: 2**64 for name in LoadSettings.__struct_fields__ if name != "kv_type"}
-    others = dict.fromkeys(("draft_length", "parallel_downloads", "zoom"), 2**64)
-    write(path, {"version": VERSION, "load": load, "unknown": 2**64, **others, "top_k": 1})
-    file = SettingsFile(path)
-    assert file.values == Settings()
-    file.save()
-    assert read(path)["unknown"] == 2**64
 
 
 def test_settings_that_this_version_does_not_know_stay_in_the_file(path: Path) -> None:
@@ -196,31 +178,6 @@ def test_a_file_of_a_newer_version_is_used_and_left_alone(path: Path) -> None:
     assert file.notice is not None and "newer version of Slipstream" in file.notice
     file.save()
     assert path.read_bytes() == before
-
-
-def test_of_saves_in_several_threads_the_last_values_win(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first save is held up in the middle of writing, while the values go on changing."""
-    file = SettingsFile(path)
-    is_writing, go_on = threading.Event(), threading.Event()
-    sync = os.fsync
-
-    def held_up(descriptor: int) -> None:
-        if not is_writing.is_set():
-            is_writing.set()
-            assert go_on.wait(30)
-        sync(descriptor)
-
-    monkeypatch.setattr(os, "fsync", held_up)
-    threads = []
-    for length in range(3):
-        file.values.draft_length = length
-        threads.append(threading.Thread(target=file.save))
-        threads[-1].start()
-        assert is_writing.wait(30)
-    go_on.set()
-    for thread in threads:
-        thread.join()
-    assert SettingsFile(path).values.draft_length == 2
 
 
 def test_recent_pairs_are_few_newest_first_and_each_once() -> None:
@@ -292,12 +249,6 @@ def test_servers_in_use_are_known_and_a_second_one_to_compare_with_is_left_alone
     file.save()
     assert SettingsFile(path).values == file.values
     assert json.loads(path.read_text(encoding="utf-8"))["plain_servers"] == second
-
-
-def test_a_head_choice_of_a_newer_version_costs_only_the_choices_about_heads(path: Path) -> None:
-    write(path, {"version": VERSION, "zoom": 125, "model_heads": {"/m/a.gguf": "sometimes"}})
-    values = SettingsFile(path).values
-    assert (values.zoom, values.head_for("/m/a.gguf")) == (125, "auto")
 
 
 def test_a_path_that_is_no_text_survives(path: Path) -> None:

@@ -7,7 +7,6 @@ import os
 import shutil
 import stat
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -18,7 +17,7 @@ from app.chats import attachments
 from app.chats.attachments import Content, attachments_folder
 from app.chats.backup import backup_folder, daily_backups
 from app.chats.database import MEMORY
-from app.chats.formats import reading, slipstream
+from app.chats.formats import slipstream
 from app.chats.formats.reading import ChatReading
 from app.chats.formats.writing import WRITE
 from app.chats.model import Attachment, StoredMessage
@@ -130,17 +129,6 @@ def test_they_go_with_a_deleted_message_and_come_back_with_it(store: ChatStore, 
     assert files(path) == []
 
 
-def test_a_branch_takes_them_along(store: ChatStore, path: Path) -> None:
-    chat = store.create_chat()
-    asked = ask(store, chat.id, notes(store))
-    copied = store.copy_branch(chat.id, asked.id)
-    assert [one.attachments for one in store.branch(copied.id)] == [asked.attachments]
-    store.delete_chats([chat.id])
-    store.erase_deleted()
-    assert [one.attachments[0].text for one in store.branch(copied.id)] == ["Grüner Tee\n"]
-    assert len(files(path)) == 1
-
-
 def test_they_are_in_the_trash_with_their_chat_and_erased_with_it(store: ChatStore, path: Path) -> None:
     chat = store.create_chat()
     ask(store, chat.id, notes(store))
@@ -242,39 +230,6 @@ def test_a_backup_has_its_attachments_and_gives_them_back(path: Path) -> None:
     assert (aside / later.sha256[:2] / later.sha256).read_text() == "later"
 
 
-def test_a_backup_works_where_a_file_can_have_one_name_only(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object) -> None:
-        raise OSError(1, "Operation not permitted")
-
-    monkeypatch.setattr(Path, "hardlink_to", refuse)
-    with ChatStore(path) as store:
-        kept = ask(store, store.create_chat().id, notes(store)).attachments[0]
-    (copy,) = attachments_folder(daily_backups(path)[0]).rglob(kept.sha256)
-    assert copy.read_text() == "Grüner Tee\n"
-    assert copy.stat().st_nlink == 1
-
-
-def test_old_backups_take_their_attachments_along(path: Path) -> None:
-    now = datetime(2026, 11, 1)
-
-    def opened() -> ChatStore:
-        return ChatStore(path, clock=now.timestamp)
-
-    with opened() as store:
-        chat = store.create_chat()
-        first = ask(store, chat.id, notes(store, "first")).attachments[0]
-    now += timedelta(days=1)
-    with opened() as store:
-        store.delete_chats([chat.id])
-        store.erase_deleted()
-        second = ask(store, store.create_chat().id, notes(store, "second")).attachments[0]
-    assert files(backup_folder(path) / path.name) == sorted([first.sha256, second.sha256])
-    now += timedelta(days=30)
-    with opened() as store:
-        store.tidy()
-        assert files(backup_folder(path) / path.name) == [second.sha256]
-
-
 def test_a_damaged_backup_costs_no_attachment(path: Path) -> None:
     now = datetime(2026, 11, 1)
     with ChatStore(path, clock=now.timestamp) as store:
@@ -327,43 +282,6 @@ def test_our_json_has_them(store: ChatStore, tmp_path: Path) -> None:
         assert files(tmp_path / "other" / "chats.sqlite") == []
 
 
-def test_a_search_finds_the_names_of_attached_files(store: ChatStore) -> None:
-    chat = store.create_chat("Tea")
-    asked = ask(store, chat.id, notes(store, name="Temperatures.csv"), notes(store, name="b.md"), text="How hot?")
-    ask(store, store.create_chat("Other").id, text="temper")
-    for _ in range(2):
-        (found,) = store.search("temperatures")
-        assert (found.chat.id, [one.text for one in found.snippets]) == (chat.id, ["How hot? Temperatures.csv b.md"])
-        while store.update_index():
-            pass
-    store.delete_message(asked.id, False)
-    assert store.search("temperatures") == []
-
-
-@pytest.mark.parametrize("name", ["markdown", "html", "openai", "llama.cpp"])
-def test_other_formats_have_the_text(store: ChatStore, name: str) -> None:
-    chat = store.create_chat()
-    ask(store, chat.id, notes(store, "a < b\n", "<notes>.md"), text="Why?")
-    written = WRITE[name].write(store.record(chat.id), lambda texts: [f"<p>{text}</p>" for text in texts])
-    expected = {
-        "markdown": "## You\n\n`<notes>.md`\n\n```\na < b\n```\n\nWhy?",
-        "html": "<summary>&lt;notes&gt;.md</summary>\n<pre>a &lt; b\n</pre></details>\n<p>Why?</p>",
-        "openai": '{"role": "user", "content": "`<notes>.md`\\n\\n```\\na < b\\n```\\n\\nWhy?"}',
-        "llama.cpp": '"extra": [{"type": "TEXT", "name": "<notes>.md", "content": "a < b\\n"}]',
-    }
-    assert expected[name] in written
-
-
-def test_what_llama_cpp_is_given_comes_back(store: ChatStore, tmp_path: Path) -> None:
-    ask(store, (chat := store.create_chat()).id, notes(store), text="")
-    assert store.chat(chat.id).title == "notes.md", "without words, it is named after its file"
-    file = tmp_path / "chat.jsonl"
-    file.write_text(WRITE["llama.cpp"].write(store.record(chat.id), list), encoding="utf-8")
-    (added,) = store.add_records(ChatReading([file]).next().chats).added
-    assert store.chat(added).title == "notes.md"
-    assert [one.text for one in store.branch(added)[0].attachments] == ["Grüner Tee\n"]
-
-
 @pytest.mark.parametrize("format", ["llama.cpp", "openai", "json"])
 def test_images_come_back_from_other_formats(store: ChatStore, tmp_path: Path, format: str) -> None:
     made = make_image(tmp_path / "a.png", 160, 96)
@@ -379,40 +297,6 @@ def test_images_come_back_from_other_formats(store: ChatStore, tmp_path: Path, f
         assert question.text == "What is it?"
         assert (found.kind, found.sha256, found.width, found.height) == ("image", made.sha256, 160, 96)
         assert Path(found.path).read_bytes() == data
-
-
-def test_other_addresses_of_images_are_left_alone(tmp_path: Path) -> None:
-    data = "data:image/png;base64,"
-    for address in ("https://example.org/a.png", f"{data}!!!!", f"{data}aGVsbG8=", "file:///a.png", "", 3):
-        part = {"type": "image_url", "image_url": {"url": address}}
-        messages = [{"role": "user", "content": [{"type": "text", "text": "What?"}, part, 3]}]
-        (tmp_path / "chat.json").write_text(json.dumps([{"messages": messages}]))
-        batch = ChatReading([tmp_path / "chat.json"]).next()
-        assert batch.left_out == {"images": 1, "files": 1}
-        assert batch.chats[0].messages[0].attachments == []
-
-
-def test_a_chat_that_is_only_too_large_with_its_images_comes_without_them(
-    store: ChatStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    data = Path(make_image(tmp_path / "a.png", 160, 96).path).read_bytes()
-    ask(store, (chat := store.create_chat()).id, store.keep(Content("image", "a.png", data)), notes(store))
-    (tmp_path / "chat.json").write_text(WRITE["json"].write(store.record(chat.id), list), encoding="utf-8")
-    monkeypatch.setattr(reading, "MOST_CHARACTERS", 500)
-    batch = ChatReading([tmp_path / "chat.json"]).next()
-    assert batch.left_out == {"images": 1}
-    assert [one.kind for one in batch.chats[0].messages[0].attachments] == ["text"]
-
-
-def test_other_attachments_make_another_chat(store: ChatStore) -> None:
-    chat = store.create_chat()
-    ask(store, chat.id, notes(store))
-    record = store.record(chat.id)
-    written = json.loads(slipstream.write(record))
-    written["messages"][0]["attachments"][0]["text"] = "Schwarzer Tee"
-    done = store.add_records([slipstream.read(written, Counter())])
-    assert done.added
-    assert chat.id not in (*done.added, *done.known)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from dataclasses import replace
 from html import escape
 from html.parser import HTMLParser
@@ -13,13 +12,13 @@ import pytest
 
 from app.chats.attachments import Content
 from app.chats.database import MEMORY
-from app.chats.exporting import Export, file_name
+from app.chats.exporting import Export
 from app.chats.formats.html_page import for_paper
 from app.chats.model import StoredMessage
 from app.chats.store import ChatStore, new_id
 from app.errors import Canceled, KnownError
 from app.helper import Helper, shared
-from tests.chats.test_importing import export, rich_chat
+from tests.chats.test_importing import rich_chat
 from tests.support.chats import add_question, begin_answer
 from tests.support.vision_models import make_image
 
@@ -153,17 +152,6 @@ def test_several_chats_in_a_folder(tmp_path: Path) -> None:
         assert (tmp_path / "The same a b.md").read_text() == "mine"
 
 
-def test_several_chats_in_one_file(tmp_path: Path) -> None:
-    with ChatStore(MEMORY) as store:
-        ids = [rich_chat(store), store.create_chat("Empty").id]
-        path = export(store, ids, "json", tmp_path / "all.json")
-        assert [chat["id"] for chat in json.loads(path.read_text(encoding="utf-8"))] == ids
-        for name in ("llama.cpp", "openai"):
-            lines = export(store, ids, name, tmp_path / name).read_text(encoding="utf-8").splitlines()
-            assert all(isinstance(json.loads(line), dict) for line in lines)
-            assert len([line for line in lines if '"session"' in line or '"messages"' in line]) == 2
-
-
 def test_an_export_that_is_canceled_or_fails_leaves_the_old_file(tmp_path: Path) -> None:
     path = tmp_path / "chats.json"
     path.write_text("old")
@@ -175,8 +163,3 @@ def test_an_export_that_is_canceled_or_fails_leaves_the_old_file(tmp_path: Path)
             Export(store.record, shared()).to_file(ids, "json", tmp_path / "missing" / "chats.json")
     assert path.read_text() == "old"
     assert [one.name for one in tmp_path.iterdir()] == ["chats.json"]
-
-
-def test_names_of_files() -> None:
-    assert file_name("a/b: c?", ".md") == "a b c.md"
-    assert file_name("...", ".html") == "chat.html"

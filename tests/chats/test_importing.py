@@ -211,22 +211,6 @@ def test_what_is_stored(tmp_path: Path) -> None:
             assert [one.chat.id for one in store.search(words)] == [chat_id]
 
 
-def test_a_summary() -> None:
-    found = Import([DATA]).summary()
-    assert (found.chats, found.messages, found.versions) == (12, 37, 5)
-    assert found.sources["Claude"] == 2
-    assert found.folder() == "Imported chats"
-    assert found.first == 1750000001.0
-    assert "7 pictures" in found.not_imported()
-    assert "1 file without chats" in found.not_imported()
-    assert Import([DATA / "claude.json"]).summary().folder() == "Imported from Claude"
-
-
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
-    with pytest.raises(KnownError, match=r"gone\.json can't be read: No such file"):
-        Import([tmp_path / "gone.json"]).summary()
-
-
 def test_canceling_keeps_what_was_added(tmp_path: Path) -> None:
     chats = [{"id": str(place), "messages": [{"role": "user", "content": "x" * 5000}]} for place in range(600)]
     path = tmp_path / "chats.json"
@@ -241,13 +225,6 @@ def test_canceling_keeps_what_was_added(tmp_path: Path) -> None:
         assert len(store.chats()) == 600
     with pytest.raises(Canceled):
         Import([path], is_canceled=lambda: True).summary()
-
-
-def test_a_file_that_needs_too_much_memory_ends_only_its_helper(tmp_path: Path) -> None:
-    path = tmp_path / "chats.json"
-    path.write_text("[[" + ",".join(['{"":1}'] * 4_000_000))
-    with pytest.raises(KnownError, match="memory"):
-        Import([path]).summary()
 
 
 @pytest.mark.parametrize(

@@ -36,15 +36,6 @@ def test_damaged_provenance_costs_the_tint_and_not_the_text(packed: list[list[ob
     assert unpack("abc", packed) == [Piece(text="abc")]
 
 
-def test_text_beyond_the_provenance_is_the_targets_own() -> None:
-    assert unpack("abc", [[1, "model", 4, None]]) == [
-        Piece(text="a", drafter="model", round=4),
-        Piece(text="bc", round=4),
-    ]
-    assert unpack("abc", []) == [Piece(text="abc")]
-    assert unpack("", []) == []
-
-
 def test_thinking_in_several_parts_is_told_from_the_answer() -> None:
     pieces = [
         Piece(text="", thinking=True),
@@ -56,19 +47,6 @@ def test_thinking_in_several_parts_is_told_from_the_answer() -> None:
     ]
     packed = json.loads(json.dumps(pack(pieces)))
     assert unpack("Yes.", packed, "Hm. \n\nSo") == pieces
-
-
-def test_damaged_provenance_leaves_thinking_and_answer_apart() -> None:
-    both = [Piece(text="Hm.", thinking=True), Piece(text="Yes.")]
-    assert unpack("Yes.", [], "Hm.") == both
-    assert unpack("Yes.", [[4, None, 0, None, True]], "Hm.") == both
-    assert unpack("Yes.", [[3, None, 0, None, False]], "Hm.") == both
-    assert unpack("Yes.", [[1, None, 2, None], [2, "model", 2, None, True]], "Hm.") == [
-        Piece(text="Y", round=2),
-        Piece(text="Hm", drafter="model", round=2, thinking=True),
-        Piece(text=".", round=2, thinking=True),
-        Piece(text="es.", round=2),
-    ]
 
 
 @pytest.mark.parametrize("damaged", ["", "{", "[1]", "null", "7", '"x"', "[" * 100_000])

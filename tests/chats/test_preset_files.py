@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +47,6 @@ def written(folder: Path, content: object) -> Path:
 
 def read(folder: Path, content: object) -> PresetFile:
     return read_preset(written(folder, content))
-
-
-def sampling_of(folder: Path, *fields: tuple[str, Any]) -> SamplingChoice:
-    found = read(folder, lm_studio(*fields))
-    assert (found.ignored, found.unusable) == ([], [])
-    return found.settings.sampling
 
 
 @pytest.mark.parametrize("given", [ALL, ChatSettings(), ChatSettings(sampling=SamplingChoice(top_p=1.0, min_p=0.0))])
@@ -103,21 +95,6 @@ def test_a_preset_of_lm_studio(tmp_path: Path) -> None:
     assert found.remark().startswith("Slipstream has no setting for these: llm.prediction.llama.cpuThreads, ")
 
 
-def test_what_is_not_checked_is_off(tmp_path: Path) -> None:
-    off = {"checked": False, "value": 0.3}
-    chosen = sampling_of(tmp_path, ("topPSampling", off), ("minPSampling", off), ("topKSampling", -1))
-    assert chosen == SamplingChoice(top_p=1.0, min_p=0.0, top_k=0)
-    unlimited = read(tmp_path, lm_studio(("maxPredictedTokens", off), ("seed", off))).settings
-    assert (unlimited.max_tokens, unlimited.seed) == (None, None)
-
-
-def test_plain_values_as_older_files_and_scripts_have_them(tmp_path: Path) -> None:
-    assert sampling_of(tmp_path, ("topPSampling", 0.95), ("minPSampling", False)) == SamplingChoice(top_p=0.95, min_p=0)
-    fields = [{"key": "llm.prediction.temperature", "value": 0.3}]
-    found = read(tmp_path, {"fields": fields})
-    assert (found.name, found.settings.sampling) == ("Some thing", SamplingChoice(temperature=0.3))
-
-
 @pytest.mark.parametrize(
     ("key", "value"),
     [
@@ -140,23 +117,6 @@ def test_a_value_that_makes_no_sense_costs_only_itself(tmp_path: Path, key: str,
     found = read(tmp_path, lm_studio((key, value), ("minPSampling", 0.25)))
     assert found.settings == ChatSettings(sampling=SamplingChoice(min_p=0.25))
     assert found.remark() == f"Some values aren't valid and were left out: llm.prediction.{key}."
-
-
-def test_of_our_own_file_too(tmp_path: Path) -> None:
-    values = {"seed": -1, "mirostat": 2, "sampling": {"top_p": 9, "xtc": 1, "top_k": 3}}
-    found = read(tmp_path, {"format": "slipstream-preset", "version": 1, "settings": values})
-    assert found.settings == ChatSettings(sampling=SamplingChoice(top_k=3))
-    assert (found.name, found.unusable, found.ignored) == (
-        "Some thing",
-        ["sampling.top_p", "seed"],
-        ["mirostat", "sampling.xtc"],
-    )
-
-
-def test_texts_have_a_limit(tmp_path: Path) -> None:
-    found = read(tmp_path, lm_studio(("systemPrompt", "x" * 200_001), ("stopStrings", ["", *map(str, range(70))])))
-    assert found.settings == ChatSettings(stop=[str(number) for number in range(64)])
-    assert found.unusable == ["system_prompt", "stop"]
 
 
 def test_names_of_others_are_harmless(tmp_path: Path) -> None:
@@ -200,13 +160,6 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
     path.write_bytes(b'{"format": "slipstream-preset", "version": 2, "settings": {}}')
     with pytest.raises(KnownError, match="newer version of Slipstream"):
         read_preset(path)
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="pipes with names")
-def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "x.json")
-    with pytest.raises(KnownError, match="it isn't a file"):
-        read_preset(tmp_path / "x.json")
 
 
 _JSON = st.recursive(

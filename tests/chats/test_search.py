@@ -12,12 +12,9 @@ from pathlib import Path
 import pytest
 
 from app.chats import search as searching
-from app.chats.backup import back_up, backup_folder, daily_backups
+from app.chats.backup import back_up, backup_folder
 from app.chats.database import MEMORY
 from app.chats.model import Found, StoredMessage
-from app.chats.rows import insert
-from app.chats.search_index import MOST
-from app.chats.search_text import matches, snippet, words_of
 from app.chats.store import ChatStore
 from tests.support.chats import add_question, begin_answer
 from tests.support.matrix import in_proof
@@ -111,23 +108,6 @@ def test_all_words_must_occur_somewhere_in_the_chat(store: ChatStore) -> None:
     assert store.search("  ") == store.search("%") == []
 
 
-def test_only_the_title_matches(store: ChatStore) -> None:
-    chat = chat_of(store, "Nothing of it.", title="Sourdough")
-    assert store.search("DOUGH") == [Found(store.chat(chat))]
-    assert store.search("so") == [Found(store.chat(chat))]
-    store.rename_chat(chat, "Bread")
-    assert store.search("dough") == []
-
-
-def test_chats_come_newest_first_and_no_more_than_wanted(store: ChatStore) -> None:
-    chats = [chat_of(store, f"Message with words, number {number}") for number in range(5)]
-    add_question(store, chats[1], store.chat(chats[1]).leaf_id, "later")
-    wanted = [chats[1], chats[4], chats[3], chats[2], chats[0]]
-    assert ids(store.search("words")) == wanted
-    assert ids(store.search("words", 2)) == wanted[:2]
-    assert ids(store.search("wo", 2)) in (wanted[:2], [chats[4], chats[3]])
-
-
 def test_every_version_is_searched_and_a_snippet_names_its_message(store: ChatStore) -> None:
     chat = store.create_chat("c")
     asked = add_question(store, chat.id, None, "Tell me")
@@ -150,12 +130,6 @@ def test_snippets_are_one_line_and_at_most_three_a_chat(store: ChatStore) -> Non
     assert one.text.startswith("…") and one.text.endswith("…") and "here comes the Needle, and a needle" in one.text
     assert "\n" not in one.text and len(one.text) < 200
     assert marked(found) == [["Needle", "needle"]]
-
-
-def test_each_word_has_a_snippet(store: ChatStore) -> None:
-    chat_of(store, "late at the end: zebra", *[f"giraffe {number}" for number in range(9)])
-    (found,) = store.search("giraffe zebra")
-    assert ["zebra"] in marked(found)
 
 
 def test_words_of_thinking_and_answer_are_found_and_a_snippet_says_which(store: ChatStore) -> None:
@@ -222,26 +196,6 @@ def test_what_streams_is_not_written_to_the_index(path: Path) -> None:
         assert open_index._connection.total_changes == before
 
 
-def test_words_in_more_messages_than_are_listed(path: Path) -> None:
-    with ChatStore(path) as store:
-        store._connection.execute("PRAGMA synchronous = OFF")
-        rare = chat_of(store, "rare and common")
-        chat = store.create_chat("long")
-        with store._writing():
-            for number in range(MOST + 10):
-                text = "common enough" if number else "common and seldom"
-                searching_insert(store, StoredMessage(f"m{number}", chat.id, None, "user", text, "complete", 0.0))
-        index(store)
-        assert ids(store.search("common rare")) == [rare]
-        assert ids(store.search("common seldom")) == [chat.id]
-        assert set(ids(store.search("common"))) >= {chat.id}
-        assert store.search("common nowhere") == []
-
-
-def searching_insert(store: ChatStore, message: StoredMessage) -> None:
-    insert(store._connection, message)
-
-
 def test_short_words_are_read_for_in_the_newest_messages_only(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatStore(path) as store:
         old, _ = chat_of(store, "图书 in the past", title="old"), chat_of(store, "x" * 2000)
@@ -279,23 +233,6 @@ def test_an_index_that_is_lost_is_made_anew(path: Path, tmp_path: Path, loss: st
         assert sorted(ids(store.search("unmistakable"))) == sorted(chats)
         opened = store._upkeep.opened()
         assert opened is not None and len(opened.newest("unmistakable")) == 60
-
-
-def test_chats_from_a_backup_get_an_index_of_their_own(path: Path) -> None:
-    with ChatStore(path) as store:
-        kept = chat_of(store, "unmistakable")
-        index(store)
-    with ChatStore(path) as store:
-        chat_of(store, "came later")
-        index(store)
-    (backup,) = daily_backups(path)
-    path.write_bytes(backup.read_bytes())
-    with ChatStore(path) as store:
-        newer = chat_of(store, "came after the backup")
-        index(store)
-        assert ids(store.search("unmistakable")) == [kept]
-        assert store.search("later") == []
-        assert ids(store.search("after")) == [newer]
 
 
 def test_an_index_that_cannot_be_written_costs_nothing_but_time(path: Path) -> None:
@@ -345,19 +282,6 @@ def test_what_was_erased_is_not_in_the_index_either(path: Path) -> None:
         assert terms == len(chats)
 
 
-def test_an_answer_that_is_finished_once_more_is_found_by_its_new_words_only(path: Path) -> None:
-    with ChatStore(path) as store:
-        chat = store.create_chat().id
-        answer = begin_answer(store, chat, add_question(store, chat, None, "question").id)
-        store.finish_answer(replace(answer, text="xqzxq", status="complete"))
-        index(store)
-        opened = store._upkeep.opened()
-        assert opened is not None and len(opened.newest("xqzxq")) == 1
-        store.finish_answer(replace(answer, text="vkpvk", status="complete"))
-        index(store)
-        assert (opened.newest("xqzxq"), len(opened.newest("vkpvk"))) == ([], 1)
-
-
 def test_deleted_messages_leave_the_index_with_the_next_chat_that_is_erased(path: Path) -> None:
     with ChatStore(path) as store:
         chat_of(store, *[f"kept {number} " * 50 for number in range(20)])
@@ -384,47 +308,3 @@ def test_killed_while_a_message_is_removed_the_index_is_made_anew(path: Path) ->
         opened = store._upkeep.opened()
         assert opened is not None and opened.newest("unmistakable") == []
         assert ids(store.search("first")) == [chat]
-
-
-def test_matches_are_told_in_the_text_that_is_shown() -> None:
-    assert matches("Straße, STRASSE", words_of("strasse")) == ((0, 6), (8, 7))
-    assert matches("abab", ["ab", "ba"]) == ((0, 4),)
-    assert matches("ﬁne İıI", words_of("fin iii")) == ((0, 2), (4, 3))
-    assert snippet("m", "nothing", ["some"]) is None
-
-
-def test_a_message_that_comes_back_while_the_index_is_filled_is_in_it_once(path: Path) -> None:
-    with ChatStore(path) as store:
-        chat = store.create_chat().id
-        first = add_question(store, chat, None, "first")
-        add_question(store, chat, first.id, "unmistakable " * 5000)
-        store.update_index()  # the newest message only
-        opened = store._upkeep.opened()
-        assert opened is not None and opened.low > 1
-        store.undo_deletion(store.delete_message(first.id, following=False))
-        store._upkeep._add_new(opened)
-        assert opened.newest("first") == []
-        index(store)
-        assert len(opened.newest("first")) == 1
-        store.delete_message(first.id, following=False)
-        assert opened.newest("first") == []
-
-
-def test_an_index_of_others_that_cannot_be_removed_costs_nothing_but_time(
-    path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with ChatStore(path) as store:
-        chat = chat_of(store, "first", "unmistakable")
-        index(store)
-    with sqlite3.connect(path) as connection:
-        connection.execute("DELETE FROM search_index")
-    connection.close()
-
-    def refused(_path: Path) -> None:
-        raise PermissionError(13, "in use")
-
-    monkeypatch.setattr("app.chats.search_upkeep.remove", refused)
-    with ChatStore(path) as store:
-        store.delete_message(store.branch(chat)[0].id, following=False)
-        assert ids(store.search("unmistakable")) == [chat]
-        assert not store.update_index()

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from app.chats.settings import (
-    FORMAT_TITLES,
     OVERFLOW_TITLES,
     WORDS,
     ChatSettings,
@@ -18,7 +17,7 @@ from app.chats.settings import (
     stop_strings_from,
 )
 from app.protocol.commands import Generate
-from app.protocol.options import AnswerFormat, FormatKind, Overflow, Sampling
+from app.protocol.options import Overflow, Sampling
 
 RECOMMENDED = Sampling(temperature=0.3, top_k=20, top_p=0.9)
 
@@ -92,38 +91,3 @@ def test_of_settings_that_make_no_sense_the_others_stay() -> None:
 )
 def test_stop_strings_survive_the_text_field(stop: list[str]) -> None:
     assert stop_strings_from(stop_strings_as_text(stop)) == stop
-
-
-def test_stop_strings_as_they_are_typed() -> None:
-    assert stop_strings_from("END\n\n\\n\\n\nUser:") == ["END", "\n\n", "User:"]
-    assert stop_strings_from("50\\% \\") == ["50\\% \\"]
-
-
-def test_settings_from_before_thinking_could_be_chosen_are_read() -> None:
-    """As version 0.2.0 wrote them."""
-    older = '{"preset": "Brief", "system_prompt": "Be brief.", "sampling": {"temperature": 0.2}, "drafter": "ngram"}'
-    read = chat_settings(older)
-    assert read is not None
-    assert (read.preset, read.sampling.temperature, read.drafter) == ("Brief", 0.2, "ngram")
-    assert (read.thinking, read.thinking_budget) == ("", None)
-    chosen = msgspec.structs.replace(read, thinking="xhigh", thinking_budget=512)
-    assert chat_settings(chosen.to_json()) == chosen
-    damaged = chosen.to_json().replace('"xhigh"', "7").replace("512", "-1")
-    assert chat_settings(damaged) == read
-
-
-def test_settings_from_before_there_were_answer_formats_ask_for_free_text() -> None:
-    former = '{"preset": "", "system_prompt": "Be brief.", "thinking": "", "thinking_budget": null, "sampling": {}, '
-    former += '"seed": 7, "max_tokens": null, "stop": ["END"], "overflow": "drop_oldest", "drafter": "auto"}'
-    read = chat_settings(former)
-    assert read == ChatSettings(system_prompt="Be brief.", seed=7, stop=["END"])
-    assert read.format() is None
-
-
-def test_a_format_keeps_its_source_where_it_needs_none() -> None:
-    settings = ChatSettings(answer_format="json_object", format_source="[a-z]")
-    assert settings.format() == AnswerFormat(kind="json_object")
-    regex = msgspec.structs.replace(settings, answer_format="regex")
-    assert regex.format() == AnswerFormat(kind="regex", source="[a-z]")
-    assert chat_settings(regex.to_json()) == regex
-    assert list(FORMAT_TITLES) == ["text", *get_args(FormatKind)]

@@ -86,13 +86,6 @@ def test_chats_come_newest_first(store: ChatStore) -> None:
     assert store.chat(new.id).title == "renamed chat"
 
 
-def test_a_chat_without_a_title_takes_it_from_the_first_message(store: ChatStore) -> None:
-    chat = store.create_chat()
-    first = add_question(store, chat.id, None, "\n  What is  a draft?\nTell me")
-    add_question(store, chat.id, first.id, "And now?")
-    assert store.chat(chat.id).title == "What is a draft?"
-
-
 @pytest.mark.parametrize(
     ("text", "title"),
     [
@@ -123,18 +116,6 @@ def test_regenerated_answers_are_versions_to_switch_between(store: ChatStore) ->
     assert texts(store.select_version(first.id, 1)) == ["q", "two"]
     assert texts(store.select_version(second.id, 1)) == ["q", "two"]
     assert texts(store.select_version(second.id, -9)) == ["q", "one", "more", "one more"]
-
-
-def test_the_end_of_a_branch_is_that_of_the_whole(store: ChatStore) -> None:
-    chat, parent = store.create_chat(), None
-    for number in range(6):
-        parent = add_question(store, chat.id, parent, f"Message {number}").id
-    add_question(store, chat.id, store.branch(chat.id)[3].id, "Another version of the fifth")
-    whole = store.branch(chat.id)
-    assert [one.version for one in whole] == [1, 1, 1, 1, 2]
-    for last in (1, 3, 5, 100):
-        assert store.branch_end(chat.id, last) == whole[-last:]
-    assert store.branch_end(store.create_chat().id, 3) == store.branch_end("no such chat", 3) == []
 
 
 def test_a_very_long_chat_can_be_shown_and_purged(store: ChatStore) -> None:
@@ -175,13 +156,6 @@ def test_a_parent_from_another_chat_is_refused_and_nothing_is_stored(store: Chat
         add_question(store, two.id, parent.id, "b")
     assert store.chat(two.id) == two
     assert store.branch(two.id) == []
-
-
-def test_unknown_ids(store: ChatStore) -> None:
-    for call in (store.chat, store.message, store.record):
-        with pytest.raises(LookupError):
-            call("nothing")
-    assert store.branch("nothing") == []
 
 
 def test_only_the_thread_that_made_the_store_may_use_it(store: ChatStore) -> None:

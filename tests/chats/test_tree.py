@@ -49,26 +49,6 @@ def conversation(store: ChatStore) -> tuple[str, list[StoredMessage]]:
     return chat_id, [first, second, third, answered(store, chat_id, third.id, "a2")]
 
 
-def test_a_message_made_by_the_caller_is_kept_as_it_is(store: ChatStore) -> None:
-    chat = store.create_chat(settings='{"preset":"Mine"}')
-    message = StoredMessage(
-        *(new_id(), chat.id, None, "user", "What is it?", "stopped", 5.0, 7, "cancelled", "Guide"),
-        settings_json='{"a":1}',
-        figures_json='{"b":2}',
-        provenance_json="[[1,null,0,null]]",
-        tokens=[0, 1, -1, 2**31 - 1],
-    )
-    kept = store.add_message(message)
-    assert list(kept.tokens) == list(message.tokens)
-    assert replace(kept, tokens=message.tokens) == message
-    assert (kept.settings, kept.figures, kept.provenance) == ({"a": 1}, {"b": 2}, [[1, None, 0, None]])
-    found = store.chat(chat.id)
-    assert (found.title, found.leaf_id, found.updated_at) == ("What is it?", message.id, 5.0)
-    assert found.settings == '{"preset":"Mine"}'
-    store.set_settings(chat.id, "")
-    assert store.chat(chat.id).settings == ""
-
-
 def test_the_tokens_of_an_answer_are_kept_while_it_streams_and_at_its_end(store: ChatStore) -> None:
     chat = store.create_chat("c")
     begun = begin_answer(store, chat.id, None)
@@ -92,14 +72,6 @@ def test_thinking_is_kept_while_it_streams_and_goes_where_its_answer_goes(store:
     assert (copied.text, copied.thinking) == ("Yes.", "Hm. So")
     store.undo_deletion(store.delete_message(kept.id, following=False))
     assert store.branch(chat.id) == [kept]
-
-
-def test_damaged_tokens_cost_no_chat(store: ChatStore) -> None:
-    chat_id, _messages = conversation(store)
-    before = texts(store, chat_id)
-    store._connection.execute("UPDATE messages SET tokens = x'010203'")
-    assert texts(store, chat_id) == before
-    assert all(not message.tokens for message in store.branch(chat_id))
 
 
 def test_an_answer_goes_on(store: ChatStore) -> None:
@@ -127,32 +99,6 @@ def test_a_message_is_deleted_with_what_follows(store: ChatStore) -> None:
     assert (texts(store, chat_id), store.chat(chat_id).leaf_id, everything.count) == ([], None, 4)
     store.undo_deletion(everything)
     assert store.branch(chat_id) == messages
-
-
-def test_a_deleted_version_shows_the_one_beside_it(store: ChatStore) -> None:
-    chat_id, messages = conversation(store)
-    other = answered(store, chat_id, messages[0].id, "a1 again")
-    third = answered(store, chat_id, messages[0].id, "a1 once more")
-    store.delete_message(third.id, following=True)
-    assert texts(store, chat_id) == ["q1", "a1 again"]
-    store.delete_message(other.id, following=True)
-    assert texts(store, chat_id) == ["q1", "a1", "q2", "a2"]
-
-
-def test_where_the_shown_branch_ends_at_the_deleted_message_it_goes_on(store: ChatStore) -> None:
-    chat_id, messages = conversation(store)
-    store.set_leaf(chat_id, messages[1].id)
-    store.delete_message(messages[1].id, following=False)
-    assert texts(store, chat_id) == ["q1", "q2", "a2"]
-
-
-def test_undoing_does_not_take_the_user_away(store: ChatStore) -> None:
-    chat_id, messages = conversation(store)
-    deletion = store.delete_message(messages[2].id, following=True)
-    add_question(store, chat_id, messages[1].id, "something else")
-    store.undo_deletion(deletion)
-    assert texts(store, chat_id) == ["q1", "a1", "something else"]
-    assert texts(store, store.select_version(messages[2].id, 0)[0].chat_id) == ["q1", "a1", "q2", "a2"]
 
 
 def test_an_answer_that_streamed_when_it_was_deleted_comes_back_interrupted(store: ChatStore) -> None:
@@ -213,18 +159,6 @@ def test_branching_into_a_new_chat(store: ChatStore) -> None:
     assert store.branch(store.copy_branch(chat_id, streaming.id).id)[-1].status == "interrupted"
     with pytest.raises(LookupError):
         store.copy_branch(chat_id, copied.leaf_id or "")
-
-
-def test_the_leaf_is_set_within_its_chat_only(store: ChatStore) -> None:
-    chat_id, messages = conversation(store)
-    store.set_leaf(chat_id, messages[1].id)
-    assert texts(store, chat_id) == ["q1", "a1"]
-    other = store.create_chat("other")
-    with pytest.raises(LookupError):
-        store.set_leaf(other.id, messages[1].id)
-    for unknown in (lambda: store.set_leaf(chat_id, "?"), lambda: store.delete_message("?", True)):
-        with pytest.raises(LookupError):
-            unknown()
 
 
 # ---------------------------------------------------------------- random sequences beside a model

@@ -109,17 +109,6 @@ def test_a_store_that_another_program_uses_says_so_in_every_answer(path: Path) -
         assert store.create_chat("still works").title == "still works"
 
 
-def test_a_canceled_task_does_not_run(path: Path) -> None:
-    worker = ChatWorker(path)
-    go = threading.Event()
-    worker.submit(lambda _: go.wait(30))
-    future = worker.submit(lambda store: store.create_chat("never"))
-    assert future.cancel()
-    go.set()
-    assert worker.submit(lambda store: store.chats()).result() == []
-    worker.close()
-
-
 @pytest.mark.allow_logs
 def test_a_bug_in_a_task_is_logged_and_the_thread_lives_on(path: Path, caplog: pytest.LogCaptureFixture) -> None:
     worker = ChatWorker(path)

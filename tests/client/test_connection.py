@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from app.client.connection import Connection, Stalled, Timings
-from app.client.state import EngineExit, EngineState, ExitCause, LogLines, exit_cause, out_of_memory_kills
+from app.client.state import EngineExit, EngineState, ExitCause
 from app.protocol import frames
 from app.protocol.commands import (
     Cancel,
@@ -17,7 +17,6 @@ from app.protocol.commands import (
     Forget,
     Generate,
     Load,
-    MeasurePlain,
     Message,
     Ping,
     StopThinking,
@@ -29,7 +28,6 @@ from app.protocol.events import (
     Forgotten,
     GenerationFinished,
     Hello,
-    LoadFailed,
     ModelInfo,
     PairLoaded,
     Pong,
@@ -94,14 +92,6 @@ def test_without_a_load_it_greets_and_is_empty(starting: Connection) -> None:
         starting.ask(ANSWER)
 
 
-def test_events_come_byte_by_byte_too(starting: Connection) -> None:
-    starting.load(PAIR)
-    data = encode_frame(HELLO) + encode_frame(LoadFailed(request=1, message="No."))
-    events = [event for place in range(len(data)) for event in starting.receive(data[place : place + 1])]
-    assert [type(event) for event in events] == [Hello, LoadFailed]
-    assert starting.state is EngineState.EMPTY
-
-
 def test_an_event_of_another_request_is_left_out() -> None:
     connection = ready()
     assert connection.ask(ANSWER) == 2
@@ -112,15 +102,6 @@ def test_an_event_of_another_request_is_left_out() -> None:
     assert told(connection, finished(2)) == []
 
 
-def test_what_is_asked_has_a_state() -> None:
-    connection = ready()
-    connection.ask(ANSWER, compared=True)
-    assert connection.state.value == "comparing"
-    told(connection, finished(2))
-    connection.ask(MeasurePlain(request=0, messages=[]))
-    assert (connection.state.value, connection.request) == ("measuring", 3)
-
-
 def test_a_load_gives_up_what_runs() -> None:
     connection = ready()
     connection.ask(ANSWER)
@@ -128,15 +109,6 @@ def test_a_load_gives_up_what_runs() -> None:
     connection.load(PAIR)
     assert sent(connection) == [Cancel(), msgspec.structs.replace(PAIR, request=3)]
     assert told(connection, finished(2)) == [] and connection.state is EngineState.LOADING
-
-
-def test_a_load_that_was_not_sent_is_canceled_at_once(starting: Connection) -> None:
-    starting.load(PAIR)
-    failed = starting.cancel()
-    assert failed is not None and failed.cancelled and failed.request == 1
-    told(starting, HELLO)
-    assert (sent(starting), starting.state) == ([], EngineState.EMPTY)
-    assert starting.cancel() is None and sent(starting) == []
 
 
 @pytest.mark.allow_logs
@@ -162,11 +134,6 @@ def test_a_refusal_is_told_by_its_end(starting: Connection) -> None:
     assert told(starting, StartFailed(message="Not here.")) == []
     ended = starting.died(ExitCause.EXITED, "exit code 1")
     assert ended.sentence() == "The engine didn't start. Not here."
-
-
-@pytest.mark.allow_logs
-def test_a_greeting_that_does_not_come_is_told_once(starting: Connection) -> None:
-    assert [starting.tick() for _ in range(5)] == [None, None, None, Stalled(4.0), None]
 
 
 @pytest.mark.allow_logs
@@ -219,26 +186,10 @@ def test_forgetting_is_told_when_all_of_it_is_done() -> None:
     assert not connection.open_forgets
 
 
-def test_the_last_lines_of_a_log_are_at_hand() -> None:
-    log = LogLines()
-    log.add(b"one\r\ntw")
-    log.add(b"o\nthree")
-    log.end()
-    assert log.last() == ("one", "two", "three")
-    log.add(b"\n" * 100)
-    assert len(log.last()) == 40
-
-
 def test_every_cause_has_a_sentence() -> None:
     for cause in ExitCause:
         sentence = EngineExit(cause, "The detail.", EngineState.READY).sentence()
         assert sentence.endswith(".") and len(sentence) > 20
-
-
-def test_an_exit_code_is_no_crash() -> None:
-    kills = out_of_memory_kills()
-    assert kills >= 0
-    assert exit_cause(3, crashed=False, memory_kills_before=kills) == (ExitCause.EXITED, "exit code 3")
 
 
 CHAT = [Message(role="user", content="Hi")]
@@ -291,14 +242,6 @@ def test_servers_are_looked_for_without_a_pair_and_beside_a_load(starting: Conne
     probed, found = ServerProbed(request=first, cause="key", message="No."), ServersFound(request=second)
     assert told(starting, found, probed, probed, ServersFound(request=99)) == [found, probed]
     assert starting.state is EngineState.LOADING
-
-
-def test_without_a_pair_nothing_is_counted(starting: Connection) -> None:
-    assert starting.count_tokens(tokens_of(CHAT)) == starting.ask_aside(CheckText(request=0, text="")) == 0
-    told(starting, HELLO)
-    assert starting.count_tokens(tokens_of(CHAT)) == 0
-    starting.load(PAIR)
-    assert starting.count_tokens(tokens_of(CHAT)) == 0
 
 
 def test_a_chat_that_is_too_large_to_be_sent_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -366,19 +309,6 @@ def test_only_what_a_process_does_not_have_of_a_chat_is_sent() -> None:
     loaded = connection.load(PAIR)
     told(connection, PairLoaded(request=loaded, target=ModelInfo(path="", name="")))
     assert rest(CHAT) == (0, CHAT)
-
-
-@pytest.mark.allow_logs
-def test_questions_about_what_is_given_up_stay_without_an_answer() -> None:
-    connection = ready()
-    count, check = connection.count_tokens(tokens_of(CHAT)), connection.ask_aside(CheckText(request=0, text="text"))
-    connection.load(PAIR)
-    assert told(connection, counted(count), TextChecked(request=check, tokens=None)) == []
-    connection = ready()
-    count = connection.count_tokens(tokens_of(CHAT))
-    connection.died(ExitCause.KILLED, "")
-    connection.start()
-    assert told(connection, HELLO, counted(count)) == [HELLO]
 
 
 def test_thinking_is_stopped_only_while_an_answer_is_written() -> None:

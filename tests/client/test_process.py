@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from pathlib import Path
@@ -48,17 +47,6 @@ def test_a_pair_is_loaded_and_answers_and_known_errors_are_raised(tmp_path: Path
         one.pieces for one in events if isinstance(one, Round)
     ]
     assert len(scored.logits) == 2
-
-
-@pytest.mark.allow_logs
-def test_one_that_dies_when_its_work_is_done_is_no_error() -> None:
-    with scripted("well") as engine:
-        engine.load(PAIR)
-        answer = list(engine.generate(ANSWER))
-        process = psutil.Process(engine.process_id)
-        process.kill()
-        psutil.wait_procs([process])
-    assert isinstance(answer[-1], GenerationFinished)
 
 
 def test_it_gets_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,24 +119,6 @@ def test_an_engine_that_ends_at_the_start_is_one_sentence(behavior: str, sentenc
     with scripted(behavior) as engine, pytest.raises(EngineEndedError) as raised:
         engine.load(PAIR)
     assert str(raised.value) == sentence
-
-
-@pytest.mark.allow_logs
-def test_a_program_that_does_not_exist() -> None:
-    with pytest.raises(EngineEndedError, match="The engine didn't start"):
-        EngineProcess(command=["slipstream-no-such-program"])
-
-
-@posix
-@pytest.mark.allow_logs
-def test_what_an_engine_that_is_gone_is_sent_tells_so() -> None:
-    with scripted("well") as engine:
-        engine.load(PAIR)
-        os.kill(engine.process_id, signal.SIGKILL)
-        with pytest.raises(
-            EngineEndedError, match=r"The engine was stopped by another program \(SIGKILL\)|memory ran out"
-        ):
-            list(engine.generate(ANSWER))
 
 
 @posix

@@ -45,8 +45,3 @@ def test_a_bad_file_is_told_in_a_sentence(
     result = called("generate", "--prompt", "x", option, tmp_path / name)
     assert result.returncode == 1
     assert problem in result.stderr and result.stderr.count("\n") == 1
-
-
-def test_there_is_one_format() -> None:
-    both = called("generate", "--prompt", "x", "--json-object", "--regex", "a")
-    assert both.returncode == 2 and "not allowed with" in both.stderr

@@ -110,28 +110,11 @@ def test_the_command_of_a_report_repeats_it(pair: Pair, prompts: Path) -> None:
         assert ids[0] == ids[1]
 
 
-def test_n_grams_without_a_draft_model(pair: Pair, prompts: Path) -> None:
-    words = ["--no-draft", "--drafter", "ngram", "--max-tokens", "30", "--json"]
-    report = json.loads(called("compare", "--target", pair[0], "--prompts", prompts, *words).stdout)
-    assert report["setup"]["draft"] is None
-    assert {d["name"] for c in report["comparisons"] for d in c["drafted"]["figures"]["draft"]["drafters"]} <= {"ngram"}
-    assert report["summary"]["total"]["same"] == 3
-
-
 def test_the_guide_answers_the_bundled_prompts_of_a_kind() -> None:
     result = called("compare", "--kinds", "translation", "--max-tokens", "4", "--json")
     report = json.loads(result.stdout)
     assert (result.returncode, len(report["comparisons"]), report["skipped"]) == (0, 3, [])
     assert report["setup"]["prompt_set"] == "bundled" and report["setup"]["target"]["bundled"]
-
-
-def test_prompts_that_do_not_fit_are_left_out(pair: Pair, tmp_path: Path) -> None:
-    prompts = tmp_path / "set.txt"
-    for text, status, told in (("short\n", 0, "Not answered: 1."), ("", 1, "context only holds 256")):
-        prompts.write_text(text + "x " * 2000, encoding="utf-8")
-        result = called(*arguments(pair, prompts, "--context", "256"))
-        assert result.returncode == status and told in (result.stderr if status else result.stdout)
-        assert ("1 of 1" in result.stdout) == (status == 0)
 
 
 def test_after_ctrl_c_what_there_is_is_told(
@@ -151,20 +134,6 @@ def test_after_ctrl_c_what_there_is_is_told(
     assert cli.run(arguments(pair, prompts, "--json", "--curve")) == 130
     report = json.loads(capfd.readouterr().out)
     assert (len(report["comparisons"]), report["planned"], report["curve"]) == (1, 3, None)
-
-
-def test_ctrl_c_before_anything_was_compared(
-    pair: Pair, prompts: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    def generate(engine: EngineProcess, command: Generate) -> object:
-        for event in original(engine, command):
-            signal.raise_signal(signal.SIGINT)
-            yield event
-
-    original = EngineProcess.generate
-    monkeypatch.setattr(EngineProcess, "generate", generate)
-    assert cli.run(arguments(pair, prompts)) == 130
-    assert capfd.readouterr().out == ""
 
 
 def test_a_report_that_cannot_be_written_leaves_the_others(

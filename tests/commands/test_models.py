@@ -17,10 +17,8 @@ from app.models.machine_memory import MachineMemory
 from app.models.origins import Origin, origins_file
 from app.models.trials import FileKey, StoredTrial, Trial, trials_file
 from app.protocol.devices import Device
-from tests.support.command_line import called
 from tests.support.gguf_files import make_model
 from tests.support.library_parts import small_model
-from tests.support.mtp_models import make_head_file, make_table_model
 
 Shown = pytest.CaptureFixture[str]
 
@@ -108,21 +106,6 @@ def test_folders_of_the_settings(home: Path, tmp_path: Path, capsys: Shown) -> N
 # ---------------------------------------------------------------- names, inspect
 
 
-def test_inspect_knows_names_and_files(models: Path, capsys: Shown) -> None:
-    file = models / "owner/Big-GGUF/Big-F32.gguf"
-    assert as_json(capsys, "inspect", "big-f32") == as_json(capsys, "inspect", file)
-    cli.run(["inspect", str(file), "--json"])
-    assert json.loads(capsys.readouterr().out)["name"] == "Big"
-    assert call("inspect", "big", "foreign") == 1
-    assert capsys.readouterr().out.splitlines()[-1].startswith("The vocabularies are of different kinds")
-
-
-def test_a_files_own_name_counts_before_what_several_are_called(models: Path, capsys: Shown) -> None:
-    file = small_model(models / "Small.gguf")
-    assert {one["title"] for one in as_json(capsys, "list", "small")["models"]} == {"Small"}
-    assert as_json(capsys, "inspect", "small") == as_json(capsys, "inspect", file)
-
-
 @pytest.mark.parametrize(
     ("word", "message"),
     [
@@ -140,17 +123,6 @@ def test_names_that_say_too_little(models: Path, capsys: Shown, word: str, messa
 
 
 # ---------------------------------------------------------------- pair
-
-
-def test_pair_with_one_draft(models: Path, capsys: Shown) -> None:
-    assert call("pair", "big", "small") == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[1].startswith("  1. owner/Small-GGUF/Small-F16 (") and lines[1].endswith("% of the target)")
-    assert lines[2:] == ["     Compatible: same vocabulary of 512 tokens."]
-    assert call("pair", "big", models / "other/Foreign.gguf") == 1
-    assert "The vocabularies are of different kinds" in capsys.readouterr().out
-    assert call("pair", "broken") == 1
-    assert capsys.readouterr().err == "slipstream: broken.gguf is not a GGUF model file.\n"
 
 
 def test_pair_ranks_the_library(models: Path, home: Path, capsys: Shown) -> None:
@@ -189,20 +161,6 @@ def test_plan_of_a_pair(models: Path, capsys: Shown) -> None:
     assert "the models don't fit together. The vocabularies are of different kinds" in capsys.readouterr().err
     assert call("plan", "broken") == 1
     assert "broken.gguf is not a GGUF model file." in capsys.readouterr().err
-
-
-def test_plan_of_a_model_with_its_head_beside_it(home: Path, capsys: Shown) -> None:
-    folder = home / "models/owner/Model-GGUF"
-    folder.mkdir(parents=True)
-    make_table_model(folder / "Model-F32.gguf", "glm4moe")
-    make_head_file(folder / "mtp-Model.gguf", "glm4moe")
-    make_head_file(folder / "mtp-Other.gguf", "qwen35")
-    assert call("plan", "Model-F32", "mtp-Model") == 0
-    assert "MTP head" in [line[:17].strip() for line in capsys.readouterr().out.splitlines()]
-    assert call("plan", "Model-F32", "mtp-Other") == 1
-    assert "belongs to another model." in capsys.readouterr().err
-    assert call("plan", "mtp-Model") == 1
-    assert "mtp-Model" in capsys.readouterr().err
 
 
 def test_plan_on_several_gpus(models: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -276,24 +234,8 @@ def test_remove_asks(models: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatc
     assert path.exists() is (status != 0)
 
 
-def test_remove_where_nobody_can_answer(models: Path) -> None:
-    result = called("models", "remove", "small", typed="y\n")
-    assert (result.returncode, result.stdout) == (1, "")
-    assert "Use --yes to delete without asking" in result.stderr
-    assert (models / "owner/Small-GGUF/Small-F16.gguf").exists()
-
-
 def test_remove_leaves_folders_of_others_alone(tmp_path: Path, models: Path, capsys: Shown) -> None:
     path = small_model(tmp_path / "elsewhere/one.gguf")
     assert call("remove", path, "--yes") == 1
     assert "so Slipstream won't delete it" in capsys.readouterr().err
     assert path.exists()
-
-
-def test_a_command_is_needed(capsys: Shown) -> None:
-    with pytest.raises(SystemExit) as ended:
-        call()
-    assert ended.value.code == 2
-    with pytest.raises(SystemExit):
-        call("--help")
-    assert {"list", "inspect", "pair", "plan", "verify", "remove"} <= set(capsys.readouterr().out.split())

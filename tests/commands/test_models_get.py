@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import json
 import os
@@ -140,35 +139,6 @@ def test_a_repository_with_several_says_what_it_has(server: HubServer, target: P
     assert not server.bodies()
 
 
-def test_a_quantization_that_two_files_have(server: HubServer, tmp_path: Path, capsys: Shown) -> None:
-    content = small_model(tmp_path / "one.gguf")
-    server.add("owner/two", {"a-Q8_0.gguf": content, "in/b-Q8_0.gguf": content, "other/b-Q8_0.gguf": content})
-    lines = refused(capsys, "get", "owner/two:q8_0").splitlines()
-    assert lines[0].startswith("slipstream: owner/two has 3 models q8_0. Choose one, as in")
-    assert [line.split()[0] for line in lines[1:]] == ["a-Q8_0.gguf", "in/b-Q8_0.gguf", "other/b-Q8_0.gguf"]
-    got = as_json(capsys, "get", "owner/two:IN/B-q8_0.gguf")
-    assert got["target"]["files"][0]["path"] == "in/b-Q8_0.gguf"
-
-
-@pytest.mark.parametrize("word", ["q8_0", "my-tune-8b-q8_0.gguf"])
-def test_a_chosen_one(server: HubServer, target: Path, home: Path, capsys: Shown, word: str) -> None:
-    got = as_json(capsys, "get", f"{TARGET}:{word}")
-    path = home / "models" / TARGET / target.name
-    assert (got["title"], got["size"], got["license"]) == ("My-Tune-8B-GGUF Q8_0", target.stat().st_size, "mit")
-    assert (got["target"]["path"], got["target"]["repository"], got["draft"]) == (str(path), TARGET, None)
-    assert hashlib.sha256(path.read_bytes()).hexdigest() == got["target"]["files"][0]["sha256"]
-
-
-def test_a_split_model(server: HubServer, home: Path, tmp_path: Path, capsys: Shown) -> None:
-    first = small_model(tmp_path / "model.gguf", max_tensors_per_file=5)
-    parts = sorted(tmp_path.glob("model-*.gguf"))
-    server.add("owner/split", {path.name: path for path in parts})
-    got = as_json(capsys, "get", f"owner/split:{parts[1].name}")
-    assert Path(got["target"]["path"]).name == first.name
-    assert [file["path"] for file in got["target"]["files"]] == [path.name for path in parts]
-    assert sorted(path.name for path in (home / "models/owner/split").iterdir()) == [path.name for path in parts]
-
-
 @pytest.mark.parametrize(
     ("wanted", "message"),
     [
@@ -218,17 +188,6 @@ def test_a_recommended_pair(server: HubServer, home: Path, tmp_path: Path, capsy
         str(folder / file.repository / file.file),
         str(folder / draft.repository / draft.file),
     ]
-
-
-def test_a_recommended_model_of_several_sizes(server: HubServer, home: Path, tmp_path: Path, capsys: Shown) -> None:
-    told = refused(capsys, "get", "qwen3.8-27b")
-    assert 'Choose one, as in "slipstream models get qwen3.8-27b:UD-IQ4_XS"' in told
-    assert "  UD-Q4_K_XL (17.6 GB, for a GPU with 24 GB)" in told
-    assert "comes in these sizes" in refused(capsys, "get", "qwen3.8-27b:Q2_K")
-    repository, name = "unsloth/Qwen3.8-27B-GGUF", "Qwen3.8-27B-Q8_0.gguf"
-    server.add(repository, {name: small_model(tmp_path / "any.gguf")})
-    assert call("get", "qwen3.8-27b:q8_0") == 0
-    assert capsys.readouterr().out.splitlines() == [str(home / "models" / repository / name)]
 
 
 def test_a_head_comes_with_its_model(server: HubServer, home: Path, tmp_path: Path, capsys: Shown) -> None:
@@ -361,10 +320,3 @@ def test_ctrl_c_keeps_what_came_and_the_same_command_goes_on(server: HubServer, 
     assert again.returncode == 0, again.stderr
     assert Path(again.stdout.strip()).read_bytes() == path.read_bytes()
     assert server.bodies()[-1].range == f"bytes={half}-"
-
-
-@pytest.mark.parametrize("command", ["search", "get"])
-def test_there_is_no_option_for_a_token(capsys: Shown, command: str) -> None:
-    with pytest.raises(SystemExit):
-        call(command, "--help")
-    assert "--token" not in capsys.readouterr().out

@@ -7,8 +7,6 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
-import threading
 import time
 from pathlib import Path
 
@@ -17,16 +15,12 @@ import pytest
 
 from app import paths
 from app.commands import selftest
-from app.commands.selftest import CHECKS, Check, Workplace, end, failure, report
+from app.commands.selftest import CHECKS, Workplace, failure, report
 from app.errors import KnownError
 from tests.support.command_line import ROOT, slipstream
 
 NAMES = "program engine guide format formula chats folders resources starter keyring TLS window"
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="how processes end there")
-
-
-def only(name: str) -> dict[str, Check]:
-    return {name: CHECKS[name]}
 
 
 @pytest.mark.usefixtures("guide_pair")
@@ -64,35 +58,6 @@ def test_a_failed_check_stops_no_other(capsys: pytest.CaptureFixture[str]) -> No
     assert report({"three": lambda _: "fine"}) == 0
 
 
-def test_without_streams_the_status_tells(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a program with a window alone, on Windows."""
-    monkeypatch.setattr(sys, "stdout", None)
-    monkeypatch.setattr(sys, "stderr", None)
-    assert report(only("program")) == 0
-    assert report({"broken": lambda _: str(1 // 0)}, verbose=True) == 1
-
-
-def test_without_temporary_files_the_cache_is_used(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", str(home / "gone"))
-    assert report(only("chats")) == 0
-    assert str(home / "cache") in capsys.readouterr().out
-    assert list((home / "cache").iterdir()) == []
-
-
-def test_without_any_place_to_write_it_is_said(
-    home: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    home.write_text("a file where the folder should be", encoding="utf-8")
-    monkeypatch.setattr(tempfile, "tempdir", str(home / "gone"))
-    for name in ("engine", "guide", "format", "chats", "window"):
-        assert report(only(name)) == 1
-        assert "wasn't tested" in capsys.readouterr().out
-    assert report(only("folders")) == 1
-    assert "can't store its files" in capsys.readouterr().out
-
-
 @pytest.mark.usefixtures("guide_pair")
 def test_a_damaged_guide_is_found(tmp_path: Path) -> None:
     folder = shutil.copytree(paths.resource("guide"), tmp_path / "guide")
@@ -102,15 +67,6 @@ def test_a_damaged_guide_is_found(tmp_path: Path) -> None:
         file.write(b"\0\1\2\3")
     with pytest.raises(KnownError, match=r"guide-draft\.gguf is damaged"):
         selftest._check_guide(folder)
-
-
-def test_a_service_that_hangs_is_left_behind_and_one_that_fails_is_no_hang() -> None:
-    answer = threading.Event()
-    with pytest.raises(KnownError, match="The keyring didn't answer within"):
-        selftest._within(0.05, lambda: str(answer.wait()), "The keyring")
-    answer.set()
-    with pytest.raises(ZeroDivisionError):
-        selftest._within(60, lambda: str(1 // 0), "The keyring")
 
 
 @linux
@@ -167,9 +123,3 @@ def test_the_telling_line_of_a_failure(errors: str, line: str) -> None:
         str(failure("It", 3, errors)) == f"It ended with exit status {3 if sys.platform != 'win32' else '0x3'}.{line}"
     )
     assert failure("It", 3, errors).__notes__ == [errors]
-
-
-def test_a_process_that_has_ended_is_left_alone() -> None:
-    with subprocess.Popen([sys.executable, "-c", ""]) as process:
-        process.wait(60)
-        end(process)

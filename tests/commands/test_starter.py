@@ -37,21 +37,6 @@ def test_it_is_the_target_and_may_have_a_draft(file: Path) -> None:
     assert load_command(chosen()).target != str(file)
 
 
-@pytest.mark.parametrize("command", COMMANDS)
-def test_together_with_another_target_it_is_wrong_usage(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        cli.run([*command.split(), "--starter", "--target", "x.gguf"])
-    assert ended.value.code == 2
-    assert "not allowed with argument --starter" in capsys.readouterr().err
-
-
-def test_with_a_server_it_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as ended:
-        cli.run(["generate", "--prompt", "Hello", "--starter", "--server", "http://localhost:1"])
-    assert ended.value.code == 2
-    assert "--starter is for files on this computer" in capsys.readouterr().err
-
-
 @pytest.mark.usefixtures("file")
 @pytest.mark.parametrize("command", COMMANDS)
 def test_where_it_is_not_installed_a_sentence_says_what_to_do(command: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -78,11 +63,6 @@ def test_it_samples_as_its_makers_advise_in_any_quantization(path: str, name: st
     assert generate_command(chosen(), loaded).sampling == Sampling(temperature=0.2, top_p=0.9)
     own = generate_command(chosen("--temperature", "1"), loaded).sampling
     assert (own.temperature, own.top_p) == (1.0, 0.9)
-
-
-def test_another_model_samples_as_usual() -> None:
-    other = pair("/m/SmolLM2-1.7B-Q4_1.gguf", "SmolLM2 1.7B")
-    assert generate_command(chosen(), other).sampling == Sampling()
 
 
 def test_the_selftest_checks_the_file_where_there_is_one(

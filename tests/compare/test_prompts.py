@@ -105,12 +105,3 @@ def test_bad_files(tmp_path: Path, name: str, content: str | bytes, said: str) -
             read(path)
         with pytest.raises(KnownError, match="can't be read"):
             prompts.sha256(path)
-
-
-def test_titles_are_one_short_line() -> None:
-    def title(text: str) -> str:
-        return Prompt(kind=OWN, messages=[Message(role="user", content=text)]).title
-
-    assert title(" Write\n a  poem ") == "Write a poem"
-    assert title("word " * 30) == f"{'word ' * 12}…"
-    assert len(title("x" * 500)) == 61

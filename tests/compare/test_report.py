@@ -17,10 +17,9 @@ import pytest
 
 from app.commands.compare import compare
 from app.commands.options import add_commands
-from app.commands.session import load_settings
 from app.compare import prompts, report, wording
 from app.compare.results import ModelFile, Report
-from app.protocol.options import LoadSettings, Sampling, chosen_options
+from app.protocol.options import Sampling
 from tests.compare.reports import NEAR_TIE, REPORT, SETUP, with_setup
 
 
@@ -158,26 +157,6 @@ def test_the_command_for_other_setups() -> None:
     assert offloaded.prompts == Path("comparison.json") and "exported as JSON" in report.markdown(found)
 
 
-def test_options_of_loading_are_named_and_repeated() -> None:
-    settings = LoadSettings(
-        tensor_split=(3.0, 1.5), expert_layers_on_cpu=4, draft_context_length=512, flash_attention="on", main_gpu="G1"
-    )
-    chosen = chosen_options(msgspec.structs.replace(settings, split_mode="none"))
-    setup = with_setup(load_options=msgspec.json.decode(msgspec.json.encode(chosen))).setup
-    again = load_settings(parsed(wording.command(setup)))
-    assert chosen_options(again) == chosen
-    loading = dict(wording.facts(setup))["loaded with"]
-    assert "tensor split 3,1.5" in loading and "expert layers on CPU 4" in loading
-
-
-def test_the_facts_say_how_long_answers_may_be_and_where_they_stop() -> None:
-    facts = dict(wording.facts(SETUP))
-    assert facts["seed"] == "3 to 4, answers limited to 256 tokens" and "stop strings" not in facts
-    facts = dict(wording.facts(msgspec.structs.replace(SETUP, max_tokens=None, stop=["\n", "END"])))
-    assert facts["seed"] == "3 to 4, answers of any length"
-    assert facts["stop strings"] == "'\\n', 'END'"
-
-
 # ---------------------------------------------------------------- words
 
 
@@ -213,13 +192,3 @@ def test_the_terminal_needs_80_columns() -> None:
     bars = [line.split()[0] for line in text.splitlines() if "█" in line]
     assert bars == ["code", "k" * 12 + "…", "0", "1", "auto,"], "auto stands at its place"
     assert "and 3 more" in report.readable(msgspec.structs.replace(REPORT, comparisons=[different] * 8))
-
-
-def test_bars_are_as_long_as_they_should_be() -> None:
-    text = report.readable(REPORT).splitlines()
-    lines = [line for line in text if "│" in line]
-    assert len(lines) == 1, "prose has no speed-up"
-    bar = lines[0][14:55]
-    assert bar.count("█") == 40, "the longest fills all"
-    assert bar.index("│") == round(40 / 1.4), "and plain is where it belongs"
-    assert next(line for line in text if "↓" in line).index("↓") == 14 + bar.index("│")

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-
 from app.compare.prompts import Prompt
 from app.compare.results import (
     Comparison,
     Difference,
     Run,
     first_difference,
-    run_of,
     score_command,
     summarize,
     with_scores,
@@ -21,15 +17,10 @@ from app.protocol.events import (
     DrafterFigures,
     DraftFigures,
     Figures,
-    GenerationFinished,
-    PairLoaded,
-    Piece,
     TokensScored,
 )
 from app.protocol.options import Sampling
 
-Loader = Callable[..., PairLoaded]
-Pair = tuple[Path, Path]
 WARM = Sampling(temperature=0.8)
 ASKED = Generate(request=0, messages=[Message(role="user", content="Well?")], sampling=WARM, overflow="keep_ends")
 
@@ -54,11 +45,6 @@ def test_same_texts() -> None:
     assert first_difference(Run(text=""), Run(text="")) is None
 
 
-def test_tokens_that_share_their_first_letters() -> None:
-    found = first_difference(answer((1, "on"), (2, " the")), answer((1, "on"), (3, " then"), (4, "!")))
-    assert found == Difference(token=1, character=6, plain=" the", drafted=" then", plain_id=2, drafted_id=3)
-
-
 def test_an_answer_that_goes_on() -> None:
     cut, ended, longer = answer((1, "on")), answer((1, "on"), (9, "")), answer((1, "on"), (2, " and"))
     assert first_difference(cut, longer) == Difference(
@@ -68,18 +54,6 @@ def test_an_answer_that_goes_on() -> None:
         token=1, character=2, plain=" and", drafted="", plain_id=2, drafted_id=9
     )
     assert score_command(1, comparison(cut, longer), ASKED) is None
-
-
-def test_a_token_inside_a_character() -> None:
-    """Ł is two bytes: the tokens differ before any text does."""
-    found = first_difference(answer((7, ""), (8, "Ł")), answer((7, ""), (9, "ł")))
-    assert found == Difference(token=1, character=0, plain="Ł", drafted="ł", plain_id=8, drafted_id=9)
-
-
-def test_an_engine_without_token_ids() -> None:
-    found = first_difference(Run(text="It was a dark night."), Run(text="It was a dry, dry night."))
-    assert found == Difference(token=None, character=10, plain="ark", drafted="ry,")
-    assert score_command(1, comparison(Run(text="a"), Run(text="b")), ASKED) is None
 
 
 def test_what_the_engine_is_asked_and_what_it_answers() -> None:
@@ -144,9 +118,3 @@ def test_a_table_by_kind() -> None:
     for comparisons in ([], [pair_of("code", None, None)]):
         total = summarize(comparisons).total
         assert (total.speed_up, total.speed_up_low, total.plain_speed, total.acceptance_rate) == (None,) * 4
-
-
-def test_pieces_without_ids_are_no_tokens() -> None:
-    finished = GenerationFinished(request=1, finish_reason="length", figures=Figures())
-    found = run_of([Piece(text="Hello"), Piece(text=" you")], finished)
-    assert (found.text, found.token_ids, found.finish_reason) == ("Hello you", [], "length")

@@ -13,7 +13,7 @@ import pytest
 from app import __version__, paths
 from app.compare import prompts, setup
 from app.compare.results import Setup
-from app.errors import Canceled, KnownError
+from app.errors import KnownError
 from app.protocol.commands import Generate
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.options import LoadSettings, Sampling
@@ -79,19 +79,6 @@ def test_hashes_of_files_and_of_all_parts_of_a_split_model(tmp_path: Path) -> No
     assert found.draft is not None and found.draft.sha256 == hashlib.sha256(whole.read_bytes()).hexdigest()
 
 
-def test_a_hash_is_computed_once_for_a_file_as_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    file = tmp_path / "model.gguf"
-    file.write_bytes(b"one")
-    with pytest.raises(Canceled):
-        setup.model_hash(file, lambda: True)
-    assert setup.model_hash(file) == hashlib.sha256(b"one").hexdigest()
-    assert setup.model_hash(tmp_path / "gone.gguf") == ""
-    monkeypatch.setattr(setup, "_sha256", lambda *_: "read again")
-    assert setup.model_hash(file) == hashlib.sha256(b"one").hexdigest()
-    file.write_bytes(b"other")
-    assert setup.model_hash(file) == "read again"
-
-
 def test_this_machine_is_described_without_naming_it() -> None:
     found = setup._this_machine(["GPU 0"])
     assert found.processor and found.system and found.devices == ["GPU 0"]
@@ -99,11 +86,6 @@ def test_this_machine_is_described_without_naming_it() -> None:
     assert found.memory_bytes > 2**28
     for name in (platform.node(), getpass.getuser()):
         assert len(name) < 5 or name not in repr(found)
-
-
-def test_processors_of_linux() -> None:
-    assert setup._proc_processor("processor\t: 0\nmodel name\t: Some  CPU @ 3\n\nmodel name: x") == "Some CPU @ 3"
-    assert setup._proc_processor("processor : 0\nBogoMIPS : 50\n") == ""
 
 
 def test_servers_are_named_without_their_addresses() -> None:

@@ -76,23 +76,6 @@ def test_which_run_is_first_alternates_over_prompts_and_seeds() -> None:
     ]
 
 
-def test_a_refused_prompt_is_left_out_and_the_next_one_warms_up() -> None:
-    first = task("a")
-    tasks = [first, task("b"), task_of(first.prompt, first.command, 1)]
-    assert told(Steps.of_set(tasks), refused="a") == [
-        *("warm up a 0 seed 0", "a skipped: too long"),
-        *("warm up b 0 seed 0", "warm up b 4 seed 0", "b 4 seed 0", "b 0 seed 0", "b compared"),
-    ]
-
-
-def test_one_answer_has_its_prompt_processed_before() -> None:
-    steps = Steps.of_one(task("a"))
-    first = steps.next()
-    assert isinstance(first, Generate) and (first.max_tokens, first.draft_length) == (1, 4)
-    answer(steps, 1)
-    assert told(steps) == ["a 0 seed 0", "a 4 seed 0", "a compared"]
-
-
 def differing(asked: Task) -> Steps:
     steps, command = Steps.of_one(asked), asked.command
     for ids in [(1,), (1, 2), (1, 3)]:
@@ -116,11 +99,3 @@ def test_a_difference_is_looked_at() -> None:
     assert isinstance(found, Compared) and found.comparison.difference is not None
     assert (found.comparison.difference.near_tie, found.comparison.difference.score_gap) == (True, 0.5)
     assert ([piece.id for piece in found.plain], [piece.id for piece in found.drafted]) == ([1, 2], [1, 3])
-
-
-def test_a_difference_that_cannot_be_looked_at_stays_as_it_is() -> None:
-    steps = differing(task("a"))
-    steps.fail("this engine cannot tell")
-    found = steps.next()
-    assert isinstance(found, Compared) and found.comparison.difference is not None
-    assert found.comparison.difference.near_tie is None and steps.next() is None

@@ -13,7 +13,6 @@ import pytest
 
 from app.helper import Helper, HelperError, TookTooLong, TooMuchMemory
 from app.helper.messages import FileNotRead, FileRead, ReadFile
-from tests.helper import documents
 from tests.helper.files_to_read import MAIL, WORD, Read, bomb, docx, item, paragraph, pdf, text_of
 from tests.support.matrix import in_proof
 
@@ -110,19 +109,6 @@ def test_an_encoding_that_is_said_or_certain_needs_no_word(read: Read, name: str
     assert (found.text, found.encoding, found.left_out) == (text, "", [])
 
 
-def test_a_long_line_takes_no_time(read: Read) -> None:
-    assert text_of(read("a.js", b"x=1;" * 100_000 + "\n// Größe".encode("cp1252"))).endswith("Größe")
-
-
-def test_another_encoding_can_be_chosen(helper: Helper, tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_bytes("Ž".encode("cp1250"))
-    (tmp_path / "a.html").write_bytes("<p>Ž".encode("cp1250"))
-    for name in ("a.txt", "a.html"):
-        found = helper.read_file(ReadFile(str(tmp_path / name), encoding="Windows-1251"))
-        assert isinstance(found, FileRead)
-        assert (found.text, found.encoding) == ("Ћ", "Windows-1251")
-
-
 def test_bad_bytes_cost_one_character_each(read: Read) -> None:
     found = read("a.log", ("größe – naïve\n" * 40).encode() + b"\xff\n" + "größe\n".encode() * 40)
     assert text_of(found).count("größe") == 80 and "\n\ufffd\ngr" in text_of(found)
@@ -141,17 +127,6 @@ def test_zeros_of_a_power_cut_are_left_out(read: Read) -> None:
     assert (
         text_of(read("short.log", b"10:01 started\n" + bytes(65536) + b"10:05 done\n")) == "10:01 started\n10:05 done\n"
     )
-
-
-def test_colors_of_a_terminal_are_text(read: Read) -> None:
-    assert "done" in text_of(read("build.log", b"\x1b[32mdone\x1b[0m\n" * 50))
-    assert "done" in text_of(read("typescript", b"|\x08/\x08-\x08\\\x08done\x07\n" * 50))
-
-
-def test_lines_of_another_encoding_between_those_of_utf_8(read: Read) -> None:
-    found = read("a.log", "müßig\n".encode() * 20 + "müde\n".encode("cp1252") * 10)
-    assert isinstance(found, FileRead) and found.left_out == ["10 bytes that aren't UTF-8"]
-    assert found.text == "müßig\n" * 20 + "m\ufffdde\n" * 10
 
 
 @pytest.mark.parametrize(
@@ -173,13 +148,6 @@ def test_lines_of_another_encoding_between_those_of_utf_8(read: Read) -> None:
 )
 def test_what_is_not_read(read: Read, name: str, data: bytes, reason: str) -> None:
     assert reason_of(read(name, data)) == reason
-
-
-def test_other_archives_are_not_read(read: Read) -> None:
-    written = io.BytesIO()
-    with zipfile.ZipFile(written, "w") as archive:
-        archive.writestr("code.py", "pass")
-    assert reason_of(read("table.xlsx", written.getvalue())) == "binary"
 
 
 def test_a_file_that_is_too_large(helper: Helper, tmp_path: Path) -> None:
@@ -271,21 +239,6 @@ def test_what_may_be_left_out_of_a_page_and_what_hides_in_it(read: Read) -> None
 )  # fmt: skip
 def test_formulas_of_web_pages(read: Read, math: str, tex: str) -> None:
     assert text_of(read("math.html", f"<html><p>It is {math}<p>so.".encode())) == f"It is {tex}\n\nso."
-
-
-def test_numbers_of_lists_and_powers_on_web_pages(read: Read) -> None:
-    page = "<ol start=5><li>10<sup>6</sup> m<sup>2</sup><li value=8>the 5<sup>th</sup></ol>"
-    assert text_of(read("a.html", page.encode())) == "5. 10⁶ m²\n8. the 5th"
-    loose = "<ul><li></li><li>\n<p>tea</p><p>green</p></li><li><div>b</div><ul><li><p>in</ul></ul><p>end"
-    assert text_of(read("b.html", loose.encode())) == "-\n- tea\n\ngreen\n\n- b\n\n  - in\n\nend"
-
-
-def test_tables_of_web_pages_as_they_look(read: Read) -> None:
-    page = (
-        "<table><tr><th rowspan=2>Tea<th colspan=2>Heat<tr><td><p>low</p></td><td><div>high</div></td></tr>"
-        "<tr><td>Sencha<td>70<td>80</table>after"
-    )
-    assert text_of(read("a.html", page.encode())) == "Tea | Heat\n | low | high\nSencha | 70 | 80\n\nafter"
 
 
 def test_a_page_that_someone_writes_is_read_as_its_source(helper: Helper, tmp_path: Path) -> None:
@@ -408,16 +361,6 @@ def test_pages_without_end(read: Read, page: bytes) -> None:
 def test_a_pdf_file_has_the_text_of_its_pages(read: Read) -> None:
     found = read("tea.pdf", pdf(["Green tea", "", "80 degrees (at most)"]))
     assert found == FileRead("Green tea\n\n80 degrees (at most)", "application/pdf")
-
-
-def test_a_pdf_file_is_known_by_its_content(read: Read) -> None:
-    assert text_of(read("tea.txt", pdf(["Green tea"]))) == "Green tea"
-    assert reason_of(read("noise.pdf", b"%PDF-1.4\n" + bytes(range(256)) * 20)) == "damaged"
-    assert reason_of(read("cut.pdf", b"%PDF-1.7")) == "damaged"
-
-
-def test_a_scanned_pdf_file_has_no_text(read: Read) -> None:
-    assert reason_of(read("scan.pdf", pdf(["", ""]))) == "no_text"
 
 
 def test_a_pdf_file_with_a_password(read: Read) -> None:
@@ -544,15 +487,6 @@ def test_word_documents_of_other_programs(read: Read) -> None:
             "text/main.xml", f'<w:document xmlns:w="{ooxml}/wordprocessingml/main"><w:body>{body}</w:body></w:document>'
         )
     assert text_of(read("a.docx", written.getvalue())) == "Strict, and of another name\n\n" + r"$\frac{a+b}{2}$"
-
-
-def test_powers_in_word_and_on_slides(read: Read) -> None:
-    power = '<w:r><w:rPr><w:vertAlign w:val="superscript"/></w:rPr><w:t>{}</w:t></w:r>'
-    body = f"<w:p><w:r><w:t>10</w:t></w:r>{power.format('-6')}<w:r><w:t> m, the 5</w:t></w:r>{power.format('th')}</w:p>"
-    assert text_of(read("a.docx", docx(body))) == "10⁻⁶ m, the 5th"
-    runs = '<a:r><a:t>10</a:t></a:r><a:r><a:rPr baseline="30000"/><a:t>6</a:t></a:r><a:r><a:rPr/><a:t>0</a:t></a:r>'
-    slide = f"<p:sp><p:txBody><a:p>{runs}</a:p></p:txBody></p:sp>"
-    assert "10⁶0" in text_of(read("a.pptx", documents.pptx({"one": slide}, ["one"])))
 
 
 def test_lists_and_numbers_of_word_by_style(read: Read) -> None:

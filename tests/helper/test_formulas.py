@@ -186,22 +186,6 @@ def test_one_that_takes_too_long_costs_only_itself() -> None:
         helper.stop()
 
 
-def test_lines_of_equations_do_not_touch() -> None:
-    one = drawn(r"\begin{aligned} a &= c \end{aligned}", is_display=True)
-    three = drawn(r"\begin{aligned} a &= c \\ &= c \\ &= c \end{aligned}", is_display=True)
-    assert three.ascent + three.descent >= 3 * (one.ascent + one.descent - 100)
-
-
-def test_a_formula_on_a_line_of_its_own_is_higher() -> None:
-    inline, display = (drawn(r"\sum_{i=1}^n i", is_display=is_display) for is_display in (False, True))
-    assert display.ascent + display.descent > inline.ascent + inline.descent
-
-
-def test_colors_are_told_and_that_of_the_text_is_not() -> None:
-    found = drawn(r"\textcolor{red}{x} + y", is_display=False)
-    assert {part.color for part in found.parts} == {"", "red"}
-
-
 def test_a_picture_for_a_page() -> None:
     source = r'$\frac{a}{b} < "1"$'
     root = ElementTree.fromstring(svg(drawn(r"\frac{a}{b} < 1", is_display=False), source))
@@ -217,29 +201,6 @@ def test_exported_text_has_its_formulas(helper: Helper) -> None:
     assert "<code>$y$</code>" in html
     assert r"<code>\(\unknown\)</code>" in html
     assert "src=" not in html
-
-
-def test_an_exported_picture_in_a_link_is_no_link_of_its_own(helper: Helper) -> None:
-    (html,) = helper.render_markdown(RenderMarkdown(["[![build](a.png)](https://b.org) ![c](d.png)"])).html
-    assert html == '<p><a href="https://b.org">build</a> <a href="d.png" rel="noreferrer">c</a></p>\n'
-
-
-def test_an_exported_text_ends_what_it_begins(helper: Helper) -> None:
-    texts = ["<details>\n<summary>A</summary>\n\nb", "</details> c", "> [!TIP]\n> d"]
-    begun, ended, alert = helper.render_markdown(RenderMarkdown(texts)).html
-    assert begun.count("<details>") == begun.count("</details>") == 1
-    assert begun.endswith("</details>\n")
-    assert ended == "<p> c</p>\n"
-    assert alert == "<blockquote>\n<p><strong>Tip</strong></p>\n<p>d</p>\n</blockquote>\n"
-
-
-def test_a_bar_in_a_formula_ends_no_cell(helper: Helper) -> None:
-    text = "| a | b |\n|---|---|\n| $|y|$ | $\\|z\\|$ |\n\n$|x|$"
-    (html,) = helper.render_markdown(RenderMarkdown([text])).html
-    assert html.count("<td>") == 2
-    assert html.count("<svg") == 3
-    assert 'aria-label="$|y|$"' in html
-    assert 'aria-label="$\\|z\\|$"' in html
 
 
 def test_a_page_of_many_formulas_ends_in_time(helper: Helper) -> None:

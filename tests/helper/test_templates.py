@@ -29,8 +29,6 @@ TURNS_AND_CALLS = (
     "{% set ns.at = ns.at + 1 %}{% endif %}<{{ m.role }}>{{ m.content }}"
     "{% for c in m.tool_calls or [] %}[{{ c.function | tojson }}]{% endfor %}{% endfor %}"
 )
-USER_ONLY = "{% for m in messages %}{% if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endif %}{% endfor %}"
-LAST_ONLY = "<{{ messages[-1].role }}>{{ messages[-1].content }}"
 CALL = {"id": "aaaaaaaaa", "type": "function", "function": {"name": "look", "arguments": {"at": "tea"}}}
 
 
@@ -66,11 +64,6 @@ def test_what_comes_before_a_later_system_message_stays_the_same() -> None:
     assert rendered(SYSTEM_FIRST, *LATER[:4]).startswith(before)
 
 
-def test_a_system_message_that_a_template_would_leave_out_becomes_the_users() -> None:
-    text = rendered(USER_ONLY, *LATER)
-    assert text == "<user>Be kind.\n\nTea or coffee?<assistant>Tea.<user>One sentence each.\n\nWhich cup?"
-
-
 @pytest.mark.parametrize("source", [SYSTEM_FIRST, NEEDS_A_USER, TURNS])
 def test_a_system_message_alone(source: str) -> None:
     assert rendered(source, ("system", "Write a title for a chat about tea.")).endswith("about tea.")
@@ -81,12 +74,6 @@ def test_messages_of_one_role_are_joined() -> None:
     assert rendered(TURNS, ("user", "Translate:"), ("user", "[[ Tea ]]")) == "<user>Translate:\n\n[[ Tea ]]"
     chat = (("user", "Tea?"), ("assistant", "Yes."), ("assistant", "Or coffee."), ("user", ""), ("user", "Which?"))
     assert rendered(TURNS, *chat) == "<user>Tea?<assistant>Yes.\n\nOr coffee.<user>Which?"
-
-
-def test_messages_at_the_end_that_a_template_would_leave_out_are_joined() -> None:
-    assert rendered(LAST_ONLY, ("user", "Translate this to German:"), ("user", "[[ The kettle is hot. ]]")) == (
-        "<user>Translate this to German:\n\n[[ The kettle is hot. ]]"
-    )
 
 
 def test_a_greeting_comes_first() -> None:

@@ -112,15 +112,6 @@ def test_a_table_of_many_small_cells_goes_on_in_the_next_block() -> None:
     assert all(part.count("|") <= MAX_TABLE_BARS + row.count("|") for _, part, _ in parts)
 
 
-def test_a_list_is_counted_on() -> None:
-    assert [number for _, _, number in split("1. a\n1. b\n\n1. c\n")] == [1, 2, 3]
-    assert [number for _, _, number in split("7. a\n9. b\n")] == [7, 8]
-
-
-def test_a_fence_inside_an_item_belongs_to_it() -> None:
-    assert kinds("1. a\n   ```sh\n   - no item\n   ```\n2. b\n") == [Kind.ITEM, Kind.ITEM]
-
-
 def test_code_in_a_fence_is_never_taken_for_markdown() -> None:
     [(kind, text, _)] = split("```md\n# no heading\n- no item\n\n> no quote\n```")
     assert kind is Kind.CODE
@@ -149,11 +140,6 @@ def test_an_undecided_line_is_held_back(partial: str) -> None:
     splitter = BlockSplitter()
     splitter.feed("text\n\n" + partial)
     assert splitter.tail() == []
-
-
-def test_a_held_back_line_appears_at_the_end() -> None:
-    assert split("text\n\n-")[-1][1] == "-"
-    assert split("| a") == [(Kind.PARAGRAPH, "| a", None)]
 
 
 def test_open_code_grows() -> None:
@@ -186,10 +172,3 @@ def test_control_characters_become_visible_and_keep_their_place() -> None:
     shown = visible(text)
     assert len(shown) == len(text)
     assert shown == "a\u2400b\u241b\ufffdc\ufffd\ufffd\ue000d\n\té"
-
-
-def test_plain_text_is_not_parsed() -> None:
-    splitter = BlockSplitter(plain=True)
-    splitter.feed("# a\n- b\n\n```")
-    splitter.finish()
-    assert [item.text for item in splitter.ready if isinstance(item, Block)] == ["# a", "- b", "", "```"]

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import re
-import shutil
-import sys
 from pathlib import Path
 
 import pytest
 from installer.bundle import Unclear
 from installer.inventory import Inventory, take
-from installer.native_owners import CPython
 
 from tests.packaging.small_bundle import SmallBundle, write
 
@@ -54,15 +51,6 @@ def test_a_package_without_an_expression_or_a_text_is_named(small: SmallBundle) 
     ]
 
 
-def test_links_count_only_if_they_lead_out_of_the_bundle(small: SmallBundle, tmp_path: Path) -> None:
-    (small.contents / "libQt6Core.so.6").symlink_to("PySide6/Qt/lib/libQt6Core.so.6")
-    bundle = small.write()
-    assert "_internal/libQt6Core.so.6" not in {file for files in take(bundle).parts.values() for file in files}
-    (small.contents / "outside").symlink_to(tmp_path / "venv")
-    with pytest.raises(Unclear, match="outside is a link that leads out"):
-        take(bundle)
-
-
 def test_the_app_of_macos_has_its_parts_in_other_places(small: SmallBundle) -> None:
     bundle = small.write()
     app = bundle.folder
@@ -76,39 +64,6 @@ def test_the_app_of_macos_has_its_parts_in_other_places(small: SmallBundle) -> N
     parts = _lines(take(bundle))
     assert parts["Slipstream 0.1.0 MIT"] == ["Contents/Info.plist"]
     assert parts["Qt 6.11.3 LGPL-3.0-only"] == ["Contents/Frameworks/PySide6/Qt/lib/libQt6Core.so.6"]
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="the system has no Python")
-def test_of_the_systems_python_only_the_library_is_cpythons(small: SmallBundle, tmp_path: Path) -> None:
-    write(tmp_path / "venv" / "pyvenv.cfg", "home = /usr/bin\nversion = 3.11.2\n")
-    python = CPython(small.write())
-    library = python.component("", Path("/usr/lib/python3.11/json/__init__.py"))
-    assert library is not None and library.version == "3.11.2"
-    assert python.component("libz.so.1", Path("/usr/lib/x86_64-linux-gnu/libz.so.1")) is None
-
-
-def test_without_pyinstallers_tables_nothing_is_guessed(small: SmallBundle) -> None:
-    bundle = small.write()
-    shutil.rmtree(small.work)
-    with pytest.raises(Unclear, match="not PyInstaller's work folder"):
-        take(bundle)
-
-
-def _system_library() -> Path | None:
-    known = Path("/var/lib/dpkg/info/zlib1g:amd64.list")
-    listed = known.read_text("utf-8").splitlines() if known.is_file() and shutil.which("dpkg-query") else []
-    return next((Path(file) for file in listed if file.endswith("/libz.so.1")), None)
-
-
-@pytest.mark.skipif(_system_library() is None, reason="needs Debian's zlib")
-def test_a_library_of_debian_is_known_by_its_source_package(small: SmallBundle) -> None:
-    library = _system_library()
-    assert library is not None
-    small.collect("libz.so.1", library)
-    part = next(part for part in take(small.write()).parts if part.name.startswith("zlib ("))
-    assert part.license == "Zlib"
-    assert part.purl.startswith("pkg:deb/")
-    assert [text.name for text in part.texts] == ["copyright"]
 
 
 def _lines(inventory: Inventory) -> dict[str, list[str]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import configparser
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -95,25 +94,6 @@ def test_metainfo_names_the_version_and_the_type_that_the_mime_file_defines(tmp_
     assert kind is not None
     assert f"MimeType={kind};" in (tmp_path / "applications" / f"{name}.desktop").read_text("utf-8")
     assert f'type="{kind}"' in (tmp_path / "mime" / "packages" / f"{name}.xml").read_text("utf-8")
-
-
-@pytest.mark.skipif(not (shutil.which("dpkg-shlibdeps") and shutil.which("cc")), reason="Debian's tools are missing")
-def test_what_a_gpus_driver_brings_is_no_dependency(bundle: Path, tmp_path: Path) -> None:
-    (tmp_path / "code.c").write_text("int f(void) { return 1; }")
-    driver = tmp_path / "libdriver.so.1"
-    library = ["cc", "-shared", "-fPIC", str(tmp_path / "code.c"), "-Wl,--no-as-needed"]
-    subprocess.run([*library, "-Wl,-soname,libdriver.so.1", "-o", str(driver)], check=True)
-    folder = bundle / "_internal" / "llama_cpp" / "lib"
-    folder.mkdir(parents=True)
-    subprocess.run([*library, str(driver), "-o", str(folder / "libggml-vulkan.so")], check=True)
-    shutil.copy(sys.executable, folder / "libggml-base.so.0")
-    assert "libc6" in linux._dependencies(bundle, tmp_path / "stage")
-
-
-def test_without_git_there_is_a_time_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("SOURCE_DATE_EPOCH", raising=False)
-    monkeypatch.setenv("PATH", "")
-    assert places.commit_time() == 315532800
 
 
 def test_system_libraries_and_plugins_nobody_needs_stay_out() -> None:

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import shlex
-import sys
 from pathlib import Path
 
 import pytest
 from installer import native
-
-posix = pytest.mark.skipif(sys.platform == "win32", reason="Visual Studio's compiler is found by CMake")
 
 BUILT = ("libggml-base.so.0.25.3", "libllama.so.0.5.0", "libmtmd.so.0.5.0")
 
@@ -45,33 +41,6 @@ def test_a_build_without_llama_is_no_build(tmp_path: Path) -> None:
     (tmp_path / "lib").mkdir()
     with pytest.raises(SystemExit, match="libllama"):
         native._collect(tmp_path / "bin", tmp_path / "lib")
-
-
-def test_what_is_built_again_when_an_option_changes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(native, "source", lambda: tmp_path / "llama_cpp_python-1")
-    plain = native._options()
-    monkeypatch.setenv("CMAKE_ARGS", "-DGGML_LTO=ON")
-    assert native._options()["GGML_LTO"] == "ON"
-    assert native._key(plain) != native._key(native._options())
-    monkeypatch.delenv("CMAKE_ARGS")
-    assert native._key(plain) == native._key(native._options())
-
-
-def test_on_windows_no_compiler_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "platform", "win32")
-    monkeypatch.setenv("CXX", "no such program")
-    monkeypatch.setenv("VCTOOLSVERSION", "14.44")
-    assert native._compiler() == "14.44"
-
-
-@posix
-def test_the_compiler_may_be_more_than_one_word_and_a_folder_may_have_a_space(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setenv("CXX", "env LC_ALL=C c++")
-    assert native._compiler().strip()
-    monkeypatch.setattr(native, "source", lambda: tmp_path / "a b")
-    assert shlex.split(native._options()["CMAKE_C_FLAGS"]) == [f"-ffile-prefix-map={tmp_path / 'a b'}=."]
 
 
 def test_no_build_is_for_this_machine_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

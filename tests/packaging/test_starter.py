@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
-import os
 import shutil
 import signal
 import subprocess
@@ -95,36 +93,6 @@ def test_the_deb_is_for_every_processor_and_the_same_each_time(model: Path, tmp_
     assert "slipstream-starter" in (ROOT / "packaging" / "linux" / "control.in").read_text("utf-8")
 
 
-@ON_LINUX
-def test_a_start_from_the_source_goes_on_where_nothing_can_be_written(tmp_path: Path) -> None:
-    """Somebody else's checkout: the model can't be got there, which must not end ``make run``."""
-    (tmp_path / "scripts").mkdir()
-    (venv := tmp_path / ".venv").mkdir()
-    for name in ("scripts/setup", "pyproject.toml", "constraints.txt"):
-        shutil.copy(ROOT / name, tmp_path / name)
-    files = b"".join((tmp_path / name).read_bytes() for name in ("pyproject.toml", "constraints.txt", "scripts/setup"))
-    checksum = subprocess.run(["cksum"], input=files, capture_output=True, check=True).stdout.decode().strip()
-    python = subprocess.run([sys.executable, "--version"], capture_output=True, check=True).stdout.decode().strip()
-    (venv / ".slipstream-run").write_text(f"cpu {python} {checksum}")
-    (tried := venv / ".slipstream-starter").symlink_to(tmp_path / "none" / "file")  # refuses even root
-    os.utime(tried, (0, 0), follow_symlinks=False)
-    surroundings = {**os.environ, "PYTHON": sys.executable, "SLIPSTREAM_BACKEND": "cpu", "SLIPSTREAM_STARTER": ""}
-    command = [tmp_path / "scripts" / "setup"]
-    done = subprocess.run(command, env=surroundings, check=False, capture_output=True, text=True, timeout=60)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-
-
-def test_without_a_registry_packages_are_made_without_it(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def unavailable(_: object) -> Path:
-        raise UnavailableError("There is no registry.")
-
-    monkeypatch.setattr(starter, "fetched", unavailable)
-    assert starter.model() is None
-    assert capsys.readouterr().out == "package: made without the starter model. There is no registry.\n"
-
-
 def test_another_file_is_never_packaged(monkeypatch: pytest.MonkeyPatch) -> None:
     def unexpected(_: object) -> Path:
         raise UnexpectedError("It is another file.")
@@ -142,24 +110,6 @@ def in_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(starter, "IN_SOURCE", file)
     monkeypatch.setattr(signal, "signal", lambda *_: None)
     return file
-
-
-@pytest.mark.parametrize("can_link", [True, False])
-def test_the_source_shares_the_cached_file_where_the_file_system_can(
-    model: Path, in_source: Path, monkeypatch: pytest.MonkeyPatch, can_link: bool
-) -> None:
-    """buzz issue 454: the cache may be on another file system."""
-
-    def refuse(*_: object) -> None:
-        raise OSError(errno.EXDEV, "Invalid cross-device link")
-
-    monkeypatch.setattr(starter, "fetched", lambda _: model)
-    if not can_link:
-        monkeypatch.setattr(os, "link", refuse)
-    assert starter.main() == 0
-    assert in_source.read_bytes() == WEIGHTS
-    assert in_source.samefile(model) is can_link
-    assert list(in_source.parent.iterdir()) == [in_source]
 
 
 def test_without_a_registry_the_source_has_none_and_one_sentence_says_why(

@@ -37,15 +37,6 @@ def test_setup_looks_for_the_mutex_that_the_window_makes() -> None:
     assert _setting("AppMutex") == "{#RunningMutex}"
 
 
-@pytest.mark.skipif(sys.platform != "win32", reason="named mutexes are Windows'")
-def test_the_mutex_can_be_found() -> None:
-    import ctypes
-
-    announce_running()
-    synchronize = 0x00100000
-    assert ctypes.WinDLL("kernel32").OpenMutexW(synchronize, False, RUNNING_MUTEX)  # type: ignore[attr-defined,unused-ignore]
-
-
 def test_no_administrator_is_needed() -> None:
     assert _setting("PrivilegesRequired") == "lowest"
     assert "PrivilegesRequiredOverridesAllowed" not in SCRIPT
@@ -136,16 +127,3 @@ def test_the_runtime_is_put_beside_pythons_libraries(bundle: Path, redist: Path)
     (redist / "x64" / "Microsoft.VC143.OpenMP" / "vcomp140.dll").unlink()
     with pytest.raises(SystemExit, match=r"^vcomp140\.dll is missing"):
         windows.copy_runtime(bundle / "_internal", windows.runtime_folders())
-
-
-def test_inno_setup_is_found_where_it_installs_itself_or_missed(
-    tmp_path: Path, bundle: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for variable in ("PATH", "ProgramFiles", "ProgramFiles(x86)", "LOCALAPPDATA"):
-        monkeypatch.setenv(variable, str(tmp_path))
-    with pytest.raises(SystemExit, match="Inno Setup is missing"):
-        windows.make(bundle, tmp_path / "dist")
-    compiler = tmp_path / "Inno Setup 6" / "ISCC.exe"
-    compiler.parent.mkdir()
-    compiler.write_bytes(b"")
-    assert windows.inno_setup() == compiler

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import random
-
 import msgspec
 import pytest
 
@@ -9,7 +7,6 @@ from app.protocol.events import DraftFigures, Figures, Piece, Round
 from app.protocol.options import TextKind
 from app.protocol.statistics import (
     Statistics,
-    acceptance_by_position,
     exported_acceptance_by_position,
     joined,
     thinking_and_answer,
@@ -56,38 +53,6 @@ def test_figures_follow_their_definitions() -> None:
     assert figures.decode_tokens_per_second == pytest.approx(11 / 2.0)
     assert figures.prompt_tokens_per_second == 20 / 0.5
     assert figures.total_seconds == 4.0
-
-
-def test_a_single_token_has_no_decode_speed_and_plain_decoding_no_acceptance() -> None:
-    statistics = Statistics()
-    statistics.add(a_round(1, 0, 0, 0.4, passes=0))
-    figures = statistics.figures(0.4)
-    assert figures.decode_tokens_per_second is None
-    assert figures.draft.acceptance_rate is None
-    assert figures.draft.mean_acceptance_length is None
-
-
-def test_the_acceptance_rate_lies_between_those_of_the_positions() -> None:
-    """Whatever the drafts: "100%" never stands above a bar of less, nor "0 %" above one of more."""
-    for seed in range(20):
-        dice, statistics = random.Random(seed), Statistics()
-        for _ in range(dice.randint(1, 12)):
-            tested = dice.randint(0, 6)
-            accepted = tested if dice.random() < 0.5 else dice.randint(0, tested)
-            statistics.add(a_round(accepted + 1, tested, accepted, 1.0))
-        draft = statistics.draft_figures()
-        shares = acceptance_by_position(draft.accepted_per_position, draft.tested_per_position)
-        assert len(shares) == len(draft.accepted_per_position)
-        if draft.acceptance_rate is not None:
-            assert min(shares) <= draft.acceptance_rate <= max(shares)
-            weighted = sum(share * tested for share, tested in zip(shares, draft.tested_per_position, strict=True))
-            assert weighted == pytest.approx(draft.accepted)
-
-
-def test_nothing_at_all() -> None:
-    figures = Statistics().figures(0.1)
-    assert figures.time_to_first_token_seconds is None
-    assert figures.completion_tokens == 0
 
 
 def test_the_sums_over_the_kinds_of_text_are_those_of_the_answer_without_its_first_token() -> None:

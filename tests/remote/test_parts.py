@@ -19,7 +19,7 @@ from app.remote.figures import in_reply
 from app.remote.http import Http
 from app.remote.limits import Limits
 from app.remote.lines import DONE, Lines
-from app.remote.replies import Part, part_of
+from app.remote.replies import part_of
 from app.remote.rounds import Rounds
 from app.remote.think_marks import ThinkMarks
 from tests.support import remote_streams
@@ -119,12 +119,6 @@ def test_no_text_is_lost_between_marks(texts: list[str]) -> None:
         assert (answer + said).strip("\n") == (rest if found else "").strip("\n")
     else:
         assert (thinking + thought, answer + said) == ("", whole)
-
-
-def test_parts_without_text_are_no_rounds() -> None:
-    rounds = Rounds()
-    assert rounds.of([Part(), Part(finish="stop")], 1.0) == []
-    assert rounds.rest(1.0) == []
 
 
 @pytest.mark.parametrize(

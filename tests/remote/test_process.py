@@ -37,7 +37,7 @@ from app.protocol.events import (
     Pong,
     TokensCounted,
 )
-from app.protocol.remote import Connect, FindServers, Probe, ServerProbed, ServersFound
+from app.protocol.remote import FindServers, Probe, ServerProbed, ServersFound
 from app.remote import finding
 from app.remote.limits import Limits
 from tests.support import remote_streams
@@ -164,39 +164,6 @@ def test_measuring_without_a_draft(engine: RemoteEngine) -> None:
         assert "without drafting" in engine.until(GenerationFailed).message
         assert engine.until(GenerationFailed).request == 952
         assert not server.bodies(CHAT)
-
-
-def test_what_waits_is_canceled_as_well(engine: RemoteEngine) -> None:
-    wait = Wait()
-    with ModelServer({**remote_streams.openai(), CHAT: Reply.stream(wait)}) as server:
-        engine.connect(server.url)
-        engine.ask()
-        assert wait.reached.wait(60)
-        engine.send(Generate(request=960, messages=QUESTION), Connect(request=961, address=server.url), Cancel())
-        assert engine.until(GenerationFinished).finish_reason == "cancelled"
-        assert engine.until(GenerationFinished).request == 960
-        assert engine.until(LoadFailed).cancelled
-        assert len(server.bodies(CHAT)) == 1
-
-
-def test_canceled_while_the_counters_are_read(engine: RemoteEngine) -> None:
-    wait = Wait()
-    replies = iter([*[remote_streams.vllm_counters(100, 40, 30)] * 2, Reply.stream(wait)])  # one is for connecting
-    with ModelServer({**remote_streams.vllm(), "/metrics": lambda asked: next(replies)}) as server:
-        engine.connect(server.url)
-        engine.ask()
-        assert wait.reached.wait(60)
-        engine.send(Cancel())
-        finished = engine.until(GenerationFinished)
-    assert finished.finish_reason == "end" and finished.figures.draft.source == "none"  # all of the text came
-
-
-def test_canceled_right_behind_the_request(engine: RemoteEngine) -> None:
-    with ModelServer(remote_streams.openai()) as server:
-        engine.connect(server.url)
-        for request in range(1000, 1050):
-            engine.send(Generate(request=request, messages=QUESTION), Cancel())
-            assert engine.until(GenerationFinished).request == request
 
 
 def test_the_answer_after_a_canceled_one(engine: RemoteEngine) -> None:

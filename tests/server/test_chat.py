@@ -46,12 +46,6 @@ def test_thinking_goes_apart_and_has_a_limit(server: Served) -> None:
     assert choice["message"]["content"].strip() == "yes no."
 
 
-def test_efforts(server: Served) -> None:
-    for effort, thinks in (("none", False), ("low", True), ("high", True), ("off", False)):
-        (choice,) = server.chat(reasoning_effort=effort, **SHORT)["choices"]
-        assert bool(choice["message"].get("reasoning_content")) is thinks, effort
-
-
 def test_what_a_template_does_not_declare_is_left_out(server: Served) -> None:
     wanted: Json = {
         "chat_template_kwargs": {"enable_thinking": False, "messages": "no", "unheard_of": 1, "tools": None}
@@ -113,16 +107,6 @@ def test_figures_in_three_dialects_agree(server: Served) -> None:
     assert timings["predicted_ms"] == pytest.approx(199 * 1e3 / timings["predicted_per_second"])
 
 
-def test_figures_of_each_part_and_progress_of_the_prompt(server: Served) -> None:
-    wanted: Json = {"timings_per_token": True, "return_progress": True, "max_tokens": 60, "temperature": 0.0}
-    parts = server.streamed("word " * 400, **wanted)
-    counts = [part["timings"]["predicted_n"] for part in parts if "timings" in part]
-    assert counts == sorted(counts) and counts[-1] == 60
-    seen = [part["prompt_progress"] for part in parts if "prompt_progress" in part]
-    done = [one["processed"] for one in seen]
-    assert done == sorted(set(done)) and done[0] > 0 and done[-1] <= seen[-1]["total"]
-
-
 def test_a_seed_repeats_an_answer_and_is_told(server: Served) -> None:
     first = server.chat(seed=11, max_tokens=6)
     assert first["slipstream"]["seed"] == 11
@@ -150,29 +134,12 @@ def test_a_schema(server: Served) -> None:
     assert isinstance(json.loads(choice["message"]["content"])["a"], bool)
 
 
-def test_any_json_and_a_grammar(server: Served) -> None:
-    (choice,) = server.chat(grammar='root ::= "no" "!"?', seed=1, **OFF)["choices"]
-    assert choice["message"]["content"] in ("no", "no!")
-    (choice,) = server.chat(response_format={"type": "json_object"}, seed=1, max_tokens=3, **OFF)["choices"]
-    assert choice["message"]["content"].strip().startswith("{")
-    assert server.chat(response_format={"type": "text"}, **OFF)["choices"][0]["message"]["content"] == " yes no."
-
-
 def test_an_answer_goes_on(server: Served) -> None:
     messages = [{"role": "user", "content": "Well?"}, {"role": "assistant", "content": " yes"}]
     choices: list[Json] = [{}, {"continue_final_message": True}, {"continue_final_message": "content"}]
     for wanted in choices:
         (choice,) = server.chat(messages=messages, max_tokens=4, **OFF, **wanted)["choices"]
         assert choice["message"]["content"] == " so then so then"  # after letters, the words of its thinking come
-
-
-def test_thinking_goes_on(server: Served) -> None:
-    messages = [
-        {"role": "user", "content": "Well?"},
-        {"role": "assistant", "content": None, "reasoning_content": "so"},
-    ]
-    answer = server.chat(messages=messages, continue_final_message="reasoning_content", **SHORT)
-    assert answer["choices"][0]["message"]["reasoning_content"] == " so then" * 6
 
 
 def test_parts_and_roles(server: Served) -> None:

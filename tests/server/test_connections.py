@@ -113,17 +113,6 @@ def test_a_queue_and_then_no_more(server: Served) -> None:
             assert status(client.receive()) == 200
 
 
-def test_pings_while_others_are_answered(server: Served) -> None:
-    with server.connected() as first, server.connected() as second:
-        first.ask(ENDLESS)
-        waited_until(server, running=1, waiting=0)
-        second.ask({**ENDLESS, "max_tokens": 3})
-        waiting = second.receive(b": ping\n\n")
-        assert status(waiting) == 200
-        first.close()
-        assert b": ping" in waiting and b"[DONE]" in second.receive(b"[DONE]")
-
-
 def test_more_connections_than_are_served(server: Served) -> None:
     with ExitStack() as stack:
         clients = [stack.enter_context(server.connected()) for _ in range(LIMITS.connections)]
@@ -190,24 +179,6 @@ def test_a_request_has_its_time(server: Served) -> None:
             assert status(client.rest()) == 408
 
 
-def test_a_request_that_ends_in_its_middle(server: Served) -> None:
-    with server.connected() as client:
-        client.send(
-            request("POST", "/v1/chat/completions", b"", "Content-Type: application/json", "Content-Length: 20")
-        )
-        client.socket.shutdown(socket.SHUT_WR)
-        assert status(client.rest()) in (0, 400)
-
-
-def test_one_connection_for_many_requests(server: Served) -> None:
-    with server.connected() as client:
-        for _ in range(5):
-            client.ask(SHORT)
-            answer = client.receive(b'"total_s"')
-            assert status(answer) == 200
-            client.receive(b"}}") if not answer.endswith(b"}}") else None
-
-
 def test_requests_that_come_ahead_of_their_answers(server: Served) -> None:
     with server.connected() as client:
         body = json.dumps(SHORT).encode()
@@ -228,14 +199,6 @@ def test_a_client_that_waits_for_leave_to_send(server: Served) -> None:
         assert b"HTTP/1.1 100 " in client.receive()
         client.send(body)
         assert status(client.receive()) == 200
-
-
-def test_http_1_0(server: Served) -> None:
-    body = json.dumps({**ENDLESS, "max_tokens": 3}).encode()
-    with server.connected() as client:
-        client.send(request("POST", "/v1/chat/completions", body).replace(b"HTTP/1.1", b"HTTP/1.0"))
-        answer = client.rest()
-    assert status(answer) == 200 and answer.endswith(b"data: [DONE]\n\n") and b"chunked" not in answer
 
 
 def test_many_at_once(server: Served) -> None:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import socket
-
 import pytest
 
 from app.server.errors import ApiError
-from app.server.guard import Guard, check_json, is_loopback, preflight_headers
+from app.server.guard import Guard, check_json, preflight_headers
 from tests.server.conftest import KEY
 from tests.support.served import Served, request, status
 
@@ -73,12 +71,6 @@ def test_pages_that_may_not(page: str) -> None:
     assert refused.value.status == 403
 
 
-def test_no_page_and_two() -> None:
-    assert GUARD.check_origin([]) == {}
-    with pytest.raises(ApiError):
-        GUARD.check_origin(origin("http://localhost") * 2)
-
-
 @pytest.mark.parametrize(
     ("name", "value", "fits"),
     [
@@ -129,11 +121,6 @@ def test_a_preflight_allows_what_the_clients_send() -> None:
     assert headers["Access-Control-Allow-Headers"] == "authorization, content-type, x-stainless-os, anthropic-version"
     assert headers["Access-Control-Allow-Methods"] == "POST, OPTIONS"
     assert "Access-Control-Allow-Private-Network" not in headers
-
-
-def test_loopback() -> None:
-    assert all(map(is_loopback, ["localhost", "127.0.0.1", "127.8.8.8", "::1"]))
-    assert not any(map(is_loopback, ["0.0.0.0", "::", "192.168.1.5", "tower", ""]))
 
 
 # ---------------------------------------------------------------- over the wire
@@ -200,12 +187,3 @@ def test_paths_and_methods(locked: Served) -> None:
         client.send(request("HEAD", "/v1/models", b"", KEYED) + request("GET", "/health"))
         answers = client.receive(b'"ok"')
     assert answers.count(b"HTTP/1.1 200 ") == 2 and b"endless" not in answers
-
-
-def test_the_other_address_of_this_computer(locked: Served) -> None:
-    try:
-        with socket.create_connection(("::1", locked.port), 10) as client:
-            client.sendall(request("GET", "/health", host="[::1]"))
-            assert status(client.recv(65536)) == 200
-    except OSError:
-        pytest.skip("no IPv6 here")

@@ -15,7 +15,7 @@ from app.protocol.events import ModelInfo, PairLoaded
 from app.server.anthropic_request import asked_by_messages
 from app.server.chat_request import Asked, asked
 from app.server.errors import ApiError
-from app.server.fields import ChatRequest, MessagesRequest, ResponsesRequest, mended, parsed
+from app.server.fields import ChatRequest, MessagesRequest, ResponsesRequest, parsed
 from app.server.images import RequestImages
 from app.server.responses_request import asked_by_responses
 
@@ -124,12 +124,6 @@ def test_arguments_that_are_an_object(arguments: Any, wanted: Json) -> None:
     assert json.loads(claude(turns).command.messages[1].tool_calls[0].arguments) == wanted
 
 
-def test_arguments_stay_as_they_were_written() -> None:
-    written = '{"n": 784582584005380289681647317528696, "x": -0.0, "t": "\\u00e9"}'
-    (call,) = chat([QUESTION, calling(f" {written}\n"), result()]).command.messages[1].tool_calls
-    assert call.arguments == written
-
-
 @pytest.mark.parametrize("arguments", ['{"path": "a.py", "content": "impor', "[1, 2]", "Tea", 7, [1]])
 def test_arguments_that_are_no_object_are_shown_as_text(arguments: Any) -> None:
     found = chat([QUESTION, calling(arguments), result("Cut."), {"role": "user", "content": "Again."}])
@@ -151,13 +145,6 @@ def test_calls_and_results_without_ids_belong_together_in_their_order(identity: 
     assert [(one.tool_name, one.content) for one in messages[2:]] == [("look", "Green."), ("listen", "Birds.")]
     first, second = messages[1].tool_calls
     assert messages[2].tool_call_id == first.id != second.id == messages[3].tool_call_id
-
-
-def test_a_result_whose_call_was_left_out_of_the_chat() -> None:
-    found = chat([result("Green.", "gone"), QUESTION])
-    assert said(found)[0] == ("user", "Result of a tool:\nGreen.") and len(found.warnings.sentences) == 1
-    found = codex([{"type": "function_call_output", "call_id": "gone", "output": "Green."}, QUESTION])
-    assert said(found)[0] == ("user", "Result of a tool:\nGreen.")
 
 
 @pytest.mark.parametrize("nothing", [None, "", []])
@@ -243,22 +230,6 @@ def test_thoughts_among_the_parts_of_an_answer() -> None:
             assert (answer.thinking, answer.content) == ("Hm.", "Tea.") and not found.warnings.sentences
 
 
-def test_roles_that_only_others_know() -> None:
-    sent = [("human", "Hi"), ("ai", "Hello"), ("critic", "Too short."), ("developer", "Be brief."), ("model", None)]
-    found = chat([{"role": role, "content": text} for role, text in sent] + [QUESTION])
-    assert [one.role for one in found.command.messages] == ["user", "assistant", "user", "system", "assistant", "user"]
-    (warning,) = found.warnings.sentences
-    assert "“critic”" in warning and "critic" not in found.warnings.for_log
-
-
-@pytest.mark.parametrize("content", [None, "", [], [{"type": "text", "text": None}], [{"type": "text"}]])
-def test_messages_without_text(content: Any) -> None:
-    empty = {"role": "user", "content": content, "name": None}
-    assert said(chat([empty, QUESTION]))[0] == ("user", "")
-    assert said(codex([empty, QUESTION]))[0] == ("user", "")
-    assert said(claude([empty, QUESTION]))[0] == ("user", "")
-
-
 def test_parts_of_many_kinds() -> None:
     parts: list[Any] = [
         "Read this:",
@@ -278,13 +249,6 @@ def test_parts_of_many_kinds() -> None:
     (warning,) = found.warnings.sentences
     assert "thinking_budget" in warning
     assert said(chat([{"role": "user", "content": {"type": "text", "text": "Alone"}}])) == [("user", "Alone")]
-
-
-def test_only_system_messages() -> None:
-    rules = {"role": "system", "content": "Be kind."}
-    assert (
-        said(chat([rules])) == said(claude([rules])) == said(codex([rules])) == [("system", "Be kind."), ("user", "")]
-    )
 
 
 def test_system_messages_at_the_beginning_are_one() -> None:
@@ -311,13 +275,6 @@ def test_a_line_for_another_server_does_not_change_the_prompt() -> None:
     system = {"role": "system", "content": text}
     for found in (chat([system, QUESTION]), codex([QUESTION], instructions=text), codex([system, QUESTION])):
         assert said(found)[0] == ("system", "You help.") and len(found.warnings.sentences) == 1
-
-
-def test_such_a_line_in_a_later_part() -> None:
-    blocks = [{"type": "text", "text": text} for text in ("You help.", header(1), "Be brief.")]
-    assert said(claude([QUESTION], system=blocks))[0] == ("system", "You help.\nBe brief.")
-    several = [{"role": "system", "content": text} for text in ("You help.", header(1), "Be brief.")]
-    assert said(chat([*several, QUESTION]))[0][1].split() == ["You", "help.", "Be", "brief."]
 
 
 def test_such_a_line_elsewhere_is_text() -> None:
@@ -373,17 +330,6 @@ def test_a_model_that_does_not_see_is_told_of_it() -> None:
     for found in tool_images()[3:]:
         assert said(found)[2] == ("tool", "taken\n[An image that you can't see.]")
         assert shown(found) == [0, 0, 0] and len(found.warnings.sentences) == 1
-
-
-def test_images_of_several_results_stand_behind_the_last_in_the_next_message() -> None:
-    two = calling("{}")
-    two["tool_calls"] += calling("{}", "c2", "look")["tool_calls"]
-    results = [result([IMAGE]), result([IMAGE], "c2")]
-    found = chat([QUESTION, two, *results, {"role": "user", "content": "And now?"}], SEEING)
-    assert shown(found) == [0, 0, 0, 0, 2] and said(found)[-1] == ("user", "And now?")
-    found = chat([QUESTION, two, *results, {"role": "assistant", "content": "Green."}, QUESTION], SEEING)
-    assert shown(found) == [0, 0, 0, 0, 2, 0, 0]
-    assert [one.role for one in found.command.messages][4:] == ["user", "assistant", "user"]
 
 
 @pytest.mark.parametrize("bad", [IMAGE, {"type": "image_url", "image_url": {"url": "https://x.y/z.png"}}])
@@ -464,14 +410,6 @@ def test_tools_of_one_name_and_too_many() -> None:
     assert len(names(found)) == 128 and len(found.warnings.sentences) == 2
 
 
-def test_parameters_as_php_writes_them() -> None:
-    function = {"name": "look", "parameters": {"type": "object", "properties": []}}
-    use = chat([QUESTION], tools=[{"type": "function", "function": function}]).command.tools
-    assert use and use.tools[0].parameters == {"type": "object", "properties": {}}
-    use = chat([QUESTION], tools=[{"type": "function", "function": {"name": "look", "parameters": []}}]).command.tools
-    assert use and use.tools[0].parameters == {}
-
-
 @pytest.mark.parametrize(
     ("choice", "required", "only"),
     [
@@ -491,15 +429,6 @@ def test_choices(choice: Any, required: bool, only: str) -> None:
         claude([QUESTION], tools=[{"name": "look"}], tool_choice=choice).command.tools,
     ):
         assert use and (use.required, use.only) == (required, only)
-
-
-def test_a_choice_among_some_of_the_tools() -> None:
-    tools = [{"type": "function", "name": name} for name in ("look", "listen", "smell")]
-    choice = {"type": "allowed_tools", "mode": "required", "tools": [tools[0], tools[1], {"type": "web_search"}]}
-    found = codex([QUESTION], tools=tools, tool_choice=choice)
-    assert names(found) == ["look", "listen"] and found.command.tools and found.command.tools.required
-    nested = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [LOOK]}}
-    assert names(chat([QUESTION], tools=[LOOK, {**LOOK, "function": {"name": "b"}}], tool_choice=nested)) == ["look"]
 
 
 @pytest.mark.parametrize("choice", [{"type": "tool", "name": "web_search"}, {"type": "web_search"}, "required"])
@@ -548,53 +477,6 @@ def test_values_that_mean_something_else(fields: Json, wanted: Json) -> None:
     assert not found.warnings.sentences
 
 
-def test_numbers_as_text_as_some_servers_take_them() -> None:
-    found = chat([QUESTION], temperature="0.5", max_tokens="7", stream="true")
-    assert (found.command.sampling.temperature, found.command.max_tokens) == (0.5, 7)
-
-
-def test_biases_in_other_forms() -> None:
-    found = chat([QUESTION], logit_bias=[[5, -1], [6, False], ["Tea", 1]])
-    assert found.command.logit_bias == {5: -1, 6: -100} and len(found.warnings.sentences) == 1
-
-
-def test_what_is_null_is_as_if_it_were_not_there() -> None:
-    answer: Json = {"role": "assistant", "content": "Hm.", "tool_calls": [None]}
-    assert said(chat([{"role": None, "content": "a"}, answer, QUESTION]))[:2] == [("user", "a"), ("assistant", "Hm.")]
-    assert said(codex([{"type": None, "role": "user", "content": "a"}])) == [("user", "a")]
-
-
-def test_thinking_in_the_text_of_an_answer_that_goes_on() -> None:
-    found = chat([QUESTION, {"role": "assistant", "content": "<think>\nA leaf.\n</think>\n\nIt is"}]).continued
-    assert found is not None and (found.thought, found.text) == ("A leaf.", "It is")
-
-
-def test_half_of_a_character() -> None:
-    body = json.dumps({"messages": [{"role": "user", "content": "\ud83c Tea \U0001f375"}]}).encode()
-    assert parsed(mended(body), ChatRequest).messages[0].content == "\ufffd Tea \U0001f375"
-    assert mended(b'{"a": "\\u00e9"}') == b'{"a": "\\u00e9"}'
-
-
-def test_limits_and_stops() -> None:
-    for most, wanted in ((-1, None), (-2, None), (None, None), (7, 7), (7.0, 7), (2**40, 2**30)):
-        assert chat([QUESTION], max_tokens=most).command.max_tokens == wanted
-        assert codex([QUESTION], max_output_tokens=most).command.max_tokens == wanted
-    found = chat([QUESTION], max_completion_tokens=0)
-    assert found.command.max_tokens == 1 and len(found.warnings.sentences) == 1
-    assert chat([QUESTION], stop=["", None, "x"]).command.stop == ["x"]
-    assert claude([QUESTION], stop_sequences=[None, "x"]).command.stop == ["x"]
-    assert chat([QUESTION], seed=-1).command.seed is None
-    assert chat([QUESTION], seed=-5).command.seed == chat([QUESTION], seed=-5).command.seed == 2**63 - 5
-    assert chat([QUESTION], logit_bias={"5": 101, "6": -1}).command.logit_bias == {5: 100, 6: -1}
-
-
-def test_thinking_in_words_that_nobody_knows() -> None:
-    assert chat([QUESTION], reasoning={"effort": "high"}).command.thinking == "on"
-    found = chat([QUESTION], reasoning_effort="enormous", thinking_budget_tokens=-1)
-    assert (found.command.thinking, found.command.thinking_budget) == ("", None) and len(found.warnings.sentences) == 1
-    assert claude([QUESTION], thinking={"type": "adaptive", "budget_tokens": None}).command.thinking == "on"
-
-
 @pytest.mark.parametrize(
     ("fields", "drafter", "length"),
     [
@@ -613,12 +495,6 @@ def test_drafting(fields: Json, drafter: str, length: int | str) -> None:
         found = ask([QUESTION], **fields)
         assert (found.command.drafter, found.command.draft_length) == (drafter, length)
         assert not found.warnings.sentences
-
-
-@pytest.mark.parametrize("own", [{"drafter": "model"}, {"drafter": "mtp"}, {"drafter": "eagle"}, {"draft_length": 99}])
-def test_a_drafter_that_is_not_there(own: Json) -> None:
-    found = chat([QUESTION], slipstream=own)
-    assert len(found.warnings.sentences) == 1 and found.command.drafter == "auto"
 
 
 def test_the_beginning_of_an_answer_with_tools() -> None:

@@ -40,24 +40,6 @@ def test_a_stream_says_the_same(server: Served) -> None:
     assert told == pytest.approx([one["logprob"] for one in likely(whole)], abs=1e-3)
 
 
-def test_thinking_is_not_among_them(server: Served) -> None:
-    (choice,) = server.chat(logprobs=True, thinking_budget_tokens=4, max_tokens=60)["choices"]
-    assert "".join(one["token"] for one in likely(choice)) == choice["message"]["content"]
-    assert choice["message"]["reasoning_content"] and all(one["top_logprobs"] == [] for one in likely(choice))
-
-
-def test_nothing_unless_asked(server: Served) -> None:
-    assert server.chat(**OFF)["choices"][0]["logprobs"] is None
-    assert server.chat(logprobs=False, **OFF)["choices"][0]["logprobs"] is None
-    assert all(part["choices"][0]["logprobs"] is None for part in server.streamed(**OFF))
-
-
-def test_a_stop_string_has_none(server: Served) -> None:
-    (choice,) = server.chat(logprobs=True, stop="no", **OFF)["choices"]
-    assert choice["message"]["content"] == " yes "
-    assert [one["token"] for one in likely(choice)] == [" yes", " no"], "of the second token, a part is text"
-
-
 def test_completions(server: Served) -> None:
     for count in (True, 0, 3, None):
         body = {"prompt": "so</think>", "max_tokens": 9, "logprobs": count, "seed": 1}

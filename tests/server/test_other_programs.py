@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-import shutil
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from app.models.gguf import read_header
-from app.protocol.events import ModelInfo as Target
-from app.protocol.events import PairLoaded
-from app.server.model_info import ModelInfo
 from app.server.own_engine import Drafting
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 from tests.support.served import Json, Served, events
@@ -233,33 +226,6 @@ def test_a_line_that_changes_keeps_the_prefix(calling: Served) -> None:
     assert second["input_tokens"] == 1 and second["cache_read_input_tokens"] > 400
 
 
-def test_props_say_what_there_is_not(server: Served, calling: Served) -> None:
-    limits = calling.get("/props").json()["slipstream"]["limits"]
-    assert any("projector" in one for one in limits) and not any("general form" in one for one in limits)
-    assert any("general form" in one for one in server.get("/props").json()["slipstream"]["limits"])
-
-
-def test_props_say_where_a_text_is_the_same_up_to_rounding(tmp_path: Path) -> None:
-    path = make_model(tmp_path / "model.gguf")
-    info, target = ModelInfo(read_header(path)), Target(path=str(path), name="model")
-    for unit, is_said in ((0, False), (1, False), (8, True)):
-        limits = info.props(PairLoaded(request=1, target=target, exact_unit=unit))["slipstream"]["limits"]
-        sentence = "Texts with a draft are the same up to rounding; not measured yet."
-        assert (sentence in limits) is is_said
-
-
-def test_the_id_is_the_name_of_the_file_or_ollamas(tmp_path: Path) -> None:
-    part = make_model(tmp_path / "Qwen3-4B-Q4_K_M-00001-of-00002.gguf")
-    blob = tmp_path / "blobs" / f"sha256-{'0' * 64}"
-    manifest = tmp_path / "manifests" / "registry.ollama.ai" / "library" / "llama3.2" / "3b"
-    for file in (blob, manifest):
-        file.parent.mkdir(parents=True)
-    layer = {"mediaType": "application/vnd.ollama.image.model", "digest": f"sha256:{'0' * 64}"}
-    manifest.write_text(json.dumps({"layers": [layer]}))
-    shutil.copy(part, blob)
-    assert [ModelInfo(read_header(file)).id for file in (part, blob)] == ["Qwen3-4B-Q4_K_M", "llama3.2:3b"]
-
-
 # ------------------------------------------------------------ drafting
 
 
@@ -282,14 +248,6 @@ def test_drafting_is_off_where_a_request_wants_that(drafted_by_itself: Served, p
     assert one["slipstream"]["drafted"] > 0 and len(one["slipstream"]["acceptance_by_position"]) == 1
     missing = ask(drafted_by_itself, path, {**body, "slipstream": {"drafter": "mtp"}})
     assert len(missing["slipstream"]["warnings"]) == 1
-
-
-def test_a_server_that_does_not_draft_does_where_a_request_wants_it(tmp_path: Path) -> None:
-    path = make_model(tmp_path / "target.gguf", chat_template=CHATML_TEMPLATE)
-    with Served(path, path, drafting=Drafting("none", 4)) as served:
-        assert served.chat(max_tokens=8)["slipstream"]["drafted"] == 0
-        own = {"drafter": "model", "draft_length": 4}
-        assert served.chat(max_tokens=8, slipstream=own)["slipstream"]["drafted"] > 0
 
 
 def expected(tokens: Sequence[str], most: int, stop: str | None) -> tuple[str, str, int]:
@@ -339,15 +297,3 @@ def test_a_format_behind_thinking_in_a_run_that_is_accepted(server: Served, draf
             assert isinstance(json.loads(choice["message"]["content"])["a"], bool)
         details = answer["usage"]["completion_tokens_details"]
         assert details["reasoning_tokens"] <= answer["usage"]["completion_tokens"]
-
-
-def test_any_of_it_is_an_answer(calling: Served) -> None:
-    """As opposed to an error of the server: `test_fuzz` has more."""
-    parts: list[Any] = [None, 5, {}, [], {"type": None}, {"type": ["x"]}, {"type": "image"}, {"type": "document"}]
-    for path in PATHS:
-        for part in parts:
-            body = chat_body(path, [{"role": "user", "content": [part]}, {"role": "assistant", "content": [part]}])
-            assert calling.post(path, {**SHORT, **body}).status_code in (200, 400, 501), part
-            tools = {"tools": [part], "tool_choice": part}
-            body = chat_body(path, [{"role": "user", "content": "x"}])
-            assert calling.post(path, {**SHORT, **body, **tools}).status_code in (200, 400, 501), part

@@ -8,7 +8,6 @@ from app.server.fields import ChatRequest
 from app.server.settings import command_for
 from app.server.warnings import Warnings
 
-PAIR = PairLoaded(request=1, target=ModelInfo(path="/m/Qwen3-8B-Q4_K_M.gguf", name=""), thinking=["off", "on"])
 STARTER = PairLoaded(request=1, target=ModelInfo(path="/m/SmolLM2-135M-Instruct.Q4_1.gguf", name=""))
 
 
@@ -20,7 +19,3 @@ def sampling(pair: PairLoaded, thinking: str = "", temperature: float | None = N
 def test_the_makers_values_are_used_unless_the_request_has_its_own() -> None:
     assert sampling(STARTER) == Sampling(temperature=0.2, top_p=0.9)
     assert sampling(STARTER, temperature=1.0) == Sampling(temperature=1.0, top_p=0.9)
-
-
-def test_they_depend_on_whether_the_model_thinks() -> None:
-    assert (sampling(PAIR, "on").temperature, sampling(PAIR, "off").temperature) == (0.6, 0.7)

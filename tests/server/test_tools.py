@@ -25,7 +25,6 @@ TOOLS = [chat_form(WEATHER), chat_form(LIGHT)]
 CLAUDES = [
     {"name": one.name, "description": one.description, "input_schema": one.parameters} for one in (WEATHER, LIGHT)
 ]
-PATCH: Json = {"type": "custom", "name": "patch"}
 WARM: Json = {"temperature": 1.0, "top_k": 0, "top_p": 1.0, "min_p": 0.0, "max_tokens": 600}
 HISTORY: list[Json] = [
     {"role": "user", "content": "Well?"},
@@ -105,23 +104,6 @@ def test_the_model_decides_and_a_stream_says_the_same(mistral: Served) -> None:
             check(one["name"], one["arguments"])
         reasons.add(choice["finish_reason"])
     assert reasons == {"tool_calls", "stop"}
-
-
-def test_half_a_call_is_none(mistral: Served) -> None:
-    for most in range(1, 40, 6):
-        limits = {**WARM, "max_tokens": most, "tool_choice": "required", "seed": 1}
-        (choice,) = mistral.chat(tools=TOOLS, **limits)["choices"]
-        for call in choice["message"].get("tool_calls", []):
-            check(call["function"]["name"], call["function"]["arguments"])
-        assert choice["finish_reason"] == "length" and not choice["message"]["content"]
-
-
-def test_none_means_none(mistral: Served) -> None:
-    """The model isn't even told of them."""
-    answer = mistral.chat(tools=TOOLS, tool_choice="none", temperature=0, max_tokens=4)
-    plain = mistral.chat(temperature=0, max_tokens=4)
-    assert answer["usage"]["prompt_tokens"] == plain["usage"]["prompt_tokens"]
-    assert "tool_calls" not in answer["choices"][0]["message"]
 
 
 def test_a_result_goes_back(mistral: Served) -> None:

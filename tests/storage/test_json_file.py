@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import multiprocessing
 import threading
 from pathlib import Path
@@ -12,7 +11,6 @@ import pytest
 
 from app.storage.json_file import JsonFile, NotSavedError, OtherVersionError, Versioned
 from app.storage.lock import Lock
-from tests.support.permissions import reachable, without_rights
 
 SOON_S = 30
 NAME = "counts.json"
@@ -95,17 +93,6 @@ def test_what_is_not_understood_is_moved_aside(tmp_path: Path, content: bytes) -
     assert not (tmp_path / NAME).exists()
 
 
-def test_of_a_cache_it_is_written_over(tmp_path: Path) -> None:
-    (tmp_path / NAME).write_bytes(b"{")
-    file = JsonFile(
-        tmp_path / NAME, Counts(version=2, counts={}), version=2, what="", is_cache=True, log_level=logging.INFO
-    )
-    assert file.read().counts == {}
-    file.update(counted)
-    assert a_file(tmp_path).read().counts == {"a": 1}
-    assert not list(tmp_path.glob("*.broken-*"))
-
-
 def test_a_sound_file_is_not_moved_aside_for_the_broken_one_before_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -157,38 +144,6 @@ def test_a_lock_file_that_cannot_be_had_does_not_end_the_feature(
     ]
 
 
-@pytest.mark.allow_logs
-def test_a_lock_file_of_another_user_does_not_end_the_feature(tmp_path: Path) -> None:
-    """As after an app that was started as administrator."""
-    reachable(tmp_path)
-    lock = tmp_path / f"{NAME}.lock"
-    lock.touch()
-    with without_rights(lock):
-        a_file(tmp_path).update(counted)
-        assert a_file(tmp_path).read().counts == {"a": 1}
-
-
-def test_a_change_that_raises_changes_nothing_and_lets_go(tmp_path: Path) -> None:
-    file = a_file(tmp_path)
-    file.update(counted)
-
-    def fails(_: Counts) -> Counts:
-        raise ValueError
-
-    with pytest.raises(ValueError, match=r"^$"):
-        file.update(fails)
-    a_file(tmp_path, patience=0.0).update(counted)
-    assert file.read().counts == {"a": 2}
-
-
-def test_nothing_is_written_where_nothing_changed(tmp_path: Path) -> None:
-    file = a_file(tmp_path)
-    file.update(counted)
-    before = (tmp_path / NAME).stat()
-    file.update(lambda content: Counts(version=2, counts=dict(content.counts)))
-    assert (tmp_path / NAME).stat() == before
-
-
 def test_what_a_killed_process_left_goes_at_the_first_look(tmp_path: Path) -> None:
     stray = tmp_path / f"{NAME}.01234567.part"
     stray.write_bytes(b"half")
@@ -198,14 +153,3 @@ def test_what_a_killed_process_left_goes_at_the_first_look(tmp_path: Path) -> No
     assert stray.exists()
     file.read()
     assert not stray.exists()
-
-
-def test_looking_at_a_file_that_is_not_there_leaves_nothing(tmp_path: Path) -> None:
-    a_file(tmp_path).read()
-    assert not list(tmp_path.iterdir())
-
-
-def test_names_that_are_no_text_survive(tmp_path: Path) -> None:
-    file = a_file(tmp_path)
-    file.update(lambda content: counted(content, "caf\udce9 ü"))
-    assert a_file(tmp_path).read().counts == {"caf\udce9 ü": 1}

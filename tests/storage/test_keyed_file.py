@@ -11,7 +11,7 @@ import pytest
 from app.engine.policy.costs import Costs
 from app.errors import KnownError
 from app.storage.json_file import JsonFile
-from app.storage.keyed_file import KeyedFile, cache_file, key_of
+from app.storage.keyed_file import KeyedFile, cache_file
 
 ONE = Costs(verify={1: 0.5, 2: 0.625}, since_plain=0.125)
 
@@ -36,19 +36,6 @@ def test_only_so_many_are_kept_and_the_newest(tmp_path: Path) -> None:
     assert store.get("69") == Costs(verify={1: 70.0})
 
 
-BROKEN = [b"", b"{", b"[]", b'{"a": 3}', b'{"a": {"verify": {"1": "x"}}}', b"\xff", b'{"a":' * 99999]
-
-
-@pytest.mark.parametrize("content", BROKEN)
-def test_a_broken_file_costs_what_was_in_it_only(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "values.json"
-    path.write_bytes(content)
-    store = a_file(path)
-    assert store.get("a") is None
-    store.put("a", ONE)
-    assert store.get("a") == ONE
-
-
 def test_an_entry_of_another_time_is_ignored_and_takes_no_other_with_it(tmp_path: Path) -> None:
     path = tmp_path / "values.json"
     entries = b'{"old": {"seconds": 3}, "good": {"verify": {"1": 0.5, "2": 0.625}, "since_plain": 0.125}}'
@@ -67,17 +54,6 @@ def test_a_folder_that_cannot_be_written_is_no_error(tmp_path: Path, home: Path)
     home.joinpath("cache").rmdir()
     home.joinpath("cache").write_text("not a folder")
     assert cache_file("values.json") is None
-
-
-def test_without_a_place_nothing_is_kept() -> None:
-    store = a_file(None)
-    store.put("a", ONE)
-    assert store.get("a") is None
-
-
-def test_a_key_names_what_it_depends_on() -> None:
-    assert key_of({"threads": 1, "target": [3, 4]}) == key_of({"target": [3, 4], "threads": 1})
-    assert key_of({"threads": 1}) != key_of({"threads": 2})
 
 
 # ---------------------------------------------------------------- rows that can't be had again

@@ -185,14 +185,6 @@ def test_what_the_engine_learned(home: Path) -> None:
     assert history.get(KEY) == history.get(OTHER) == learned
 
 
-def test_engines_that_put_at_once_lose_nothing(home: Path) -> None:
-    one, other = (KeyedFile(home / "cache" / "rolling_back.json", RollBackSupport) for _ in range(2))
-    assert other.get("1") is None
-    one.put("1", TRIED)
-    other.put("2", TRIED)
-    assert one.get("2") == other.get("1") == TRIED
-
-
 def test_kv_caches(home: Path) -> None:
     files = ChatCacheFiles(home / "cache" / "chats")
     (file,) = files.of("0123456789abcdef")

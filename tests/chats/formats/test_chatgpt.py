@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -171,16 +170,6 @@ def test_instructions_of_the_user_are_the_system_prompt() -> None:
     assert chat.settings == {"system_prompt": "I grow tea."}
 
 
-def test_a_report_of_deep_research_is_an_answer() -> None:
-    report = {"content": {"parts": ["# Tea " + mark("entity", '["x","grows"]')]}, "metadata": {}}
-    state = json.dumps({"status": "completed", "report_message": report})
-    chat, _ = read(
-        q=node(None, "user", "Research tea."),
-        r=node("q", "tool", "Started", metadata={"chatgpt_sdk": {"widget_state": state}}),
-    )
-    assert shown(chat)[-1] == ("assistant", "", "# Tea grows")
-
-
 def test_what_is_heard_and_seen_is_counted() -> None:
     image, audio = {"content_type": "image_asset_pointer"}, {"content_type": "audio_asset_pointer"}
     live = {"content_type": "real_time_user_audio_video_asset_pointer"}
@@ -196,8 +185,3 @@ def test_what_is_heard_and_seen_is_counted() -> None:
     )  # fmt: skip
     assert shown(chat) == [("user", "", "How hot?"), ("assistant", "", "80 °C.")]
     assert left_out == {"images": 3, "recordings": 2, "files": 1, "tools": 3}
-
-
-def test_what_the_user_wrote_is_not_changed(tmp_path: Path) -> None:
-    chat, left_out = read(q=node(None, "user", "What does 【4:0†source】 mean?"))
-    assert (shown(chat), left_out) == ([("user", "", "What does 【4:0†source】 mean?")], {})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import zipfile
 from pathlib import Path
@@ -62,16 +61,6 @@ def test_llama_cpp() -> None:
     assert shown(chat) == TALK
     assert (versions(chat), [message.model for message in chat.messages]) == (VERSIONS, MODELS)
     assert batch.left_out == {"images": 1, "tools": 2, "empty": 1}
-
-
-def test_older_llama_cpp() -> None:
-    [chat] = read(DATA / "llama-cpp-older.json").chats
-    assert_sound(chat)
-    assert (chat.title, chat.updated_at) == ("Black tea", 1750000003.0)
-    assert shown(chat) == [
-        ("user", "", "How long does black tea steep?"),
-        ("assistant", "Three to five.", "Four minutes."),
-    ]
 
 
 def test_lm_studio() -> None:
@@ -155,15 +144,6 @@ def test_openai() -> None:
     assert shown(chat) == TALK
     assert shown(second) == [("user", "", "Milk first?"), ("assistant", "", "No.")]
     assert batch.left_out == {"images": 1, "tools": 2}
-
-
-def test_messages_alone_are_one_chat(tmp_path: Path) -> None:
-    messages = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
-    path = tmp_path / "alone"
-    for text in ("\n".join(map(json.dumps, messages)), json.dumps(messages, indent=2)):
-        path.write_text(text)
-        [chat] = read(path).chats
-        assert shown(chat) == [("user", "", "a"), ("assistant", "", "b")]
 
 
 def test_the_name_of_a_file_does_not_matter(tmp_path: Path) -> None:

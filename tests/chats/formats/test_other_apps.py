@@ -65,13 +65,6 @@ def test_programs_that_open_webui_ran_stay_with_what_they_wrote() -> None:
     assert (shown(chat), left_out) == ([("assistant", "", wanted)], {})
 
 
-def test_an_example_in_code_is_not_thinking() -> None:
-    example = f"So:\n\n```html\n{details('reasoning', 'text')}```\n"
-    assert shown(webui({"role": "assistant", "content": example})[0]) == [("assistant", "", example)]
-    broken = '<details type="reasoning">\nNever closed.'
-    assert shown(webui({"role": "assistant", "content": broken})[0]) == [("assistant", "", broken)]
-
-
 def test_files_of_open_webui(tmp_path: Path) -> None:
     url = "data:image/png;base64," + base64.b64encode(Path(make_image(tmp_path / "a.png").path).read_bytes()).decode()
     files = [
@@ -224,17 +217,3 @@ def test_files_of_jan(tmp_path: Path) -> None:
     [read] = batch.chats[0].messages
     assert [(one.kind, one.text) for one in read.attachments] == [("image", ""), ("text", "Two.")]
     assert batch.left_out == {"recordings": 1}
-
-
-def test_parts_of_other_messages(tmp_path: Path) -> None:
-    parts = [
-        {"type": "refusal", "refusal": "I can't."},
-        {"type": "input_audio", "input_audio": {}},
-        {"type": "tool_use", "name": "f"},
-        {"type": "file", "file": {}},
-    ]
-    path = tmp_path / "chats.jsonl"
-    path.write_text(json.dumps({"messages": [{"role": "assistant", "content": parts}]}))
-    batch = ChatReading([path]).next()
-    assert shown(batch.chats[0]) == [("assistant", "", "I can't.")]
-    assert batch.left_out == {"recordings": 1, "tools": 1, "files": 1}
