@@ -11,7 +11,7 @@ from app.chats.formats.branches import Node, arranged
 from app.chats.formats.chatgpt_marks import without_marks
 from app.chats.formats.documents import Document, changed
 from app.chats.formats.images import reason_for
-from app.chats.formats.records import ChatRecord, LeftOut, MessageRecord
+from app.chats.formats.records import ChatRecord, LeftOut, MessageRecord, message_of, settings_of
 from app.chats.formats.values import file_text, items, mapping, mappings, seconds, text
 
 NAME = "chatgpt"
@@ -38,7 +38,7 @@ def read(record: dict[str, Any], left_out: LeftOut) -> ChatRecord:
         created_at=seconds(record.get("create_time")),
         updated_at=seconds(record.get("update_time")),
         current=current,
-        settings={"system_prompt": "\n\n".join(prompts)} if prompts else {},
+        settings=settings_of("\n\n".join(prompts)),
         messages=messages,
     )
 
@@ -77,19 +77,15 @@ def _fill_text(node: Node, message: dict[str, Any], left_out: LeftOut) -> None:
         kind = text(file.get("mime_type")) or text(file.get("mimeType"))
         if not kind.startswith("image/") or left_out["images"] == images:  # else it was counted above
             left_out["files"] += 1
-    if not written.strip():
-        return
     if text(mapping(message["author"]).get("role")) == "assistant":
         node.message = _answer(message, without_marks(written, metadata, left_out))
     else:
-        node.message = MessageRecord("", None, "user", written, seconds(message.get("create_time")))
+        node.message = message_of("user", written, seconds(message.get("create_time")))
 
 
 def _answer(message: dict[str, Any], written: str = "", thinking: str = "") -> MessageRecord | None:
-    if not written.strip() and not thinking.strip():
-        return None
-    model = text(mapping(message.get("metadata")).get("model_slug"))
-    return MessageRecord("", None, "assistant", written, seconds(message.get("create_time")), thinking, model)
+    model, created = text(mapping(message.get("metadata")).get("model_slug")), seconds(message.get("create_time"))
+    return message_of("assistant", written, created, thinking, model)
 
 
 def _is_hidden(metadata: dict[str, Any]) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from app.chats.formats.branches import Node, arranged
 from app.chats.formats.documents import Document
-from app.chats.formats.records import UNNAMED, AttachmentRecord, ChatRecord, LeftOut, MessageRecord
+from app.chats.formats.records import UNNAMED, AttachmentRecord, ChatRecord, LeftOut, MessageRecord, Role, message_of
 from app.chats.formats.values import items, mapping, mappings, seconds, text
 
 NAME = "claude"
@@ -71,17 +71,8 @@ def _message(message: dict[str, Any], documents: dict[str, Document], left_out: 
     for file in mappings(message.get("files")):
         if (name := text(file.get("file_name"))) not in {one.name for one in attachments}:
             left_out[_kind_of(name)] += 1
-    if not whole.strip() and not thinking and not attachments:
-        return None
-    return MessageRecord(
-        id="",
-        parent=None,
-        role="user" if message.get("sender") == "human" else "assistant",
-        text=whole,
-        created_at=seconds(message.get("created_at")),
-        thinking=thinking,
-        attachments=attachments,
-    )
+    role: Role = "user" if message.get("sender") == "human" else "assistant"
+    return message_of(role, whole, seconds(message.get("created_at")), thinking, attachments=attachments)
 
 
 def _said(message: dict[str, Any], documents: dict[str, Document], left_out: LeftOut) -> tuple[str, str]:

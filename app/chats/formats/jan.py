@@ -10,8 +10,16 @@ import msgspec
 from app import decoders
 from app.chats.formats.branches import arranged, in_a_row
 from app.chats.formats.images import image_of, reason_for
-from app.chats.formats.records import UNNAMED, AttachmentRecord, ChatRecord, LeftOut, MessageRecord
-from app.chats.formats.values import items, mapping, mappings, seconds, text, without_thinking
+from app.chats.formats.records import (
+    UNNAMED,
+    AttachmentRecord,
+    ChatRecord,
+    LeftOut,
+    MessageRecord,
+    message_of,
+    settings_of,
+)
+from app.chats.formats.values import items, mapping, mappings, seconds, text
 
 NAME = "jan"
 _THREAD = "thread.json"
@@ -38,14 +46,13 @@ def read_all(records: Iterator[Any], beside: Callable[[str], bytes], left_out: L
     messages, current = arranged(in_a_row(found), None)
     dates = [one.created_at for one in found if one.created_at]
     assistant = next(mappings(thread.get("assistants")), {})
-    prompt = text(assistant.get("instructions"))
     yield ChatRecord(
         id=name or text(thread.get("id")),
         title=text(thread.get("title")) or text(thread.get("summary")),
         created_at=seconds(thread.get("created")) or min(dates, default=None),
         updated_at=seconds(thread.get("updated")) or max(dates, default=None),
         current=current,
-        settings={"system_prompt": prompt} if prompt.strip() else {},
+        settings=settings_of(text(assistant.get("instructions"))),
         messages=messages,
     )
 
@@ -69,25 +76,11 @@ def _message(record: dict[str, Any], left_out: LeftOut) -> MessageRecord | None:
             written.append(value)
         elif part.get("type") == "reasoning":
             thinking = value
-    whole = "\n\n".join(filter(None, written))
-    if role == "assistant" and not thinking:
-        thinking, whole = without_thinking(whole)
     metadata = mapping(record.get("metadata"))
-    attachments = _attached(record, left_out)
     left_out["tools"] += len(items(metadata.get("tool_calls")))
-    if not whole.strip() and not thinking.strip() and not attachments:
-        return None
-    model = text(metadata.get("modelId")) or text(metadata.get("model"))
-    return MessageRecord(
-        id="",
-        parent=None,
-        role=role,
-        text=whole,
-        created_at=seconds(record.get("created_at")),
-        thinking=thinking,
-        model=model if role == "assistant" else "",
-        attachments=attachments,
-    )
+    model, created = text(metadata.get("modelId")) or text(metadata.get("model")), seconds(record.get("created_at"))
+    whole = "\n\n".join(filter(None, written))
+    return message_of(role, whole, created, thinking, model, _attached(record, left_out))
 
 
 def _attached(record: dict[str, Any], left_out: LeftOut) -> list[AttachmentRecord]:

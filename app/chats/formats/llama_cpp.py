@@ -8,8 +8,16 @@ from typing import Any
 
 from app.chats.formats.branches import Node, arranged
 from app.chats.formats.images import data_url, image_from, reason_for
-from app.chats.formats.records import UNNAMED, AttachmentRecord, ChatRecord, LeftOut, MessageRecord
-from app.chats.formats.values import mapping, mappings, seconds, text, without_thinking
+from app.chats.formats.records import (
+    UNNAMED,
+    AttachmentRecord,
+    ChatRecord,
+    LeftOut,
+    MessageRecord,
+    message_of,
+    settings_of,
+)
+from app.chats.formats.values import mapping, mappings, seconds, text
 
 NAME = "llama_cpp"
 
@@ -66,17 +74,12 @@ def _chat(session: dict[str, Any], messages: list[dict[str, Any]], left_out: Lef
         updated_at=seconds(session.get("lastModified")),
         pinned_at=seconds(session.get("lastModified")) if session.get("pinned") is True else None,
         current=current,
-        settings={"system_prompt": system} if system.strip() else {},
+        settings=settings_of(system),
         messages=arranged_messages,
     )
 
 
 def _message(message: dict[str, Any], left_out: LeftOut) -> MessageRecord | None:
-    written, thinking = text(message.get("content")), ""
-    if message["role"] == "assistant":
-        thinking = text(message.get("reasoningContent")) or text(message.get("thinking"))
-        if not thinking:
-            thinking, written = without_thinking(written)
     if message.get("toolCalls") not in (None, "", []):
         left_out["tools"] += 1
     attachments: list[AttachmentRecord] = []
@@ -87,18 +90,9 @@ def _message(message: dict[str, Any], left_out: LeftOut) -> MessageRecord | None
             attachments.append(image)
         else:
             left_out[reason_for(extra.get("type"))] += 1
-    if not written.strip() and not thinking.strip() and not attachments:
-        return None
-    return MessageRecord(
-        id="",
-        parent=None,
-        role="assistant" if message["role"] == "assistant" else "user",
-        text=written,
-        created_at=seconds(message.get("timestamp")),
-        thinking=thinking,
-        model=text(message.get("model")),
-        attachments=attachments,
-    )
+    thinking = text(message.get("reasoningContent")) or text(message.get("thinking"))
+    created, model = seconds(message.get("timestamp")), text(message.get("model"))
+    return message_of(message["role"], text(message.get("content")), created, thinking, model, attachments)
 
 
 def write(chat: ChatRecord) -> str:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from app.chats.formats.branches import Node, arranged
-from app.chats.formats.records import ChatRecord, LeftOut, MessageRecord
-from app.chats.formats.values import items, mapping, mappings, seconds, text, without_thinking
+from app.chats.formats.records import ChatRecord, LeftOut, MessageRecord, message_of, settings_of
+from app.chats.formats.values import items, mapping, mappings, seconds, text
 
 NAME = "lm_studio"
 _PROMPT = "llm.prediction.systemPrompt"
@@ -36,14 +36,13 @@ def read(record: dict[str, Any], left_out: LeftOut) -> ChatRecord:
     messages, current = arranged(nodes, shown)
     created = seconds(record.get("createdAt"))
     last = [seconds(record.get(key)) or 0.0 for key in ("userLastMessagedAt", "assistantLastMessagedAt")]
-    prompt = _prompt(record)
     return ChatRecord(
         title=text(record.get("name")),
         created_at=created,
         updated_at=max(last) or created,
         current=current,
         pinned_at=created if record.get("pinned") is True else None,
-        settings={"system_prompt": prompt} if prompt.strip() else {},
+        settings=settings_of(_prompt(record)),
         messages=messages,
     )
 
@@ -63,21 +62,9 @@ def _message(version: dict[str, Any], model: str, left_out: LeftOut) -> MessageR
     for step in _steps(version, left_out):
         parts = thinking if mapping(step.get("style")).get("type") == "thinking" else written
         parts.append(_text(step.get("content"), left_out))
-    whole = "\n\n".join(filter(None, written))
-    if role == "assistant" and not thinking:
-        thought, whole = without_thinking(whole)
-        thinking = [thought]
-    if not whole.strip() and not any(thinking):
-        return None
+    said, thought = ("\n\n".join(filter(None, parts)) for parts in (written, thinking))
     name = text(mapping(version.get("senderInfo")).get("senderName"))
-    return MessageRecord(
-        id="",
-        parent=None,
-        role=role,
-        text=whole,
-        thinking="\n\n".join(filter(None, thinking)),
-        model=(name or model) if role == "assistant" else "",
-    )
+    return message_of(role, said, thinking=thought, model=name or model)
 
 
 def _steps(version: dict[str, Any], left_out: LeftOut) -> list[dict[str, Any]]:

@@ -9,8 +9,17 @@ from typing import Any
 
 from app.chats.formats.branches import Node, arranged, in_a_row
 from app.chats.formats.images import image_from, parts_of
-from app.chats.formats.records import UNNAMED, AttachmentRecord, ChatRecord, LeftOut, MessageRecord
-from app.chats.formats.values import file_text, items, mapping, mappings, seconds, text, without_thinking
+from app.chats.formats.records import (
+    UNNAMED,
+    AttachmentRecord,
+    ChatRecord,
+    Ending,
+    LeftOut,
+    MessageRecord,
+    message_of,
+    settings_of,
+)
+from app.chats.formats.values import file_text, items, mapping, mappings, seconds, text
 
 NAME = "open_webui"
 _OPENED = re.compile(r'^<details type="(reasoning|tool_calls|code_interpreter)"([^>]*)>', re.MULTILINE)
@@ -57,7 +66,7 @@ def read(record: dict[str, Any], left_out: LeftOut) -> ChatRecord:
         updated_at=updated,
         pinned_at=updated if record.get("pinned") is True else None,
         current=current,
-        settings={"system_prompt": prompt} if prompt.strip() else {},
+        settings=settings_of(prompt),
         messages=messages,
     )
 
@@ -79,21 +88,11 @@ def _message(entry: dict[str, Any], left_out: LeftOut) -> MessageRecord | None:
             attachments.append(attachment)
         else:
             left_out["images" if _is_image(file) else "files"] += 1
-    if not written.strip() and not thinking.strip() and not attachments:
-        left_out["failed"] += bool(entry.get("error"))
-        return None
-    model = text(entry.get("modelName")) or text(entry.get("model"))
-    return MessageRecord(
-        id="",
-        parent=None,
-        role=role,
-        text=written,
-        created_at=seconds(entry.get("timestamp")),
-        thinking=thinking,
-        model=model if role == "assistant" else "",
-        status="failed" if entry.get("error") else "complete",
-        attachments=attachments,
-    )
+    model, created = text(entry.get("modelName")) or text(entry.get("model")), seconds(entry.get("timestamp"))
+    status: Ending = "failed" if entry.get("error") else "complete"
+    message = message_of(role, written, created, thinking, model, attachments, status)
+    left_out["failed"] += message is None and bool(entry.get("error"))
+    return message
 
 
 def _attachment(file: dict[str, Any]) -> AttachmentRecord | None:
@@ -159,11 +158,7 @@ def _without_details(written: str, left_out: LeftOut) -> tuple[str, str]:
         else:
             left_out["tools"] += 1
         at = seen = closed.end()
-    answer = "".join([*kept, written[at:]])
-    if not thoughts:
-        thought, answer = without_thinking(answer)
-        thoughts = [thought]
-    return answer, "\n\n".join(filter(None, thoughts))
+    return "".join([*kept, written[at:]]), "\n\n".join(filter(None, thoughts))
 
 
 def _unescaped(body: str) -> str:

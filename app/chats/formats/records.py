@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
+
+from app.chats.formats.values import without_thinking
 
 Role = Literal["system", "user", "assistant"]
 Ending = Literal["complete", "stopped", "interrupted", "failed"]
@@ -116,6 +119,32 @@ class ChatRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
             found.append(message)
             message = by_id.get(message.parent or "")
         return found[::-1]
+
+
+def message_of(
+    role: Role,
+    written: str,
+    created_at: float | None = None,
+    thinking: str = "",
+    model: str = "",
+    attachments: Sequence[AttachmentRecord] = (),
+    status: Ending = "complete",
+) -> MessageRecord | None:
+    """A message whose place in its chat is still to be found; ``None`` if there is nothing in it.
+
+    In an answer without ``thinking``, what it begins with between the usual marks is that.
+    """
+    if role == "assistant" and not thinking.strip():
+        thinking, written = without_thinking(written)
+    if not (written.strip() or thinking.strip() or attachments):
+        return None
+    model = model if role == "assistant" else ""
+    return MessageRecord("", None, role, written, created_at, thinking, model, status, attachments=list(attachments))
+
+
+def settings_of(prompt: str) -> dict[str, Any]:
+    """The settings of a chat with this system prompt."""
+    return {"system_prompt": prompt} if prompt.strip() else {}
 
 
 class Batch(msgspec.Struct, frozen=True):

@@ -11,8 +11,8 @@ from typing import Any
 
 from app.chats.formats.branches import arranged, in_a_row
 from app.chats.formats.images import data_url, parts_of
-from app.chats.formats.records import AttachmentRecord, ChatRecord, LeftOut, MessageRecord
-from app.chats.formats.values import file_text, mappings, seconds, text, without_thinking
+from app.chats.formats.records import AttachmentRecord, ChatRecord, LeftOut, MessageRecord, message_of, settings_of
+from app.chats.formats.values import file_text, mappings, seconds, text
 
 OPENAI, SHAREGPT = "openai", "sharegpt"
 _ROLES = {
@@ -62,7 +62,7 @@ def _chat(record: dict[str, Any], turns: list[tuple[str, MessageRecord] | None])
         or min(dates, default=None),
         updated_at=seconds(record.get("updated_at")) or max(dates, default=None),
         current=current,
-        settings={"system_prompt": "\n\n".join(prompts)} if prompts else {},
+        settings=settings_of("\n\n".join(prompts)),
         messages=messages,
     )
 
@@ -85,23 +85,11 @@ def _turn(
     if role is None:
         left_out["tools"] += 1
         return None
-    thinking = ""
-    if role == "assistant":
-        thinking = text(message.get("reasoning_content")) or text(message.get("reasoning"))
-        if not thinking:
-            thinking, written = without_thinking(written)
-    if not written.strip() and not thinking.strip() and not images:
-        return None
-    return role, MessageRecord(
-        id="",
-        parent=None,
-        role="assistant" if role == "assistant" else "user",
-        text=written,
-        created_at=seconds(message.get("created_at")),
-        thinking=thinking,
-        model=text(message.get("model")) if role == "assistant" else "",
-        attachments=list(images),
-    )
+    is_answer = role == "assistant"
+    thinking = (text(message.get("reasoning_content")) or text(message.get("reasoning"))) if is_answer else ""
+    created, model = seconds(message.get("created_at")), text(message.get("model"))
+    found = message_of("assistant" if is_answer else "user", written, created, thinking, model, images)
+    return (role, found) if found is not None else None
 
 
 def write_openai(chat: ChatRecord) -> str:
