@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from PySide6.QtCore import QDateTime
 
@@ -92,13 +92,3 @@ def _row(request: EndedRequest) -> list[str]:
         words.seconds(how.seconds),
         _RESULTS.get(how.status, f"Error {how.status}"),
     ]
-
-
-def names(text: str) -> list[str]:
-    """What somebody typed, separated by commas or spaces."""
-    return text.replace(",", " ").split()
-
-
-def typed(found: Sequence[str]) -> str:
-    """The same the other way round."""
-    return ", ".join(found)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from PySide6.QtCore import Slot
-from PySide6.QtWidgets import QCheckBox, QComboBox, QGridLayout, QRadioButton, QWidget
+from PySide6.QtWidgets import QGridLayout, QWidget
 
 from app.settings import Settings
 from app.ui.chat.editor import enter, send_key
 from app.ui.widgets import theme
-from app.ui.widgets.controls import guard_wheel, label
+from app.ui.widgets.controls import label
+from app.ui.widgets.forms import Fields
 from app.ui.widgets.layouts import LEFT, column
 from app.ui.widgets.theme import SPACING
 
@@ -43,34 +42,16 @@ class GeneralPage(QWidget):
     def __init__(self, settings: WindowSettings) -> None:
         super().__init__()
         self._settings = settings
-        self._shows = False
-        self._theme = _choice("Theme", _THEMES)
-        self._zoom = _choice("Zoom", {step: f"{step}%" for step in ZOOM_STEPS})
-        self._enter = QRadioButton()
-        self._ctrl_enter = QRadioButton()
-        self._notify = QCheckBox("Notify me when an answer is finished")
-        self._lay_out()
-        self._name_keys()
-        for choice in (self._theme, self._zoom):
-            choice.currentIndexChanged.connect(self._on_changed)
-        self._ctrl_enter.toggled.connect(self._on_changed)
-        self._notify.toggled.connect(self._on_changed)
-        theme.follow_zoom(self, self.refresh)
-
-    def refresh(self) -> None:
-        values = self._settings.values
-        self._shows = True
-        self._theme.setCurrentIndex(self._theme.findData(values.theme))
-        if self._zoom.findData(values.zoom) < 0:  # someone wrote another one into the file
-            self._zoom.addItem(f"{values.zoom}%", values.zoom)
-        self._zoom.setCurrentIndex(self._zoom.findData(values.zoom))
-        (self._ctrl_enter if values.send_with == "ctrl_enter" else self._enter).setChecked(True)
-        self._notify.setChecked(values.notify_finished)
-        self._shows = False
-
-    # ------------------------------------------------------------ inside
-
-    def _lay_out(self) -> None:
+        self._fields = Fields(self._on_changed)
+        self._theme = self._fields.choice("theme", "Theme", _THEMES)
+        self._zoom = self._fields.choice("zoom", "Zoom", {})
+        self._enter, self._ctrl_enter = self._fields.either("send_with", ("enter", "ctrl_enter"))
+        self._notify = self._fields.check("notify_finished", "Notify me when an answer is finished")
+        plain, shift, ctrl = enter(), enter("Shift+"), enter("Ctrl+")
+        self._enter.setText(f"{plain} ({shift} starts a new line)")
+        self._ctrl_enter.setText(f"{ctrl} ({plain} starts a new line)")
+        for button in (self._enter, self._ctrl_enter):
+            button.setAccessibleName(f"Send messages with {button.text()}")
         column(
             label("Appearance", "heading"),
             self._appearance(),
@@ -86,6 +67,13 @@ class GeneralPage(QWidget):
             margins=5 * SPACING,
             on=self,
         )
+        theme.follow_zoom(self, self.refresh)
+
+    def refresh(self) -> None:
+        values = self._settings.values
+        steps = sorted({*ZOOM_STEPS, values.zoom})  # someone may have written another one into the file
+        self._fields.offer("zoom", {step: f"{step}%" for step in steps})
+        self._fields.show(values)
 
     def _appearance(self) -> QGridLayout:
         grid = QGridLayout()
@@ -97,30 +85,9 @@ class GeneralPage(QWidget):
             grid.addWidget(choice, place, 1, LEFT)
         return grid
 
-    def _name_keys(self) -> None:
-        plain, shift, ctrl = enter(), enter("Shift+"), enter("Ctrl+")
-        self._enter.setText(f"{plain} ({shift} starts a new line)")
-        self._ctrl_enter.setText(f"{ctrl} ({plain} starts a new line)")
-        for button in (self._enter, self._ctrl_enter):
-            button.setAccessibleName(f"Send messages with {button.text()}")
-
-    @Slot()
     def _on_changed(self) -> None:
-        if self._shows:
-            return
         values = self._settings.values
-        values.theme, values.zoom = self._theme.currentData(), self._zoom.currentData()
-        values.send_with = "ctrl_enter" if self._ctrl_enter.isChecked() else "enter"
-        values.notify_finished = self._notify.isChecked()
+        for key, value in self._fields.values().items():
+            setattr(values, key, value)
         apply(values)
         self._settings.save_soon()
-
-
-def _choice(name: str, values: Mapping[Any, str]) -> QComboBox:
-    """One of these values, each with its text on screen."""
-    result = QComboBox()
-    result.setAccessibleName(name)
-    for value, text in values.items():
-        result.addItem(text, value)
-    guard_wheel(result)
-    return result

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from PySide6.QtCore import QDateTime, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices
-from PySide6.QtWidgets import QApplication, QCheckBox, QDialog, QDialogButtonBox, QLineEdit, QWidget
+from PySide6.QtWidgets import QApplication, QDialog, QDialogButtonBox, QLineEdit, QWidget
 
 from app.errors import KnownError
 from app.models.hub.tokens import TokenPlace
 from app.models.text import printable, size_text
-from app.settings import Settings
 from app.ui.context import AppContext
 from app.ui.models.window import ModelsWindow
 from app.ui.widgets.controls import explain, label, named, push_button, show_text
-from app.ui.widgets.forms import Form, Setting
+from app.ui.widgets.forms import Fields
 from app.ui.widgets.layouts import DIALOG_MARGINS, column, row
 from app.ui.widgets.table import RowsTable
 from app.ui.widgets.theme import SPACING
@@ -44,9 +43,7 @@ _GATED = (
     "Some repositories are gated: you have to accept their terms on their page, and downloads need an access token "
     "from your account. A read-only token is enough."
 )
-_DOWNLOADS = (
-    Setting("parallel_downloads", "Simultaneous downloads", "How many files are downloaded at the same time."),
-)
+_ADDRESS = "Address of Hugging Face or a mirror"
 TRAFFIC_INTERVAL_MS = 1000
 _TOKEN_PLACES: dict[TokenPlace, str] = {
     "nowhere": "No token. Gated repositories need one.",
@@ -69,18 +66,19 @@ class NetworkPage(QWidget):
         super().__init__()
         self._settings, self._values = ctx.settings, ctx.settings.values
         self._hub, self._queue = models.hub, models.downloads
-        self._shows = False
+        self._fields = Fields(self._on_changed)
         self._offline = explain(
-            QCheckBox("Work offline"), "No searches, no downloads and no servers on other computers."
+            self._fields.check("offline", "Work offline"),
+            "No searches, no downloads and no servers on other computers.",
         )
-        self._endpoint = QLineEdit(placeholderText="https://huggingface.co")
+        self._endpoint = self._fields.line("hub_endpoint", _ADDRESS, "https://huggingface.co")
         self._endpoint_problem = label(role="bad", wraps=True)
-        self._to_mirror = QCheckBox("Also send the access token to this mirror")
+        self._to_mirror = self._fields.check("token_to_mirror", "Also send the access token to this mirror")
         self._token = label(wraps=True)
         self._enter_token = push_button(ctx.actions.text("ask_for_token"), self.ask_for_token)
         self._token_problem = label(role="bad", wraps=True)
         self._remove_token = push_button("Remove", lambda: self._set_token(None), name="Remove the access token")
-        self._downloads = Form(Settings, _DOWNLOADS, self._on_changed)
+        self._parallel = self._fields.whole("parallel_downloads", "Simultaneous downloads", 1, 8)
         self._traffic = RowsTable(
             "Network traffic since Slipstream started",
             ["Time", "Host", "Purpose", "Received"],
@@ -92,20 +90,11 @@ class NetworkPage(QWidget):
         self._timer = QTimer(self, interval=TRAFFIC_INTERVAL_MS)
         self._timer.timeout.connect(self._refresh_traffic)
         self._lay_out()
-        for box in (self._offline, self._to_mirror):
-            box.toggled.connect(self._on_changed)
-        self._endpoint.editingFinished.connect(self._on_changed)
         self._endpoint.textChanged.connect(self._on_typed)
         self._show_token("nowhere")
 
     def refresh(self) -> None:
-        values = self._values
-        self._shows = True
-        self._offline.setChecked(values.offline)
-        self._endpoint.setText(values.hub_endpoint)
-        self._to_mirror.setChecked(values.token_to_mirror)
-        self._downloads.show_values(values)
-        self._shows = False
+        self._fields.show(self._values)
         self._on_typed()
         self._show_endpoint_problem()
         show_text(self._token_problem, "")
@@ -133,15 +122,10 @@ class NetworkPage(QWidget):
     def _on_typed(self) -> None:
         self._to_mirror.setEnabled(bool(self._endpoint.text().strip()))
 
-    @Slot()
     def _on_changed(self) -> None:
         self._on_typed()
-        if self._shows:
-            return
-        values = self._values
-        values.offline, values.token_to_mirror = self._offline.isChecked(), self._to_mirror.isChecked()
-        values.hub_endpoint = self._endpoint.text().strip()
-        values.parallel_downloads = self._downloads.value("parallel_downloads")
+        for key, value in self._fields.values().items():
+            setattr(self._values, key, value)
         self._hub.apply_settings()
         self._show_endpoint_problem()
         self._queue.apply_settings()
@@ -185,8 +169,6 @@ class NetworkPage(QWidget):
     # ------------------------------------------------------------ inside
 
     def _lay_out(self) -> None:
-        self._downloads.layout().setContentsMargins(0, 0, 0, 0)  # type: ignore[union-attr]
-        address = "Address of Hugging Face or a mirror"
         column(
             self._offline,
             _help(
@@ -194,7 +176,7 @@ class NetworkPage(QWidget):
                 "this computer are used."
             ),
             2 * SPACING,
-            label(address, "heading", buddy=named(self._endpoint, address)),
+            label(_ADDRESS, "heading", buddy=self._endpoint),
             self._endpoint,
             self._endpoint_problem,
             self._to_mirror,
@@ -204,7 +186,12 @@ class NetworkPage(QWidget):
             self._token_problem,
             2 * SPACING,
             label("Downloads", "heading"),
-            self._downloads,
+            row(
+                label("Simultaneous downloads:", buddy=self._parallel),
+                self._parallel,
+                (_help("How many files are downloaded at the same time."), 1),
+                gap=3 * SPACING,
+            ),
             2 * SPACING,
             label("What Slipstream sends", "heading"),
             _help(

@@ -6,14 +6,7 @@ import msgspec
 from PySide6.QtCore import Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtNetwork import QAbstractSocket, QNetworkInterface
-from PySide6.QtWidgets import (
-    QCheckBox,
-    QComboBox,
-    QLineEdit,
-    QPlainTextEdit,
-    QTabBar,
-    QWidget,
-)
+from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QTabBar, QWidget
 
 from app.settings import ServerSettings
 from app.storage.secrets import SecretPlace
@@ -22,8 +15,8 @@ from app.ui.server import wording
 from app.ui.server.control import ServerControl, needs_key
 from app.ui.widgets import theme
 from app.ui.widgets.announcing import announce
-from app.ui.widgets.controls import guard_wheel, label, named, push_button, show_text
-from app.ui.widgets.forms import Whole
+from app.ui.widgets.controls import label, named, push_button, show_text
+from app.ui.widgets.forms import Fields
 from app.ui.widgets.layouts import column, row
 from app.ui.widgets.questions import ask
 from app.ui.widgets.table import RowsTable
@@ -62,35 +55,25 @@ class ServerPage(QWidget):
     def __init__(self, settings: WindowSettings, control: ServerControl) -> None:
         super().__init__()
         self._settings, self._control = settings, control
-        self._shows = False
         self._values = ServerSettings()
-        self._on = QCheckBox("Let other programs use the model")
+        self._fields = fields = Fields(self._on_changed)
+        self._on = fields.check("on", "Let other programs use the model")
         self._state = label(wraps=True)
         self._url = _CopiedField("Address")
-        self._port = named(Whole(1, 65535), "Port")
+        self._port = fields.whole("port", "Port", 1, 65535)
         self._port.setGroupSeparatorShown(False)
         self._port.setKeyboardTracking(False)
         self._key = _CopiedField("API key", is_secret=True)
         self.replace_key = push_button("Replace…", self._on_replace, name="Replace the API key")
         self._key_place = label(role="quiet", wraps=True)
-        self._needs_key = QCheckBox("Programs on this computer need the key, too")
-        self._others = QCheckBox("Other computers may use it")
-        sized = QComboBox.SizeAdjustPolicy.AdjustToContents
-        self._address = named(QComboBox(sizeAdjustPolicy=sized), "Address for other computers")
-        guard_wheel(self._address)
-        self._hosts = named(QLineEdit(placeholderText="my-computer.lan"), "Other names for this computer")
-        self._origins = named(
-            QLineEdit(placeholderText="https://example.org"), "More web pages that may use the server"
-        )
+        self._needs_key = fields.check("needs_key", "Programs on this computer need the key, too")
+        self._others = fields.check("for_others", "Other computers may use it")
+        self._address = fields.choice("address", "Address for other computers", {"": ALL_ADDRESSES})
+        self._hosts = fields.words("hosts", "Other names for this computer", "my-computer.lan")
+        self._origins = fields.words("origins", "More web pages that may use the server", "https://example.org")
         self._examples = _Examples()
         self._requests = _requests_table()
         self._lay_out()
-        for box in (self._on, self._needs_key, self._others):
-            box.toggled.connect(self._on_changed)
-        for field in (self._hosts, self._origins):
-            field.editingFinished.connect(self._on_changed)
-        self._port.valueChanged.connect(self._on_changed)
-        self._address.activated.connect(self._on_changed)
         control.key_changed.connect(self._show_key)
         control.serving.state_changed.connect(self._show_state)
         control.serving.request_ended.connect(self._show_requests)
@@ -99,20 +82,10 @@ class ServerPage(QWidget):
 
     def refresh(self) -> None:
         values = self._settings.values.server
-        self._shows = True
         self._values = values
-        self._on.setChecked(values.on)
-        self._port.setValue(values.port)
-        self._needs_key.setChecked(needs_key(values))
-        self._others.setChecked(values.for_others)
-        self._address.clear()
-        self._address.addItem(ALL_ADDRESSES, "")
-        for address in dict.fromkeys([*_addresses(), *([values.address] if values.address else [])]):
-            self._address.addItem(address, address)
-        self._address.setCurrentIndex(max(self._address.findData(values.address), 0))
-        self._hosts.setText(wording.typed(values.hosts))
-        self._origins.setText(wording.typed(values.origins))
-        self._shows = False
+        addresses = [*_addresses(), *filter(None, [values.address])]
+        self._fields.offer("address", {"": ALL_ADDRESSES, **{one: one for one in addresses}})
+        self._show(values)
         self._show_needs()
         self._show_state()
         self._show_key()
@@ -151,14 +124,18 @@ class ServerPage(QWidget):
 
     # ------------------------------------------------------------ changes
 
-    @Slot()
+    def _show(self, values: ServerSettings) -> None:
+        """Other computers need the key, which isn't a choice for this one then."""
+        self._fields.show(msgspec.structs.replace(values, needs_key=needs_key(values)))
+
     def _on_changed(self) -> None:
-        if self._shows or (values := self._chosen()) == self._values:
+        chosen = self._fields.values()
+        if chosen["for_others"] or self._values.for_others:
+            del chosen["needs_key"]
+        if (values := msgspec.structs.replace(self._values, **chosen)) == self._values:
             return
         self._settings.values.server = self._values = values
-        self._shows = True
-        self._needs_key.setChecked(needs_key(values))
-        self._shows = False
+        self._show(values)
         self._show_needs()
         self._control.apply()
         self._show_state()
@@ -171,21 +148,6 @@ class ServerPage(QWidget):
             "API key",
             f"Replace the API key? {_REPLACE}",
             lossy={"Replace the key": self._control.replace_key},
-        )
-
-    def _chosen(self) -> ServerSettings:
-        others = self._others.isChecked()
-        # What other computers need isn't a choice for this one.
-        needs_key = self._values.needs_key if others or self._values.for_others else self._needs_key.isChecked()
-        return msgspec.structs.replace(
-            self._values,
-            on=self._on.isChecked(),
-            port=self._port.value(),
-            for_others=others,
-            address=str(self._address.currentData() or ""),
-            needs_key=needs_key,
-            hosts=wording.names(self._hosts.text()),
-            origins=wording.names(self._origins.text()),
         )
 
     # ------------------------------------------------------------ inside

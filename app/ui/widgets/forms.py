@@ -15,17 +15,19 @@ from PySide6.QtCore import QRegularExpression, Qt
 from PySide6.QtGui import QRegularExpressionValidator, QValidator
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
+    QCheckBox,
     QComboBox,
     QDoubleSpinBox,
     QGridLayout,
     QLabel,
     QLineEdit,
+    QRadioButton,
     QSpinBox,
     QWidget,
 )
 
 from app.ui.widgets import theme
-from app.ui.widgets.controls import LOCALE, explain, guard_wheel, label
+from app.ui.widgets.controls import LOCALE, explain, guard_wheel, label, named
 from app.ui.widgets.theme import SPACING
 
 FIELD_WIDTH = 132
@@ -165,6 +167,86 @@ class Digits(QLineEdit):
 
     def set_value(self, value: int | None) -> None:
         self.setText("" if value is None else str(value))
+
+
+class Fields:
+    """Makes a control for each field of a struct, shows what the struct has, and gives back what they show."""
+
+    def __init__(self, changed: Callable[[], object]) -> None:
+        """``changed`` is called when the user has changed something."""
+        self._changed = changed
+        self._shows = False
+        self._controls: dict[str, tuple[Callable[[Any], object], Callable[[], Any]]] = {}
+        """How the value of a field is shown and read."""
+        self._boxes: dict[str, QComboBox] = {}
+
+    def check(self, key: str, text: str) -> QCheckBox:
+        box = QCheckBox(text)
+        box.toggled.connect(self._on_changed)
+        self._controls[key] = box.setChecked, box.isChecked
+        return box
+
+    def either(self, key: str, values: tuple[str, str]) -> tuple[QRadioButton, QRadioButton]:
+        """Two buttons in one widget, for a field that has one of two values."""
+        first, second = QRadioButton(), QRadioButton()
+        second.toggled.connect(self._on_changed)
+        buttons = dict(zip(values, (first, second), strict=True))
+        self._controls[key] = lambda value: buttons[value].setChecked(True), lambda: values[second.isChecked()]
+        return first, second
+
+    def line(self, key: str, name: str, placeholder: str) -> QLineEdit:
+        """A text, without spaces around it."""
+        field = named(QLineEdit(placeholderText=placeholder), name)
+        field.editingFinished.connect(self._on_changed)
+        self._controls[key] = field.setText, lambda: field.text().strip()
+        return field
+
+    def words(self, key: str, name: str, placeholder: str) -> QLineEdit:
+        """A list of words, separated by commas or spaces."""
+        field = self.line(key, name, placeholder)
+        self._controls[key] = (
+            lambda words: field.setText(", ".join(words)),
+            lambda: field.text().replace(",", " ").split(),
+        )
+        return field
+
+    def choice(self, key: str, name: str, titles: Mapping[Any, str]) -> QComboBox:
+        """One of these values, each with its title; `offer` gives others."""
+        box = named(QComboBox(sizeAdjustPolicy=QComboBox.SizeAdjustPolicy.AdjustToContents), name)
+        guard_wheel(box)
+        self._boxes[key] = box
+        self.offer(key, titles)
+
+        box.currentIndexChanged.connect(self._on_changed)
+        self._controls[key] = lambda shown: box.setCurrentIndex(box.findData(shown)), box.currentData
+        return box
+
+    def offer(self, key: str, titles: Mapping[Any, str]) -> None:
+        """The values of a `choice`, from now on."""
+        self._shows = True
+        self._boxes[key].clear()
+        for value, title in titles.items():
+            self._boxes[key].addItem(title, value)
+        self._shows = False
+
+    def whole(self, key: str, name: str, low: int, high: int) -> Whole:
+        field = named(Whole(low, high), name)
+        field.valueChanged.connect(self._on_changed)
+        self._controls[key] = field.setValue, field.value
+        return field
+
+    def show(self, values: object) -> None:
+        self._shows = True
+        for key, (show, _read) in self._controls.items():
+            show(getattr(values, key))
+        self._shows = False
+
+    def values(self) -> dict[str, Any]:
+        return {key: read() for key, (_show, read) in self._controls.items()}
+
+    def _on_changed(self, *_value: object) -> None:
+        if not self._shows:
+            self._changed()
 
 
 @dataclass(frozen=True)
