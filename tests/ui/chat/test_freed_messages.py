@@ -14,7 +14,6 @@ from shiboken6 import isValid
 from app.protocol.events import Piece
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.code_blocks import CodeColors
-from app.ui.chat.markdown.code_headers import CodeHeaders
 from app.ui.chat.markdown.find_marks import FindMarks
 from app.ui.chat.markdown.fold_button import Fold
 from app.ui.chat.markdown.frames import Frames
@@ -28,7 +27,7 @@ from app.ui.widgets import theme
 from app.ui.widgets.turns import turns
 from tests.ui.chat import stored
 
-HELPERS = (Rendering, Frames, CodeColors, CodeHeaders, FindMarks, Fold, WidePlaces, TokenTints)
+HELPERS = (Rendering, Frames, CodeColors, FindMarks, Fold, WidePlaces, TokenTints)
 TEXT = f"Look:\n\n```python\nreturn '{'long ' * 60}'\n```\n\n- item\n\n| a | b |\n|---|---|\n| 1 | 2 |\n\nend"
 LONG = "Many words.\n\n" * 2000
 

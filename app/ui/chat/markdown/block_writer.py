@@ -35,7 +35,6 @@ from app.ui.chat.markdown.formats import (
 )
 from app.ui.chat.markdown.formula_places import FormulaPlaces
 from app.ui.chat.markdown.inline_writer import InlineWriter, text_of
-from app.ui.chat.markdown.places import Run
 from app.ui.chat.markdown.tables import TableRun, column_widths
 
 _MAX_QUOTES = 8
@@ -69,6 +68,7 @@ class BlockWriter:
     """Writes at the end of a document.
 
     Attributes:
+        end: Where it writes.
         environment: What the parser must know of the whole text, see `app.markdown.dialect.environment`.
         margin: How much narrower prose is than code, in pixels.
         width: What a table may take without having to be scrolled, in pixels; 0: whatever it needs.
@@ -87,8 +87,8 @@ class BlockWriter:
         self.formats = formats
         self.margin = margin
         self._cursor = cursor
-        self._end = DocumentEnd(cursor, formats)
-        self._inline = InlineWriter(self._end, formats, places)
+        self.end = DocumentEnd(cursor, formats)
+        self._inline = InlineWriter(self.end, formats, places)
         self._places = places
         self._block = Block(Kind.PLAIN, 0, "")
         """The one that is being written."""
@@ -102,26 +102,10 @@ class BlockWriter:
         """The same of a footnote and its number."""
         self._is_first = True
 
-    # -- where
-
-    @property
-    def position(self) -> int:
-        """The end of what is written."""
-        return self._end.position
-
-    @property
-    def next_position(self) -> int:
-        """Where the text of the next block will begin."""
-        return self._end.next_position
-
-    def take_runs(self) -> list[Run]:
-        """Which parts of the source were shown since the last time."""
-        return self._end.take_runs()
-
     def save(self) -> Mark:
         """The present state, for `restore`."""
-        form, is_free = self._cursor.blockFormat(), self._end.is_free
-        return Mark(self.position, is_free, form, len(self.code_runs), len(self.table_runs))
+        end, form = self.end, self._cursor.blockFormat()
+        return Mark(end.position, end.is_free, form, len(self.code_runs), len(self.table_runs))
 
     def restore(self, mark: Mark) -> None:
         """Remove everything that was written since."""
@@ -131,7 +115,7 @@ class BlockWriter:
         if self._cursor.block().length() <= 1:
             # Qt gives an emptied block the format of what was removed behind it.
             self._cursor.setBlockFormat(mark.format)
-        self._end.is_free = mark.is_free
+        self.end.is_free = mark.is_free
         del self.code_runs[mark.code_runs :]
         del self.table_runs[mark.table_runs :]
         if self._places is not None:
@@ -173,7 +157,7 @@ class BlockWriter:
         more = new.text[len(shown) :].rstrip(" ")
         if look is None or old.kind not in _OF_WORDS or not is_grown or not _WORDS.fullmatch(more):
             return False
-        self._end.insert(more, self.formats.characters(look), old.start + len(shown))
+        self.end.insert(more, self.formats.characters(look), old.start + len(shown))
         return True
 
     def _write_plain(self, block: Block) -> None:
@@ -182,12 +166,12 @@ class BlockWriter:
             form = self.formats.prose(self.margin, gap=0.0)
             if not index and block.joined:
                 form.setProperty(CONTINUED, True)
-            self._end.begin(form, characters)
-            self._end.insert(line, characters, at)
+            self.end.begin(form, characters)
+            self.end.insert(line, characters, at)
             at += len(line) + 1
 
     def _write_rule(self) -> None:
-        self._end.begin(self.formats.rule(self.margin), self.formats.characters(Look()))
+        self.end.begin(self.formats.rule(self.margin), self.formats.characters(Look()))
 
     def _write_formula(self, token: Token) -> None:
         """A formula on lines of its own, or one that lacks its end so far, and what stands behind it."""
@@ -196,7 +180,7 @@ class BlockWriter:
         form = self._begin_text("")
         self._inline.start(token)
         self._inline.write_formula(formula, Look(), form, 0)
-        self._end.insert(text[formula.end - formula.start :], self.formats.characters(Look()))
+        self.end.insert(text[formula.end - formula.start :], self.formats.characters(Look()))
 
     def _write_tokens(self, block: Block) -> None:
         self._env = {**self.environment, GROWING: not block.closed}
@@ -258,7 +242,7 @@ class BlockWriter:
         if self._note:
             self._inline.start()
             self._inline.write_note(self._note)
-            self._end.insert(" ", self.formats.characters(Look()))
+            self.end.insert(" ", self.formats.characters(Look()))
             self._note = ""
 
     def _write_text(self, line: Token, level: int, *, bold: bool = False) -> None:
@@ -281,9 +265,9 @@ class BlockWriter:
             form.setTopMargin(0)
             form.setProperty(CONTINUED, True) if self._block.joined else None
         self._is_first = False
-        self._end.begin(form, self.formats.characters(Look(heading=level)))
+        self.end.begin(form, self.formats.characters(Look(heading=level)))
         if check is not None:
-            self._end.insert(f"{CHECKED if check else UNCHECKED} ", self.formats.characters(Look()))
+            self.end.insert(f"{CHECKED if check else UNCHECKED} ", self.formats.characters(Look()))
         elif item is not None:
             self._add_to_list(self._lists[-1])
         return form
@@ -336,8 +320,8 @@ class BlockWriter:
                 alignment = _ALIGNMENTS.get(side, Qt.AlignmentFlag.AlignLeft)
             elif token.type == "inline":
                 rows[-1].append((token, parse_inline(token, self._env), alignment))
-        if self._end.is_free:
-            self._end.begin(self.formats.nothing, self.formats.tiny)
+        if self.end.is_free:
+            self.end.begin(self.formats.nothing, self.formats.tiny)
         columns = len(rows[0])
         run = self._table_run([[tokens for _, tokens, _ in row] for row in rows])
         table = self._cursor.insertTable(len(rows), columns, run.format(self.formats, self.width, self.margin))
@@ -351,17 +335,17 @@ class BlockWriter:
                 self._cursor.setBlockFormat(self.formats.cell_block(alignment, columns * run.is_mirrored, self._quotes))
                 self._inline.write(line, tokens, Look(bold=row == 0))
         if run.is_mirrored:
-            self._end.runs.sort(key=lambda one: one.source)
+            self.end.runs.sort(key=lambda one: one.source)
         run.end = table.lastPosition()
         self.table_runs.append(run)
         self._cursor.movePosition(QTextCursor.MoveOperation.End)
         self._cursor.setBlockFormat(self.formats.nothing)
         self._cursor.setBlockCharFormat(self.formats.tiny)
-        self._end.is_free = True
+        self.end.is_free = True
 
     def _table_run(self, rows: list[list[list[Token]]]) -> TableRun:
         """A table that goes on with the one before it has the same columns."""
-        columns, at = len(rows[0]), self.position
+        columns, at = len(rows[0]), self.end.position
         before = self.table_runs[-1] if self._block.continued and self.table_runs else None
         if before is not None and len(before.widths) == columns:
             return TableRun(at, before.widths, before.is_mirrored, before.group, before.left)
@@ -379,10 +363,11 @@ class BlockWriter:
 
     def begin_code(self, language: str, left: float = 0.0) -> CodeRun:
         """A new code block; its lines follow through `code_line`."""
-        if self.position > 0:
+        if self.end.position > 0:
             # Qt drops the space above a block that follows a table, and the header stands there.
-            self._end.is_free = False
-        run = CodeRun(self.next_position, self.next_position, language, left)
+            self.end.is_free = False
+        at = self.end.next_position
+        run = CodeRun(at, at, language, left)
         self.code_runs.append(run)
         return run
 
@@ -394,8 +379,8 @@ class BlockWriter:
         if joined:
             form.setProperty(CONTINUED, True)
         plain = self.formats.code_characters()
-        self._end.begin(form, plain)
-        self._end.insert(text, plain, source)
+        self.end.begin(form, plain)
+        self.end.insert(text, plain, source)
         run.end = self._cursor.position()
         run.width = max(run.width, self.formats.code_width(text))
         if not partial:

@@ -19,7 +19,7 @@ from app.markdown.dialect import environment
 from app.ui.chat.markdown import formats
 from app.ui.chat.markdown.browser import SafeBrowser
 from app.ui.chat.markdown.code_blocks import CodeColors
-from app.ui.chat.markdown.code_headers import CodeHeaders, code_wrap
+from app.ui.chat.markdown.code_headers import CodeHeader, code_wrap
 from app.ui.chat.markdown.fold_button import Fold
 from app.ui.chat.markdown.formula_objects import FormulaObjects, sources_in
 from app.ui.chat.markdown.formula_places import FormulaPlaces
@@ -66,7 +66,8 @@ class DrawnText(SafeBrowser):
         self._described = 0
         """How many formulas had been made when they were last told to screen readers."""
         self._fold = Fold(self.viewport(), self._redraw)
-        self._headers = CodeHeaders(self.viewport(), self._code)
+        self._headers: list[CodeHeader] = []
+        """Of the code blocks, from top to bottom; made in turns of their own, and kept when all is drawn anew."""
         self._objects = FormulaObjects(self.document(), themes.current())
         self._timer = QTimer(self, singleShot=True, timerType=Qt.TimerType.PreciseTimer)
         self._timer.timeout.connect(self._on_frame_due)
@@ -183,7 +184,8 @@ class DrawnText(SafeBrowser):
         self._rendering.writer.width = code
         for table in self._rendering.writer.table_runs:
             table.refit(self.document(), self._formats, code, float(code - prose))
-        self._forget_shapes()
+        for unit in self._rendering.units:
+            unit.shapes = None
         self._frames.set_widths(prose, code)
         self._measure()
 
@@ -207,7 +209,7 @@ class DrawnText(SafeBrowser):
         """``is_news``: the height is the real one now, even if it is no other than before."""
         runs = self._rendering.code_runs
         # The frame of code at the very end reaches below its last line.
-        below = formats.CODE_PADDING if runs and runs[-1].end >= self._rendering.writer.position else 0
+        below = formats.CODE_PADDING if runs and runs[-1].end >= self._rendering.writer.end.position else 0
         height = int(self.document().size().height() + below + 0.99)
         self._frames.place()
         height = self._fold.place(height, self._prose_width)
@@ -237,7 +239,8 @@ class DrawnText(SafeBrowser):
         was_partial, self._is_partial = self._is_partial, more
         self._measure(is_news=was_partial and not more)
         self._colors.update()
-        self._places.ask(partial(_is_showing, self, self._places), self._on_formula_answered)
+        places = self._places
+        places.ask(lambda: isValid(self) and self._places is places, partial(turns().want, self))
         self._last_frame = time.perf_counter()
         self._frame_seconds = self._last_frame - started
         if self.is_drawn:
@@ -260,13 +263,6 @@ class DrawnText(SafeBrowser):
             self._described = self._objects.made
             sources = sources_in(self.document())
             self.setAccessibleDescription(f"Formulas: {'; '.join(sources)}" if sources else "")
-
-    def _on_formula_answered(self) -> None:
-        turns().want(self)
-
-    def has_places(self, places: FormulaPlaces) -> bool:
-        """Whether the formulas shown are these."""
-        return self._places is places
 
     def forget_places(self) -> None:
         """What was found in the document may be elsewhere now."""
@@ -311,7 +307,7 @@ class DrawnText(SafeBrowser):
         if self._has_old_look:
             self._redraw()
         elif self._is_header_missing():
-            self._headers.make()
+            self._headers.append(CodeHeader(self.viewport(), partial(self._code, len(self._headers))))
             turns().want(self)
         else:
             self._draw()
@@ -327,7 +323,7 @@ class DrawnText(SafeBrowser):
         self._measure()
 
     def _is_header_missing(self) -> bool:
-        return self._headers.made < len(self._rendering.code_runs)
+        return len(self._headers) < len(self._rendering.code_runs)
 
     def _code(self, number: int) -> str:
         """The whole text of a code block."""
@@ -336,18 +332,9 @@ class DrawnText(SafeBrowser):
             return code_of(self.content, number)  # it may go on in what is folded
         return text_between(self.document(), run.start, run.end)
 
-    def _forget_shapes(self) -> None:
-        for unit in self._rendering.units:
-            unit.shapes = None
-
     # -- Qt
 
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() is QEvent.Type.FontChange and self._is_set_up and self.font() != self._drawn_font:
             self._redraw()
-
-
-def _is_showing(view: DrawnText, places: FormulaPlaces) -> bool:
-    """Whether a view is there and still shows these formulas."""
-    return isValid(view) and view.has_places(places)

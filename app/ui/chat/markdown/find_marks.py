@@ -9,7 +9,7 @@ from PySide6.QtCore import QRectF
 from PySide6.QtGui import QColor, QPainter, QPen, QTextDocument
 
 from app.markdown.find import find_matches
-from app.ui.chat.markdown.underlay import Unit, as_qt_counts, origin_of, text_boxes
+from app.ui.chat.markdown.underlay import Unit, boxes_between
 from app.ui.widgets.theme import Theme, mix
 
 _ROUNDING = 3.0
@@ -27,13 +27,17 @@ def mark_colors(theme: Theme, *, current: bool) -> tuple[QColor, QColor]:
 
 
 class FindMarks:
-    """The matches of a query in one text, and where its document shows them."""
+    """The matches of a query in one text, and where its document shows them.
+
+    Attributes:
+        starts: Where each match begins in the source.
+    """
 
     def __init__(self, document: QTextDocument) -> None:
         self.query = ""
         self.current: int | None = None
         self._document = document
-        self._starts: list[int] = []
+        self.starts: list[int] = []
         self._ends: list[int] = []
         self._searched = -1
         """How long the text was."""
@@ -45,26 +49,18 @@ class FindMarks:
             self.query, self.current, self._searched = query, None, -1
         if self._searched != len(source):
             found = find_matches(source, query, plain=plain)
-            self._starts, self._ends = [start for start, _ in found], [end for _, end in found]
+            self.starts, self._ends = [start for start, _ in found], [end for _, end in found]
             self._searched = len(source)
             self._known.clear()
-        return len(self._starts)
-
-    @property
-    def count(self) -> int:
-        return len(self._starts)
+        return len(self.starts)
 
     def forget_places(self) -> None:
         """The document is drawn anew."""
         self._known.clear()
 
-    def source_start(self, index: int) -> int:
-        """Where a match stands in the source."""
-        return self._starts[index]
-
     def boxes(self, index: int, units: Sequence[Unit]) -> list[QRectF]:
         """Where a match is drawn, one box a line; empty where it is not drawn yet."""
-        start, end = self._starts[index], self._ends[index]
+        start, end = self.starts[index], self._ends[index]
         first = max(0, bisect_right(units, start, key=lambda unit: unit.source_start) - 1)
         found = []
         for unit in units[first:]:
@@ -96,21 +92,18 @@ class FindMarks:
 
     def _find(self, unit: Unit) -> list[Place]:
         first = bisect_right(self._ends, unit.source_start)
-        if first == len(self._starts) or self._starts[first] >= unit.source_end:
+        if first == len(self.starts) or self.starts[first] >= unit.source_end:
             return []
         in_block: dict[tuple[int, int], tuple[int, int]] = {}
         for run in unit.runs:
             number = self._document.findBlock(run.start).position()
             index = bisect_right(self._ends, run.source)
-            while index < len(self._starts) and self._starts[index] < run.source_end:
-                shown = run.shown(self._starts[index], self._ends[index])
+            while index < len(self.starts) and self.starts[index] < run.source_end:
+                shown = run.shown(self.starts[index], self._ends[index])
                 if shown is not None:
                     in_block[index, number] = (in_block.get((index, number), shown)[0], shown[1])
                 index += 1
         return [(index, *positions) for (index, _), positions in in_block.items()]
 
     def _boxes(self, place: Place) -> list[QRectF]:
-        _, start, end = place
-        block = self._document.findBlock(start)
-        origin, at = origin_of(self._document, block), block.position()
-        return [box.translated(origin) for box in text_boxes(block, as_qt_counts(block.text()), start - at, end - at)]
+        return boxes_between(self._document, *place[1:])

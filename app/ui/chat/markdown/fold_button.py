@@ -7,7 +7,7 @@ from collections.abc import Callable
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton, QWidget
 
-from app.ui.chat.markdown.folding import SHOW_LESS_TEXT, folded_length, show_all_text
+from app.ui.chat.markdown.folding import SHOW_LESS_TEXT, folded_length
 
 _ABOVE, _BELOW = 6, 2
 
@@ -37,7 +37,6 @@ class Fold:
             self._button.clicked.connect(self._toggle)
         if self._button is not None:
             self._button.setVisible(bool(self._text))
-            self._name()
 
     def unfold(self) -> None:
         """Show all."""
@@ -46,18 +45,14 @@ class Fold:
 
     def _toggle(self) -> None:
         self.length = folded_length(self._text) if self.length is None else None
-        self._name()
         self._changed()
-
-    def _name(self) -> None:
-        if self._button is not None:
-            is_folded = self.length is not None
-            self._button.setText(show_all_text(len(self._text)) if is_folded else SHOW_LESS_TEXT)
 
     def place(self, top: int, width: int) -> int:
         """Put the button below the text; gives back where it ends, which is ``top`` where there is none."""
         if self._button is None or not self._text:
             return top
+        all_text = f"Show all ({len(self._text):,} characters)"
+        self._button.setText(SHOW_LESS_TEXT if self.length is None else all_text)
         size = self._button.sizeHint()
         # A little inside, so that the outline is not cut off.
         self._button.setGeometry(2, top + _ABOVE, min(size.width(), width - 4), size.height())

@@ -8,6 +8,7 @@ FOLD_LINES = 200
 SHOWN_CHARACTERS = 5000
 SHOWN_LINES = 80
 """So much of it, at most, is shown then."""
+SHOW_LESS_TEXT = "Show less"
 
 
 def folded_length(text: str) -> int | None:
@@ -29,11 +30,3 @@ def folded_length(text: str) -> int | None:
         if cut >= 0:
             return cut + 1
     return end
-
-
-def show_all_text(characters: int) -> str:
-    """What the button says while the rest is hidden."""
-    return f"Show all ({characters:,} characters)"
-
-
-SHOW_LESS_TEXT = "Show less"

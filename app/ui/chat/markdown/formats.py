@@ -181,7 +181,7 @@ class Formats:
     @cached_property
     def code_column(self) -> float:
         """Width of a character of code, in pixels."""
-        return QFontMetricsF(self.mono).horizontalAdvance("0")
+        return self._code_metrics.horizontalAdvance("0")
 
     @cached_property
     def digit_width(self) -> float:

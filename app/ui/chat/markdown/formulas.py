@@ -19,7 +19,7 @@ from PySide6.QtGui import QColor, QPainter, QPainterPath, QPen, QPixmap
 from app import helper
 from app.helper.messages import FormulaAnswer, FormulaDrawn, FormulaPart, RenderFormula
 from app.markdown.formulas import Formula
-from app.ui.chat.markdown.helper_service import HelperService, ends_with_the_application
+from app.ui.chat.markdown.helper_service import HelperService
 from app.ui.widgets import theme as themes
 from app.ui.widgets.theme import Theme
 
@@ -199,4 +199,4 @@ class FormulaService(HelperService):
 @cache
 def formula_service() -> FormulaService:
     """The one of this process; it ends with the application."""
-    return ends_with_the_application(FormulaService())
+    return FormulaService()

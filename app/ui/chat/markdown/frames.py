@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
+from collections.abc import Sequence
 
 from PySide6.QtCore import QRect, QRectF, Qt
 from PySide6.QtGui import QPainter, QTextDocument
 
 from app.ui.chat.markdown.code_blocks import CodeRun
-from app.ui.chat.markdown.code_headers import CodeHeaders
+from app.ui.chat.markdown.code_headers import CodeHeader
 from app.ui.chat.markdown.formats import CODE_PADDING, ROW_PADDING
 from app.ui.chat.markdown.formula_places import FormulaPlaces
-from app.ui.chat.markdown.painting import block_rect
 from app.ui.chat.markdown.rendering import Rendering
+from app.ui.chat.markdown.underlay import block_rect
 from app.ui.chat.markdown.wide import BAR_HEIGHT, WidePart, WidePlaces, code_extent, code_place
 from app.ui.widgets import theme as themes
 
@@ -28,11 +29,12 @@ class Frames:
     def __init__(
         self,
         document: QTextDocument,
-        headers: CodeHeaders,
+        headers: Sequence[CodeHeader],
         wide: WidePlaces,
         rendering: Rendering,
         places: FormulaPlaces,
     ) -> None:
+        """``headers``: those that were made so far; there may be fewer than code blocks, or more."""
         self.prose_width = self.width = 0
         self._document = document
         self._headers = headers
@@ -56,23 +58,16 @@ class Frames:
         runs = self._rendering.code_runs
         # All before were finished when they were placed.
         first = max(0, min(self._placed, len(runs)) - 1)
-        self._placed = min(self._headers.made, len(runs))
-        for number, run in enumerate(runs[first : self._placed], start=first):
-            header = self._headers.place(number, self.frame(run), self._formats.code_header)
-            header.set_language(run.language)
-        self._headers.hide_from(len(runs))
+        self._placed = min(len(self._headers), len(runs))
+        for header, run in zip(self._headers[first:], runs[first:], strict=False):
+            header.place(self.frame(run), self._formats.code_header, run.language)
+        for header in self._headers[len(runs) :]:
+            header.hide()
         self._place_wide()
 
     def _place_wide(self) -> None:
         parts = [
-            WidePart(
-                run.start,
-                run.end,
-                code_place(self.frame(run), self._formats.code_header),
-                code_extent(run.width),
-                "code",
-                run.start,
-            )
+            WidePart(run.start, run.end, self._code_place(run), code_extent(run.width), "code", run.start)
             for run in self._rendering.code_runs
             if not self._rendering.writer.wraps_code and self._needed(run) > self.width
         ]
@@ -94,6 +89,9 @@ class Frames:
                 parts.append(WidePart(formula.start, formula.start + 1, place, width, "formula", formula.start))
         if parts or self._wide.parts:
             self._wide.set_parts(sorted(parts, key=lambda part: part.start))
+
+    def _code_place(self, run: CodeRun) -> QRect:
+        return code_place(self.frame(run), self._formats.code_header)
 
     def _needed(self, run: CodeRun) -> float:
         """Where the frame of code would end if it were as wide as its longest line."""

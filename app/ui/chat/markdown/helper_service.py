@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-from typing import TypeVar
 
 from PySide6.QtCore import QCoreApplication, QObject, Slot
 
@@ -18,10 +17,15 @@ class HelperService(QObject):
     """Asks the helper in a lane of its own. Lives in the window's thread."""
 
     def __init__(self, name: str, process: helper.Helper | None = None) -> None:
-        """``name``: the lane's. ``process``: by default the helper that all of this process share."""
+        """``name``: the lane's. ``process``: by default the helper that all share, and the application's end is also
+        this one's."""
         super().__init__()
         self._helper = process or helper.shared()
         self._lane = Lane(self, name)
+        if process is None:
+            if (application := QCoreApplication.instance()) is not None:
+                application.aboutToQuit.connect(self.close)
+            atexit.register(self.close)
 
     @property
     def is_idle(self) -> bool:
@@ -34,15 +38,3 @@ class HelperService(QObject):
         self._lane.close()
         self._helper.stop()
         self._lane.close(_PATIENCE_SECONDS)
-
-
-Service = TypeVar("Service", bound=HelperService)
-
-
-def ends_with_the_application(service: Service) -> Service:
-    """``service``, which is closed when the application ends."""
-    application = QCoreApplication.instance()
-    if application is not None:
-        application.aboutToQuit.connect(service.close)
-    atexit.register(service.close)
-    return service

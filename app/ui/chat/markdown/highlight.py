@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 from app import helper
 from app.helper.messages import Highlight
-from app.ui.chat.markdown.helper_service import HelperService, ends_with_the_application
+from app.ui.chat.markdown.helper_service import HelperService
 
 Found: TypeAlias = tuple[list[list[int]] | None, float]
 """What is to be colored (`app.helper.messages.Highlighted`), ``None`` if it took too long; and the seconds it took."""
@@ -42,4 +42,4 @@ class Highlighter(HelperService):
 @cache
 def highlighter() -> Highlighter:
     """The one of this process; it ends with the application."""
-    return ends_with_the_application(Highlighter())
+    return Highlighter()

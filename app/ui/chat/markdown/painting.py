@@ -8,16 +8,11 @@ from PySide6.QtCore import QRectF, Qt
 from PySide6.QtGui import QPainter, QTextBlock, QTextDocument
 
 from app.ui.chat.markdown import formats
-from app.ui.chat.markdown.underlay import Unit, blocks_between
+from app.ui.chat.markdown.underlay import Unit, block_rect, blocks_between
 from app.ui.widgets.theme import Theme
 
 _BAR = 3
 """Width of the bar beside a quote, in pixels."""
-
-
-def block_rect(document: QTextDocument, block: QTextBlock) -> QRectF:
-    """Where a block is drawn."""
-    return document.documentLayout().blockBoundingRect(block)
 
 
 def units_in(document: QTextDocument, units: list[Unit], top: float, bottom: float) -> list[Unit]:

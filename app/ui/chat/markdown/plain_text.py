@@ -31,7 +31,8 @@ def code_of(markdown: str, number: int) -> str:
 
 
 def _draw(document: QTextDocument, markdown: str) -> Rendering:
-    rendering = Rendering(document, Formats(themes.current(), QFont()), environment=environment(markdown))
+    rendering = Rendering(document, Formats(themes.current(), QFont()))
+    rendering.writer.environment = environment(markdown)
     rendering.feed(markdown)
     rendering.finish()
     while rendering.draw(1.0):

@@ -6,7 +6,6 @@ import time
 from bisect import bisect_left
 from collections import deque
 from dataclasses import replace
-from typing import Any
 
 from PySide6.QtGui import QTextCursor, QTextDocument
 
@@ -42,16 +41,13 @@ class Rendering:
         language: str = "",
         margin: float = 0.0,
         places: FormulaPlaces | None = None,
-        environment: dict[str, Any] | None = None,
     ) -> None:
         """``margin``: how much narrower prose is than code, in pixels. ``plain``: the text is no Markdown.
-        ``language``: all of it is code in this one. ``places``: without them formulas are shown as source.
-        ``environment``: what is known of the whole text, see `app.markdown.dialect.environment`."""
+        ``language``: all of it is code in this one. ``places``: without them formulas are shown as source."""
         self.units: list[Unit] = []
         self._document = document
         self._cursor = QTextCursor(document)
         self.writer = BlockWriter(self._cursor, formats, margin, places)
-        self.writer.environment = environment or {}
         self.code_runs = self.writer.code_runs
         """The code blocks drawn so far, from top to bottom."""
         self._splitter = BlockSplitter(plain=plain, language=language)
@@ -148,7 +144,7 @@ class Rendering:
         return self._characters_left <= 0 or time.perf_counter() > deadline
 
     def _draw_block(self, block: Block) -> None:
-        start = self.writer.next_position
+        start = self.writer.end.next_position
         self.writer.write(block)
         self._characters_left -= len(block.text)
         if block.kind is Kind.TABLE:
@@ -156,7 +152,7 @@ class Rendering:
         self._add_unit(start, block.start, block.start + len(block.text))
 
     def _add_unit(self, start: int, source_start: int, source_end: int) -> None:
-        self.units.append(Unit(start, self.writer.position, source_start, source_end, self.writer.take_runs()))
+        self.units.append(Unit(start, self.writer.end.position, source_start, source_end, self.writer.end.take_runs()))
 
     # -- the unfinished rest
 
@@ -171,7 +167,7 @@ class Rendering:
         if run is None:
             return
         line = self._splitter.partial_line
-        start = self.writer.next_position
+        start = self.writer.end.next_position
         if line is not None:
             self.writer.code_line(run, line.text, line.start, partial=True)
             self._add_unit(start, line.start, line.start + len(line.text))
@@ -193,9 +189,9 @@ class Rendering:
         if len(tail) != len(drawn) or tail[:-1] != drawn[:-1] or not self.writer.extend(drawn[-1], tail[-1]):
             return False
         self._drawn, unit = tail, self.units[-1]
-        unit.end, unit.source_end = self.writer.position, tail[-1].start + len(tail[-1].text)
+        unit.end, unit.source_end = self.writer.end.position, tail[-1].start + len(tail[-1].text)
         unit.spans = unit.shapes = None
-        for run in self.writer.take_runs():
+        for run in self.writer.end.take_runs():
             add_run(unit.runs, run)
         return True
 
@@ -227,13 +223,13 @@ class Rendering:
         return True
 
     def _draw_code_line(self, run: CodeRun, line: CodeLine) -> None:
-        start, is_unit_full = self.writer.next_position, run.lines % _UNIT_LINES == 0
+        start, is_unit_full = self.writer.end.next_position, run.lines % _UNIT_LINES == 0
         self.writer.code_line(run, line.text, line.start, joined=line.continued)
         end = line.start + len(line.text)
         if is_unit_full or self.units[-1].source_end - self.units[-1].source_start > _UNIT_CHARACTERS:
             self._add_unit(start, line.start, end)
         else:
             unit = self.units[-1]
-            unit.end, unit.source_end = self.writer.position, end
-            unit.runs += self.writer.take_runs()
+            unit.end, unit.source_end = self.writer.end.position, end
+            unit.runs += self.writer.end.take_runs()
             unit.spans = unit.shapes = None

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtCore import QRectF
 from PySide6.QtGui import QFontMetricsF, QPainter, QPainterPath, QPen, QTextBlock, QTextDocument
 
 from app.protocol.events import Piece
@@ -95,7 +95,7 @@ class TokenTints:
                 left -= len(found)
                 unit.shapes = list(self._shapes(found))
             for shape in unit.shapes:
-                origin = origin_of(self._document, self._document.findBlock(shape.block))
+                origin = block_rect(self._document, self._document.findBlock(shape.block)).topLeft()
                 painter.translate(origin)
                 painter.fillPath(shape.path, theme.tints[shape.drafter])
                 pen = theme.underline(shape.drafter)
@@ -162,11 +162,7 @@ class SourceMark:
             self._found = self._find(units)
         if self._found is None:
             return []
-        start, end = self._found
-        block = self._document.findBlock(start)
-        origin, at = origin_of(self._document, block), block.position()
-        found = text_boxes(block, as_qt_counts(block.text()), start - at, end - at)
-        return [box.translated(origin) for box in found] or [self._caret(end)]
+        return boxes_between(self._document, *self._found) or [self._caret(self._found[1])]
 
     def paint(self, painter: QPainter, units: Sequence[Unit], theme: Theme) -> None:
         """Paint it; the painter's origin is the document's."""
@@ -199,7 +195,7 @@ class SourceMark:
     def _caret(self, position: int) -> QRectF:
         """A thin box behind the character before this position."""
         block = self._document.findBlock(position)
-        origin = origin_of(self._document, block)
+        origin = block_rect(self._document, block).topLeft()
         line = block.layout().lineForTextPosition(position - block.position())
         if not line.isValid():
             return QRectF(origin.x(), origin.y(), _CARET, 16.0)
@@ -230,8 +226,16 @@ def in_reading_order(blocks: Iterable[QTextBlock]) -> Iterator[QTextBlock]:
     yield from reversed(row)
 
 
-def origin_of(document: QTextDocument, block: QTextBlock) -> QPointF:
-    return document.documentLayout().blockBoundingRect(block).topLeft()
+def block_rect(document: QTextDocument, block: QTextBlock) -> QRectF:
+    """Where a block is drawn."""
+    return document.documentLayout().blockBoundingRect(block)
+
+
+def boxes_between(document: QTextDocument, start: int, end: int) -> list[QRectF]:
+    """Where the text between two positions in one block is drawn, one box a line."""
+    block = document.findBlock(start)
+    origin, at = block_rect(document, block).topLeft(), block.position()
+    return [box.translated(origin) for box in text_boxes(block, as_qt_counts(block.text()), start - at, end - at)]
 
 
 def as_qt_counts(text: str) -> str:

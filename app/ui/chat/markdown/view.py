@@ -97,10 +97,10 @@ class MarkdownView(DrawnText):
     def show_find(self, index: int) -> QRectF | None:
         """Make match ``index`` stand out and bring it to where it can be seen: unfold the text, scroll sideways.
         Gives back what `find_box` does."""
-        if index >= self._find.count:
+        if index >= len(self._find.starts):
             return None  # the text is another one by now
         self._find.current = index
-        if self._fold.length is not None and self._find.source_start(index) >= self._fold.length:
+        if self._fold.length is not None and self._find.starts[index] >= self._fold.length:
             self._fold.unfold()
         self.viewport().update()
         return self.find_box()

@@ -51,7 +51,8 @@ def _tidy(words: Words) -> Words:
 def shape_of(markdown: str) -> Shape:
     """What the app shows of a text."""
     document, look = QTextDocument(), Formats(theme.LIGHT, QFont())
-    rendering = Rendering(document, look, environment=environment(markdown))
+    rendering = Rendering(document, look)
+    rendering.writer.environment = environment(markdown)
     rendering.feed(markdown)
     rendering.finish()
     while rendering.draw(1.0):

@@ -55,7 +55,8 @@ def test_every_part_knows_where_it_stands_in_the_source(qapp: QApplication) -> N
     """Of all examples: what is noted is in order, and says the same there, but for line breaks and entities."""
     for example in json.loads((DATA / "commonmark" / "examples.json").read_text("utf-8")):
         text, document = example[2], QTextDocument()
-        rendering = Rendering(document, Formats(theme.LIGHT, QFont()), environment=environment(text))
+        rendering = Rendering(document, Formats(theme.LIGHT, QFont()))
+        rendering.writer.environment = environment(text)
         rendering.feed(text)
         rendering.finish()
         while rendering.draw(1.0):

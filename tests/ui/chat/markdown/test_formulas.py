@@ -18,7 +18,7 @@ from app.ui.chat.markdown import formula_objects, formula_places, formulas
 from app.ui.chat.markdown.formula_objects import OBJECT
 from app.ui.chat.markdown.formulas import FormulaService, formula_service
 from app.ui.chat.markdown.plain_text import plain_text
-from app.ui.chat.markdown.underlay import origin_of
+from app.ui.chat.markdown.underlay import block_rect
 from app.ui.chat.markdown.view import MarkdownView
 from app.ui.widgets import theme
 from tests.ui.chat.markdown.test_view import write
@@ -65,7 +65,7 @@ def box_of(view: MarkdownView, position: int) -> QRectF:
     block = document.findBlock(position)
     line = block.layout().lineForTextPosition(position - block.position())
     left, right = (float(line.cursorToX(position - block.position() + step)[0]) for step in (0, 1))  # type: ignore[index]
-    return QRectF(left, line.y(), right - left, line.height()).translated(origin_of(document, block))
+    return QRectF(left, line.y(), right - left, line.height()).translated(block_rect(document, block).topLeft())
 
 
 def picture_of(view: MarkdownView) -> QImage:
@@ -161,7 +161,7 @@ def test_the_letters_stand_on_the_baseline_in_the_color_of_the_text(qtbot: QtBot
     show(qtbot, view, r"text $\rule{2em}{1em}$ text")
     box = box_of(view, 5)
     line = view.document().begin().layout().lineAt(0)
-    baseline = origin_of(view.document(), view.document().begin()).y() + line.y() + line.ascent()
+    baseline = block_rect(view.document(), view.document().begin()).top() + line.y() + line.ascent()
     for current in (theme.LIGHT, theme.DARK):
         theme.override(current)
         settle(qtbot, view)
