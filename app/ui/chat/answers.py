@@ -20,6 +20,7 @@ from app.ui.engine import Priority, drafters
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.queue import EngineQueue, Job, Loss
 from app.ui.notices import NoticeList
+from app.ui.widgets.tasks import BUG
 
 CONSENT = "consent"
 """Subject of the notice that asks whether a chat may go to a server."""
@@ -39,7 +40,7 @@ class Answers(QObject):
 
     Signals:
         begun: The `LiveAnswer` the engine is being asked for.
-        not_finished: A `LiveAnswer` that a server didn't finish, and a notice that says why.
+        not_finished: A `LiveAnswer` that nobody finishes, and a notice that says why.
     """
 
     begun = Signal(object)
@@ -163,8 +164,9 @@ class Answers(QObject):
                 return None
             pair = self._pair_loader.pair()
             self._notice_list.remove(SERVER)
+            command = live.begin(self.resolve(live.settings, pair), pair)
             self.begun.emit(live)
-            return live.begin(self.resolve(live.settings, pair), pair)
+            return command
 
         live.job = job = Job(ask, Priority.CHAT)
         job.started.connect(live.on_started)
@@ -207,5 +209,10 @@ class Answers(QObject):
     def _on_lost(self, live: LiveAnswer, what: Loss) -> None:
         if what == "engine":
             self._end(live, lambda: live.end("interrupted", extra={"failure": ENGINE_LOST}))
-        else:
+        elif what == "pair":
             self._end(live, lambda: live.end("stopped", "cancelled"))
+        elif live.message is not None:
+            self._end(live, lambda: live.end("failed", extra={"failure": BUG}))
+        else:
+            self.not_finished.emit(live, notices.plain_text(BUG))
+            self._withdraw(live)

@@ -14,7 +14,7 @@ from app.ui.chat.chips import ComposerAttachments
 from app.ui.chat.drop_area import is_picture, local_files, picture_in
 from app.ui.chat.editor import MessageEditor, send_key
 from app.ui.chat.parts import icon_button
-from app.ui.engine import EngineState, Priority
+from app.ui.engine.queue import wait_for
 from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import label
@@ -36,22 +36,6 @@ _LEAST_WIDTH = 300
 ATTACH_KEYS = "Ctrl+Shift+A"
 LONG_CHARACTERS, LONG_LINES = 4000, 60
 """A text that is longer is attached when it is pasted."""
-_ONCE_LOADED = "Your message will be sent once the model is loaded."
-_ONCE_THERE = "Your message will be sent once a model is loaded."
-_WITHOUT_MODEL = {
-    EngineState.STARTING: _ONCE_LOADED,
-    EngineState.LOADING: _ONCE_LOADED,
-    EngineState.EMPTY: _ONCE_THERE,
-    EngineState.STOPPED: _ONCE_THERE,
-    EngineState.DIED: "Your message will be sent once the engine is running again.",
-}
-_BEHIND = {
-    Priority.CHAT: "Your message will be sent after the answer in the other chat.",
-    Priority.MEASUREMENT: "Your message will be sent once the measurement is done.",
-    Priority.COMPARISON: "Your message will be sent once the current comparison is done.",
-}
-_BEHIND_SEVERAL = "Your message will be sent after the answers in {} other chats."
-_SOON = "Your message will be sent in a moment."
 
 
 class _Editor(MessageEditor):
@@ -219,10 +203,8 @@ class Composer(QWidget):
 
     def _why_it_waits(self, model: ChatModel) -> str:
         job = model.live.job if model.live is not None else None
-        before = self._queue.before(job) if job is not None else []
-        if (others := before.count(Priority.CHAT)) > 1:
-            return _BEHIND_SEVERAL.format(others)
-        return _BEHIND.get(before[0], _SOON) if before else _WITHOUT_MODEL.get(self._engine.state(), "")
+        when = wait_for(self._queue.before(job) if job is not None else [], self._engine.state()).message
+        return f"Your message will be sent {when}." if when else ""
 
     def text(self) -> str:
         """What is written at present."""

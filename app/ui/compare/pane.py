@@ -11,6 +11,7 @@ from PySide6.QtWidgets import QFrame, QWidget
 from app import words
 from app.compare.results import Run
 from app.protocol.events import Figures, Piece, Round
+from app.protocol.statistics import Statistics
 from app.ui.chat.answer import ThinkingPart
 from app.ui.chat.footer import thought_for
 from app.ui.chat.markdown.view import MarkdownView
@@ -31,28 +32,6 @@ SPEED_HELP = (
 _TEXT_HEIGHT = 200
 _ABOVE_MARK = 0.4
 """The fraction of the height left free above the text that is scrolled to."""
-
-
-class DecodeSpeed:
-    """The decode speed of an answer while it is written, from the times the engine gives its rounds."""
-
-    def __init__(self) -> None:
-        self._first: tuple[int, float] | None = None
-        self._tokens = 0
-        self._last = 0.0
-
-    def add(self, rounds: Sequence[Round]) -> None:
-        for one in rounds:
-            if one.tokens:
-                self._tokens += one.tokens
-                self._last = one.time
-                self._first = self._first or (one.tokens, one.time)
-
-    def value(self) -> float | None:
-        """Tokens per second; ``None`` before there are two tokens at two times."""
-        if self._first is None or self._last <= self._first[1]:
-            return None
-        return (self._tokens - self._first[0]) / (self._last - self._first[1])
 
 
 class _Text(QWidget):
@@ -110,7 +89,7 @@ class AnswerPane(QFrame):
         """Remove the text; ``note`` says what the pane is waiting for."""
         self._began: float | None = None
         self._marked: MarkdownView | None = None
-        self._speed = DecodeSpeed()
+        self._statistics = Statistics()
         self._clock = ThinkingClock()
         self._show_figures(None, None)
         self.column.remove(list(self.column.entries))
@@ -135,7 +114,8 @@ class AnswerPane(QFrame):
 
     def add_rounds(self, rounds: Sequence[Round]) -> None:
         """What the run added to the text; shown with the next frame."""
-        self._speed.add(rounds)
+        for one in rounds:
+            self._statistics.add(one)
         pieces = [piece for one in rounds for piece in one.pieces]
         self._clock.add(rounds)
         if pieces:
@@ -146,7 +126,7 @@ class AnswerPane(QFrame):
     def tick(self, now: float) -> None:
         """Update clock and speed."""
         if self._began is not None:
-            self._show_figures(self._speed.value(), now - self._began)
+            self._show_figures(self._statistics.figures(0.0).decode_tokens_per_second, now - self._began)
 
     def finish(self, figures: Figures | None) -> None:
         """The run is over; ``None``: it was stopped."""

@@ -18,16 +18,22 @@ from app.protocol.events import GenerationFailed, GenerationFinished, PromptProg
 from app.ui.engine import Priority
 from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.queue import EngineQueue, Job, Loss
+from app.ui.widgets.tasks import BUG
 
 WARM_UP_TOKENS = 32
 ENGINE_LOST = "The engine stopped, so the comparison was canceled. The main window says why and can restart it."
 PAIR_GIVEN_UP = "Another pair was loaded, so the comparison was canceled."
 NO_PAIR = "No model is loaded."
-DIED = "The engine isn't running."
+DIED = "The engine isn't running. The main window says why and can restart it."
 
 _GONE = ("unreachable", "key", "offline")
 """Failures that every other prompt would meet as well."""
-_CANNOT_START = {EngineState.EMPTY: NO_PAIR, EngineState.STOPPED: DIED, EngineState.DIED: DIED}
+CANNOT_START = {
+    EngineState.EMPTY: NO_PAIR,
+    EngineState.STOPPED: "The engine isn't running.",
+    EngineState.DIED: DIED,
+}
+"""Why no comparison can begin."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +127,7 @@ class Runner(QObject):
             raise RuntimeError("a comparison is running")
         self._plan, self._steps = plan, plan()
         self._has_begun, self._has_result, self._refusal = False, False, ""
-        if (reason := _CANNOT_START.get(self._engine.state())) is not None:
+        if (reason := CANNOT_START.get(self._engine.state())) is not None:
             self._end(End("failed", reason))
         else:
             self._submit()
@@ -222,7 +228,7 @@ class Runner(QObject):
 
     @Slot(str)
     def _on_lost(self, what: Loss) -> None:
-        if what == "pair":
-            self.give_up(PAIR_GIVEN_UP)
+        if what == "engine":
+            self.give_up(ENGINE_LOST if self._has_begun else CANNOT_START.get(self._engine.state(), DIED))
         else:
-            self.give_up(ENGINE_LOST if self._has_begun else _CANNOT_START.get(self._engine.state(), DIED))
+            self.give_up(PAIR_GIVEN_UP if what == "pair" else BUG)

@@ -19,13 +19,13 @@ from app.protocol.remote import RemoteModel
 from app.ui.compare import wording
 from app.ui.compare.one_answer import OneAnswer
 from app.ui.compare.prompt_set import PromptSet
-from app.ui.compare.runner import End, Runner
+from app.ui.compare.runner import CANNOT_START, End, Runner
 from app.ui.compare.subject import RepeatedAnswer, SetChoice, Snapshot, Subject
 from app.ui.compare.tab import FORMATS, CompareTab
 from app.ui.compare.wording import Verdict
 from app.ui.context import AppContext
-from app.ui.engine import EngineState, Priority
 from app.ui.engine.pair_names import host_of, server_name
+from app.ui.engine.queue import wait_for
 from app.ui.widgets.questions import ask_where_to_save
 from app.ui.widgets.tabbed_window import TabbedWindow
 from app.ui.widgets.tasks import Lane
@@ -34,16 +34,6 @@ FIRST_SIZE = QSize(960, 760)
 MINIMUM_SIZE = QSize(480, 420)
 _PATIENCE_SECONDS = 5.0
 """How long a file that is being written may take when the window closes."""
-_IDLE = {
-    EngineState.EMPTY: "No model is loaded.",
-    EngineState.STOPPED: "The engine isn't running.",
-    EngineState.DIED: "The engine isn't running. The main window says why and can restart it.",
-}
-_WAITS = {
-    Priority.CHAT: "Starts when the answer in the chat has finished.",
-    Priority.MEASUREMENT: "Starts after the measurement.",
-}
-_WAITS_FOR_PAIR, _WAITS_A_MOMENT = "Starts when the pair is loaded.", "Starts in a moment."
 
 
 class CompareWindow(TabbedWindow):
@@ -310,7 +300,7 @@ class CompareWindow(TabbedWindow):
             return why
         if pair is not None and pair.drafting_off is not None:
             return f"There is nothing to compare. {pair.drafting_off}"
-        return _IDLE.get(self._ctx.engine.state(), "")
+        return CANNOT_START.get(self._ctx.engine.state(), "")
 
     def _why_not_remote(self, remote: RemoteModel, *, of_set: bool) -> str:
         """The same for a model on a server."""
@@ -330,12 +320,8 @@ class CompareWindow(TabbedWindow):
 
     @Slot()
     def _show_waiting(self) -> None:
-        before, waits = self.runner.waits_for(), ""
-        if before is not None:
-            has_pair = self._ctx.engine.state().has_pair
-            waits = (
-                _WAITS.get(before[0], _WAITS_A_MOMENT) if before else _WAITS_A_MOMENT if has_pair else _WAITS_FOR_PAIR
-            )
+        before, state = self.runner.waits_for(), self._ctx.engine.state()
+        waits = f"Starts {wait_for(before, state).comparison}." if before is not None else ""
         for tab in self._tabs:
             tab.set_waiting(waits)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from bisect import insort
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
@@ -25,13 +26,49 @@ from app.ui.engine.client import EngineClient
 if TYPE_CHECKING:
     from app.ui.engine.pair import PairLoader
 
+_log = logging.getLogger(__name__)
+
 IDLE_MS = 1500
 """A trial begins when nothing else has wanted the engine for this long."""
 TOO_LONG = "A message of this chat is too long."
 Ask = Callable[[], Question | None]
 LastEvent = GenerationFinished | GenerationFailed | PlainMeasured | TokensScored
 """Of a question."""
-Loss = Literal["engine", "pair"]
+Loss = Literal["engine", "pair", "bug"]
+
+
+class Wait(NamedTuple):
+    """What comes first: as it is said of a message that waits, of a comparison, and of another program."""
+
+    message: str
+    comparison: str
+    program: str = "engine"
+
+
+_SOON = Wait("in a moment", "in a moment")
+_BEHIND = {
+    Priority.CHAT: Wait("after the answer in the other chat", "when the answer in the chat has finished", "chat"),
+    Priority.MEASUREMENT: Wait("once the measurement is done", "after the measurement", "measurement"),
+    Priority.COMPARISON: Wait("once the current comparison is done", "in a moment", "comparison"),
+}
+_LOADING = Wait("once the model is loaded", "when the pair is loaded")
+_EMPTY = Wait("once a model is loaded", "when the pair is loaded")
+_WITHOUT_PAIR = {
+    EngineState.STARTING: _LOADING,
+    EngineState.LOADING: _LOADING,
+    EngineState.EMPTY: _EMPTY,
+    EngineState.STOPPED: _EMPTY,
+    EngineState.DIED: Wait("once the engine is running again", "when the pair is loaded"),
+}
+
+
+def wait_for(before: Sequence[Priority], state: EngineState = EngineState.READY) -> Wait:
+    """What a job waits for. ``before``: see `EngineQueue.before`. A message has nothing to say of an engine that is
+    free."""
+    if not before:
+        return _WITHOUT_PAIR.get(state, _SOON._replace(message=""))
+    wait, chats = _BEHIND.get(before[0], _SOON), before.count(Priority.CHAT)
+    return wait._replace(message=f"after the answers in {chats} other chats") if chats > 1 else wait
 
 
 class Job(QObject):
@@ -45,7 +82,7 @@ class Job(QObject):
         answered: The last event of a question: `GenerationFinished`, `PlainMeasured` or `TokensScored`.
         failed: The `GenerationFailed` of a question.
         put_off: It was interrupted and waits again. The last event of the question it was at; a series starts over.
-        lost: It is over: the ``engine`` is gone, or another ``pair`` is loaded.
+        lost: It is over: the ``engine`` is gone, another ``pair`` is loaded, or a ``bug`` kept it from asking.
     """
 
     started = Signal(object)
@@ -109,9 +146,8 @@ class EngineQueue(QObject):
         """Nothing but a trial has wanted the engine for a while."""
         self._idle = QTimer(self, singleShot=True, interval=idle_ms)
         self._idle.timeout.connect(self._on_idle)
-        engine.generation_started.connect(self._on_started)
-        engine.prompt_progressed.connect(self._on_prompt_progressed)
-        engine.rounds_received.connect(self._on_rounds_received)
+        for goes_on in (engine.generation_started, engine.prompt_progressed, engine.rounds_received):
+            goes_on.connect(self._on_progress)
         for ended in (
             engine.generation_finished,
             engine.generation_failed,
@@ -227,6 +263,9 @@ class EngineQueue(QObject):
         self._at = job
         try:
             question = job.ask()
+        except Exception:
+            _log.exception("a job couldn't say what to ask")  # it must not keep those behind it waiting
+            self._lose("bug", [job])
         finally:
             self._at = None
         if job.is_over:
@@ -251,19 +290,15 @@ class EngineQueue(QObject):
     # ------------------------------------------------------------ what the engine says
 
     @Slot(object)
-    def _on_started(self, event: GenerationStarted) -> None:
+    def _on_progress(self, event: GenerationStarted | PromptProgressed | RoundsReceived) -> None:
         if (job := self._running.get(event.request)) is not None:
-            job.started.emit(event)
-
-    @Slot(object)
-    def _on_prompt_progressed(self, event: PromptProgressed) -> None:
-        if (job := self._running.get(event.request)) is not None:
-            job.prompt_progressed.emit(event)
-
-    @Slot(object)
-    def _on_rounds_received(self, event: RoundsReceived) -> None:
-        if (job := self._running.get(event.request)) is not None:
-            job.rounds_received.emit(event)
+            match event:
+                case GenerationStarted():
+                    job.started.emit(event)
+                case PromptProgressed():
+                    job.prompt_progressed.emit(event)
+                case RoundsReceived():
+                    job.rounds_received.emit(event)
 
     @Slot(object)
     def _on_ended(self, event: LastEvent) -> None:

@@ -12,6 +12,7 @@ from PySide6.QtWidgets import QHBoxLayout, QWidget
 from app import words
 from app.models.text import printable
 from app.ui.engine import Priority
+from app.ui.engine.queue import wait_for
 from app.ui.widgets import theme
 from app.ui.widgets.controls import ElidedLabel, label, plain_tooltip, small_button
 from app.ui.widgets.entries import prose_margin
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 _REFRESH_MS = 100
 _LONGEST_NAME = 40
-_ENGINE = "engine"
-_WAITS = {Priority.CHAT: "chat", Priority.MEASUREMENT: "measurement", Priority.COMPARISON: "comparison"}
 
 
 class ServingBar(QWidget):
@@ -102,7 +101,7 @@ def who_of(answer: ServedAnswer, before: Sequence[Priority] | None) -> str:
     name = name_of(answer.client)
     if before is None:
         return f"Answering for {name}"
-    return f"{name[:1].upper()}{name[1:]} is waiting for the {_WAITS.get(before[0], _ENGINE) if before else _ENGINE}"
+    return f"{name[:1].upper()}{name[1:]} is waiting for the {wait_for(before).program}"
 
 
 def figures_of(answer: ServedAnswer, *, is_written: bool = True) -> str:

@@ -19,11 +19,10 @@ from app.ui.engine import drafters
 from app.ui.engine.pair_names import thinking_lines
 from app.ui.speed import wording
 from app.ui.speed.controls import DrafterControl, DraftLengthControl, ShowDrafted
-from app.ui.speed.drawings import PositionBars, RoundBar
+from app.ui.speed.drawings import LengthCurve, PositionBars, RoundBar
 from app.ui.speed.help_text import HELP
 from app.ui.speed.meter import Meter
 from app.ui.speed.parts import (
-    CurveSection,
     Heading,
     KindsSection,
     LiveFigure,
@@ -186,7 +185,9 @@ class SpeedPanel(QScrollArea):
         self.head = HeadControl()
         self.head.hide()
         self.show_drafted = ShowDrafted()
-        self._curve_section = CurveSection()
+        self._length_curve = LengthCurve()
+        self._curve_section = _explained("curve", Heading("Speed by draft length"), self._length_curve)
+        self._curve_section.hide()
         self._kinds_section = KindsSection()
         self.draft_length.value_changed.connect(self._note_change)
         self.drafter.choice_changed.connect(self._note_change)
@@ -245,7 +246,9 @@ class SpeedPanel(QScrollArea):
         self.plain_speed.show_speeds(now.plain_speed, now.speed_up, can_measure=can_measure)
         self._positions.show_shares(self._shares(), self._rows)
         self.draft_length.set_in_use(self._length_in_use(now))
-        self._curve_section.show_curve(self._curve, self._length_used, now.draft_length)
+        chosen = now.draft_length if now.draft_length != "auto" else None
+        self._length_curve.show_curve(self._curve, self._length_used, chosen)
+        self._curve_section.setVisible(bool(self._curve))
         self._kinds_section.show_kinds(self._kinds, now.plain_speed)
         for control in (self.draft_length, self.drafter):
             control.setEnabled(now.pair is not None and drafters.allowed(now.pair))

@@ -13,14 +13,13 @@ from PySide6.QtWidgets import QGridLayout, QPushButton, QToolButton, QToolTip, Q
 
 from app import words
 from app.protocol.events import KindFigures
-from app.protocol.options import DraftLength
 from app.protocol.statistics import acceptance_rate, kind_speed
 from app.ui.speed import wording
-from app.ui.speed.drawings import LengthCurve, PositionBars, Sparkline
+from app.ui.speed.drawings import PositionBars, Sparkline
 from app.ui.speed.help_text import HELP
 from app.ui.widgets import icons, theme
 from app.ui.widgets.controls import explain, label, small_button
-from app.ui.widgets.layouts import GAP, TOP, column, row
+from app.ui.widgets.layouts import TOP, column, row
 from app.ui.widgets.theme import SPACING
 
 _HEADING_ROLES: dict[wording.Mood, str] = {
@@ -216,22 +215,6 @@ class ServerSection(QWidget):
         self._note.setText(note)
         self._bars.setVisible(bool(shares))
         self._positions.show_shares(shares, len(shares))
-
-
-class CurveSection(QWidget):
-    """Tokens per second by draft length, as calculated by the engine after the last answer."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self._curve = LengthCurve()
-        column(Heading("Speed by draft length"), self._curve, gap=GAP, on=self)
-        explain(self, HELP["curve"])
-        self.hide()
-
-    def show_curve(self, speeds: list[float], in_use: int | None, chosen: DraftLength) -> None:
-        """``in_use``: the draft length of the last answer; ``chosen``: that of the next one."""
-        self._curve.show_curve(speeds, in_use, chosen if chosen != "auto" else None)
-        self.setVisible(bool(speeds))
 
 
 class KindsSection(QWidget):

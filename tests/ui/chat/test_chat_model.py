@@ -25,6 +25,7 @@ from app.ui.chat.conversation import conversation
 from app.ui.chat.writer import StoredChats
 from app.ui.engine import EngineState
 from app.ui.engine.pair_files import PairFiles
+from app.ui.widgets.tasks import BUG
 from tests.ui.parts import WAIT_MS, Rig
 from tests.ui.scripted_engine import round_of
 
@@ -130,6 +131,24 @@ def test_an_answer_survives_its_engine_which_comes_back_twice(qtbot: QtBot, make
     rig.model.send("And now?")
     qtbot.waitUntil(lambda: rig.page.texts()[-1] == "And now?", timeout=WAIT_MS)
     assert rig.engine.state() is EngineState.DIED
+
+
+@pytest.mark.allow_logs
+def test_a_message_that_a_bug_keeps_from_being_asked_does_not_wait(make_rig: MakeRig) -> None:
+    rig = make_rig()
+
+    def fail(_chat: ChatSettings, _pair: object) -> AnswerSettings:
+        raise RuntimeError("a bug")
+
+    resolve, rig.answers.resolve = rig.answers.resolve, fail
+    rig.model.send("Are you there?")
+    rig.qtbot.waitUntil(lambda: not rig.is_busy(), timeout=WAIT_MS)
+    assert rig.page.texts() == ["Are you there?"] and rig.model.is_unanswered()
+    assert rig.notice_list.notices()["server"].text == BUG
+    rig.answers.resolve = resolve
+    assert rig.model.regenerate()
+    rig.settle()
+    assert rig.page.texts() == ["Are you there?", "Hello there"]
 
 
 @posix

@@ -19,7 +19,7 @@ from app.protocol.options import Sampling
 from app.ui.chat.answer import ThinkingPart
 from app.ui.compare import wording
 from app.ui.compare.one_answer import OneAnswer, is_in_thinking, marked, settings_line
-from app.ui.compare.pane import AnswerPane, DecodeSpeed
+from app.ui.compare.pane import AnswerPane
 from app.ui.compare.runner import End
 from app.ui.compare.subject import RepeatedAnswer
 from tests.ui.compare.samples import WORDS, compared, comparison, prompt, run
@@ -172,15 +172,6 @@ def test_the_settings_in_a_line() -> None:
     assert "greedy · draft length Auto" in settings_line(
         task_of(prompt(), Generate(request=0, messages=[], sampling=Sampling(temperature=0.0)), 7)
     )
-
-
-def test_the_speed_leaves_the_first_token_out() -> None:
-    speed = DecodeSpeed()
-    assert speed.value() is None
-    speed.add([Round(index=0, verify_passes=0, tokens=1, time=5.0)])
-    assert speed.value() is None
-    speed.add([Round(index=1, verify_passes=1, tokens=3, time=5.5), Round(index=2, verify_passes=1, time=9.0)])
-    assert speed.value() == 6.0
 
 
 def has_mark(part: ThinkingPart) -> bool:

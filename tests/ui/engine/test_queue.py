@@ -400,6 +400,21 @@ def test_a_message_brings_back_an_engine_that_died(world: World) -> None:
     assert world.loader.is_wanted == 2
 
 
+@pytest.mark.allow_logs
+def test_a_bug_in_what_somebody_asks_keeps_nobody_waiting(world: World) -> None:
+    def fail() -> Question | None:
+        raise RuntimeError("a bug")
+
+    busy, broken, next_one = want(world, CHAT, 0), Wanted(world, CHAT, 0), Wanted(world, CHAT, 0)
+    broken.job.ask = fail
+    for one in (broken, next_one):
+        world.queue.submit(one.job)
+    world.engine.step(world.dice)
+    assert busy.ends == ["answered"] and broken.ends == ["lost: bug"]
+    world.engine.step(world.dice)
+    assert next_one.ends == ["answered"]
+
+
 def test_nothing_goes_to_the_pair_before_the_one_that_is_wanted(world: World) -> None:
     """It may be on somebody else's computer, and the message meant for this one."""
     world.loader.has_pair = False

@@ -12,7 +12,7 @@ from app.protocol.events import DrafterFigures, Figures, KindFigures
 from app.ui.speed import wording
 from app.ui.speed.drawings import LengthCurve, PositionBars
 from app.ui.speed.panel import SpeedPanel
-from app.ui.speed.parts import CurveSection, KindsSection
+from app.ui.speed.parts import KindsSection
 from app.ui.widgets import theme
 from tests.ui.speed.parts import CURVE, FIGURES, HISTORY, PAIR, box, is_refreshing, of_kind, rows_of
 from tests.ui.speed.rounds import steady
@@ -61,11 +61,11 @@ def test_nothing_is_shown_where_nothing_is_known(panel: SpeedPanel, qtbot: QtBot
     answer(panel)
     panel.set_curve(CURVE)
     settled(panel, qtbot)
-    assert of_kind(panel, KindsSection).isVisible() and of_kind(panel, CurveSection).isVisible()
+    assert of_kind(panel, KindsSection).isVisible() and of_kind(panel, LengthCurve).isVisible()
     panel.set_pair(PAIR)
     settled(panel, qtbot)
     assert not of_kind(panel, KindsSection).isVisible()
-    assert not of_kind(panel, CurveSection).isVisible()
+    assert not of_kind(panel, LengthCurve).isVisible()
     panel.set_curve([41.0, 30.0, 20.0])
     settled(panel, qtbot)
     assert described(panel).endswith("best: 0")  # drafting never helps
@@ -108,7 +108,7 @@ def test_the_curve_marks_the_length_in_use_and_the_one_chosen(panel: SpeedPanel,
     answer(panel)
     panel.set_curve(CURVE)
     settled(panel, qtbot)
-    assert of_kind(panel, CurveSection).isVisible()
+    assert of_kind(panel, LengthCurve).isVisible()
     assert described(panel).startswith("without a draft: 41 tok/s, 1: 55 tok/s")
     assert described(panel).endswith("16: 62 tok/s, best: 6, in use: 3")
     box(panel, "Auto").click()  # the pair's default is then chosen
