@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import get_args
 
-import msgspec
 import pytest
 
 from app.chats.settings import (

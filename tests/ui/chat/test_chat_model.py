@@ -21,7 +21,7 @@ from app.chats.worker import ChatWorker
 from app.client.connection import Timings
 from app.errors import KnownError
 from app.protocol.events import RoundsReceived
-from app.ui.chat.conversation import conversation
+from app.ui.chat.conversation import AnswerSettings, conversation
 from app.ui.chat.writer import StoredChats
 from app.ui.engine import EngineState
 from app.ui.engine.pair_files import PairFiles
