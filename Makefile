@@ -2,7 +2,7 @@
 # make test   lint, types, import rules and all tests; no display, no network
 # make package    installers for this system, into dist/
 # make package-test    tries them on a clean system made for it; needs root, and Debian or Ubuntu
-# make gpu-test   the engine's tests on a GPU made of software (docs/gpu.md); needs Debian 12 or newer
+# make gpu-test   the engine's tests on a GPU made of software (benchmarks/notes/gpu.md); needs Debian 12 or newer
 # make real    the tests on two models that other people made, which it downloads the first time; five minutes
 # make bench    the figures that the README quotes; make bench-test    whether these benchmarks still run
 # make real-bench   real models beside llama-server; FULL=1 asks all questions, BENCH="plain --busy 1" measures something else

@@ -1,6 +1,6 @@
 """What each mechanism of the policy earns: each is taken out alone, and every simulated world is decoded again.
 
-It belongs to `benchmarks.controller` (``--ablate``), and fills the table of ``docs/policy.md``.
+It belongs to `benchmarks.controller` (``--ablate``), and fills the table of ``benchmarks/notes/policy.md``.
 """
 
 from __future__ import annotations

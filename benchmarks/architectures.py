@@ -4,10 +4,10 @@
 
 llama.cpp's own generator (its target ``test-llama-archs``, built from the source of llama-cpp-python) writes a tiny
 model of each architecture; `benchmarks.added_heads` adds MTP heads, and `tests.support.gemma4_models` and
-`tests.support.mtp_models` write what it leaves out. `benchmarks.architecture_checks` says what is
-tried with each. One process per model: a model that ends it is reported, too. ``--write docs/architectures.md`` writes
-the table; ``--models`` keeps the models in a folder, where the next run finds them; with ``--resume``, models that the
-file of ``--json`` has results of aren't checked again. The exit status is 1 if any answer differs.
+`tests.support.mtp_models` write what it leaves out. `benchmarks.architecture_checks` says what is tried with each. One
+process per model: a model that ends it is reported, too. ``--write benchmarks/notes/architectures.md`` writes the
+table; ``--models`` keeps the models in a folder, where the next run finds them; with ``--resume``, models that the file
+of ``--json`` has results of aren't checked again. The exit status is 1 if any answer differs.
 """
 
 from __future__ import annotations
@@ -162,6 +162,8 @@ def document(results: Sequence[Checked], missing: Sequence[str], command: str) -
     models = [result for result in results if not result.name.endswith(HEAD)]
     refused = [result for result in models if result.kind and result.kind.refused]
     lines = [
+        f"Notes of {datetime.now(UTC).date()}; not kept up to date.",
+        "",
         "# Architectures",
         "",
         "Whether a model of every architecture answers the same, however its tokens are drafted and whatever happened "

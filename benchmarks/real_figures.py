@@ -99,10 +99,10 @@ def sample(questions: Sequence[Question], per_kind: int, seed: int) -> list[Ques
 
 
 def texts_for_prompts(path: Path = QUESTIONS) -> list[str]:
-    """Text that people wrote, to make prompts of any length from: Spec-Bench's long questions, or the docs here."""
+    """Text that people wrote, to make prompts of any length from: Spec-Bench's long questions, or our notes."""
     if path.is_file():
         return [one.text for one in load_questions(path) if one.kind in ("summarization", "rag", "extraction")]
-    return [file.read_text(encoding="utf-8") for file in sorted((ROOT / "docs").glob("*.md"))]
+    return [file.read_text(encoding="utf-8") for file in sorted((ROOT / "benchmarks" / "notes").glob("*.md"))]
 
 
 def words_from(texts: Sequence[str], number: int, words: int) -> list[str]:

@@ -1,8 +1,8 @@
 """Estimates how much memory a loaded pair takes, from its headers.
 
-What is counted was taken from llama.cpp of October 2026 and then measured: ``docs/memory.md``. The draft follows the
-same rules; its context is as long as the target's. So does an MTP head, which has a context of its own, but usually
-shares the target's file.
+What is counted was taken from llama.cpp of October 2026 and then measured: ``benchmarks/notes/memory.md``. The draft
+follows the same rules; its context is as long as the target's. So does an MTP head, which has a context of its own,
+but usually shares the target's file.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What one model of a pair takes, in system memory and on each GPU.
 
-What is counted was taken from llama.cpp of October 2026 and then measured: ``docs/memory.md``.
+What is counted was taken from llama.cpp of October 2026 and then measured: ``benchmarks/notes/memory.md``.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ CHAINS = ("hy_v3", "mimo2", "step35")
 _SHARED_CACHE = ("key_length", "value_length", "key_length_swa", "value_length_swa", "sliding_window")
 """Metadata of a head and its target that has to be the same if both use one cache."""
 _LEAST_PARAMETERS = 3_000_000_000
-"""A smaller model answers so quickly that its head was measured to cost more than it brings (`docs/mtp.md`)."""
+"""A smaller model answers so quickly that others measured its head to cost more than it brings."""
 TURNED_OFF = "It is turned off for this model."
 DRAFT_INSTEAD = "A draft model was chosen instead."
 _SMALL = "Models with fewer than 3 billion parameters usually answer faster without it."

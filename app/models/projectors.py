@@ -40,7 +40,7 @@ _DYNAMIC = ("_merger", "ling3vl", "gemma4v", "glm4v", "glm5v", "mimovl")
 10,080 (gemma4v). Qwen's are mergers.
 """
 _DYNAMIC_PATCHES = 8464
-"""What is counted for them: the more patches, the less each of them takes (measured on the CPU: docs/images.md)."""
+"""What is counted for them: the more patches, the less each of them takes (`benchmarks/notes/images.md`)."""
 _ROWS_AT_ONCE = 8
 """Rows as long as an embedding that are in memory for each patch, besides the two of the feed-forward part."""
 

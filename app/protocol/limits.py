@@ -22,7 +22,7 @@ AS_PLANNED = -1
 LEAST_PICKED_VOCABULARY = 200_000
 """From so many tokens on, a GPU picks the largest logits of each row itself (`app.engine.llama.top_k`). With the
 default sampling, copying whole rows took less time for 152,000 tokens on an H100, and more for 248,000
-(docs/top_k.md).
+(benchmarks/notes/top_k.md).
 """
 MAX_LOGPROBS = 20
 """Likely tokens that are sent with each one of an answer."""

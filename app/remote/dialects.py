@@ -1,4 +1,4 @@
-"""What each kind of server takes and gives. Sources and versions stand in docs/remote.md."""
+"""What each kind of server takes and gives. Sources and versions stand in benchmarks/notes/remote.md."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 scripts/gpu-report pack [--numpy]   where there is a network: what the machine needs, in build/
 scripts/gpu-report run [--backend NAME] [--small]      on the machine, several times if its calls are short
-scripts/gpu-report write [RESULTS]                     the figures as a section of docs/gpu.md
+scripts/gpu-report write [RESULTS]                     the figures as a section of benchmarks/notes/gpu.md
 """
 
 from __future__ import annotations
@@ -70,5 +70,5 @@ def _parser() -> argparse.ArgumentParser:
     running.add_argument("--out", type=Path, default=Path(out) if out else None, help="a second place for the results")
     writing = commands.add_parser("write", help="the figures as a page")
     writing.add_argument("results", type=Path, nargs="?", help="the file; what is in build/ if none is given")
-    writing.add_argument("--page", type=Path, default=ROOT / "docs" / "gpu.md")
+    writing.add_argument("--page", type=Path, default=ROOT / "benchmarks" / "notes" / "gpu.md")
     return parser

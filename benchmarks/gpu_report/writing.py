@@ -1,4 +1,4 @@
-"""Writes results as a section of docs/gpu.md, one for each GPU; a new one takes the place of that GPU's last one."""
+"""Writes results as a section of benchmarks/notes/gpu.md, one for each GPU; a new one replaces that GPU's last one."""
 
 from __future__ import annotations
 

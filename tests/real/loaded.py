@@ -61,7 +61,7 @@ class Loaded:
 @cache
 def documents() -> str:
     """English, with tables, code and many words that come again."""
-    paths = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+    paths = [ROOT / "README.md", *sorted((ROOT / "benchmarks" / "notes").glob("*.md"))]
     return "\n\n".join(path.read_text("utf-8") for path in paths)
 
 

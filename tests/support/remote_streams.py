@@ -1,5 +1,5 @@
 """Servers of other people as they answer, in the shape that their code, documents and captures show
-(docs/remote.md): what detection asks for, and one streamed answer with the figures that it ends with.
+(benchmarks/notes/remote.md): what detection asks for, and one streamed answer with the figures that it ends with.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def repacks(header: GgufHeader, settings: LoadSettings) -> bool:
 
     Not where few of them are of such types, so that it costs little, nor for the accept rule ``exact``. In a file that
     is nearly all Q4_K, passes over four tokens take 1.4 times as long without it, and prompts 0.8 times
-    (``docs/real-models.md``). On Arm, where nothing was measured, more types are repacked.
+    (``benchmarks/notes/real-models.md``). On Arm, where nothing was measured, more types are repacked.
     """
     sizes: Counter[str] = Counter()
     for tensor in header.tensors:

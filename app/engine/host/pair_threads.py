@@ -16,7 +16,10 @@ from app.protocol.limits import TARGET_OUTPUTS
 
 
 class PairThreads:
-    """Applies what a `ThreadControl` chooses. A projector keeps its own: fewer don't help (docs/real-models.md)."""
+    """Applies what a `ThreadControl` chooses.
+
+    A projector keeps its own number: fewer don't help (benchmarks/notes/real-models.md).
+    """
 
     def __init__(self, target: Target, draft: LoadedModel | None, costs: Costs) -> None:
         """``costs``: of the pair on a quiet computer, which passes are compared with."""

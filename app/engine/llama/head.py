@@ -7,7 +7,7 @@ every pass (`Head.read`). They wait until the head is asked to draft, so that th
 many of them would wait, the oldest are processed in chunks.
 
 The functions for this are C++ functions that llama.cpp exports without promising to keep them, so they are looked up by
-name (``docs/mtp.md``).
+name (``benchmarks/notes/mtp.md``).
 """
 
 from __future__ import annotations

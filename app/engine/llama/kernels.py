@@ -3,7 +3,8 @@
 Some of its kernels round differently for another width of a pass or another number of threads: flash attention shares
 out the context among the threads in a pass over one token only, and K-quants are multiplied by other code from eight
 tokens on. Its reference implementation has one kernel for all of them, which is as quick in passes over a few tokens.
-Long prompts take about twice as long with it, so they are computed without. ``docs/real-models.md`` has figures.
+Long prompts take about twice as long with it, so they are computed without. ``benchmarks/notes/real-models.md`` has
+figures.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""The largest logits of each row of a pass, which llama.cpp picks where it computes them (``docs/top_k.md``).
+"""The largest logits of each row of a pass, which llama.cpp picks where it computes them.
 
 Whole rows of 200,000 to 260,000 logits would otherwise be copied from the device and searched here. On the CPU
-llama.cpp's selection takes longer than ours, so there it isn't used.
+llama.cpp's selection takes longer than ours, so there it isn't used. Figures: ``benchmarks/notes/top_k.md``.
 """
 
 from __future__ import annotations

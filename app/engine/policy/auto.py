@@ -2,7 +2,7 @@
 
 A round of n drafted tokens yields E(n) = 1 + Σ Π a_j tokens (a_j: acceptance of position j given those before it) in
 T(n) = n·c + v(n + 1) + other seconds. Cost curves have steps and cliffs, so all n are compared. Seconds are passed in
-as numbers: nothing here uses a clock. ``docs/policy.md`` says how much each mechanism contributes.
+as numbers: nothing here uses a clock. ``benchmarks/notes/policy.md`` says how much each mechanism contributes.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Guesses the encoding of a text that doesn't say it: the one in which it has the letters of a language and no others.
 
-The statistics of libraries need more text than a short table has (docs/attachments.md has figures).
+The statistics of libraries need more text than a short table has (benchmarks/notes/attachments.md has figures).
 """
 
 from __future__ import annotations

@@ -62,7 +62,7 @@ STARTER_EXAMPLES = {
         "cave.\n\nContinue the story with one sentence."
     ),
 }
-"""What the buttons say while the starter model is loaded, and what is sent; tried 20 times each (docs/models.md)."""
+"""What the buttons say while the starter model is loaded, and what is sent; each was tried 20 times."""
 _TEXTS = {
     "guide": (
         "This is the Slipstream Guide, a tiny built-in model that only answers questions about the app. "

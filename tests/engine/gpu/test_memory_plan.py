@@ -41,7 +41,7 @@ def test_the_plan_is_what_is_allocated(name: str, tmp_path: Path, gpu: Device, b
     (real,) = allocated(case, target, draft, [gpu], buffers)
     plan = planned(case, target, draft, [gpu]).gpu.total / MIB
     total = sum(real.values())
-    print(f"| {name} | {plan:.1f} | {total:.1f} | {plan / total - 1:+.1%} | {real}")  # noqa: T201 - docs/gpu.md
+    print(f"| {name} | {plan:.1f} | {total:.1f} | {plan / total - 1:+.1%} | {real}")  # noqa: T201 - benchmarks/notes/gpu.md
     # The copy of a layer's KV cache may find room among buffers that are free by then.
     layers = shape_of(read_header(target)).layers if case.layers > 0 else []
     copied = max((LENGTH * 2 * (layer.keys + layer.values) / MIB for layer in layers), default=0.0)

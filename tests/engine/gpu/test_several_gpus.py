@@ -183,5 +183,5 @@ def test_each_gpu_takes_what_the_plan_says(
     plan = [parts.total / MIB for parts in planned(case, target, draft, gpus).gpus]
     real = [sum(each.values()) for each in allocated(case, target, draft, gpus, buffers)]
     for gpu, counted, taken in zip(gpus, plan, real, strict=True):
-        print(f"| {name} | {gpu.name} | {counted:.1f} | {taken:.1f} |")  # noqa: T201 - docs/gpu.md
+        print(f"| {name} | {gpu.name} | {counted:.1f} | {taken:.1f} |")  # noqa: T201 - benchmarks/notes/gpu.md
         assert 0.98 * taken <= counted <= 1.1 * taken + 2.0

@@ -24,7 +24,7 @@ ELSEWHERE = {
     216: "a definition below which a line of = stands: that line is a paragraph of its own",
     **dict.fromkeys((602, 608, 611, 612), "addresses in the text are links, as on GitHub"),
 }
-"""CommonMark's examples that are shown otherwise, and why; docs/chat.md lists them."""
+"""CommonMark's examples that are shown otherwise, and why; benchmarks/notes/chat.md lists them."""
 
 
 @pytest.fixture(autouse=True)

@@ -1,4 +1,4 @@
-"""Markdown as models write it, and as other apps were reported to show it wrongly: each entry of docs/cases.md."""
+"""Markdown as models write it, and as other apps were reported to show it wrongly (benchmarks/notes/cases.md)."""
 
 from __future__ import annotations
 
