@@ -45,9 +45,9 @@ from app.protocol.options import DrafterChoice, DraftLength, LoadSettings, Quant
 from app.protocol.statistics import acceptance_rate
 from benchmarks.contestants import Answer
 from benchmarks.controller import POLICIES
+from benchmarks.inflate import FOLDER, GUIDE, inflated, shuffled
 from benchmarks.prompt_sets import LENGTHS, Maker, PromptSet
 from tests.support.generation import run
-from tests.support.inflate import FOLDER, GUIDE, inflated, shuffled
 from tests.support.statistics import interval
 
 PAIRS = ("guide", "inflated", "inflated-q8_0", "inflated-q4_k_m", "inflated-q4_0")

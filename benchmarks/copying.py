@@ -18,8 +18,8 @@ from typing import Literal
 
 from app.engine.host.engine import Engine
 from app.protocol.commands import Generate, Load, Message
+from benchmarks.inflate import GUIDE
 from tests.support.generation import GREEDY, run
-from tests.support.inflate import GUIDE
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "packaging"))
 from guide.corpus import load_corpus

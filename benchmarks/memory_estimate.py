@@ -39,12 +39,12 @@ from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import GenerationFailed, GenerationFinished, GenerationStarted, Hello, LoadFailed, PairLoaded
 from app.protocol.limits import HeadChoice, KvType
 from app.protocol.options import DrafterChoice, DraftLength, LoadSettings, Quantization, Sampling
+from benchmarks.inflate import inflated, vocabulary_pair
 from tests.support.architectures import make
 from tests.support.engine_process import EngineProcess
 from tests.support.expert_models import make_expert_model
 from tests.support.gemma4_models import make_assistant, make_gemma4
 from tests.support.gguf_files import Weights, make_model
-from tests.support.inflate import inflated, vocabulary_pair
 from tests.support.mtp_models import HeadArchitecture, make_table_model
 
 MIB = 1024 * 1024

@@ -3,7 +3,7 @@
     python -m benchmarks.overhead [--vocabulary N] [--rounds N] [--draft-length N] [--threads N] [--json]
 
 A round is what lies between two rounds the engine yields: drafting, the verify pass, judging, text, statistics. The
-time inside llama.cpp's own functions is taken away. The pair has random weights (`tests.support.inflate`) and a
+time inside llama.cpp's own functions is taken away. The pair has random weights (`benchmarks.inflate`) and a
 fixed draft length, so every round has the same work. Figures are medians over the rounds, in milliseconds.
 """
 
@@ -25,8 +25,8 @@ from app.engine.host.engine import Engine
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import Round
 from app.protocol.options import AcceptRule, LoadSettings, Sampling
+from benchmarks.inflate import VOCABULARY, vocabulary_pair
 from tests.support.generation import GREEDY
-from tests.support.inflate import VOCABULARY, vocabulary_pair
 
 _NATIVE = (
     "llama_decode",

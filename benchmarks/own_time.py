@@ -22,9 +22,9 @@ from app.engine.host.engine import Engine
 from app.engine.llama import backend, top_k
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.options import LoadSettings, Sampling
+from benchmarks.inflate import vocabulary_pair
 from benchmarks.overhead import WARM, Case, parts
 from tests.support.generation import GREEDY
-from tests.support.inflate import vocabulary_pair
 
 CASES = [
     Case("default sampler", WARM),

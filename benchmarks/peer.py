@@ -3,7 +3,7 @@
     python -m benchmarks.peer [--target FILE --draft FILE] [--quantize q8_0|q4_k_m|q4_0] [--questions N]
                                     [--draft-length N] [--threads N] [--llama-draft-threads N] [--json]
 
-Without files it measures the inflated guide (`tests.support.inflate`). The first call builds llama.cpp's programs
+Without files it measures the inflated guide (`benchmarks.inflate`). The first call builds llama.cpp's programs
 (`benchmarks.llama_cpp_tools`). Each question, a wording the guide was not trained on, goes to all contestants one
 after the other, greedily; who begins changes with every question. The figures are ratios: the median over the questions
 of the quotient of two speeds.
@@ -41,8 +41,8 @@ from benchmarks.contestants import (
     Settings,
     contestants,
 )
+from benchmarks.inflate import GUIDE, inflated
 from benchmarks.llama_cpp_tools import VERSION, tools
-from tests.support.inflate import GUIDE, inflated
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "packaging"))
 from guide.corpus import load_corpus

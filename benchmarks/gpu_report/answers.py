@@ -20,9 +20,9 @@ from benchmarks import auto
 from benchmarks.engine import questions
 from benchmarks.gpu_report.sizes import Bench
 from benchmarks.gpu_report.timetable import TOP_K_MODULE
+from benchmarks.inflate import GUIDE
 from benchmarks.overhead import CASES, measure
 from tests.support.generation import GREEDY, ask, run
-from tests.support.inflate import GUIDE
 
 _CASES = ("default sampler", "default sampler, rejection", "greedy", "repetition penalty 1.1", "all filters off")
 _DRAFT_LENGTH = 5

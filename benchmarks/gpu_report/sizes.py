@@ -8,8 +8,8 @@ from pathlib import Path
 
 from app.engine.llama.thread_count import default_threads
 from app.protocol.options import LoadSettings, Quantization
+from benchmarks.inflate import GUIDE, inflated, vocabulary_pair
 from tests.support.architectures import make
-from tests.support.inflate import GUIDE, inflated, vocabulary_pair
 from tests.support.vision_models import Encoder
 
 QUANTIZATIONS: tuple[Quantization, ...] = ("q8_0", "q4_k_m")
@@ -93,7 +93,7 @@ class Bench:
         return {"the guide's draft": GUIDE[1], "inflated, Q8_0": real}
 
     def vocabulary_pair(self, size: int) -> tuple[Path, Path]:
-        """See `tests.support.inflate.vocabulary_pair`."""
+        """See `benchmarks.inflate.vocabulary_pair`."""
         return vocabulary_pair(self.folder, size)
 
     def hybrid(self) -> Path:

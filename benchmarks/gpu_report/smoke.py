@@ -27,8 +27,8 @@ from app.protocol.limits import MAX_CONTEXT_LENGTH
 from app.protocol.options import LoadSettings
 from benchmarks.engine import questions
 from benchmarks.gpu_report.sizes import Bench
+from benchmarks.inflate import GUIDE
 from tests.support.generation import GREEDY, Answer, ask, first_difference, run, scores_at
-from tests.support.inflate import GUIDE
 
 _NVIDIA = "name,driver_version,memory.total,compute_cap,power.limit,clocks.max.sm,clocks.max.mem"
 _DRAFT_LENGTH = 5

@@ -21,10 +21,10 @@ from app.protocol.options import Sampling
 from benchmarks.architecture_checks import Case, check
 from benchmarks.engine import questions
 from benchmarks.gpu_report.sizes import Bench
+from benchmarks.inflate import GUIDE
 from tests.support.architectures import make
 from tests.support.engine_process import EngineProcess
 from tests.support.generation import GREEDY, ask, run
-from tests.support.inflate import GUIDE
 
 _ENDLESS = Sampling(temperature=1.5, top_k=0, top_p=1.0, min_p=0.0)
 _ROUNDS = 4

@@ -13,10 +13,10 @@ from app.protocol.options import DraftLength, Sampling
 from benchmarks.auto import Contest, Pair, Run, fitting, line, main, pairs_in, summarize
 from benchmarks.contestants import Answer
 from benchmarks.copying import changed
+from benchmarks.inflate import shuffled
 from benchmarks.peer import KINDS
 from benchmarks.prompt_sets import LENGTHS, Maker, PromptSet
 from tests.support.gguf_files import make_model
-from tests.support.inflate import shuffled
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from app.models.gguf import read_header
 from app.models.pairing import compare
 from app.protocol.commands import Load
 from app.protocol.options import LoadSettings
+from benchmarks.inflate import Shape, grown, inflate, inflated, read_shape, vocabulary_pair
 from tests.support.generation import GREEDY, ask, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
-from tests.support.inflate import Shape, grown, inflate, inflated, read_shape, vocabulary_pair
 
 SMALL = Shape(width=64, heads=2, kv_heads=1, head_size=32, feed_forward=128, layers=2)
 LARGE = Shape(width=160, heads=6, kv_heads=3, head_size=32, feed_forward=224, layers=5)

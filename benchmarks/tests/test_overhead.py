@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from app.protocol.options import Sampling
+from benchmarks.inflate import vocabulary_pair
 from benchmarks.overhead import CASES, PARTS, Case, measure, table
 from tests.support.generation import GREEDY
-from tests.support.inflate import vocabulary_pair
 
 
 @pytest.fixture

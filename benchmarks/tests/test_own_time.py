@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from app.engine.llama import top_k
+from benchmarks.inflate import vocabulary_pair
 from benchmarks.overhead import Case
 from benchmarks.own_time import CASES, FIGURES, measure, table
 from tests.support.generation import GREEDY
-from tests.support.inflate import vocabulary_pair
 
 
 def test_figures_with_and_without_picking(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from tests.support.architectures import Architecture
 from tests.support.architectures import make as make_architecture
 from tests.support.generation import ask, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
-from tests.support.inflate import GUIDE
 from tests.support.matrix import in_proof
 from tests.support.mtp_models import make_table_model
 from tests.support.pairs import Loader, Pair
@@ -53,8 +52,8 @@ def test_exact_gives_one_text_behind_a_long_prompt(engine: Engine, load: Loader,
     assert len(first) > 10 and all(other == first for other in others)
 
 
-def test_the_guide_gives_one_text_with_its_draft(engine: Engine, load: Loader) -> None:
-    load(*GUIDE)
+def test_the_guide_gives_one_text_with_its_draft(engine: Engine, load: Loader, guide_pair: Pair) -> None:
+    load(*guide_pair)
     first, *others = texts(engine, "exact", "model", (0, 5, "auto"))
     assert all(other == first for other in others)
 

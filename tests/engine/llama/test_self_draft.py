@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -15,8 +16,7 @@ from app.engine.llama.self_draft import cut, quantize
 from app.errors import KnownError
 from app.models.gguf import read_header
 from tests.support.generation import GREEDY, ask, run
-from tests.support.gguf_files import make_model
-from tests.support.inflate import Shape, inflate
+from tests.support.gguf_files import RandomWeights, Shape, Tensors, llama_weights, make_model
 from tests.support.pairs import Loader
 
 
@@ -46,8 +46,13 @@ def test_the_first_layers_and_what_surrounds_them_are_kept(target: Path, tmp_pat
 def test_a_cut_before_layers_that_change_nothing_is_the_same_function(
     engine: Engine, load: Loader, tmp_path: Path
 ) -> None:
-    small, large = make_model(tmp_path / "small.gguf"), tmp_path / "large.gguf"
-    inflate(small, large, Shape(width=128, heads=4, kv_heads=4, head_size=32, feed_forward=192, layers=5))
+    def only_two_write(shape: Shape, random: RandomWeights) -> Tensors:
+        made = llama_weights(shape, random)
+        for layer, part in itertools.product(range(2, shape.layers), ("attn_output", "ffn_down")):
+            made[f"blk.{layer}.{part}.weight"][:] = 0.0
+        return made
+
+    large = make_model(tmp_path / "large.gguf", layers=5, weights="F32", tensors=only_two_write)
     draft = tmp_path / "draft.gguf"
     cut(large, 2, draft, None, 1)
     assert load(large, draft, threads=1).draft is not None

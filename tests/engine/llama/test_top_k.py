@@ -16,7 +16,7 @@ from app.engine.llama.context import Context
 from app.engine.llama.model import Model
 from app.protocol.limits import ALL_LAYERS
 from app.protocol.options import LoadSettings, Sampling
-from tests.support.inflate import vocabulary_pair
+from tests.support.gguf_files import make_model
 from tests.support.matrix import in_proof
 
 SIZE = 8192
@@ -38,7 +38,7 @@ SAMPLINGS = [
 def model(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Model]:
     """On a GPU if there is one."""
     backend.start()
-    path = vocabulary_pair(tmp_path_factory.mktemp("top-k"), SIZE)[0]
+    path = make_model(tmp_path_factory.mktemp("top-k") / "target.gguf", vocab_size=SIZE, context_length=2048)
     with closing(Model(path, ALL_LAYERS, lambda _: True)) as loaded:
         yield loaded
 

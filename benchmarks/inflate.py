@@ -1,7 +1,7 @@
 """Pairs to measure on: the guide with the same function at a real model's cost, and one with a large vocabulary.
 
-    python -m tests.support.inflate [--source FILE] [--folder DIR] [--parameters N] [--quantize q8_0|q4_k_m|q4_0]
-    python -m tests.support.inflate --vocabulary [--folder DIR]
+    python -m benchmarks.inflate [--source FILE] [--folder DIR] [--parameters N] [--quantize q8_0|q4_k_m|q4_0]
+    python -m benchmarks.inflate --vocabulary [--folder DIR]
 
 Both forms print the paths of target and draft; what is there already is not made again.
 
@@ -39,7 +39,7 @@ from app.protocol.options import Quantization
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 
 GUIDE = [paths.resource("guide", name) for name in ("guide-target.gguf", "guide-draft.gguf")]
-FOLDER = Path(__file__).resolve().parents[2] / "build" / "benchmarks"
+FOLDER = Path(__file__).resolve().parents[1] / "build" / "benchmarks"
 PARAMETERS = 600_000_000
 VOCABULARY = 152_000
 
