@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QRectF, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QGuiApplication, QKeyEvent, QPainter, QPaintEvent
+from PySide6.QtGui import QGuiApplication, QPainter, QPaintEvent
 from PySide6.QtWidgets import QBoxLayout, QLabel, QMenu, QPushButton, QToolButton, QWidget
 
 from app import words
@@ -40,22 +40,16 @@ _STOP_HELP = "Has the model answer now, with what it has thought so far."
 
 
 class _FoldButton(QPushButton):
-    """Opens and closes the text, also with Enter, and stays where it is on the screen."""
+    """Opens and closes the text, and stays where it is on the screen."""
 
     def __init__(self, column: Column, parent: QWidget) -> None:
-        super().__init__(parent, autoDefault=False)
+        super().__init__(parent, autoDefault=True)  # Enter presses it, too
         self._column = column
         self.setCheckable(True)
         themes.set_role(self, "fold")
 
     def nextCheckState(self) -> None:  # noqa: N802
         self._column.keep_place(self, super().nextCheckState)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            self.click()
-        else:
-            super().keyPressEvent(event)
 
 
 class ThinkingPart(QWidget):
@@ -426,10 +420,12 @@ class AnswerMessage(MessageWidget):
         return self._is_complete
 
     def _add_views(self, menu: QMenu) -> None:
+        from app.ui.chat.markdown.plain_text import plain_text
+
         copy = QGuiApplication.clipboard().setText
         if content := self.view.content:
             menu.addAction("Copy as Markdown", lambda: copy(content))
-            menu.addAction("Copy as plain text", lambda: copy(_plain(content)))
+            menu.addAction("Copy as plain text", lambda: copy(plain_text(content)))
         if self.thinking is not None and (thought := self.thinking.content):
             menu.addAction("Copy thinking", lambda: copy(thought))
         raw = menu.addAction("Show raw text")
@@ -540,9 +536,3 @@ class AnswerMessage(MessageWidget):
 def _pieces_of(message: StoredMessage, *, thinking: bool) -> list[Piece]:
     pieces = unpack(message.text, message.provenance, message.thinking)
     return [piece for piece in pieces if piece.thinking == thinking]
-
-
-def _plain(markdown: str) -> str:
-    from app.ui.chat.markdown.plain_text import plain_text
-
-    return plain_text(markdown)

@@ -10,16 +10,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, Qt, QTimer, Slot
 from PySide6.QtGui import QIcon, QKeyEvent
-from PySide6.QtWidgets import (
-    QApplication,
-    QLabel,
-    QLineEdit,
-    QMenu,
-    QPushButton,
-    QStackedWidget,
-    QToolButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QMenu, QPushButton, QStackedWidget, QToolButton, QWidget
 from shiboken6 import isValid
 
 from app.chats.model import Chat, Folder, Found
@@ -200,8 +191,6 @@ class ChatList(DropArea):
         if self._pages.currentIndex():
             self._actions.run("watch_trash", False)
             self._pages.setCurrentIndex(0)
-
-    # ------------------------------------------------------------ inside
 
     def _main_page(self) -> QWidget:
         self._trash_button = QPushButton("Trash")

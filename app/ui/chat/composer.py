@@ -70,8 +70,6 @@ class _Editor(MessageEditor):
         self.setVerticalScrollBarPolicy(policy.ScrollBarAsNeeded if many else policy.ScrollBarAlwaysOff)
         self.updateGeometry()
 
-    # -- Qt
-
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         if self._lines() <= MAX_LINES:
@@ -287,8 +285,6 @@ class Composer(QWidget):
     def _on_escaped(self) -> None:
         if self._is_busy:
             self.stop_requested.emit()
-
-    # -- Qt
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

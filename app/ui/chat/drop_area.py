@@ -70,8 +70,6 @@ class DropArea(QFrame):
         self.takes_pictures = False
         self.target = _Target(text, self)
 
-    # -- Qt
-
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         if local_files(event.mimeData()) or self._is_picture(event.mimeData()):
             event.acceptProposedAction()

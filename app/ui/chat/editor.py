@@ -89,8 +89,6 @@ class MessageEditor(QPlainTextEdit):
             option.setTextDirection(directions.RightToLeft if is_mirrored else directions.LayoutDirectionAuto)
             self.document().setDefaultTextOption(option)
 
-    # -- Qt
-
     def event(self, event: QEvent) -> bool:
         if event.type() is QEvent.Type.ShortcutOverride and isinstance(event, QKeyEvent):
             document = self.document()
@@ -158,13 +156,8 @@ class Editing(QWidget):
         self.save_button.setToolTip(name)
         self.save_button.setAccessibleName(name)
 
-    @property
-    def needs_text(self) -> bool:
+    def set_needs_text(self, needs_text: bool) -> None:
         """Whether it can't be sent without words: nothing is attached."""
-        return self._needs_text
-
-    @needs_text.setter
-    def needs_text(self, needs_text: bool) -> None:
         self._needs_text = needs_text
         self._on_edited()
 

@@ -15,7 +15,7 @@ from app.markdown.find import count_matches
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import icons, theme
 from app.ui.widgets.announcing import announce
-from app.ui.widgets.controls import keeps_escape, label
+from app.ui.widgets.controls import keeps_escape, label, named
 from app.ui.widgets.entries import prose_margin
 from app.ui.widgets.layouts import row
 from app.ui.widgets.theme import SPACING
@@ -30,22 +30,6 @@ _SLICE = 0.004
 """Seconds of counting in one turn of the event loop."""
 _GROWN_MS = 250
 """After which an answer that grows is counted again."""
-
-
-class _Field(QLineEdit):
-    """Enter goes to the next match, Shift+Enter to the one before, Esc closes."""
-
-    def __init__(self, bar: FindBar) -> None:
-        super().__init__(placeholderText="Find in this chat")
-        self.setAccessibleName("Find in this chat")
-        self._bar = bar
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        if event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter):
-            is_back = bool(event.modifiers() & Qt.KeyboardModifier.ShiftModifier)
-            self._bar.step(-1 if is_back else 1)
-        else:
-            super().keyPressEvent(event)
 
 
 class FindBar(QFrame):
@@ -79,7 +63,7 @@ class FindBar(QFrame):
         self._grown = QTimer(self, singleShot=True, interval=_GROWN_MS)
         self._grown.timeout.connect(self._on_grown)
         theme.set_role(self, "bar")
-        self.field = _Field(self)
+        self.field = named(QLineEdit(placeholderText="Find in this chat"), "Find in this chat")
         self._found = label(role="quiet", figures=True)
         self.previous_button = self._button("up", "Previous match", "Shift+Enter")
         self.next_button = self._button("down", "Next match", "Enter")
@@ -321,8 +305,6 @@ class FindBar(QFrame):
                 QObject.disconnect(self._awaited[1])
             self._awaited = None
 
-    # ------------------------------------------------------------ Qt
-
     def _align(self) -> None:
         """In line with the messages."""
         side = prose_margin(self.font(), self.width())
@@ -336,7 +318,10 @@ class FindBar(QFrame):
         return keeps_escape(event) or super().event(event)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
+        """Esc closes it, Enter goes to the next match, with Shift to the one before."""
         if event.key() == Qt.Key.Key_Escape:
             self.leave()
+        elif event.key() in (Qt.Key.Key_Return, Qt.Key.Key_Enter) and self.field.hasFocus():
+            self.step(-1 if event.modifiers() & Qt.KeyboardModifier.ShiftModifier else 1)
         else:
             super().keyPressEvent(event)

@@ -30,7 +30,7 @@ _ENDS = {
     "cancelled": "stopped by you",
     "repeats": "stopped because it kept repeating itself",
 }
-_CUT = ("length", "context", "cancelled")
+CUT = ("length", "context", "cancelled")
 WHILE_WRITTEN = " while this answer was being written. Everything up to here was saved."
 _BEFORE = " before this answer began."
 
@@ -119,7 +119,7 @@ def thinking_title(message: StoredMessage) -> str:
     """What stands above the thinking of a finished answer."""
     seconds = figures_of(message.figures).thinking_seconds
     took = words.duration(seconds) if seconds else ""
-    if (message.status == "complete" and message.finish_reason not in _CUT) or message.text.strip():
+    if (message.status == "complete" and message.finish_reason not in CUT) or message.text.strip():
         return thought_for(seconds)
     return f"Stopped thinking after {took}" if took else "Stopped thinking"
 

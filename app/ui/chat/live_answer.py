@@ -28,19 +28,18 @@ from app.protocol.events import (
 )
 from app.protocol.statistics import joined
 from app.ui.chat.conversation import AnswerSettings, Conversation, conversation
-from app.ui.chat.footer import figures_of
+from app.ui.chat.footer import CUT, figures_of
 from app.ui.chat.thinking_clock import ThinkingClock
 from app.ui.engine.pair_names import has_written, speaker
 from app.ui.engine.queue import Job
 
-_CUT = ("length", "context", "cancelled")
 _TAIL, _SHARE = 6000, 0.04  # so many characters compress to so little where an answer goes in circles (lists: 0.06)
 _LOOK_AGAIN = 200  # pieces: a look takes a fraction of a millisecond
 
 
 def was_cut(message: StoredMessage) -> bool:
     """Whether this is an answer that was cut before its end."""
-    is_cut = message.status in ("stopped", "interrupted") or message.finish_reason in _CUT
+    is_cut = message.status in ("stopped", "interrupted") or message.finish_reason in CUT
     has_begun = bool(message.text or message.thinking) or len(message.tokens) > 0
     return message.role == "assistant" and is_cut and has_begun
 

@@ -27,7 +27,7 @@ from app.models.text import shortened, visible
 from app.ui.actions import Actions
 from app.ui.chat.chips import Chips, chips_of
 from app.ui.chat.editor import Editing
-from app.ui.chat.parts import VersionSwitch, action_button, copy_text, height_of, icon_button
+from app.ui.chat.parts import action_button, copy_text, height_of, icon_button, version_switch
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import label
 from app.ui.widgets.entries import Widths
@@ -55,10 +55,10 @@ class MessageButtons(QWidget):
         self.copy_button.clicked.connect(lambda: copy_text(message.view.content, self.copy_button))
         if not message.view.content:
             self.copy_button.hide()  # an answer that was stopped while the model was thinking
-        self.versions: VersionSwitch | None = None
+        self.versions: QWidget | None = None
         if stored.versions > 1:
             step = partial(actions.run, "choose_version", stored.id)
-            self.versions = VersionSwitch(self, stored.version, stored.versions, step)
+            self.versions = version_switch(stored.version, stored.versions, step)
         self.more_button = icon_button("more", "", "More about this message")
         menu = QMenu(self.more_button)
         menu.aboutToShow.connect(lambda: message.fill_menu(menu))
@@ -388,14 +388,14 @@ class UserMessage(MessageWidget):
         del self._kept[place]
         self._show_chips()
         if self.editing is not None:
-            self.editing.needs_text = not self._kept
+            self.editing.set_needs_text(not self._kept)
             self.editing.text.setFocus()
         self.height_changed.emit()
 
     def _show_editing(self, shown: bool) -> None:
         self._kept = list(self.stored.attachments)
         if self.editing is not None:
-            self.editing.needs_text = not self._kept
+            self.editing.set_needs_text(not self._kept)
         self._show_chips()
         super()._show_editing(shown)
         self._hide_empty_text()

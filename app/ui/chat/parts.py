@@ -6,14 +6,7 @@ from collections.abc import Callable, Iterable
 
 from PySide6.QtCore import Qt, QTimer
 from PySide6.QtGui import QGuiApplication, QPainter, QPaintEvent
-from PySide6.QtWidgets import (
-    QAbstractButton,
-    QFrame,
-    QGridLayout,
-    QPushButton,
-    QToolButton,
-    QWidget,
-)
+from PySide6.QtWidgets import QAbstractButton, QFrame, QGridLayout, QPushButton, QToolButton, QWidget
 
 from app.ui.actions import Actions
 from app.ui.notices import Kind
@@ -99,21 +92,18 @@ class Card(QFrame):
         painter.drawRoundedRect(1, 12, 3, self.height() - 24, 1.5, 1.5)
 
 
-class VersionSwitch(QWidget):
-    """‹ 1/2 ›: the versions of a message."""
-
-    def __init__(self, parent: QWidget, version: int, versions: int, step: Callable[[int], object]) -> None:
-        """Version number ``version`` (from 1) of ``versions``. ``step``: called with -1 or 1, how many versions the
-        user wants to go on."""
-        super().__init__(parent)
-        back, on = icon_button("left", "", "Earlier version"), icon_button("right", "", "Later version")
-        number = label(f"{version}/{versions}", role="quiet", scale=0.9, figures=True)
-        number.setAccessibleName(f"Version {version} of {versions}")
-        row(back, number, on, gap=0, on=self)
-        back.setEnabled(version > 1)
-        on.setEnabled(version < versions)
-        back.clicked.connect(lambda: step(-1))
-        on.clicked.connect(lambda: step(1))
+def version_switch(version: int, versions: int, step: Callable[[int], object]) -> QWidget:
+    """‹ 1/2 ›: which version of a message this is, from 1. ``step`` gets -1 or 1 for the earlier or the later one."""
+    result = QWidget()
+    back, on = icon_button("left", "", "Earlier version"), icon_button("right", "", "Later version")
+    number = label(f"{version}/{versions}", role="quiet", scale=0.9, figures=True)
+    number.setAccessibleName(f"Version {version} of {versions}")
+    row(back, number, on, gap=0, on=result)
+    back.setEnabled(version > 1)
+    on.setEnabled(version < versions)
+    back.clicked.connect(lambda: step(-1))
+    on.clicked.connect(lambda: step(1))
+    return result
 
 
 def action_button(icon: str, actions: Actions, name: str, *values: object) -> QToolButton:

@@ -240,7 +240,7 @@ class Transcript(QWidget):
             self._show_answer()
         self._mark_context()
         if place and messages and messages[-1].role == "user":
-            self.go_to_end()  # it was sent
+            self.column.go_to_end()  # it was sent
 
     def _live_answer(self) -> LiveAnswer | None:
         """The answer being written, if the last message is its."""
@@ -379,10 +379,6 @@ class Transcript(QWidget):
             if entry.key == self._context_start:
                 self.column.add(Entry(CONTEXT, lambda _entry: ContextLine(), 30), index)
                 return
-
-    def go_to_end(self) -> None:
-        """Show the newest message and follow what is written."""
-        self.column.go_to_end()
 
     # -- the answer that is being written
 
@@ -579,8 +575,6 @@ class Transcript(QWidget):
             (self.width() - size.width()) // 2, self.height() - size.height() - 12, size.width(), size.height()
         )
         self.newest_button.raise_()
-
-    # -- Qt
 
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)

@@ -105,12 +105,7 @@ class ChatTransfers(QObject):
         self._submit(job, self._reading(job, paths, progress).summary, done, failed)
 
     def import_chats(
-        self,
-        paths: Sequence[Path],
-        folder: str,
-        progress: Progress,
-        done: Callable[[Imported], None],
-        failed: Failed,
+        self, paths: Sequence[Path], folder: str, progress: Progress, done: Callable[[Imported], None], failed: Failed
     ) -> None:
         """Add their chats, to ``folder`` if they bring none. If it is canceled, what was added stays."""
         job = self._begin()

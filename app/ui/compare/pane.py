@@ -171,8 +171,6 @@ class AnswerPane(QFrame):
         else:
             view.drawn.connect(self._go_to_mark, Qt.ConnectionType.SingleShotConnection)
 
-    # ------------------------------------------------------------ inside
-
     def _make_text(self, entry: Entry) -> QWidget:
         text = _Text(self._title, self.column, lambda view: view.set_show_drafted(self._shows_drafted))
         text.view.set_show_drafted(self._shows_drafted)

@@ -9,21 +9,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal, Slot
-from PySide6.QtGui import (
-    QFont,
-    QPainter,
-    QPaintEvent,
-    QPen,
-    QPolygonF,
-)
-from PySide6.QtWidgets import (
-    QComboBox,
-    QFileDialog,
-    QProgressBar,
-    QPushButton,
-    QTreeWidgetItem,
-    QWidget,
-)
+from PySide6.QtGui import QFont, QPainter, QPaintEvent, QPen, QPolygonF
+from PySide6.QtWidgets import QComboBox, QFileDialog, QProgressBar, QPushButton, QTreeWidgetItem, QWidget
 
 from app import words
 from app.compare import prompts
@@ -152,8 +139,6 @@ class PromptSet(CompareTab):
 
     def comparisons(self) -> list[Comparison]:
         return [one.comparison for one in self.results]
-
-    # ------------------------------------------------------------ inside
 
     def _make_fields(self) -> None:
         self._source = QComboBox(sizeAdjustPolicy=QComboBox.SizeAdjustPolicy.AdjustToContents)
@@ -414,8 +399,6 @@ class ChartView(QWidget):
             found.append(next(free, boxes[0]))
             taken.append(found[-1])
         return found
-
-    # ------------------------------------------------------------ Qt
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter = QPainter(self)

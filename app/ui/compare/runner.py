@@ -28,11 +28,7 @@ DIED = "The engine isn't running. The main window says why and can restart it."
 
 _GONE = ("unreachable", "key", "offline")
 """Failures that every other prompt would meet as well."""
-CANNOT_START = {
-    EngineState.EMPTY: NO_PAIR,
-    EngineState.STOPPED: "The engine isn't running.",
-    EngineState.DIED: DIED,
-}
+CANNOT_START = {EngineState.EMPTY: NO_PAIR, EngineState.STOPPED: "The engine isn't running.", EngineState.DIED: DIED}
 """Why no comparison can begin."""
 
 

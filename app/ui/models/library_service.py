@@ -157,10 +157,7 @@ class LibraryService(QObject):
         self._lane.submit(rank, done)
 
     def ask(
-        self,
-        question: Callable[[Library], T],
-        done: Callable[[T], None] | None = None,
-        failed: Failed | None = None,
+        self, question: Callable[[Library], T], done: Callable[[T], None] | None = None, failed: Failed | None = None
     ) -> None:
         """Ask or change something that takes moments."""
         self._lane.submit(partial(question, self._library), done, failed)
@@ -205,8 +202,6 @@ class LibraryService(QObject):
             stop.set()
         for lane in (self._lane, self._slow_lane):
             lane.close(_PATIENCE_SECONDS)
-
-    # ------------------------------------------------------------ inside
 
     def _folders(self) -> tuple[Path, list[Path]]:
         """The models folder and the others, as the settings have them now."""

@@ -400,8 +400,6 @@ class ModelPage(QWidget):
             lossy={"Delete": lambda: self._service.ask(lambda library: library.delete(entry), done, failed)},
         )
 
-    # ------------------------------------------------------------ inside
-
     def _lay_out(self) -> None:
         self._inside = QWidget()
         self._nothing = label(_NOTHING, "quiet", wraps=True)

@@ -101,8 +101,6 @@ class MemoryPart(QWidget):
         self._show_context(plan.context_length, longest)
         self._show_layers(plan, target, bool(machine.devices))
 
-    # ------------------------------------------------------------ inside
-
     def _show_bars(self, plan: LoadPlan, machine: MachineMemory) -> None:
         descriptions = {device.name: printable(device.description, 60) for device in machine.devices}
         gpus = zip(plan.gpu_spaces.items(), plan.estimate.gpus, strict=False)
@@ -217,8 +215,6 @@ class MemoryBar(QWidget):
     def fits(self) -> bool:
         return self.taken <= self._space
 
-    # ------------------------------------------------------------ Qt
-
     def sizeHint(self) -> QSize:
         return QSize(320, self.heightForWidth(self.width() or 320))
 
@@ -266,8 +262,6 @@ class MemoryBar(QWidget):
             painter.drawLine(QPointF(end, track.top() - 3), QPointF(end, track.bottom() + 3))
         self._paint_legend(painter)
         painter.end()
-
-    # ------------------------------------------------------------ inside
 
     def _top(self) -> float:
         return self.fontMetrics().height() + SPACING

@@ -319,8 +319,6 @@ class OpenModelsDialog(QDialog):
         if not plan.with_draft:
             self._draft.set_path("")
 
-    # ------------------------------------------------------------ Qt
-
     def dragEnterEvent(self, event: QDragEnterEvent) -> None:
         event.setAccepted(len(dropped_files(event.mimeData())) in (1, 2))
 

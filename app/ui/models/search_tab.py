@@ -102,9 +102,7 @@ class SearchTab(QWidget):
         self._show_status("Searching…")
         self._hub.drop(self._asked)
         self._asked = self._hub.ask(
-            lambda hub: hub.search(words, sort),
-            self._show_results,
-            lambda error: self._show_status(str(error), "bad"),
+            lambda hub: hub.search(words, sort), self._show_results, lambda error: self._show_status(str(error), "bad")
         )
 
     def _show_results(self, results: Sequence[SearchResult]) -> None:
@@ -348,8 +346,6 @@ class RepositoryPage(QWidget):
             self.clear(problem)
         elif self.repository is not None:
             QDesktopServices.openUrl(QUrl(f"{self._hub.network.endpoint}/{self.repository.id}"))
-
-    # ------------------------------------------------------------ inside
 
     def _dress(self, item: QTreeWidgetItem, model: RemoteModel, fit: FitBadge) -> None:
         parts = f" · {len(model.files)} parts" if len(model.files) > 1 else ""

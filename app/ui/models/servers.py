@@ -154,8 +154,7 @@ class ServerDialog(QDialog):
             maxLength=MAX_KEY_CHARACTERS,
         )
         self.model = QComboBox(
-            minimumContentsLength=8,
-            sizeAdjustPolicy=QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon,
+            minimumContentsLength=8, sizeAdjustPolicy=QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon
         )
         guard_wheel(self.model)
         self.found = named(QListWidget(), "Servers on this computer")
@@ -553,8 +552,5 @@ def tested(pair: PairLoaded) -> Verdict:
     return Verdict(
         visible(f"✓ {server_name(remote.server)} at {host_of(remote.server.address)}"),
         "good",
-        (
-            visible(f"Model: {pair.target.name} · {context}"),
-            visible(figures),
-        ),
+        (visible(f"Model: {pair.target.name} · {context}"), visible(figures)),
     )

@@ -107,8 +107,6 @@ class NoticeBar(QScrollArea):
         self._column.setContentsMargins(side, SPACING, max(0, right), SPACING)
         self.setFixedHeight(max(1, min(wanted, space)))
 
-    # -- Qt
-
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         if event.size().width() != event.oldSize().width():

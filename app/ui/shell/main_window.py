@@ -169,8 +169,6 @@ class MainWindow(QMainWindow):
         settings.collapsed_folders = sorted(self.chat_list.view.chats.collapsed)
         settings.open_sections = self._open_sections
 
-    # ------------------------------------------------------------ inside
-
     def _widget(self, panel: Panel) -> QWidget:
         return self.chat_list if panel == "chats" else self._side
 

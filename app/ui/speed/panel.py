@@ -22,14 +22,7 @@ from app.ui.speed.controls import DrafterControl, DraftLengthControl, ShowDrafte
 from app.ui.speed.drawings import LengthCurve, PositionBars, RoundBar
 from app.ui.speed.help_text import HELP
 from app.ui.speed.meter import Meter
-from app.ui.speed.parts import (
-    Heading,
-    KindsSection,
-    LiveFigure,
-    PlainSpeed,
-    ServerSection,
-    StatusLines,
-)
+from app.ui.speed.parts import Heading, KindsSection, LiveFigure, PlainSpeed, ServerSection, StatusLines
 from app.ui.widgets import theme
 from app.ui.widgets.controls import explain, stacked
 from app.ui.widgets.head_control import HeadControl

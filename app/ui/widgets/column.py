@@ -396,8 +396,6 @@ class Column(QAbstractScrollArea):
         space = QRectF(left, top, widths.prose, entry.height - skipped)
         painter.drawText(space, Qt.TextFlag.TextWordWrap, entry.text[first : first + MAX_TEXT])
 
-    # -- Qt
-
     def paintEvent(self, _event: QPaintEvent) -> None:
         if (ring := self._focus.ring(self._built, self.widths().prose)) is not None:
             focus_ring.draw(QPainter(self.viewport()), ring)

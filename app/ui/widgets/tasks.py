@@ -84,11 +84,7 @@ class Results:
         owner.destroyed.connect(lambda: self._end())  # noqa: PLW0108 - a bound method is held weakly
 
     def when_done(
-        self,
-        future: Future[T],
-        done: Callable[[T], None] | None = None,
-        failed: Failed | None = None,
-        *held: object,
+        self, future: Future[T], done: Callable[[T], None] | None = None, failed: Failed | None = None, *held: object
     ) -> None:
         """Call ``done`` with the result or ``failed`` with the error; neither if the future is canceled.
 

@@ -211,11 +211,11 @@ def test_the_trash(rig: Rig) -> None:
     assert rig.list.trash.view.hasFocus()
     trash, view = rig.list.trash, rig.list.trash.view
     assert trash.isVisible()
-    assert len(trash.model.chats) == 3
+    assert len(trash.model.rows) == 3
     assert texts(trash.restore, trash.delete_now, trash.empty) == [False, False, True]
     view.setFocus()
     view.setCurrentIndex(trash.model.index(0))
-    chosen = trash.model.chats[0]
+    chosen = trash.model.rows[0].chat
     trash.restore.click()
     rig.settle()
     assert rig.titles() == ["Today", chosen.title]
@@ -230,11 +230,11 @@ def test_the_trash(rig: Rig) -> None:
     trash.delete_now.click()
     assert answer(rig, "Delete") == "Permanently delete 1 chat?"
     rig.settle()
-    assert len(trash.model.chats) == 1
+    assert len(trash.model.rows) == 1
     trash.empty.click()
     assert answer(rig, "Empty trash") == "Permanently delete all chats in the trash (1 chat)?"
     rig.settle()
-    assert trash.model.chats == []
+    assert trash.model.rows == []
     assert len(erased) == 2
     assert trash._empty_text.isVisible()
     assert texts(trash.restore, trash.delete_now, trash.empty) == [False, False, False]

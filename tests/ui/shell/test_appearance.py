@@ -213,7 +213,7 @@ def test_the_line_one_reads_and_the_end_stay_where_they_are(qtbot: QtBot, rig: R
         rig.zoom.set(percent)
         qtbot.waitUntil(lambda: paragraph(rig) == before)
     assert not transcript.column.follows
-    transcript.go_to_end()
+    transcript.column.go_to_end()
     for percent in (200, 50):
         rig.zoom.set(percent)
         qtbot.waitUntil(lambda: bar.maximum() > 500 and bar.value() == bar.maximum())

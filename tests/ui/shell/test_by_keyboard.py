@@ -203,7 +203,7 @@ def test_chats_go_to_a_folder_to_the_trash_and_back(typist: Typist) -> None:
     typist.press(_Key.Key_V, _ALT)
     typist.press(_Key.Key_T)  # Trash
     panel = typist.window.chat_list.trash
-    typist.until(lambda: bool(panel.model.chats))
+    typist.until(lambda: bool(panel.model.rows))
     typist.window.activateWindow()
     typist.until(panel.view.hasFocus)
     typist.press(_Key.Key_Space)

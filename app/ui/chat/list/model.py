@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date, datetime, timedelta
-from typing import Literal, TypeAlias
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 from PySide6.QtCore import (
+    QAbstractListModel,
     QDate,
     QDateTime,
     QLocale,
@@ -25,6 +26,7 @@ from app.models.text import visible
 from app.ui.actions import Actions
 from app.ui.widgets.controls import LOCALE, plain_tooltip
 
+T = TypeVar("T")
 AnyIndex = QModelIndex | QPersistentModelIndex
 
 MIME_TYPE = "application/x-slipstream-chats"
@@ -59,6 +61,31 @@ class FolderRow:
 
 
 Row: TypeAlias = Chat | Heading | FolderRow
+
+
+class RowsModel(QAbstractListModel, Generic[T]):
+    """Any rows, of which a function says what the view asks for.
+
+    Attributes:
+        rows: Top to bottom.
+    """
+
+    def __init__(self, answer: Callable[[T, int], object]) -> None:
+        """``answer`` gets a row and a role of Qt's."""
+        super().__init__()
+        self.rows: list[T] = []
+        self._answer = answer
+
+    def set_rows(self, rows: Sequence[T]) -> None:
+        self.beginResetModel()
+        self.rows = list(rows)
+        self.endResetModel()
+
+    def rowCount(self, parent: AnyIndex = QModelIndex()) -> int:  # noqa: B008 - Qt's own default
+        return 0 if parent.isValid() else len(self.rows)
+
+    def data(self, index: AnyIndex, role: int = _Roles.DisplayRole) -> object:
+        return self._answer(self.rows[index.row()], role)
 
 
 def count_text(count: int) -> str:
@@ -230,8 +257,6 @@ class ChatListModel(QStringListModel):
             if more < 0:
                 self.removeRows(len(rows), -more)
         self.layoutChanged.emit()
-
-    # ------------------------------------------------------------ Qt
 
     def data(self, index: AnyIndex, role: int = _Roles.DisplayRole) -> object:
         row = self.rows[index.row()]

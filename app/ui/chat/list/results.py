@@ -5,38 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from PySide6.QtCore import (
-    QAbstractListModel,
-    QModelIndex,
-    QObject,
-    QPointF,
-    QRect,
-    QSize,
-    Qt,
-    Slot,
-)
-from PySide6.QtGui import (
-    QFont,
-    QFontMetrics,
-    QKeyEvent,
-    QPainter,
-    QTextCharFormat,
-    QTextLayout,
-    QTextOption,
-)
-from PySide6.QtWidgets import (
-    QApplication,
-    QListView,
-    QStyledItemDelegate,
-    QStyleOptionViewItem,
-    QWidget,
-)
+from PySide6.QtCore import QModelIndex, QObject, QPointF, QRect, QSize, Qt, Slot
+from PySide6.QtGui import QFont, QFontMetrics, QKeyEvent, QPainter, QTextCharFormat, QTextLayout, QTextOption
+from PySide6.QtWidgets import QApplication, QListView, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from app.chats.model import Chat, Found
 from app.chats.search_text import matches, words_of
 from app.models.text import is_right_to_left, visible
 from app.ui.actions import Actions
-from app.ui.chat.list.model import AnyIndex, moment_text, title_of_chat
+from app.ui.chat.list.model import AnyIndex, RowsModel, moment_text, title_of_chat
 from app.ui.chat.list.view import MARGIN, add_key, bold, draw_background, draw_line, has_keyboard, row_height, set_up
 from app.ui.widgets import theme
 from app.ui.widgets.controls import plain_tooltip
@@ -90,38 +67,20 @@ def _shown(text: str, found: Matches, label: str) -> tuple[str, Matches]:
     return shown + visible(text[end:]), tuple(marks)
 
 
-class ResultsModel(QAbstractListModel):
-    """Attributes:
-    results: The rows.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.results: list[Result] = []
-
-    def set_results(self, results: list[Result]) -> None:
-        self.beginResetModel()
-        self.results = results
-        self.endResetModel()
-
-    def rowCount(self, parent: AnyIndex = QModelIndex()) -> int:  # noqa: B008 - Qt's own default
-        return 0 if parent.isValid() else len(self.results)
-
-    def data(self, index: AnyIndex, role: int = _Roles.DisplayRole) -> object:
-        result = self.results[index.row()]
-        if role == _Roles.DisplayRole:
-            return result.text
-        if role == _Roles.ToolTipRole:
-            return plain_tooltip(f"{result.text}\n{moment_text(result.chat.updated_at)}")
-        if role == _Roles.AccessibleTextRole:
-            return f"{title_of_chat(result.chat)}: {result.text}" if result.message_id else f"{result.text}, chat"
-        return None
+def _answer(result: Result, role: int) -> object:
+    if role == _Roles.DisplayRole:
+        return result.text
+    if role == _Roles.ToolTipRole:
+        return plain_tooltip(f"{result.text}\n{moment_text(result.chat.updated_at)}")
+    if role == _Roles.AccessibleTextRole:
+        return f"{title_of_chat(result.chat)}: {result.text}" if result.message_id else f"{result.text}, chat"
+    return None
 
 
 class ResultDelegate(QStyledItemDelegate):
     """A title on one line, a passage on two; what was searched for is bold on a field of the accent color."""
 
-    def __init__(self, model: ResultsModel, parent: QObject) -> None:
+    def __init__(self, model: RowsModel[Result], parent: QObject) -> None:
         super().__init__(parent)
         self._model = model
         self._heights: tuple[QFont, QSize, QSize] | None = None
@@ -132,10 +91,10 @@ class ResultDelegate(QStyledItemDelegate):
             passage = _LINES * QFontMetrics(theme.scaled(option.font, 0.9)).lineSpacing() + 2 * SPACING
             self._heights = QFont(option.font), QSize(1, row_height(option.font)), QSize(1, passage)
         _, of_title, of_passage = self._heights
-        return of_passage if self._model.results[index.row()].message_id else of_title
+        return of_passage if self._model.rows[index.row()].message_id else of_title
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        result, font = self._model.results[index.row()], option.font
+        result, font = self._model.rows[index.row()], option.font
         painter.save()
         draw_background(painter, option, has_keyboard(option) or self._is_walked(option, index))
         box = option.rect.adjusted(MARGIN, SPACING, -MARGIN, -SPACING)
@@ -207,22 +166,22 @@ class ResultsView(QListView):
         super().__init__(parent)
         self.is_walked = False
         self._actions = actions
-        self._results = ResultsModel()
+        self._results = RowsModel(_answer)
         set_up(self, "Chats found", self._results, ResultDelegate(self._results, self))
         self.clicked.connect(self._open)
         add_key(self, "Del", self._delete)
 
     def results(self) -> list[Result]:
-        return self._results.results
+        return self._results.rows
 
     def set_found(self, found: Sequence[Found], searched: str) -> None:
         """Show these; the row the keyboard is at stays, if it is still there."""
         results, now = results_of(found, searched), self._current()
-        if results == self._results.results:
+        if results == self._results.rows:
             return
         key = (now.chat.id, now.message_id) if now is not None else None
         position = self.verticalScrollBar().value()
-        self._results.set_results(results)
+        self._results.set_rows(results)
         place = next((at for at, one in enumerate(results) if (one.chat.id, one.message_id) == key), None)
         if place is not None:
             self.setCurrentIndex(self._results.index(place))
@@ -241,7 +200,7 @@ class ResultsView(QListView):
 
     def _current(self) -> Result | None:
         index = self.currentIndex()
-        return self._results.results[index.row()] if index.isValid() else None
+        return self._results.rows[index.row()] if index.isValid() else None
 
     @Slot()
     def _delete(self) -> None:
@@ -252,7 +211,7 @@ class ResultsView(QListView):
     def _open(self, index: QModelIndex) -> None:
         if not index.isValid():
             return
-        result = self._results.results[index.row()]
+        result = self._results.rows[index.row()]
         if result.message_id:
             self._actions.run("open_message", result.chat.id, result.message_id)
         else:

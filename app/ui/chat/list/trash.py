@@ -5,18 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from PySide6.QtCore import (
-    QAbstractListModel,
-    QItemSelection,
-    QItemSelectionModel,
-    QModelIndex,
-    QObject,
-    QPoint,
-    QSize,
-    Qt,
-    Slot,
-)
+from PySide6.QtCore import QItemSelection, QItemSelectionModel, QObject, QPoint, QSize, Qt, Slot
 from PySide6.QtGui import QFontMetrics, QKeyEvent, QPainter
 from PySide6.QtWidgets import (
     QAbstractItemView,
@@ -32,7 +23,7 @@ from PySide6.QtWidgets import (
 from app.chats.model import Chat
 from app.chats.store import TRASH_DAYS
 from app.ui.actions import Actions
-from app.ui.chat.list.model import AnyIndex, count_text, moment_text, title_of_chat
+from app.ui.chat.list.model import AnyIndex, RowsModel, count_text, moment_text, title_of_chat
 from app.ui.chat.list.view import MARGIN, add_key, draw_background, draw_line, has_keyboard, set_up
 from app.ui.widgets import icons, theme
 from app.ui.widgets.controls import label, plain_tooltip, small_button
@@ -50,42 +41,27 @@ def left_text(deleted_at: float, now: float) -> str:
     return f"{days} days left" if days > 1 else "1 day left"
 
 
-class TrashModel(QAbstractListModel):
-    """Attributes:
-    chats: The rows, deleted last first.
-    now: When they were listed, in seconds since 1970.
-    """
+class _Deleted(NamedTuple):
+    """A row: a chat, and how long it can still be brought back."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.chats: list[Chat] = []
-        self.now = 0.0
+    chat: Chat
+    left: str
 
-    def set_chats(self, chats: Sequence[Chat], now: float) -> None:
-        self.beginResetModel()
-        self.chats, self.now = list(chats), now
-        self.endResetModel()
 
-    def rowCount(self, parent: AnyIndex = QModelIndex()) -> int:  # noqa: B008 - Qt's own default
-        return 0 if parent.isValid() else len(self.chats)
-
-    def left(self, chat: Chat) -> str:
-        return left_text(chat.deleted_at or self.now, self.now)
-
-    def data(self, index: AnyIndex, role: int = _Roles.DisplayRole) -> object:
-        chat = self.chats[index.row()]
-        if role == _Roles.DisplayRole:
-            return title_of_chat(chat)
-        when = f"Deleted {moment_text(chat.deleted_at or self.now)}"
-        if role == _Roles.ToolTipRole:
-            return plain_tooltip(f"{title_of_chat(chat)}\n{when}, {self.left(chat)}")
-        return f"{title_of_chat(chat)}, {when}, {self.left(chat)}" if role == _Roles.AccessibleTextRole else None
+def _answer(row: _Deleted, role: int) -> object:
+    title = title_of_chat(row.chat)
+    if role == _Roles.DisplayRole:
+        return title
+    when = f"Deleted {moment_text(row.chat.deleted_at or 0.0)}, {row.left}"
+    if role == _Roles.ToolTipRole:
+        return plain_tooltip(f"{title}\n{when}")
+    return f"{title}, {when}" if role == _Roles.AccessibleTextRole else None
 
 
 class _TrashDelegate(QStyledItemDelegate):
     """A title, and below it how long the chat can still be brought back."""
 
-    def __init__(self, model: TrashModel, parent: QObject) -> None:
+    def __init__(self, model: RowsModel[_Deleted], parent: QObject) -> None:
         super().__init__(parent)
         self._model = model
 
@@ -93,14 +69,14 @@ class _TrashDelegate(QStyledItemDelegate):
         return QSize(1, 2 * QFontMetrics(option.font).height() + 3 * SPACING)
 
     def paint(self, painter: QPainter, option: QStyleOptionViewItem, index: AnyIndex) -> None:
-        chat, font, colors = self._model.chats[index.row()], option.font, theme.current()
+        deleted, font, colors = self._model.rows[index.row()], option.font, theme.current()
         painter.save()
         draw_background(painter, option, has_keyboard(option))
         box = option.rect.adjusted(MARGIN, SPACING, -MARGIN, -SPACING)
         half = box.height() // 2
-        draw_line(painter, box.adjusted(0, 0, 0, -half), title_of_chat(chat), font, colors.text)
+        draw_line(painter, box.adjusted(0, 0, 0, -half), title_of_chat(deleted.chat), font, colors.text)
         small = theme.scaled(font, 0.9)
-        draw_line(painter, box.adjusted(0, half, 0, 0), self._model.left(chat), small, colors.quiet)
+        draw_line(painter, box.adjusted(0, half, 0, 0), deleted.left, small, colors.quiet)
         painter.restore()
 
 
@@ -112,7 +88,7 @@ class TrashPanel(QWidget):
         super().__init__(parent)
         self._actions = actions
         self._leave = leave
-        self.model = TrashModel()
+        self.model = RowsModel(_answer)
         self.view = QListView(uniformItemSizes=True)
         set_up(self.view, "Deleted chats", self.model, _TrashDelegate(self.model, self.view))
         self.view.setSelectionMode(QAbstractItemView.SelectionMode.ExtendedSelection)
@@ -148,7 +124,8 @@ class TrashPanel(QWidget):
         """Show what is in the trash, deleted last first. ``now``, in seconds since 1970, is given by tests."""
         selected, position = set(self._selected()), self.view.verticalScrollBar().value()
         place, focused = self.view.currentIndex().row(), self.window().focusWidget()
-        self.model.set_chats(chats, time.time() if now is None else now)
+        now = time.time() if now is None else now
+        self.model.set_rows([_Deleted(chat, left_text(chat.deleted_at or now, now)) for chat in chats])
         selection = QItemSelection()
         for at, chat in enumerate(chats):
             if chat.id in selected:
@@ -171,7 +148,7 @@ class TrashPanel(QWidget):
 
     def begin(self) -> None:
         """The panel has been opened: the keyboard goes to the list, as soon as there is one."""
-        (self.view if self.model.chats else self.back).setFocus(Qt.FocusReason.OtherFocusReason)
+        (self.view if self.model.rows else self.back).setFocus(Qt.FocusReason.OtherFocusReason)
 
     def _button(self, text: str, act: Callable[[], object]) -> QPushButton:
         made = small_button(text)
@@ -179,14 +156,14 @@ class TrashPanel(QWidget):
         return made
 
     def _selected(self) -> list[str]:
-        return [self.model.chats[place].id for place in sorted(one.row() for one in self.view.selectedIndexes())]
+        return [self.model.rows[place].chat.id for place in sorted(one.row() for one in self.view.selectedIndexes())]
 
     @Slot()
     def _show_state(self) -> None:
         has_selection = self.view.selectionModel().hasSelection()
         self.restore.setEnabled(has_selection)
         self.delete_now.setEnabled(has_selection)
-        self.empty.setEnabled(bool(self.model.chats))
+        self.empty.setEnabled(bool(self.model.rows))
 
     def _restore(self) -> None:
         if ids := self._selected():
@@ -197,7 +174,7 @@ class TrashPanel(QWidget):
             self._ask(f"Permanently delete {count_text(len(ids))}?", "Delete", ids)
 
     def _ask_to_empty(self) -> None:
-        count = len(self.model.chats)
+        count = len(self.model.rows)
         self._ask(f"Permanently delete all chats in the trash ({count_text(count)})?", "Empty trash", None)
 
     def _ask(self, question: str, button: str, ids: Sequence[str] | None) -> None:

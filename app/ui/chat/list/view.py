@@ -497,8 +497,6 @@ class ChatListView(QListView):
         elif isinstance(row, FolderRow):
             self.open_folder(row.folder.id, not row.is_open)
 
-    # ------------------------------------------------------------ Qt
-
     def keyPressEvent(self, event: QKeyEvent) -> None:
         row, key = self.current_row(), event.key()
         # Enter in the editor of a title comes here, too.

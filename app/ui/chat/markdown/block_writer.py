@@ -23,16 +23,7 @@ from app.markdown.formulas import GROWING, PLACES, Formula
 from app.models.text import is_right_to_left
 from app.ui.chat.markdown.code_blocks import CodeRun
 from app.ui.chat.markdown.document_end import DocumentEnd
-from app.ui.chat.markdown.formats import (
-    BEGINS,
-    CHECKED,
-    CONTINUED,
-    DEPTH,
-    QUOTE_INDENT,
-    UNCHECKED,
-    Formats,
-    Look,
-)
+from app.ui.chat.markdown.formats import BEGINS, CHECKED, CONTINUED, DEPTH, QUOTE_INDENT, UNCHECKED, Formats, Look
 from app.ui.chat.markdown.formula_places import FormulaPlaces
 from app.ui.chat.markdown.inline_writer import InlineWriter, text_of
 from app.ui.chat.markdown.tables import TableRun, column_widths

@@ -79,16 +79,12 @@ class SafeBrowser(QTextBrowser):
         if last:
             self.horizontalScrollBar().setRange(0, 0)
 
-    # -- Qt
-
     def loadResource(self, _type: int, _name: QUrl | str) -> object:
         """Nothing is ever loaded."""
         return None
 
     def doSetSource(  # noqa: N802
-        self,
-        name: QUrl | str,
-        type: QTextDocument.ResourceType = QTextDocument.ResourceType.UnknownResource,
+        self, name: QUrl | str, type: QTextDocument.ResourceType = QTextDocument.ResourceType.UnknownResource
     ) -> None:
         """No page is ever opened in here."""
 

@@ -332,8 +332,6 @@ class DrawnText(SafeBrowser):
             return code_of(self.content, number)  # it may go on in what is folded
         return text_between(self.document(), run.start, run.end)
 
-    # -- Qt
-
     def changeEvent(self, event: QEvent) -> None:
         super().changeEvent(event)
         if event.type() is QEvent.Type.FontChange and self._is_set_up and self.font() != self._drawn_font:

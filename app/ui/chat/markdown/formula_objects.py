@@ -102,8 +102,6 @@ class FormulaObjects(QPyTextObject):
         found = self._objects[characters.intProperty(_NUMBER)]
         return picture_size(found.drawing, found.size)[0]
 
-    # -- Qt
-
     def intrinsicSize(  # noqa: N802
         self, document: QTextDocument, position: int, form: QTextFormat
     ) -> QSizeF:

@@ -188,8 +188,6 @@ class MarkdownView(DrawnText):
             QToolTip.hideText()
         return bool(text)
 
-    # -- Qt
-
     def createMimeDataFromSelection(self) -> QMimeData:
         cursor = self.textCursor()
         start, end = cursor.selectionStart(), cursor.selectionEnd()
