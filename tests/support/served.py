@@ -26,7 +26,6 @@ from app.server.limits import Limits
 from app.server.own_engine import Drafting
 
 PATIENCE = 60.0
-HEADERS = {"Content-Type": "application/json"}
 Json = dict[str, Any]
 
 

@@ -319,19 +319,6 @@ def test_a_file_goes_to_the_chat_it_was_attached_in(desk: Desk) -> None:
     desk.wait_for("notes.md, 7 tokens")
 
 
-def test_a_click_shows_what_the_model_reads(desk: Desk) -> None:
-    desk.attachments.attach_files([desk.file("notes.html", "<h1>Tea</h1><script>x</script>")])
-    desk.wait_for("notes.html, 1 KB")
-    desk.composer.attachments.chips.chips[0].button.click()
-    (preview,) = desk.area.findChildren(AttachmentPreview)
-    assert preview.text.toPlainText() == "# Tea"
-    assert preview.details.text() == "What the model reads: 5 characters."
-    copy = next(one for one in preview.findChildren(QPushButton) if one.text() == "Copy")
-    copy.click()
-    assert QApplication.clipboard().text() == "# Tea"
-    preview.accept()
-
-
 def choices(chip: Chip) -> dict[str, QAction]:
     assert chip.more is not None
     menu = chip.more.menu()
@@ -469,19 +456,6 @@ def test_what_is_attached_can_be_removed_while_editing(qtbot: QtBot) -> None:
     button.click()
     kept = message.stored.attachments[1:]
     assert actions.calls["edit_message"] == [("m", "", kept), ("m", "How hot?", ())]
-
-
-def test_a_chip_that_is_too_wide_shows_less_of_its_note(qtbot: QtBot) -> None:
-    chips = Chips()
-    qtbot.addWidget(chips)
-    chip = Chip("a.csv", "12 tokens", chips, show=list, remove=list, note="left out: 2 pictures, 1 chart")
-    chips.show_chips([chip])
-    chips.fit(2000)
-    whole = chip.button.text()
-    chips.fit(chip.width() - 20)
-    assert chip.styled_size().width() <= chip.width() and "a.csv" in chip.button.text() != whole
-    chips.fit(2000)
-    assert chip.button.text() == whole
 
 
 def test_a_low_chip_beside_a_high_one_is_not_covered_by_the_next_row(qtbot: QtBot) -> None:

@@ -446,19 +446,6 @@ def test_search_is_asked_for_once_typing_pauses(qtbot: QtBot, chat_list: ChatLis
     assert asked.done[1:] == [("search", "")]
 
 
-def test_the_button_for_a_new_chat_comes_first(qtbot: QtBot, chat_list: ChatList) -> None:
-    with qtbot.waitSignal(chat_list.new_button.clicked):
-        QTest.mouseClick(chat_list.new_button, Qt.MouseButton.LeftButton)
-    chat_list.new_button.setFocus()
-    order = []
-    for _ in range(5):
-        focused = QApplication.focusWidget()
-        assert focused is not None
-        order.append(focused.accessibleName() or getattr(focused, "text", str)())
-        QTest.keyClick(focused, Key.Key_Tab)
-    assert order == ["New chat", "Folders and sort order", "Search chats", "Chats", "Trash"]
-
-
 def test_a_passage_of_the_thinking_says_so_and_marks_the_words() -> None:
     chat = Chat("c", "Title", 0.0, 0.0, None)
     line = "…a long way before the word that was looked for"

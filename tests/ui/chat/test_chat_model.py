@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,12 +16,10 @@ from app.chats.attachments import Content
 from app.chats.model import Attachment
 from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
-from app.chats.worker import ChatWorker
 from app.client.connection import Timings
 from app.errors import KnownError
 from app.protocol.events import RoundsReceived
 from app.ui.chat.conversation import AnswerSettings, conversation
-from app.ui.chat.writer import StoredChats
 from app.ui.engine import EngineState
 from app.ui.engine.pair_files import PairFiles
 from app.ui.widgets.tasks import BUG
@@ -228,32 +225,6 @@ def test_line_where_the_context_begins_now_and_later(qtbot: QtBot, make_rig: Mak
     assert rig.page.context_start() == second_question
 
 
-def test_a_full_disk_stops_nobody_and_what_was_not_saved_is_saved_later(qtbot: QtBot, make_rig: MakeRig) -> None:
-    rig = make_rig()
-    forbid_writing(rig)
-    rig.ask("One")
-    rig.ask("Two")
-    rig.model.regenerate()
-    rig.settle()
-    chat_id = rig.model.id
-    assert rig.page.texts() == ["One", "Hello there", "Two", "Hello there"]
-    assert rig.notice_list.notices()["save"].actions == ("save_again",)
-    assert rig.stored(ChatStore.chats) == []
-    rig.chats.new()
-    rig.open(chat_id)
-    assert rig.page.texts() == ["One", "Hello there", "Two", "Hello there"]
-    forbid_writing(rig, False)
-    rig.chats.save_again()
-    qtbot.waitUntil(lambda: "save" not in rig.notice_list.notices(), timeout=WAIT_MS)
-    branch = rig.stored(lambda store: store.branch(chat_id))
-    assert [(one.text, one.version, one.versions) for one in branch] == [
-        ("One", 1, 1),
-        ("Hello there", 1, 1),
-        ("Two", 1, 1),
-        ("Hello there", 2, 2),
-    ]
-
-
 def test_an_answer_that_only_repeats_itself_is_stopped(make_rig: MakeRig) -> None:
     rig = make_rig("endless")
     rig.begin_answer("Go on")
@@ -317,23 +288,6 @@ def test_an_answer_of_another_model_that_goes_on_has_no_tokens_to_go_on_from(mak
     assert not rig.model.can_continue(whole.id)
 
 
-def test_an_answer_under_the_inner_name_is_the_same_models(make_rig: MakeRig) -> None:
-    """As versions before 0.2.0 stored it."""
-    rig = make_rig("endless")
-    rig.begin_answer("Go on")
-    rig.model.stop()
-    rig.settle()
-    assert rig.model.messages[-1].pair == "scripted"
-    cut = rig.model.messages[-1] = replace(rig.model.messages[-1], pair="Scripted 8k Ep2")
-    assert rig.model.continue_answer(cut.id)
-    rig.qtbot.waitUntil(lambda: rig.model.live is not None and len(rig.model.live.pieces) == 2, timeout=WAIT_MS)
-    rig.model.stop()
-    rig.settle()
-    whole = rig.model.messages[-1]
-    assert (whole.pair, list(whole.tokens)) == ("Scripted 8k Ep2", [5, 5])
-    assert rig.model.can_continue(whole.id)
-
-
 def test_a_temporary_chat_leaves_nothing(qtbot: QtBot, make_rig: MakeRig, tmp_path: Path) -> None:
     rig = make_rig("endless")
     rig.chats.new_temporary()
@@ -382,19 +336,6 @@ def test_a_missing_file_can_be_forgotten_while_other_models_are_loaded(make_rig:
     rig.pair_loader.load(rig.files())
     rig.qtbot.waitUntil(lambda: "load" in rig.notice_list.notices(), timeout=WAIT_MS)
     assert "dismiss" in rig.notice_list.notices()["load"].actions
-
-
-def test_leaving_a_temporary_chat_does_not_wait_for_its_store(make_rig: MakeRig) -> None:
-    rig = make_rig(loads=False)
-    worker = ChatWorker(Path(":memory:"))
-    rig.chats._temporary_store = lambda: StoredChats(worker, rig.notice_list)
-    rig.chats.new_temporary()
-    going_on = threading.Event()
-    held = worker.submit(lambda _store: going_on.wait(5))
-    rig.chats.new()
-    assert not held.done()
-    going_on.set()
-    held.result(WAIT_MS / 1000)
 
 
 # ------------------------------------------------------------ attachments

@@ -122,20 +122,6 @@ def test_edits_versions_and_deletions_are_counted(rig: MeterRig) -> None:
     rig.counted()
 
 
-def test_another_chat_never_shows_the_numbers_of_the_one_before(rig: MeterRig) -> None:
-    rig.ask("one two three")
-    rig.counted(messages=5)
-    first = rig.model.id
-    seen: list[int] = []
-    rig.meter.changed.connect(lambda: seen.append(rig.meter.use.total if rig.meter.use else -1))
-    rig.chats.new()
-    assert seen == [-1]  # at once
-    rig.counted()
-    rig.open(first)
-    rig.counted(messages=5)
-    assert seen == [-1, 0, -1, 5]
-
-
 @pytest.mark.parametrize("behavior", ["endless"], indirect=True)
 def test_the_answer_being_written_is_counted_without_asking(rig: MeterRig) -> None:
     rig.meter._live.setInterval(5)

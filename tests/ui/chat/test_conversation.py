@@ -20,11 +20,6 @@ def turns(messages: list[StoredMessage], system: str = "") -> list[tuple[str, st
     return [(one.role, one.content) for one in conversation(messages, system).messages]
 
 
-def test_turns_as_they_are() -> None:
-    stored = branch(("user", "a"), ("assistant", "b"), ("user", "c"))
-    assert turns(stored) == [("user", "a"), ("assistant", "b"), ("user", "c")]
-
-
 def test_system_prompt_comes_first_and_blank_ones_do_not_count() -> None:
     stored = branch(("user", "a"))
     assert turns(stored, "Be brief.") == [("system", "Be brief."), ("user", "a")]

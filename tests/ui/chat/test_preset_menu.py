@@ -97,15 +97,6 @@ def test_what_a_preset_replaces_can_be_brought_back(rig: SettingsRig) -> None:
     assert not rig.tab._preset_row.isVisible()  # nothing was lost: the preset has it
 
 
-def test_a_preset_that_is_changed_later_changes_no_chat(rig: SettingsRig) -> None:
-    rig.save("Brief", BRIEF)
-    rig.choose("Brief")
-    rig.stored_presets.change(lambda presets: presets.save("Brief", ChatSettings(seed=1), replace=True))
-    rig.qtbot.waitUntil(lambda: rig.presets.get("Brief") == ChatSettings(preset="Brief", seed=1), timeout=WAIT_MS)
-    assert rig.chosen == named("Brief")
-    rig.qtbot.waitUntil(rig.tab.save_changes.isVisible, timeout=WAIT_MS)
-
-
 def test_renaming_and_duplicating(rig: SettingsRig) -> None:
     rig.save("Brief", BRIEF)
     rig.choose("Brief")

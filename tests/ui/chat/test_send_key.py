@@ -7,14 +7,10 @@ from collections.abc import Iterator
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QPlainTextEdit, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.chats.model import StoredMessage
 from app.ui.chat.composer import Composer
 from app.ui.chat.editor import Editing, MessageEditor, enter, send_key
-from app.ui.chat.messages import UserMessage
-from tests.ui.recorded_actions import Recorded
 
 _KEYS = Qt.KeyboardModifier
 _NONE, _SHIFT, _CTRL = _KEYS.NoModifier, _KEYS.ShiftModifier, _KEYS.ControlModifier
@@ -67,25 +63,6 @@ def test_the_buttons_name_the_key(qtbot: QtBot) -> None:
     composer.set_busy(True)
     send_key().choose(needs_ctrl=True)
     assert composer.button.toolTip() == "Stop the answer (Esc)"
-
-
-def test_an_edited_message_is_sent_with_the_same_key(qtbot: QtBot) -> None:
-    actions = Recorded()
-    edited = actions.calls["edit_message"]
-    owner = QWidget()
-    qtbot.addWidget(owner)
-    message = UserMessage(StoredMessage("m", "c", None, "user", "Hello", "complete", 0.0), actions, owner)
-    send_key().choose(needs_ctrl=True)
-    message.buttons.edit_button.click()
-    assert message.editing is not None
-    editor: QPlainTextEdit = message.editing.text
-    editor.setPlainText("one")
-    editor.moveCursor(editor.textCursor().MoveOperation.End)
-    QTest.keyClick(editor, Qt.Key.Key_Return)
-    QTest.keyClicks(editor, "two")
-    assert edited == []
-    QTest.keyClick(editor, Qt.Key.Key_Return, _CTRL)
-    assert edited == [("m", "one\ntwo", ())]
 
 
 def test_keys_are_written_as_on_the_keyboard() -> None:

@@ -217,15 +217,6 @@ def test_only_what_was_sent_is_counted_elsewhere(far: Rig) -> None:
 
 
 @behaves("far counting")
-def test_this_computer_counts_what_is_typed_too(rig: Rig) -> None:
-    rig.connect(NEAR)
-    assert (remote := rig.pair_loader.remote()) is not None and remote.server.is_loopback
-    meter = meter_of(rig)
-    rig.model.unsent.type("four five")
-    rig.qtbot.waitUntil(lambda: meter.use is not None and meter.use.text == 2, timeout=WAIT_MS)
-
-
-@behaves("far counting")
 def test_a_chat_that_has_not_been_sent_is_not_counted_either(moved: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[CountTokens] = []
     asked: list[str] = []

@@ -11,10 +11,9 @@ from PySide6.QtWidgets import QMenu
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage, pack, to_json
-from app.protocol.events import Figures, KindFigures, Piece, Round
-from app.protocol.statistics import joined
+from app.protocol.events import Figures, Piece, Round
 from app.ui.chat.answer import AnswerMessage, ThinkingPart
-from app.ui.chat.footer import details_of, thinking_title
+from app.ui.chat.footer import thinking_title
 from app.ui.chat.thinking_clock import ThinkingClock
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import theme
@@ -251,21 +250,6 @@ def test_the_clock_counts_as_the_engine_does() -> None:
     assert clock.seconds() >= 5.5  # still thinking
     clock.add([Round(index=2, verify_passes=1, pieces=[Piece(text="b")], tokens=1, time=9.0)])
     assert clock.seconds() == 5.5
-
-
-def test_figures_stand_apart_and_add_up_when_an_answer_goes_on() -> None:
-    kinds = [
-        KindFigures(kind="thinking", tokens=11, seconds=12.0, tested=8, accepted=6, verify_passes=4),
-        KindFigures(kind="prose", tokens=8, seconds=3.1, tested=4, accepted=1, verify_passes=4),
-    ]
-    figures = Figures(completion_tokens=20, thinking_tokens=12, thinking_seconds=12.2, kinds=kinds)
-    assert details_of(stored.answer("a", figures=figures)).replace("\u00a0", " ").splitlines() == [
-        "Thinking: 12 tokens in 12 s, 6 of 8 draft tokens accepted (75%)",
-        "Answer: 8 tokens in 3.1 s, 1 of 4 draft tokens accepted (25%)",
-    ]
-    both = joined(figures, figures)
-    assert (both.thinking_tokens, both.thinking_seconds) == (24, 24.4)
-    assert [one.tokens for one in both.kinds] == [22, 16]
 
 
 @pytest.mark.parametrize(

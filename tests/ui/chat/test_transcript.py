@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 from PySide6.QtCore import QPoint, Qt
-from PySide6.QtGui import QGuiApplication, QImage
+from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QLabel, QWidget
 from pytestqt.qtbot import QtBot
@@ -226,22 +226,6 @@ def test_lines_of_prose_are_not_too_long(qtbot: QtBot, transcript: Transcript) -
     settle(qtbot, transcript)
     assert message.x() >= 0
     assert message.x() + message.view.width() <= 360
-
-
-def test_tints_are_switched_in_all_messages(qtbot: QtBot, transcript: Transcript) -> None:
-    for key in ("a", "b"):
-        pieces = [Piece(text="drafted words", round=3, drafter="model")]
-        transcript.add_all([stored.answer(key, "drafted words", pieces=pieces)])
-    settle(qtbot, transcript)
-
-    def pictures() -> list[QImage]:
-        return [answer(transcript, key).view.grab().toImage() for key in ("a", "b")]
-
-    plain = pictures()
-    transcript.set_show_drafted(True)
-    assert all(one != other for one, other in zip(pictures(), plain, strict=True))
-    transcript.set_show_drafted(False)
-    assert pictures() == plain
 
 
 def test_a_change_of_theme_while_streaming_loses_nothing(qtbot: QtBot, transcript: Transcript) -> None:

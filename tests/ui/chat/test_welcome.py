@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
-from app.ui.chat.transcript import EXAMPLES, STARTER_EXAMPLES, Introduction, Transcript, Welcome
+from app.ui.chat.transcript import EXAMPLES, Introduction, Transcript, Welcome
 from app.ui.widgets.entries import Widths
 from tests.ui.chat import stored
 from tests.ui.chat.stored import calls, click, has_button, keys, named, settle
@@ -72,23 +72,3 @@ def test_the_card_of_the_first_start(qtbot: QtBot, transcript: Transcript) -> No
     transcript.add_all([stored.question("u", "Hello")])
     transcript.introduce(proposal="Qwen3 8B, 5.7 GB")
     assert keys(transcript) == ["u"]
-
-
-def test_the_starter_model_introduces_itself_and_has_examples_of_its_own(qtbot: QtBot, transcript: Transcript) -> None:
-    transcript.introduce(Introduction("starter model", has_card=True))
-    transcript.show_welcome()
-    settle(qtbot, transcript)
-    asked, hidden = calls(transcript, "ask"), calls(transcript, "hide_introduction")
-    for text in STARTER_EXAMPLES:
-        click(named(transcript, text))
-    assert asked == [(text,) for text in STARTER_EXAMPLES.values()]
-    assert not any(has_button(transcript, text) for text in EXAMPLES)
-    assert any("small and quick, but often wrong" in one.text() for one in transcript.findChildren(QLabel))
-    transcript.introduce(proposal="Qwen3 8B, 5.7 GB")
-    settle(qtbot, transcript)
-    assert has_button(transcript, "Get this model") and not has_button(transcript, "Use the starter model")
-    click(named(transcript, "Keep the starter model"))
-    assert hidden == [()]
-    transcript.introduce(Introduction("starter model"))
-    settle(qtbot, transcript)
-    assert not has_button(transcript, "Get this model")

@@ -8,7 +8,6 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
-from shiboken6 import isValid
 
 from app.chats.settings import ChatSettings, SamplingChoice
 from app.ui.chat.answer import AnswerMessage
@@ -109,15 +108,3 @@ def test_the_shortcut_compares_the_last_answer_and_needs_one(running: Comparing)
     running.compared()
     running.ready()
     assert running.compare.one._title.text() == "Hello"
-
-
-def test_closing_the_main_window_in_the_middle_closes_both(qtbot: QtBot, running: Comparing) -> None:
-    running.stopped_answer()
-    running.choose("compare_last")
-    window = running.compare
-    assert window.isVisible()
-    running.window.close()
-    assert not window.isVisible()
-    assert not running.compare.runner.is_running()
-    assert running.engine.state() is EngineState.STOPPED
-    qtbot.waitUntil(lambda: not isValid(window), timeout=WAIT_MS)

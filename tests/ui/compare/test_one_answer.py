@@ -15,10 +15,9 @@ from app.compare.results import Run, first_difference
 from app.compare.steps import task_of
 from app.protocol.commands import Generate
 from app.protocol.events import Piece, Round
-from app.protocol.options import Sampling
 from app.ui.chat.answer import ThinkingPart
 from app.ui.compare import wording
-from app.ui.compare.one_answer import OneAnswer, is_in_thinking, marked, settings_line
+from app.ui.compare.one_answer import OneAnswer, is_in_thinking, marked
 from app.ui.compare.pane import AnswerPane
 from app.ui.compare.runner import End
 from app.ui.compare.subject import RepeatedAnswer
@@ -159,19 +158,6 @@ def test_why_nothing_can_run_is_told(tab: OneAnswer) -> None:
     tab.footer.set_status("")
     tab.set_blocked("")
     assert tab.footer._status.text() == ""
-
-
-def test_the_settings_in_a_line() -> None:
-    task = task_of(
-        prompt(),
-        Generate(request=0, messages=[], sampling=Sampling(temperature=0.5), draft_length=4, max_tokens=100),
-        7,
-    )
-    said = settings_line(task).replace("\u00a0", " ")
-    assert said == "Seed 7 · temperature 0.5 · draft length 4 · accept rule coupled · up to 100 tokens"
-    assert "greedy · draft length Auto" in settings_line(
-        task_of(prompt(), Generate(request=0, messages=[], sampling=Sampling(temperature=0.0)), 7)
-    )
 
 
 def has_mark(part: ThinkingPart) -> bool:

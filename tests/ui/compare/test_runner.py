@@ -76,27 +76,6 @@ def task(text: str = "Hi", seed: int = 1, kind: str = "prose") -> Task:
     return Task(prompt, AnswerSettings().command(prompt.messages, seed))
 
 
-def test_one_answer_is_written_plain_and_then_with_draft(make_rig: MakeRig, owner: QObject) -> None:
-    at = bench(make_rig("compare"), owner)
-    at.rig.ask("Hello")
-    assert at.heard.rounds == 0  # the chat's own answers are no part of it
-    at.runner.start_one(task(seed=9))
-    assert at.runner.is_running()
-    assert at.rig.engine.state() is EngineState.COMPARING
-    assert at.wait() == End("done")
-    assert at.heard.runs == [(0, False), (0, True)]
-    (found,) = at.heard.compared
-    assert found.comparison.same
-    assert found.comparison.seed == 9
-    assert found.comparison.speed_up == 2.0
-    assert found.comparison.plain.text == "".join(PLAIN_WORDS)
-    assert [piece.drafter for piece in found.plain] == [None] * len(PLAIN_WORDS)
-    assert [piece.drafter for piece in found.drafted] == [None] + ["model"] * (len(PLAIN_WORDS) - 1)
-    assert at.heard.rounds == 2 * len(PLAIN_WORDS)  # those of the warm-up are not told
-    assert at.rig.engine.state() is EngineState.READY
-    assert at.rig.page.texts() == ["Hello", "".join(PLAIN_WORDS)]
-
-
 @pytest.mark.parametrize(("behavior", "is_tie"), [("compare differ", True), ("compare differ far", False)])
 def test_where_the_answers_part_the_target_is_asked_again(
     make_rig: MakeRig, owner: QObject, behavior: str, is_tie: bool

@@ -57,15 +57,6 @@ def test_an_answer_of_a_temporary_chat_stays_private() -> None:
     assert found is not None and found.task.command.private
 
 
-def test_inner_names_are_of_the_same_pair() -> None:
-    target = ModelInfo(path="/m/t.gguf", name="t-7B", inner_name="Target")
-    draft = ModelInfo(path="/m/d.gguf", name="d-1B", inner_name="Draft")
-    found = Subject([message("user", "One"), answer()]).asked(
-        AnswerSettings(), PairLoaded(request=1, target=target, draft=draft)
-    )
-    assert found is not None and not found.notes
-
-
 def test_a_question_and_an_answer_without_one_cannot_be_compared() -> None:
     assert Subject([message("user", "One")]).asked(AnswerSettings(), PAIR) is None
     assert Subject([answer()]).asked(AnswerSettings(), PAIR) is None
@@ -93,14 +84,6 @@ def test_an_answer_without_a_draft_is_drafted_automatically(settings: AnswerSett
     assert found is not None
     assert (found.task.command.draft_length, found.task.command.drafter) == ("auto", "auto")
     assert found.notes[0].startswith("This answer was written without a draft.")
-
-
-def test_a_drafter_the_pair_does_not_have_is_not_asked_for() -> None:
-    settings = AnswerSettings(drafter="model")
-    pair = msgspec.structs.replace(PAIR, draft=None)
-    found = Subject([message("user", "One"), answer(settings=settings)]).asked(AnswerSettings(), pair)
-    assert found is not None
-    assert found.task.command.drafter == "auto"
 
 
 def test_a_stopped_answer_is_written_as_far_as_it_came() -> None:

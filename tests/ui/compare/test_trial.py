@@ -11,7 +11,6 @@ from pytestqt.qtbot import QtBot
 from app.models.trials import FileKey, StoredTrial, Trial, trials_file
 from app.ui.compare.trial import PairTrial
 from app.ui.engine import EngineState
-from app.ui.engine.pair_files import PairFiles
 from tests.ui.parts import WAIT_MS, Rig
 
 MakeTried = Callable[[str], "Tried"]
@@ -75,14 +74,6 @@ def test_a_new_pair_is_tried_once_and_the_trial_is_kept(tried: MakeTried, qtbot:
     assert len(one.told) == 1
 
 
-def test_a_pair_without_a_draft_is_not_tried(tried: MakeTried, qtbot: QtBot) -> None:
-    one = tried("compare")
-    with qtbot.waitSignal(one.rig.pair_loader.pair_opened, timeout=WAIT_MS):
-        one.rig.pair_loader.load(PairFiles(str(one.rig.target), None))
-    one.rests()
-    assert one.told == []
-
-
 def test_a_message_comes_first_and_the_trial_begins_again(tried: MakeTried, qtbot: QtBot) -> None:
     one = tried("compare endless")
     one.rig.load()
@@ -96,17 +87,6 @@ def test_a_message_comes_first_and_the_trial_begins_again(tried: MakeTried, qtbo
     assert one.told == []
 
 
-def test_no_trial_begins_while_an_answer_is_written(tried: MakeTried, qtbot: QtBot) -> None:
-    one = tried("compare")
-    one.rig.queue._idle.setInterval(60_000)
-    one.rig.load()
-    one.rig.ask("Hello?")
-    assert one.told == []
-    one.rig.queue._idle.setInterval(1)
-    one.rig.ask("And now?")
-    qtbot.waitUntil(lambda: len(one.told) == 1, timeout=WAIT_MS)
-
-
 def test_another_pair_ends_the_trial(tried: MakeTried) -> None:
     one = tried("compare endless")
     one.rig.load()
@@ -114,10 +94,3 @@ def test_another_pair_ends_the_trial(tried: MakeTried) -> None:
     one.rig.pair_loader.pair_changed.emit(None)
     one.rests()
     assert one.told == []
-
-
-def test_without_speeds_there_is_no_trial(tried: MakeTried, qtbot: QtBot) -> None:
-    one = tried("plain")  # its answers have a speed, but no guesses
-    one.rig.load()
-    qtbot.waitUntil(lambda: len(one.told) == 1, timeout=WAIT_MS)
-    assert one.told[0].acceptance_rate is None

@@ -284,22 +284,6 @@ def test_an_event_is_told_before_the_state_it_leads_to(qtbot: QtBot, make_engine
     assert told[4:] == [EngineState.ANSWERING, ("finished", EngineState.READY), EngineState.READY]
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="processes")
-def test_a_restart_because_of_the_last_words_of_an_engine(qtbot: QtBot, make_engine: MakeEngine) -> None:
-    engine = make_engine("finishes and exits")
-    load(qtbot, engine)
-    exits: list[EngineExit] = []
-    engine.engine_exited.connect(exits.append)
-    engine.generation_finished.connect(lambda _: engine.restart())
-    generate(engine)
-    process = engine._process._process
-    assert process is not None
-    process.waitForBytesWritten()
-    os.waitid(os.P_PID, engine.process_id(), os.WEXITED | os.WNOWAIT)  # what it said is read when it has ended
-    qtbot.waitUntil(lambda: engine.state() is EngineState.EMPTY, timeout=WAIT_MS)
-    assert exits == []
-
-
 def test_an_engine_that_does_not_start(qtbot: QtBot, make_engine: MakeEngine) -> None:
     exit_ = ended(qtbot, make_engine("exit"), EngineClient.start)
     assert (exit_.cause, exit_.detail) == (ExitCause.EXITED, "exit code 3")
@@ -315,13 +299,6 @@ def test_an_engine_that_does_not_start(qtbot: QtBot, make_engine: MakeEngine) ->
     silent = make_engine("mute", QUICK)
     with qtbot.waitSignal(silent.engine_stalled, timeout=WAIT_MS):
         silent.start()  # it never greets
-
-
-def test_only_the_last_log_lines_are_kept(qtbot: QtBot, make_engine: MakeEngine) -> None:
-    engine = make_engine("flood")
-    load(qtbot, engine)
-    exit_ = ended(qtbot, engine, lambda one: os.kill(one.process_id(), signal.SIGTERM))
-    assert exit_.log_lines == tuple(f"line {number}" for number in range(60, 100))
 
 
 @pytest.mark.parametrize("behavior", ["silent", "stuck", "deaf"])

@@ -11,7 +11,7 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.models.gguf import read_header
-from app.models.machine_memory import MachineMemory, machine_now
+from app.models.machine_memory import MachineMemory
 from app.models.memory_estimate import ModelShape, shape_of
 from app.models.memory_shape import Layer
 from app.models.planner import Wishes, make_plan
@@ -92,14 +92,6 @@ def fit(models: Path, machine: MachineMemory, settings: LoadSettings | None = No
     return fitted(files, make_plan(*both, machine, wishes_of(files.settings)), both)
 
 
-def test_what_fits_is_loaded_as_it_was_wished_for(models: Path) -> None:
-    pair = fit(models, MachineMemory(memory_total=64 * GIB, memory_free=32 * GIB))
-    assert pair.fits
-    assert pair.files.settings == LoadSettings()  # a context length that is the default stays automatic
-    assert pair.files.draft is not None
-    assert pair.remark == ""
-
-
 def test_as_many_layers_are_offloaded_as_the_gpu_has_room_for(models: Path) -> None:
     machine = MachineMemory(memory_total=64 * GIB, memory_free=32 * GIB, devices=[gpu(24 * GIB, 20 * GIB)])
     pair = fit(models, machine)
@@ -121,20 +113,6 @@ def test_the_draft_is_given_up_before_the_context_and_that_is_said(models: Path)
     assert pair.files.draft is None
     assert pair.files.settings.context_length == 0
     assert pair.remark.startswith("Without the draft")
-
-
-def test_a_draft_that_does_not_fit_its_target_stays_for_the_engine_to_refuse(models: Path) -> None:
-    target, _ = shapes(models)
-    files = PairFiles(str(models / "target.gguf"), str(models / "other.gguf"))
-    plan = make_plan(target, None, machine_now())
-    assert fitted(files, plan, (target, None)).files.draft == files.draft
-
-
-def test_what_does_not_fit_is_left_as_it_was_wished_for(models: Path) -> None:
-    pair = fit(models, MachineMemory(memory_total=GIB, memory_free=GIB // 2), TOO_LONG)
-    assert not pair.fits
-    assert pair.files.settings == TOO_LONG
-    assert "free" in pair.remark
 
 
 # ---------------------------------------------------------------- MTP heads and experts
@@ -178,11 +156,6 @@ def test_a_head_that_fits_is_asked_for_and_one_that_does_not_is_not(heads: Path,
     assert tight.fits and (tight.files.head, tight.files.draft) == ("off", None)
     assert tight.files.settings.context_length == 0
     assert tight.remark.startswith("Without the MTP head: the target with its MTP head needs ")
-
-
-def test_where_the_rule_is_against_a_head_it_is_left_to_the_engine(heads: Path) -> None:
-    pair = head_fit(heads, just_without(heads), head="auto")
-    assert (pair.files.head, pair.remark) == ("auto", "")
 
 
 def test_experts_that_do_not_fit_on_the_gpu_become_a_setting() -> None:

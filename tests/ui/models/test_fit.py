@@ -44,23 +44,6 @@ def test_large_draft_is_a_warning(folder: Path) -> None:
     assert "100%" in check.verdict
 
 
-def test_pair_that_does_not_fit_says_why_and_can_be_loaded_alone(folder: Path) -> None:
-    check = judged(folder, "target.gguf", "other.gguf")
-    assert check.mood == "warning"
-    assert "512 tokens in the target and 700 in the draft" in check.verdict
-    assert check.verdict.endswith("The target model is loaded without a draft.")
-    assert check.can_load
-
-
-def test_target_alone(folder: Path) -> None:
-    check = judged(folder, "target.gguf")
-    assert (check.verdict, check.mood, check.can_load) == (
-        "No draft model. Draft tokens are taken from the chat itself (n-grams).",
-        "quiet",
-        True,
-    )
-
-
 def test_no_target(folder: Path) -> None:
     assert judged(folder, "", "draft.gguf") is fit.NO_TARGET
     assert not fit.NO_TARGET.can_load

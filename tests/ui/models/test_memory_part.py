@@ -25,7 +25,6 @@ from app.ui.models.memory_part import MemoryBar, Segment
 from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.widgets.layouts import column
 from tests.support.gguf_files import make_model
-from tests.support.mtp_models import make_head_file, make_table_model
 
 GIB = 2**30
 PLENTY = MachineMemory(memory_total=64 * GIB, memory_free=32 * GIB)
@@ -122,24 +121,6 @@ def test_the_bar_shows_who_takes_what(open_dialog: Open) -> None:
     assert "Target weights" in bars[0].accessibleName()
     assert load_button(dialog).text() == "Load"
     assert not dialog.does_not_fit
-
-
-def test_a_head_in_a_file_beside_is_a_part_of_its_own(qtbot: QtBot, tmp_path: Path) -> None:
-    target = make_table_model(tmp_path / "model.gguf", "qwen35")
-    head = make_head_file(tmp_path / "mtp.gguf", "qwen35")
-    choice = PairFiles(target=str(target), draft=str(head))
-    dialog = OpenModelsDialog(choice, Settings(), is_loaded=False, memory=cast(MemoryWatch, Memory(PLENTY)))
-    qtbot.addWidget(dialog)
-    dialog.show()
-    bar = dialog.findChildren(MemoryBar)[1]
-    qtbot.waitUntil(lambda: bool(bar._segments), timeout=10_000)
-    assert [one.name for one in bar._segments] == [
-        "Target weights",
-        "Target KV cache",
-        "MTP head",
-        "Compute buffers",
-    ]
-    assert dialog._memory_part._sentence.property("role") == "quiet"
 
 
 def test_a_gpu_has_a_bar_and_a_slider_of_its_own(open_dialog: Open) -> None:

@@ -196,21 +196,6 @@ def test_closing_while_a_file_is_read_is_no_error(choice: PairFiles, qtbot: QtBo
     waits_for(qtbot, last, "Compatible")
 
 
-def test_apply_where_nothing_must_be_loaded(opened: Opened, choice: PairFiles) -> None:
-    dialog = opened(choice, gpus=TWO_GPUS)
-    load = button(dialog, "Load", "Apply")
-    assert load.text() == "Apply"
-    dialog.findChildren(QRadioButton)[0].setChecked(True)
-    assert load.text() == "Apply"
-    context = spin(dialog, "Context length")
-    context.setValue(4096)
-    assert load.text() == "Load"
-    assert dialog.files().settings.context_length == 4096
-    context.setValue(3000)
-    assert load.text() == "Apply"
-    assert (dialog.files(), dialog.accept_rule()) == (choice, "coupled")
-
-
 def test_each_target_is_shown_as_it_was_loaded_the_last_time(opened: Opened, folder: Path, choice: PairFiles) -> None:
     other = str(folder / "other.gguf")
     loads = {other: LoadSettings(context_length=2000, kv_type="q4_0"), choice.target: LoadSettings(threads=1)}
@@ -230,16 +215,6 @@ def test_each_target_is_shown_as_it_was_loaded_the_last_time(opened: Opened, fol
     assert dialog.files().settings.context_length == 2500
     row(dialog, 0).set_path(choice.target)
     assert dialog.files().settings == LoadSettings(threads=1)
-
-
-def test_return_accepts_and_escape_rejects(opened: Opened, choice: PairFiles, qtbot: QtBot) -> None:
-    dialog = opened(choice)
-    waits_for(qtbot, dialog, "Compatible")
-    with qtbot.waitSignal(dialog.accepted):
-        QTest.keyClick(dialog, Qt.Key.Key_Return)
-    dialog = opened(choice)
-    with qtbot.waitSignal(dialog.rejected):
-        QTest.keyClick(dialog, Qt.Key.Key_Escape)
 
 
 def test_sections_are_closed_and_say_what_is_in_them(opened: Opened, choice: PairFiles) -> None:
@@ -316,32 +291,6 @@ def test_only_options_that_make_sense_here_are_shown(
     assert (experts.text(), dialog.files().settings.expert_layers_on_cpu) == ("automatic", -1)
     row(dialog, 0).set_path(choice.target)
     qtbot.waitUntil(lambda: "Experts on the CPU" not in shown(dialog), timeout=10_000)
-
-
-def test_options_for_several_gpus(opened: Opened, choice: PairFiles, qtbot: QtBot) -> None:
-    dialog = opened(replace(choice, settings=LoadSettings()), gpus=TWO_GPUS)
-    waits_for(qtbot, dialog, "Compatible")
-    assert shown(dialog) >= {"Several GPUs", "Shares of GPUs", "Draft's GPU"}
-    assert "Main GPU" not in shown(dialog)
-    shares = named(dialog, QLineEdit, "Shares of GPUs")
-    QTest.keyClicks(shares, "3, x1.5,")
-    assert dialog.files().settings == LoadSettings(tensor_split=(3.0, 1.5))
-    assert dialog.findChildren(Section)[1]._summary.text() == "shares of GPUs"
-    QTest.keyClick(shares, Qt.Key.Key_A, Qt.KeyboardModifier.ControlModifier)
-    QTest.keyClick(shares, Qt.Key.Key_Delete)
-    split, draft = named(dialog, QComboBox, "Several GPUs"), named(dialog, QComboBox, "Draft's GPU")
-    assert isinstance(split, QComboBox) and isinstance(draft, QComboBox)
-    split.setCurrentText("use one")
-    assert "Main GPU" in shown(dialog) and "Shares of GPUs" not in shown(dialog)
-    main = named(dialog, QComboBox, "Main GPU")
-    assert isinstance(main, QComboBox)
-    assert [main.itemText(i) for i in range(main.count())] == ["the first", "CUDA0 · Made-up GPU", "CUDA1 · Another"]
-    main.setCurrentIndex(2)
-    draft.setCurrentIndex(1)
-    assert dialog.files().settings == LoadSettings(split_mode="none", main_gpu="CUDA1", draft_device="CUDA0")
-    assert dialog.needs_reload
-    texts = dialog.findChildren(Section)[1]._summary.text()
-    assert texts == "several GPUs use one · main GPU CUDA1 · draft's GPU CUDA0"
 
 
 def test_accept_rule(opened: Opened) -> None:

@@ -201,18 +201,6 @@ def test_a_slow_repository_does_not_overwrite_a_later_one(hub: Windows) -> None:
     assert texts(hub.page)[0] == DRAFT
 
 
-def test_a_gated_repository_says_so(hub: Windows) -> None:
-    hub.server.add("owner/closed", {"closed-Q4_0.gguf": b"x"}, gated="manual")
-    hub.search("closed")
-    hub.until(lambda: hub.results() == ["owner/closed  (gated)"])
-    hub.show_repository("owner/closed  (gated)")
-    gated = "Gated: the owner decides who may download it. Ask on the model's page, then enter an access token."
-    assert gated in texts(hub.page)
-    assert "Enter token…" in buttons(hub.page)
-    hub.page.clear()
-    assert "Enter token…" not in buttons(hub.page)
-
-
 # ------------------------------------------------------------ recommended
 
 
@@ -407,14 +395,6 @@ def test_a_head_alone_is_nothing_to_chat_with(windows: Windows, heads: dict[str,
     windows.server.add("owner/heads", {"mtp-m.gguf": heads["head"]})
     windows.page.look_up("owner/heads")
     windows.until(lambda: any("only MTP heads" in text for text in texts(windows.page)))
-
-
-def test_a_draft_takes_the_place_of_the_head(hub: Windows, heads: dict[str, Path]) -> None:
-    hub.server.add(TARGET, {TARGET_FILE: heads["gemma"], "mtp-m.gguf": heads["assistant"]})
-    find_drafts(hub)
-    assert hub.page.head() is None and hub.page.draft() is not None
-    tree(hub.page, "Drafts found").setCurrentItem(rows(tree(hub.page, "Drafts found"))[1])
-    assert hub.page.head() is not None and hub.page.draft() is None
 
 
 # ------------------------------------------------------------ projectors

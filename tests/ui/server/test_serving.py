@@ -6,7 +6,6 @@ import json
 import signal
 import socket
 import sys
-from concurrent.futures import Future
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -241,19 +240,6 @@ def test_without_a_model_it_says_so(rig: ServingRig) -> None:
     code, message = rig.until_done(rig.submit(refused))
     assert code == 503 and message.endswith(".")
     assert rig.until_done(rig.submit(rig.client.get, "/v1/models")).json()["data"] == []
-
-
-def test_questions_beside_an_answer(rig: ServingRig) -> None:
-    served = rig.submit(rig.client.chat, **LONG)
-    until_written(rig)
-    counted = rig.until_done(rig.submit(rig.client.post, "/tokenize", {"content": "so then", "with_pieces": True}))
-    assert "".join(str(one["piece"]) for one in counted.json()["tokens"]) == "so then"
-    goes_on = [{"role": "user", "content": "Well?"}, {"role": "assistant", "content": "so then"}]
-    second: Future[object] = rig.submit(
-        rig.client.post, "/v1/chat/completions", {"messages": goes_on, "max_tokens": 2, "reasoning_effort": "none"}
-    )
-    assert rig.until_done(served)["usage"]["completion_tokens"] == 1200
-    assert rig.until_done(second).status_code == 200  # type: ignore[attr-defined]
 
 
 # ---------------------------------------------------------------- its process

@@ -203,19 +203,6 @@ def test_measuring_plain_speed_gives_a_baseline_that_stays_and_can_be_stopped(
     assert (speed is None) == ("measure" in running.ctx.notices.notices())
 
 
-def test_the_guide_introduces_itself_until_it_is_kept(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
-    running = open_window()
-    qtbot.waitUntil(lambda: "Keep the guide" in texts(running.window.transcript), timeout=WAIT_MS)
-    QTest.mouseClick(button(running.window.transcript, "Keep the guide"), Qt.MouseButton.LeftButton)
-    qtbot.waitUntil(lambda: "Keep the guide" not in texts(running.window.transcript), timeout=WAIT_MS)
-    qtbot.waitUntil(lambda: "What is speculative decoding?" in texts(running.window.transcript), timeout=WAIT_MS)
-    assert "Keep the guide" not in texts(running.window.transcript)
-    running.window.close()
-    again = open_window()
-    qtbot.waitUntil(lambda: "What is speculative decoding?" in texts(again.window.transcript), timeout=WAIT_MS)
-    assert "Keep the guide" not in texts(again.window.transcript)
-
-
 def texts(parent: QWidget) -> list[str]:
     return [one.text() for one in parent.findChildren(QPushButton) if one.isVisible()]
 

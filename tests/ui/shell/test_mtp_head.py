@@ -15,14 +15,12 @@ from PySide6.QtWidgets import QComboBox
 from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings, SamplingChoice
-from app.models.trials import FileKey, StoredTrial, Trial
 from app.protocol.events import PairLoaded
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings
 from app.ui.engine.client import EngineClient
 from app.ui.engine.pair_files import PairFiles
 from app.ui.models.window import ModelsWindow
-from tests.support.matrix import in_proof
 from tests.support.mtp_models import SIZE, make_head_file, make_table_model
 from tests.ui.models.windows import texts
 from tests.ui.shell.running import WAIT_MS, button
@@ -214,38 +212,4 @@ def test_a_restart_without_a_draft_leaves_the_head_off_only_once(crashing: WithH
 # ------------------------------------------------------------ answers
 
 
-def test_an_answer_that_repeats_itself_without_end_stops_drafting_and_says_so(chatting: WithHead, heads: Path) -> None:
-    reason = "The answer repeats itself without end, so the rest of it is written without a draft."
-    panel = chatting.window.speed_panel
-    chatting.settings.values.draft_length = 4
-    assert chatting.load(heads / "repeats.gguf", head="on").has_head
-    chatting.model.set_settings(ChatSettings(sampling=GREEDY, max_tokens=180))
-    chatting.ask("Hello")
-    assert chatting.notice("drafting") == f"The MTP head stopped drafting in this answer. {reason}"
-    chatting.qtbot.waitUntil(lambda: status_of(panel) == f"MTP head stopped in this answer · {reason}", timeout=WAIT_MS)
-    chatting.model.set_settings(ChatSettings(sampling=GREEDY, max_tokens=40))
-    chatting.ask("And now?")
-    assert chatting.notice("drafting") == ""
-    chatting.qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting · 100% accepted"), timeout=WAIT_MS)
-
-
 # ------------------------------------------------------------ trials and the library
-
-
-@pytest.mark.parametrize("draft", [None, *in_proof(["mtp-model.gguf"])])
-def test_a_head_is_tried_out_and_the_library_shows_what_it_brought(
-    chatting: WithHead, heads: Path, draft: str | None
-) -> None:
-    target, models = heads / "model.gguf", chatting.library(heads)
-    trials = chatting.app.trial
-    chatting.ctx.queue._idle.setInterval(1)
-    with chatting.qtbot.waitSignal(trials.tried, timeout=WAIT_MS) as tried:
-        chatting.load(target, heads / draft if draft else None, "on")
-    (trial,) = tried.args
-    assert isinstance(trial, Trial)
-    keys = FileKey.of(target), FileKey.of(heads / draft if draft else target)
-    assert models.service.trials.get(keys) == StoredTrial(*keys, trial)
-    page = models.library.page
-    models.library.list.select(str(target))
-    first = "Measured here: " if draft else "MTP head inside. Measured here: "
-    chatting.qtbot.waitUntil(lambda: any(text.startswith(first) for text in texts(page)), timeout=WAIT_MS)

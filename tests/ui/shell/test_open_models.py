@@ -9,7 +9,6 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app import paths
-from app.ui.engine.pair_files import PairFiles
 from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.models.opening import Opening
 from tests.support.gguf_files import make_model
@@ -36,29 +35,6 @@ def fits() -> Path:
 def dialog_of(opening: Opening) -> OpenModelsDialog:
     assert opening._dialog is not None
     return opening._dialog
-
-
-def test_there_is_one_dialog_which_takes_the_files_that_are_to_be_opened(
-    running: Running, opening: Opening, tmp_path: Path
-) -> None:
-    running.ready()
-    opening.open_models()
-    opening.open_pair(str(tmp_path / "target.gguf"))
-    opening.open_models()
-    (dialog,) = running.window.findChildren(OpenModelsDialog)
-    assert (dialog.files().target, dialog.files().draft) == (str(tmp_path / "target.gguf"), None)
-    assert dialog.needs_reload
-    dialog.reject()
-    opening.open_models()
-    assert opening._dialog is not dialog
-    assert not dialog_of(opening).needs_reload  # the pair that is loaded
-    dialog_of(opening).reject()
-    pair_loader = running.ctx.loader
-    pair_loader.load(PairFiles(str(tmp_path / "gone.gguf")))
-    running.qtbot.waitUntil(lambda: pair_loader.refused() is not None, timeout=WAIT_MS)
-    opening.open_models()  # shows what was refused
-    assert dialog_of(opening).files().target == str(tmp_path / "gone.gguf")
-    assert dialog_of(opening).needs_reload
 
 
 def test_a_file_named_from_outside_is_shown_with_the_draft_that_suits_it_unless_one_is_chosen(

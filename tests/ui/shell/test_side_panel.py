@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from PySide6.QtCore import QCoreApplication, Qt
+from PySide6.QtCore import QCoreApplication
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
@@ -129,33 +129,3 @@ def test_the_context_makes_room_for_the_name(qtbot: QtBot) -> None:
 
 
 # ---------------------------------------------------------------- with the bundled pair
-
-
-@pytest.mark.usefixtures("guide_pair")
-def test_settings_and_context_of_a_chat_with_the_guide(qtbot: QtBot, open_window: Callable[[], Running]) -> None:
-    running = open_window()
-    running.ready()
-    window, meter = running.window, running.app.context_meter
-    qtbot.waitUntil(lambda: meter.use is not None, timeout=WAIT_MS)
-    assert meter.use is not None and meter.use.total == 0
-    QTest.keyClicks(window.composer.editor, "What is a draft model?")
-    qtbot.waitUntil(lambda: bool(meter.use and meter.use.text), timeout=WAIT_MS)
-    assert window.composer.tokens.text() == f"{meter.use.text}\u00a0tokens"
-    typed = meter.use.total
-    running.choose("chat_settings")
-    tab = window.settings_tab
-    QTest.keyClicks(tab.system_prompt, "Be brief.")
-    tab.parameters["temperature"].field.setValue(0)
-    running.window.composer.editor.setFocus()
-    QTest.keyClick(window.composer.editor, Qt.Key.Key_Return)  # before the pause after the last key
-    running.done()
-    answer = running.model.messages[-1]
-    assert answer.settings["system_prompt"] == "Be brief."
-    assert answer.settings["sampling"]["temperature"] == 0.0  # type: ignore[index]
-    # With a system prompt this prompt is what was counted, and the prompt's own tokens.
-    qtbot.waitUntil(lambda: bool(meter.use and meter.use.system and not meter.use.answer), timeout=WAIT_MS)
-    assert meter.use is not None
-    assert answer.figures["prompt_tokens"] == typed + meter.use.system
-    # The guide's template shows only the last message: nothing of the chat goes into its next prompt.
-    assert (meter.use.messages, meter.use.text) == (0, 0)
-    assert meter.use.total == meter.use.system

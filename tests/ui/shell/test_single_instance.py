@@ -83,15 +83,6 @@ def test_a_file_is_handed_over(qtbot: QtBot, first: SingleInstance, socket: QLoc
     assert socket.readAll().data() == b"done\n"
 
 
-def test_a_request_may_come_in_parts(qtbot: QtBot, first: SingleInstance, socket: QLocalSocket, model: Path) -> None:
-    whole = encode_request(model)
-    with qtbot.waitSignal(first.file_requested, timeout=WAIT_MS):
-        for place in range(len(whole)):
-            socket.write(whole[place : place + 1])
-            socket.flush()
-            qtbot.wait(0)
-
-
 @pytest.mark.parametrize(
     "request_bytes",
     [

@@ -111,17 +111,6 @@ def test_the_menu_knows_whether_it_is_installed(starter_model: Path, running: Ru
     assert action.isVisible()
 
 
-def test_removed_since_the_last_start(open_window: OpenWindow, starter_model: Path) -> None:
-    running = open_window()
-    use_it(running, starter_model)
-    running.window.close()
-    starter_model.unlink()
-    again = open_window()
-    again.qtbot.waitUntil(lambda: "load" in again.ctx.notices.notices(), timeout=WAIT_MS)
-    notice = again.ctx.notices.notices()["load"]
-    assert f"{starter_model.name} has been moved or deleted" in notice.text and "load_guide" in notice.actions
-
-
 def test_it_is_still_in_use_where_an_appimage_has_it_somewhere_else(
     open_window: OpenWindow, starter_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

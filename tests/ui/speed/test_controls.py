@@ -105,24 +105,6 @@ def test_auto_says_what_is_in_use(panel: SpeedPanel, qtbot: QtBot) -> None:
     assert "Auto" in texts(panel)  # not "5 now": that answer is not written with Auto
 
 
-def test_the_answer_keeps_what_it_was_asked_with(panel: SpeedPanel, qtbot: QtBot) -> None:
-    panel.set_pair(PAIR)
-    panel.begin_generation()
-    panel.add_rounds(paused_rounds(20, PAUSE))
-    qtbot.waitUntil(lambda: status_of(panel) == PAUSED)
-    panel.set_drafter("ngram")
-    n_grams = "Starting with the next answer: only n-grams."
-    qtbot.waitUntil(lambda: status_of(panel) == f"Drafting is paused · {n_grams}")
-    panel.end_generation(FIGURES)
-    qtbot.waitUntil(lambda: status_of(panel) == f"Drafting with n-grams · {n_grams}")
-    assert not any("paused" in text for text in texts(panel))
-    panel.set_drafter("auto")
-    qtbot.waitUntil(lambda: status_of(panel) == PAUSED)
-    panel.set_drafter("ngram")
-    panel.set_pair(PAIR)
-    qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting with n-grams · Figures appear with the next answer"))
-
-
 def test_nothing_can_be_chosen_where_nothing_can_draft(panel: SpeedPanel, qtbot: QtBot) -> None:
     drafter, auto = of_kind(panel, QComboBox), box(panel, "Auto")
     for pair, is_shown in ((PAIR, True), (ALONE, False), (PAIR, True)):

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from app.protocol.events import DraftFigures, Figures, Pause, Round
-from app.ui.speed.meter import BUCKET_SECONDS, POINTS, Meter
+from app.ui.speed.meter import Meter
 from tests.ui.speed.rounds import steady
 
 PAUSE = Pause(acceptance_rate=0.22, break_even_rate=0.41)
@@ -27,13 +27,6 @@ def fed(rounds: list[Round], start: float = 1000.0) -> Meter:
 def test_live_speed_is_tokens_over_time_without_the_first() -> None:
     rounds = steady(26, seconds=0.1, accepted=2)
     assert fed(rounds).live_speed(1000.0 + rounds[-1].time) == pytest.approx(3 / 0.1)
-
-
-def test_live_speed_forgets_what_is_older_than_three_seconds() -> None:
-    slow = steady(40, seconds=0.2, accepted=0)
-    fast = steady(31, seconds=0.1, accepted=4, after=slow[-1].time)[1:]
-    meter = fed(slow + fast)
-    assert meter.live_speed(1000.0 + fast[-1].time) == pytest.approx(5 / 0.1)
 
 
 def test_live_speed_falls_when_nothing_comes() -> None:
@@ -70,31 +63,6 @@ def test_acceptance_live_and_by_position() -> None:
     assert figures.completion_tokens == 9
 
 
-def test_where_everything_was_accepted_every_position_says_so() -> None:
-    """Some passes went without a draft, and drafts differ in length: "100%" above bars of 93% is a contradiction."""
-    rounds = [
-        Round(index=0, verify_passes=0, tokens=1, time=0.5),
-        Round(index=1, verify_passes=1, tokens=4, drafted=3, tested=3, accepted=3, time=0.6),
-        Round(index=2, verify_passes=1, tokens=2, drafted=1, tested=1, accepted=1, time=0.7),
-        Round(index=3, verify_passes=1, tokens=1, time=0.8),
-    ]
-    meter = fed(rounds)
-    assert meter.live_acceptance() == meter.figures().draft.acceptance_rate == 1.0
-    assert meter.acceptance_by_position() == meter.live_acceptance_by_position() == [1.0, 1.0, 1.0]
-
-
-def test_positions_while_an_answer_is_written_are_of_the_same_seconds_as_the_figure_above() -> None:
-    bad = steady(40, seconds=0.1, accepted=0)
-    later = [
-        Round(index=index, verify_passes=1, tokens=3, drafted=2, tested=2, accepted=2, time=bad[-1].time + 0.1 * index)
-        for index in range(1, 40)
-    ]
-    meter = fed([*bad, *later])
-    assert meter.live_acceptance() == 1.0
-    assert meter.live_acceptance_by_position() == [1.0, 1.0]
-    assert meter.acceptance_by_position()[0] < 0.6
-
-
 def test_round_time_leaves_prompt_processing_out() -> None:
     first = Round(index=0, verify_passes=0, tokens=1, verify_seconds=9.0, time=9.0)
     later = [
@@ -105,32 +73,6 @@ def test_round_time_leaves_prompt_processing_out() -> None:
     ]
     assert fed([first, *later]).round_time.mean() == pytest.approx((0.002, 0.006, 0.002))
     assert fed([first]).round_time.mean() is None
-
-
-def test_nothing_is_known_before_the_second_token() -> None:
-    meter = fed([Round(index=0, verify_passes=0, tokens=1, time=0.5)])
-    assert meter.live_speed(1000.5) is None
-    assert meter.live_acceptance() is None
-    assert meter.acceptance_by_position() == []
-    assert not meter.is_writing
-    assert set(meter.speed_history()) == {None}
-
-
-def test_history_covers_one_minute_with_gaps_between_answers() -> None:
-    meter = fed(steady(101, seconds=0.1, accepted=1, first=0.0), start=1000.0)
-    meter.begin()
-    for round_ in steady(101, seconds=0.1, accepted=3, first=0.0):
-        meter.add([round_], 1030.0 + round_.time)
-    history = meter.speed_history()
-    assert len(history) == POINTS
-    second = history[-int(8 / BUCKET_SECONDS) :]
-    assert [value for value in second if value is not None] == pytest.approx([40.0] * len(second), rel=0.02)
-    gap = history[-int(28 / BUCKET_SECONDS) : -int(12 / BUCKET_SECONDS)]
-    assert set(gap) == {None}
-    first = [value for value in history[: -int(31 / BUCKET_SECONDS)] if value is not None]
-    assert len(first) >= 8 / BUCKET_SECONDS
-    assert first == pytest.approx([20.0] * len(first), rel=0.02)
-    assert [value for value in meter.acceptance_history()[-20:] if value is not None] == pytest.approx([0.75] * 20)
 
 
 def test_final_figures_replace_the_running_ones_until_the_next_answer() -> None:
@@ -226,15 +168,6 @@ def test_a_pause_is_shown_after_half_a_second_and_ends_after_another() -> None:
     assert rounds.pause() is None
 
 
-def test_probes_do_not_end_a_pause_nor_keep_it_from_being_shown() -> None:
-    rounds = Rounds()
-    for _ in range(12):
-        rounds.add(paused=PAUSE, count=24)
-        rounds.add(drafted=2)
-    assert rounds.pause() == PAUSE
-    assert rounds.changes() == 1
-
-
 @pytest.mark.parametrize("seconds", [0.004, 0.01, 0.1, 0.3, 1.0])
 def test_turns_of_every_kind_never_flicker(seconds: float) -> None:
     """However the controller goes to and fro, half a second or two rounds lie between two changes."""
@@ -272,18 +205,6 @@ def test_at_the_end_a_short_pause_counts_and_a_last_probe_does_not() -> None:
     assert empty.pause() is None
 
 
-def test_the_figures_of_a_pause_change_once_a_second() -> None:
-    rounds = Rounds()
-    seen: list[float] = []
-    for step in range(300):
-        rounds.add(paused=Pause(acceptance_rate=0.001 * step, break_even_rate=0.41))
-        if rounds.meter.pauses.pause is not None and (
-            not seen or seen[-1] != rounds.meter.pauses.pause.acceptance_rate
-        ):
-            seen.append(rounds.meter.pauses.pause.acceptance_rate)
-    assert len(seen) == 3
-
-
 def test_the_length_in_use_is_the_mean_of_the_drafts_of_late() -> None:
     rounds = Rounds()
     assert rounds.length() is None
@@ -309,14 +230,3 @@ def test_the_length_in_use_does_not_jump() -> None:
     places = [at for at, (before, after) in enumerate(pairwise(moving.lengths)) if before != after]
     assert all(after - before >= 99 for before, after in pairwise(places))
     assert moving.lengths[-1] in range(10, 16)
-
-
-def test_how_long_passes_take_with_and_without_a_draft() -> None:
-    rounds = Rounds()
-    assert rounds.meter.plain.mean_pass() is None
-    rounds.add(drafted=4, count=3)
-    rounds.add(paused=PAUSE, count=5)
-    rounds.add(paused=PAUSE, drafted=2, tested=0, count=7)  # drafted but not tested: neither
-    assert (rounds.meter.plain.passes, rounds.meter.drafted.passes) == (5, 3)
-    assert rounds.meter.plain.mean_pass() == pytest.approx(0.008)
-    assert rounds.meter.drafted.mean_pass() == pytest.approx(0.012)

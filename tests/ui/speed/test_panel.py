@@ -5,13 +5,12 @@ from __future__ import annotations
 import msgspec
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QComboBox, QLabel, QSlider, QToolButton, QWidget
+from PySide6.QtWidgets import QAbstractButton, QLabel, QSlider, QToolButton, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.protocol.events import PairLoaded, Piece
-from app.ui.speed.drawings import LengthCurve, PositionBars, RoundBar, Sparkline
+from app.protocol.events import PairLoaded
+from app.ui.speed.drawings import PositionBars, RoundBar
 from app.ui.speed.panel import SpeedPanel
-from app.ui.speed.parts import StatusLines
 from app.ui.widgets import theme
 from tests.ui.speed.parts import (
     CURVE,
@@ -68,18 +67,6 @@ def test_rests_while_hidden_and_is_right_when_shown_again(panel: SpeedPanel, qtb
     assert status_of(panel) == "Drafting · 68% accepted · 2.9 tokens per pass · 74 tok/s · 3.7× faster"
 
 
-def test_rests_when_nothing_changes(panel: SpeedPanel, qtbot: QtBot) -> None:
-    panel.set_pair(PAIR)
-    assert is_refreshing(panel)
-    qtbot.waitUntil(lambda: not is_refreshing(panel))
-    panel.begin_generation()
-    qtbot.waitUntil(lambda: not is_refreshing(panel))  # no token yet: nothing moves
-    panel.add_rounds(steady(5, seconds=0.1, accepted=1))
-    assert is_refreshing(panel)
-    panel.end_generation(None)
-    qtbot.waitUntil(lambda: not is_refreshing(panel))
-
-
 def test_plain_speed_button_gives_way_to_the_factor(panel: SpeedPanel, qtbot: QtBot) -> None:
     measure = button(panel, "Measure without a draft")
     assert not measure.isEnabled()
@@ -108,24 +95,6 @@ def test_plain_speed_button_gives_way_to_the_factor(panel: SpeedPanel, qtbot: Qt
     qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting with n-grams"))
     assert "74 tok/s" not in texts(panel)
     assert measure.isVisible()
-
-
-def test_long_drafts_show_as_many_positions_as_were_ever_accepted(panel: SpeedPanel, qtbot: QtBot) -> None:
-    panel.set_pair(PAIR)
-    bars = of_kind(panel, PositionBars)
-    panel.begin_generation()
-    panel.add_rounds(steady(5, seconds=0.1, accepted=2, tested=16))
-    qtbot.waitUntil(lambda: "2: 100%" in bars.accessibleDescription().replace("\u00a0", " "))
-    assert bars.places == (1, 2, 3, 4, 5, 6)
-    panel.add_rounds(steady(5, seconds=0.1, accepted=16, tested=16, after=2.0)[1:])
-    qtbot.waitUntil(lambda: bars.places == (1, 2, 3, 4, 7, 10, 13, 16))
-    assert (
-        bars.accessibleDescription()
-        .replace("\u00a0", " ")
-        .endswith("2: 100%, 3: 50%" + "".join(f", {place}: 50%" for place in range(4, 17)))
-    )
-    panel.begin_generation()
-    qtbot.waitUntil(lambda: bars.places == (1, 2, 3, 4, 5, 6))
 
 
 def test_it_fits_and_its_controls_need_no_scrolling(dressed: None, panel: SpeedPanel, qtbot: QtBot) -> None:
@@ -163,44 +132,3 @@ def assert_content_fits(content: QWidget, width: int) -> None:
             assert right < width, child
             if isinstance(child, QLabel | QAbstractButton) and not (isinstance(child, QLabel) and child.wordWrap()):
                 assert child.width() >= child.minimumSizeHint().width(), child
-
-
-def test_everything_is_named_explained_and_reachable(panel: SpeedPanel, qtbot: QtBot) -> None:
-    panel.set_pair(PAIR)
-    qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting · "))
-    assert texts(panel).count("–") == 3  # what is not known is no nought
-    assert not any(text.startswith("0") for text in texts(panel))
-    for kind in (Sparkline, PositionBars, RoundBar, LengthCurve, QSlider, QComboBox):
-        for widget in panel.findChildren(kind):
-            assert isinstance(widget, QWidget)
-            assert widget.accessibleName()
-    controls = (panel.findChildren(kind) for kind in (QAbstractButton, QSlider, QComboBox))
-    for control in (one for some in controls for one in some if isinstance(one, QWidget)):
-        if control.parent() is not None and not control.objectName().startswith("qt_"):
-            assert control.focusPolicy() & Qt.FocusPolicy.TabFocus
-            of_a_pause = isinstance(control, QAbstractButton) and control.text() in ("Always draft", "Why?")
-            assert control.whatsThis() or of_a_pause
-    lines = list(panel.findChildren(Sparkline))
-    assert len(lines) == 2
-    assert all(line.accessibleDescription().startswith("Now ") for line in lines)
-
-
-def test_figures_of_thinking_and_answer_stand_apart_in_the_explanation(panel: SpeedPanel, qtbot: QtBot) -> None:
-    def explained() -> str:
-        found = panel.findChild(StatusLines)
-        assert isinstance(found, StatusLines)
-        return found.whatsThis().replace("\u00a0", " ")
-
-    panel.set_pair(PAIR)
-    panel.begin_generation()
-    thinking = [
-        msgspec.structs.replace(one, kind="thinking", pieces=(one.tokens * [Piece(text="a", thinking=True)]))
-        for one in steady(11, seconds=0.1, accepted=3)
-    ]
-    panel.add_rounds(thinking)
-    qtbot.waitUntil(lambda: "Thinking: 41 tokens in 1.0 s, 30 of 40 draft tokens accepted (75%)" in explained())
-    panel.add_rounds(steady(11, seconds=0.1, accepted=1, after=2.0)[1:])
-    qtbot.waitUntil(lambda: "Answer: 20 tokens in 1.5 s, 10 of 40 draft tokens accepted (25%)" in explained())
-    panel.begin_generation()
-    panel.add_rounds(steady(3, seconds=0.1, accepted=3))
-    qtbot.waitUntil(lambda: "Thinking" not in explained())

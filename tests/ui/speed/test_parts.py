@@ -85,17 +85,6 @@ def test_a_kind_that_drafting_slows_down_is_told(panel: SpeedPanel, qtbot: QtBot
     assert (roles["0.6× as fast"], roles["2.5× faster"]) == ("warning", "plain")
 
 
-def test_the_details_name_what_is_behind_a_row() -> None:
-    details = wording.kind_details(HISTORY[0], None).replace("\u00a0", " ")
-    assert details == (
-        "Code: 1,000 tokens in this pair's answers, 880 of 1,100 draft tokens accepted, 100 tok/s. "
-        "The speed without a draft hasn't been measured yet."
-    )
-    assert (
-        wording.kind_details(HISTORY[0], 40.0).replace("\u00a0", " ").endswith("100 tok/s. Without a draft: 40 tok/s.")
-    )
-
-
 # ------------------------------------------------------------ speed by draft length
 
 
@@ -126,11 +115,6 @@ def test_length_used_by_auto_is_its_mean_or_none_at_all(passes: int, drafted: in
     draft = msgspec.structs.replace(FIGURES.draft, verify_passes=120, drafters=[model, ngram])
     asked = wording.Asked("auto", ("ngram", "model"))
     assert wording.length_used(asked, msgspec.structs.replace(FIGURES, draft=draft)) == expected
-
-
-def test_length_used_where_it_is_not_the_controllers() -> None:
-    assert wording.length_used(wording.Asked(7, ("model",)), FIGURES) == 7
-    assert wording.length_used(wording.Asked("auto", ("ngram",)), FIGURES) is None
 
 
 def painted(curve: LengthCurve) -> QImage:

@@ -7,7 +7,6 @@ from PySide6.QtCore import QPoint, QRectF
 from pytestqt.qtbot import QtBot
 
 from app.markdown.find import count_matches
-from app.protocol.events import Piece
 from app.ui.chat.markdown.find_marks import mark_colors
 from app.ui.chat.markdown.formats import code_color
 from app.ui.chat.markdown.view import MarkdownView
@@ -60,18 +59,6 @@ def test_marks_change_neither_layout_nor_text(qtbot: QtBot, view: MarkdownView) 
     view.set_find("")
     assert view.find_box() is None
     assert view.grab().toImage() == plain
-
-
-def test_marks_and_tints_are_seen_together(qtbot: QtBot, view: MarkdownView) -> None:
-    show(qtbot, view, "mmmmmm wwwwww", [Piece(text="mmmmmm wwwwww", round=1, drafter="model")])
-    view.set_show_drafted(True)
-    view.set_find("wwwwww")
-    box = view.show_find(0)
-    assert box is not None
-    image = view.grab().toImage()
-    names = {image.pixelColor(x, round(box.center().y())).name() for x in range(round(box.right()) + 8)}
-    assert theme.LIGHT.tint_model.name() in names
-    assert mark_colors(theme.LIGHT, current=True)[1].name() in names
 
 
 def test_a_match_in_the_folded_part_is_counted_and_unfolds_it(qtbot: QtBot, view: MarkdownView) -> None:

@@ -7,7 +7,7 @@ from itertools import count
 
 import pytest
 from PySide6.QtCore import QRectF
-from PySide6.QtGui import QAccessible, QColor, QFont, QImage, QTextCursor
+from PySide6.QtGui import QAccessible, QColor, QImage, QTextCursor
 from pytestqt.qtbot import QtBot
 
 from app.helper import Died
@@ -171,17 +171,6 @@ def test_the_letters_stand_on_the_baseline_in_the_color_of_the_text(qtbot: QtBot
         assert QColor(picture.pixel(x, round(baseline) + 2)).rgb() == QColor(picture.pixel(400, round(baseline))).rgb()
 
 
-def test_formulas_follow_the_font(qtbot: QtBot, view: MarkdownView) -> None:
-    show(qtbot, view, r"$\rule{2em}{1em}$ text")
-    small = box_of(view, 0).width()
-    font = QFont(view.font())
-    font.setPointSizeF(font.pointSizeF() * 2)
-    view.setFont(font)
-    settle(qtbot, view)
-    assert view.document().toPlainText() == f"{OBJECT} text"
-    assert box_of(view, 0).width() == pytest.approx(2 * small, rel=0.1)
-
-
 def test_a_wide_formula_is_scrolled_and_stands_in_the_middle_where_it_fits(qtbot: QtBot, view: MarkdownView) -> None:
     long = " + ".join(f"x_{{{number}}}" for number in range(20))
     show(qtbot, view, f"text\n\n$${long}$$\n\nmore $a$")
@@ -311,22 +300,6 @@ def test_find_finds_the_source(qtbot: QtBot, view: MarkdownView) -> None:
     box = view.mark_box()
     assert box is not None
     assert box.width() > 3
-
-
-def test_tokens_are_found_around_and_in_formulas(qtbot: QtBot, view: MarkdownView) -> None:
-    text = "Let $x + y$ be x and y."
-    pieces = [
-        Piece(text=part, drafter="model", round=number)
-        for number, part in enumerate(("Let ", "$x", " +", " y", "$ be", " x", " and y."))
-    ]
-    view.set_text(text, lambda: pieces)
-    settle(qtbot, view)
-    shown = view.document().toPlainText()
-    assert shown == f"Let {OBJECT} be x and y."
-    found = [view.piece_at(place) for place in (0, 4, 6, 9, 15)]
-    assert [piece.text for piece in found if piece is not None] == ["Let ", "$x", "$ be", " x", " and y."]
-    view.set_show_drafted(True)
-    picture_of(view)
 
 
 def test_screen_readers_are_told_the_sources(qtbot: QtBot, view: MarkdownView) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import re
 from typing import get_args
 
 import pytest
@@ -186,17 +185,6 @@ def test_a_streamed_text_looks_like_a_stored_one(qtbot: QtBot, view: MarkdownVie
     assert view.document().toHtml() == stored.document().toHtml()
 
 
-def test_finished_blocks_are_not_drawn_again(qtbot: QtBot, view: MarkdownView) -> None:
-    write(qtbot, view, "first\n\n- item\n\n```py\nx = 1\ny = 2\n")
-    changes: list[int] = []
-    view.document().contentsChange.connect(lambda at, _removed, _added: changes.append(at))
-    frozen = view.document().find("x = 1").selectionEnd()
-    for piece in ("z = 3", "\nw", " = 4\n```\n", "after **bo", "ld** words"):
-        write(qtbot, view, piece)
-    assert changes
-    assert min(changes) >= frozen
-
-
 def test_a_selection_survives_what_comes_after_it(qtbot: QtBot, view: MarkdownView) -> None:
     write(qtbot, view, "first words\n\nsecond")
     view.setTextCursor(view.document().find("first words"))
@@ -277,17 +265,6 @@ def test_private_characters_of_the_model_come_through(qtbot: QtBot, view: Markdo
     view.set_show_drafted(True)
     assert show(qtbot, view, text, pieces) == "a \ue000\ue001 b \uf8ff \U000f0000"
     assert view.content == text
-
-
-def test_every_shown_word_knows_its_piece(qtbot: QtBot, view: MarkdownView) -> None:
-    words = re.findall(r"\S+\s*", SAMPLE)
-    pieces = [Piece(text=word, round=at, drafter="model" if at % 2 else None) for at, word in enumerate(words)]
-    show(qtbot, view, SAMPLE, pieces)
-    for word in ("Title", "bold", "code", "first", "inside", "return", "text", "one", "quoted", "words"):
-        cursor = view.document().find(word, 0, QTextDocument.FindFlag.FindCaseSensitively)
-        piece = view.piece_at(cursor.selectionStart())
-        assert piece is not None
-        assert word in piece.text
 
 
 def test_hovering_tells_where_a_token_came_from(qtbot: QtBot, view: MarkdownView) -> None:

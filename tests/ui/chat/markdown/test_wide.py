@@ -196,14 +196,3 @@ def test_long_lines_of_code_are_scrolled_or_wrapped(qtbot: QtBot, view: Markdown
     code_wrap().set_on(False)
     settle(qtbot, view)
     assert len(bars(view)) == 1 and view.content_height() < one_line
-
-
-def test_code_that_is_being_written_is_wrapped_when_that_is_chosen(qtbot: QtBot, view: MarkdownView) -> None:
-    write(qtbot, view, CODE[:120])
-    one_line = view.content_height()
-    code_wrap().set_on(True)
-    write(qtbot, view, CODE[120:])
-    assert bars(view) == [] and view.content_height() > one_line
-    assert header(view).copy_button.accessibleName() == "Copy this python code"
-    header(view).copy_button.click()
-    assert QGuiApplication.clipboard().text() == CODE.split("\n")[1]

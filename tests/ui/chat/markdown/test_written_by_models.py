@@ -6,8 +6,6 @@ import random
 from textwrap import indent
 
 import pytest
-from PySide6.QtCore import Qt
-from PySide6.QtGui import QTextCharFormat
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
@@ -276,10 +274,6 @@ def test_links_that_are_defined_elsewhere(qtbot: QtBot, view: MarkdownView) -> N
     assert tool_tip(view, "other") in ("", "Drafted by the draft model and accepted in round 0")
 
 
-def test_alerts(qapp: QApplication) -> None:
-    assert plain_text("> [!NOTE]\n> Take care.\n") == "Note\n\nTake care."
-
-
 # ---------------------------------------------------------------- code
 
 
@@ -311,11 +305,3 @@ def test_tokens_and_matches_are_where_they_are_shown(qtbot: QtBot, view: Markdow
         cursor = view.document().find(query)
         place = view.cursorRect(cursor)
         assert box is not None and abs(box.right() - place.left()) < 8 and box.top() < place.center().y() < box.bottom()
-
-
-def test_sub_and_superscripts_are_smaller_and_off_the_line(qtbot: QtBot, view: MarkdownView) -> None:
-    show(qtbot, view, "H<sub>2</sub>O")
-    aligned = QTextCharFormat.VerticalAlignment
-    assert view.document().find("2").charFormat().verticalAlignment() is aligned.AlignSubScript
-    assert view.document().find("O").charFormat().verticalAlignment() is aligned.AlignNormal
-    assert view.layoutDirection() is Qt.LayoutDirection.LeftToRight
