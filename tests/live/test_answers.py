@@ -8,7 +8,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from app.protocol.commands import Cancel, CountTokens, Image, Message
+from app.protocol.commands import Cancel, CountTokens, Message
 from app.protocol.events import RoundsReceived, TokensCounted
 from app.protocol.options import AnswerFormat, Sampling
 from tests.support.live_servers import CONTEXT, DRAFT_LENGTH, LiveServer
@@ -100,13 +100,6 @@ def test_text_is_what_a_bare_request_gets(engine: RemoteEngine, either: LiveServ
     assert answered.started.seed == 7 and answered.finished.figures.decode_tokens_per_second
 
 
-def test_without_a_draft_nothing_was_drafted(engine: RemoteEngine, plain: LiveServer) -> None:
-    engine.connect(plain.url)
-    draft = engine.answer(COUNT, **GREEDY, max_tokens=20).finished.figures.draft
-    assert (draft.drafted, draft.accepted, draft.acceptance_rate) == (0, 0, None)
-    assert draft.source == ("counters" if plain.product.kind == "vllm" else "live")  # known, not unknown
-
-
 def test_stop_ends_it_on_the_server(engine: RemoteEngine, either: LiveServer) -> None:
     engine.connect(either.url)
     either.wait_until_idle()
@@ -119,16 +112,6 @@ def test_stop_ends_it_on_the_server(engine: RemoteEngine, either: LiveServer) ->
     assert engine.answer(COUNT, **GREEDY, max_tokens=4).finished.figures.completion_tokens == 4
 
 
-def test_two_windows_at_once(drafting: LiveServer) -> None:
-    """Counters contain what others asked, and never come out as less than nothing."""
-    with RemoteEngine() as first, RemoteEngine() as second:
-        for one in (first, second):
-            one.connect(drafting.url)
-            one.ask(COUNT, **GREEDY, max_tokens=30)
-        for draft in (one.end().finished.figures.draft for one in (first, second)):
-            assert 0 <= draft.accepted <= draft.drafted
-
-
 # ------------------------------------------------------------ settings
 
 
@@ -138,65 +121,6 @@ def test_thinking_is_asked_for_in_every_way(engine: RemoteEngine, drafting: Live
     for level in ["", *pair.thinking]:
         answered = engine.answer(COUNT, **GREEDY, thinking=level, thinking_budget=5, max_tokens=4)
         assert answered.finished.figures.completion_tokens == 4
-
-
-SAMPLERS: list[dict[str, Any]] = [
-    {"temperature": 0.0},
-    {"temperature": 1e-4},
-    {"temperature": 2.0},
-    {"top_p": 1e-6},
-    {"top_p": 1.0, "top_k": 0},
-    {"top_p": 0.9, "top_k": 5},  # vLLM 0.32.0 dies of top-k alone while it drafts, on processors
-    {"top_p": 0.9, "top_k": 1_000_000},
-    {"min_p": 0.0},
-    {"min_p": 0.05},
-    {"min_p": 1.0},
-    {"repetition_penalty": 0.5},
-    {"repetition_penalty": 10.0},
-    {"frequency_penalty": 2.0, "presence_penalty": -2.0},
-    {"penalty_window": 0, "repetition_penalty": 1.1},
-    {"temperature": 2.5},
-    {"frequency_penalty": -2.5},
-]
-BEYOND_VLLM = ({"temperature": 2.5}, {"frequency_penalty": -2.5})
-
-
-@pytest.mark.parametrize("values", SAMPLERS, ids=str)
-def test_samplers(engine: RemoteEngine, drafting: LiveServer, values: dict[str, Any]) -> None:
-    engine.connect(drafting.url)
-    answered = engine.answer(COUNT, sampling=Sampling(**values), chosen=list(values), max_tokens=4, seed=2**31 - 2)
-    if drafting.product.kind == "vllm" and values in BEYOND_VLLM:
-        (name,), (value,) = values, values.values()
-        assert answered.failed.cause == "refused"
-        assert f"{name} must be in [" in answered.failed.message and str(value) in answered.failed.message
-    else:
-        assert answered.finished.finish_reason in ("length", "end")
-
-
-def test_min_p_is_sent_where_nothing_is_drafted(engine: RemoteEngine, plain: LiveServer) -> None:
-    """Of 1, it leaves only the most likely token."""
-    engine.connect(plain.url)
-    greedy = engine.answer(COUNT, **GREEDY, max_tokens=20).text()
-    only = Sampling(temperature=1.0, min_p=1.0)
-    assert engine.answer(COUNT, sampling=only, chosen=["temperature", "min_p"], max_tokens=20).text() == greedy
-
-
-@pytest.mark.parametrize("most", [1, 7, CONTEXT, 10 * CONTEXT])
-def test_how_long_an_answer_may_get(engine: RemoteEngine, drafting: LiveServer, most: int) -> None:
-    engine.connect(drafting.url)
-    finished = engine.answer(COUNT, **GREEDY, max_tokens=most).finished
-    assert 0 < finished.figures.completion_tokens <= most
-    assert finished.finish_reason == ("length" if most < 8 else "end")
-
-
-def test_a_stop_string_ends_it(engine: RemoteEngine, drafting: LiveServer) -> None:
-    engine.connect(drafting.url)
-    whole = engine.answer(COUNT, **GREEDY, max_tokens=30).text()
-    word = whole.split()[3]
-    stopped = engine.answer(COUNT, **GREEDY, max_tokens=30, stop=[word])
-    assert stopped.text() == whole[: whole.index(word)]
-    # llama-server doesn't say which one it was.
-    assert stopped.finished.finish_reason == ("stop_string" if drafting.product.kind == "vllm" else "end")
 
 
 @pytest.mark.parametrize("kind", ["json_object", "json_schema"])
@@ -225,26 +149,7 @@ def test_an_answer_is_continued(engine: RemoteEngine, either: LiveServer) -> Non
         assert (half + rest.text()).startswith(whole.text())
 
 
-def test_thinking_that_was_cut_is_continued_or_refused(engine: RemoteEngine, drafting: LiveServer) -> None:
-    engine.connect(drafting.url)
-    begun = [*COUNT, Message(role="assistant", content="", thinking="They want me to count")]
-    answered = engine.answer(begun, **GREEDY, continue_last=True, max_tokens=4)
-    if drafting.product.kind == "vllm":
-        assert answered.failed.message.startswith("vLLM can't continue an answer's thinking.")
-    else:
-        assert answered.finished.figures.completion_tokens == 4
-
-
 # ------------------------------------------------------------ what it can't
-
-
-def test_images_are_refused(engine: RemoteEngine, drafting: LiveServer, tmp_path: Any) -> None:
-    image = tmp_path / "image.png"
-    image.write_bytes(b"\x89PNG\r\n\x1a\n")
-    engine.connect(drafting.url)
-    shown = [Message(role="user", content="What is this?", images=(Image(path=str(image), sha256="0" * 64),))]
-    message = engine.answer(shown, **GREEDY).failed.message
-    assert "doesn't say that this model can see images. Remove the images" in message
 
 
 def test_a_chat_that_is_too_long(engine: RemoteEngine, drafting: LiveServer) -> None:
@@ -255,23 +160,9 @@ def test_a_chat_that_is_too_long(engine: RemoteEngine, drafting: LiveServer) -> 
     assert str(CONTEXT) in numbers and any(str(tokens) in numbers for tokens in (CONTEXT + 1, failed.prompt_tokens))
 
 
-def test_a_chat_that_leaves_too_little_for_its_answer(engine: RemoteEngine, drafting: LiveServer) -> None:
-    engine.connect(drafting.url)
-    asked = [Message(role="user", content="word " * (CONTEXT - 60))]
-    for most in (500, None):
-        finished = engine.answer(asked, **GREEDY, max_tokens=most).finished
-        assert finished.finish_reason == "context"
-        assert CONTEXT - 2 < finished.figures.prompt_tokens + finished.figures.completion_tokens <= CONTEXT
-
-
 def test_tokens_are_counted(engine: RemoteEngine, drafting: LiveServer) -> None:
     engine.connect(drafting.url)
     prompt = engine.answer(COUNT, **GREEDY, max_tokens=1).finished.figures.prompt_tokens
     engine.send(CountTokens(request=99, messages=COUNT))
     counted = engine.until(TokensCounted)
     assert (counted.system + counted.messages + counted.text, counted.context_length) == (prompt, CONTEXT)
-
-
-def test_another_model_is_missed(engine: RemoteEngine, drafting: LiveServer) -> None:
-    failed = engine.try_to_connect(drafting.url, model="another")
-    assert "doesn't have the model “another”" in getattr(failed, "message", "")

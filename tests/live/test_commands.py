@@ -16,7 +16,7 @@ from app.ui.speed.drawings import PositionBars
 from app.ui.speed.parts import ServerSection
 from tests.live.test_answers import COUNT
 from tests.support.command_line import called
-from tests.support.live_servers import DRAFT_LENGTH, KEY, LiveServer
+from tests.support.live_servers import DRAFT_LENGTH, LiveServer
 from tests.ui.conftest import application, user
 from tests.ui.shell.running import WAIT_MS, Running
 from tests.ui.speed.parts import status_of
@@ -38,24 +38,6 @@ def test_generate(drafting: LiveServer) -> None:
     assert 0 < draft["accepted"] == sum(draft["accepted_per_position"]) <= draft["drafted"]
     shares = draft["acceptance_by_position"]
     assert len(shares) == DRAFT_LENGTH and shares == sorted(shares, reverse=True) and 0 < shares[0] <= 1
-
-
-def test_generate_with_a_wrong_key(keyed: LiveServer, tmp_path: Path) -> None:
-    file = tmp_path / "key"
-    file.write_text(f"wrong-{KEY}\n")
-    failed = called("generate", "--server", keyed.host, "--api-key-file", file, "--prompt", PROMPT)
-    assert failed.returncode == 1 and "refused the key" in failed.stderr
-
-
-def test_compare_with_a_second_server(drafting: LiveServer, plain: LiveServer, tmp_path: Path) -> None:
-    prompts = tmp_path / "prompts.txt"
-    prompts.write_text(f"{PROMPT}\n")
-    given: list[str | Path] = ["compare", "--server", drafting.host, "--plain-server", plain.host, "--temperature", "0"]
-    result = called(*given, "--prompts", prompts, "--max-tokens", "40", "--json")
-    assert result.returncode == 0, result.stderr
-    (compared,) = json.loads(result.stdout)["comparisons"]
-    assert compared["plain"]["figures"]["draft"]["drafted"] == 0
-    assert compared["drafted"]["figures"]["draft"]["accepted"] > 0
 
 
 @pytest.fixture

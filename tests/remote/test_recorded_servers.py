@@ -77,30 +77,6 @@ def test_llama_server_counts_as_it_goes(engine: RemoteEngine) -> None:
     checked(figures.draft, mean_acceptance_length=2.5, accepted_per_position=[2, 1, 0], tested_per_position=[2, 2, 2])
 
 
-def test_a_pass_that_only_ends_the_answer(engine: RemoteEngine) -> None:
-    """Its token has no text, so that only the last timings tell of it."""
-    last = chunk(usage={"prompt_tokens": 9, "completion_tokens": 7}, timings=remote_streams.timings(7, 9, 5, 27.0))
-    reply = remote_streams.llama_server()[CHAT]
-    assert isinstance(reply, Reply)
-    with ModelServer({**remote_streams.llama_server(), CHAT: Reply.stream(*reply.content[:-2], last, DONE)}) as server:
-        engine.connect(server.url)
-        answered = engine.answer()
-    checked(answered.finished.figures.draft, drafted=9, accepted=5, verify_passes=3, tested_per_position=[3, 3, 3])
-    assert [(one.tokens, one.drafted, one.accepted) for one in answered.rounds][-1] == (1, 3, 2)
-
-
-def test_vllm_with_figures_of_each_answer(engine: RemoteEngine) -> None:
-    with ModelServer(remote_streams.vllm(remote_streams.VLLM_METRICS)) as server:
-        engine.connect(server.url)
-        answered = engine.answer()
-    assert answered.text(thinking=True) == "Let me"
-    figures = answered.finished.figures
-    assert (figures.completion_tokens, figures.thinking_tokens) == (106, 2)
-    checked(figures.draft, source="reply", drafted=215, tested=215, accepted=63, verify_passes=43)
-    checked(figures.draft, mean_acceptance_length=2.465, accepted_per_position=ACCEPTED, estimated_passes=False)
-    checked(figures.draft, passes_per_accepted=HISTOGRAM, acceptance_rate=63 / 215)
-
-
 @pytest.mark.parametrize("state", ["drafting", "plain", "keyed"])
 def test_vllm_as_it_was_recorded(engine: RemoteEngine, state: str) -> None:
     """Version 0.32.0, with n-grams or without a draft: what our process makes of its words is what they say."""
@@ -257,17 +233,6 @@ def test_ollama_with_and_without_drafting(engine: RemoteEngine) -> None:
     assert figures.draft == DraftFigures(source="none")
 
 
-def test_ollama_behind_a_proxy(engine: RemoteEngine) -> None:
-    routes = {"/v1/models": remote_streams.openai()["/v1/models"], CHAT: remote_streams.ollama()[CHAT]}
-    with ModelServer(routes) as server:
-        pair = engine.connect(server.url)
-        answered = engine.answer()
-    assert pair.remote is not None
-    assert pair.remote.server.kind == "openai"
-    assert (answered.text(), answered.text(thinking=True)) == (TEXT, "Hm.")
-    assert answered.finished.figures.completion_tokens == 298
-
-
 @pytest.mark.parametrize(
     ("end", "expected"),
     [
@@ -346,18 +311,6 @@ def test_only_what_was_chosen_is_sent(engine: RemoteEngine) -> None:
     assert (everything["top_k"], everything["repeat_penalty"]) == (0, 1.1)
 
 
-def test_vllm_has_its_own_names(engine: RemoteEngine) -> None:
-    with ModelServer(remote_streams.vllm()) as server:
-        pair = engine.connect(server.url)
-        engine.answer(sampling=Sampling(top_k=0, repetition_penalty=1.1), thinking="low", thinking_budget=5)
-        sent = server.bodies(CHAT)[-1]
-    assert (sent["top_k"], sent["repetition_penalty"], sent["reasoning_effort"]) == (-1, 1.1, "low")
-    assert not {"repeat_last_n", "thinking_budget_tokens", "timings_per_token"} & set(sent)
-    assert pair.remote is not None
-    assert {"penalty_window", "thinking_budget", "images", "overflow", "drafter"} <= set(pair.remote.refused)
-    assert "top_k" not in pair.remote.refused
-
-
 def test_thinking(engine: RemoteEngine) -> None:
     with ModelServer(remote_streams.llama_server()) as server:
         engine.connect(server.url)
@@ -392,14 +345,6 @@ def test_formats(engine: RemoteEngine, wanted: AnswerFormat, expected: dict[str,
         engine.answer(format=wanted)
         sent = server.bodies(CHAT)[-1]
     assert {name: sent[name] for name in expected} == expected
-
-
-def test_formats_that_there_are_not(engine: RemoteEngine) -> None:
-    with ModelServer(remote_streams.llama_server()) as server:
-        engine.connect(server.url)
-        for wanted in (AnswerFormat(kind="lark", source="x"), AnswerFormat(kind="json_schema", source="{")):
-            assert engine.answer(format=wanted).failed.cause == "refused"
-        assert not server.bodies(CHAT)
 
 
 def test_continuing(engine: RemoteEngine) -> None:

@@ -123,14 +123,6 @@ def test_a_server_that_falls_silent() -> None:
     assert "sent nothing" in answered.failed.message
 
 
-def test_cut_before_anything_came(hasty: RemoteEngine) -> None:
-    with serving(Cut) as server:
-        hasty.connect(server.url)
-        failed = hasty.answer().failed
-        assert len(server.bodies(CHAT)) == 1
-    assert (failed.cause, failed.figures) == ("cut", None)
-
-
 @pytest.mark.parametrize(
     "line", [b'data: {"error": {"message": "CUDA error"}}\n\n', b'error: {"error": "CUDA error"}\n\n']
 )
@@ -141,12 +133,6 @@ def test_an_error_in_the_middle(hasty: RemoteEngine, line: bytes) -> None:
     assert answered.text() == TEXT
     assert answered.failed.cause == "refused"
     assert "CUDA error" in answered.failed.message
-
-
-def test_no_answer_in_a_known_form(hasty: RemoteEngine) -> None:
-    with ModelServer({**remote_streams.openai(), CHAT: Reply([b"<html>Welcome</html>"])}) as server:
-        hasty.connect(server.url)
-        assert hasty.answer().failed.cause == "not_a_server"
 
 
 @pytest.mark.parametrize("piece", [b"x" * 13_000_000, b": ping\n\n" * 3_000_000], ids=["line", "answer"])

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from app.engine.decoding.sampling import Logits
@@ -107,20 +106,6 @@ def test_a_later_turn_begins_where_the_text_ends(engine: Engine, padding: Callab
         assert after.started.cached_tokens > 0
         plain = run(engine, ask("", messages=messages, sampling=WARM, draft_length=0, max_tokens=30))
         assert_same(engine, command, after, plain)
-
-
-def test_a_cache_is_as_it_was_after_a_padded_pass(engine: Engine, padding: Callable[..., Passes]) -> None:
-    """All of it: positions, keys and values, of the same cells."""
-    padding()
-    assert engine._target
-    context = engine._target.context
-    context.decode(range(3, 40), 1)
-    before = context.save()
-    for tokens in ([5, 6, 7, 7], [5] * 8, [9, 9]):
-        context.decode_largest(tokens, len(tokens), 1)
-        context.roll_back(len(before.tokens))
-        after = context.save()
-        assert np.array_equal(before.tokens, after.tokens) and np.array_equal(before.data, after.data)
 
 
 @pytest.mark.parametrize(("architecture", "heads"), [("hy_v3", 3), *in_proof([("glm4moe", 1)])])

@@ -26,7 +26,6 @@ from tests.support.architectures import Architecture, make
 from tests.support.generation import GREEDY, ask, assert_same, assert_sums_close, run
 from tests.support.gguf_files import make_model
 from tests.support.gpu_memory import MIB, Case, allocated, planned
-from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_table_model
 from tests.support.vision_models import make_image, make_projector, make_seeing_model
 
 Loading = Callable[..., PairLoaded]
@@ -95,22 +94,6 @@ def test_the_text_is_that_of_the_processor(
         assert_same(engine, command, drafted, expected)
         assert_sums_close(drafted)
         assert drafted.finished.figures.draft.accepted
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-@pytest.mark.parametrize("shares", [(1.0, 1.0), (1.0, 3.0)])
-def test_an_mtp_head_keeps_in_step(
-    engine: Engine, tmp_path: Path, architecture: HeadArchitecture, shares: tuple[float, ...]
-) -> None:
-    """The head is with the output; what it gets from the layers before is on the other GPU."""
-    target = make_table_model(tmp_path / "target.gguf", architecture)
-    load = Load(request=1, target=str(target), head="on", settings=LoadSettings(tensor_split=shares, **SMALL))
-    pair = engine.load(load, lambda _: None)
-    assert pair.has_head, pair.head_refused
-    answer = run(engine, ask("x", sampling=GREEDY, max_tokens=16, drafter="mtp", draft_length=3))
-    draft = answer.finished.figures.draft
-    assert draft.tested and draft.accepted == draft.tested
-    assert run(engine, ask("x", sampling=GREEDY, max_tokens=16, draft_length=0)).token_ids == answer.token_ids
 
 
 @pytest.mark.parametrize("architecture", ["qwen35", "gemma3"])

@@ -93,7 +93,7 @@ def test_a_target_as_its_own_draft_accepts_everything(
     assert draft.tested > 5 and draft.accepted + ended == draft.tested
 
 
-@pytest.mark.parametrize("rules", [("rejection", "block"), *in_proof([(("coupled", "exact"),)])])
+@pytest.mark.parametrize("rules", [("block",), *in_proof([(("rejection", "coupled", "exact"),)])])
 def test_each_rule_keeps_the_distribution_that_is_left(loaded: Engine, rules: tuple[AcceptRule, ...]) -> None:
     """Two letters of four each: with a draft the sixteen answers are as frequent as without one."""
     wanted = AnswerFormat(kind="regex", source="[abcd][abcd]")

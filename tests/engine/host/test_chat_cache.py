@@ -8,12 +8,10 @@ from unittest.mock import Mock
 
 import llama_cpp
 import numpy as np
-import psutil
 import pytest
 
 from app.engine.decoding.sampling import Floats
-from app.engine.host import chat_cache
-from app.engine.host.chat_cache import ChatCaches, ChatSwitcher, memory_limit
+from app.engine.host.chat_cache import ChatCaches, ChatSwitcher
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.llama import backend
 from app.engine.llama.context import Context
@@ -156,23 +154,6 @@ def test_a_limit_of_nothing_erases_what_was_saved(context: Context, tmp_path: Pa
     assert list(tmp_path.iterdir()) == [] and caches.in_memory(OWNER) == []
 
 
-def test_what_is_quick_to_process_is_neither_copied_nor_put_back(
-    context: Context, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(chat_cache, "LEAST_SECONDS", 1.0)
-    caches = new_caches()
-    switcher = new_switcher(context, caches)
-    turn(switcher, context, chat(1))
-    switcher.processed(1000, 1.0)
-    turn(switcher, context, chat(2))
-    assert caches.in_memory(OWNER) == []
-    switcher.processed(1000, 100.0)
-    turn(switcher, context, chat(1))
-    assert len(caches.in_memory(OWNER)) == 1
-    switcher.processed(1000, 1.0)
-    assert turn(switcher, context, chat(2))[0] == 0
-
-
 @pytest.mark.usefixtures("one_by_one")
 def test_a_state_llama_cpp_refuses_is_given_up_and_processed_again(
     context: Context, monkeypatch: pytest.MonkeyPatch
@@ -211,28 +192,3 @@ def test_large_ones_go_to_disk_and_come_back(context: Context, tmp_path: Path) -
     assert {int(file.tokens[0]) for file in files.of(OWNER)} == {chat(1)[0], chat(2)[0]}
     shared, again = turn(switcher, context, chat(1))
     assert shared == 199 and np.array_equal(again, logits)
-
-
-def test_stopping_ends_the_reading_of_a_file(context: Context, tmp_path: Path) -> None:
-    caches = new_caches(ChatCacheFiles(tmp_path))
-    first = new_switcher(context, caches)
-    turn(first, context, chat(1))
-    first.put_away()
-    caches.flush(10)
-    context.clear()
-    asked = 0
-
-    def stopped() -> bool:
-        nonlocal asked
-        asked += 1
-        return asked > 1
-
-    stopping = ChatSwitcher(context, caches, OWNER, stopped)
-    assert stopping.begin(chat(1)) == 0
-    assert turn(first, context, chat(1))[0] == 199
-
-
-def test_the_automatic_limit_is_an_eighth_of_the_memory() -> None:
-    total = psutil.virtual_memory().total
-    assert memory_limit(-1) == min(total // 8, 2048 * 1024 * 1024)
-    assert (memory_limit(0), memory_limit(3)) == (0, 3 * 1024 * 1024)

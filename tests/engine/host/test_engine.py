@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import threading
-from collections.abc import Sequence
 from pathlib import Path
 from typing import get_args
 
@@ -14,15 +12,14 @@ import gguf
 import msgspec
 import pytest
 
-from app.engine.decoding.sampling import Floats
 from app.engine.host.engine import Engine
 from app.errors import Canceled, KnownError
 from app.protocol.commands import Load, MeasurePlain, Message, ScoreTokens
-from app.protocol.events import GenerationFinished, LoadProgressed, Round
+from app.protocol.events import LoadProgressed
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.options import AcceptRule, Sampling
 from tests.support.generation import GREEDY, ask, assert_same, assert_sums_close, run
-from tests.support.gguf_files import CHATML_TEMPLATE, make_model
+from tests.support.gguf_files import make_model
 from tests.support.matrix import in_proof
 from tests.support.mtp_models import make_table_model
 from tests.support.pairs import HOT, PENALIZED, WARM, Loader, Pair
@@ -58,40 +55,6 @@ def test_seeds_decide_the_text(loaded: Engine) -> None:
     assert first.text != other.text
     drawn = [run(loaded, ask("x", sampling=HOT, seed=None, max_tokens=2)).started.seed for _ in range(2)]
     assert drawn[0] != drawn[1]
-
-
-def test_stop_during_prompt_processing(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    load(*random_pair, context_length=512, batch_size=32, micro_batch_size=32)
-    events = engine.generate(ask("word " * 60, max_tokens=5))
-    kinds = []
-    for event in events:
-        kinds.append(type(event).__name__)
-        if kinds[-1] == "PromptProgressed":
-            engine.cancel()
-    assert kinds == ["GenerationStarted", "PromptProgressed", "GenerationFinished"]
-    assert run(engine, ask("word " * 60, max_tokens=5)).finished.finish_reason == "length"
-
-
-def test_stop_while_the_draft_model_catches_up(
-    engine: Engine, load: Loader, random_pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    load(*random_pair, context_length=2048, batch_size=64, micro_batch_size=64)
-    draft = engine._draft.context  # type: ignore[union-attr]
-    decode = draft.decode
-
-    def stopped_meanwhile(tokens: Sequence[int], outputs: int) -> Floats:
-        engine.cancel()
-        return decode(tokens, outputs)
-
-    with monkeypatch.context() as patched:
-        patched.setattr(draft, "decode", stopped_meanwhile)
-        answer = run(engine, ask("word " * 150, max_tokens=50))
-    assert answer.finished.finish_reason == "cancelled"
-    assert 1 <= len(answer.token_ids) <= 2 and len(draft.tokens) < answer.started.prompt_tokens
-    plain = run(engine, ask("word " * 150, sampling=WARM, draft_length=0, max_tokens=60))
-    drafted = run(engine, command := ask("word " * 150, sampling=WARM, max_tokens=60))
-    assert_same(engine, command, drafted, plain)
-    assert drafted.finished.figures.draft.accepted > 0
 
 
 def test_a_failed_load_leaves_nothing_loaded(engine: Engine, load: Loader, random_pair: Pair) -> None:
@@ -272,11 +235,6 @@ def test_rejected_guesses_are_told(loaded: Engine) -> None:
     assert all(piece.drafter is None for piece in answer.pieces if piece.rejected is not None)
 
 
-def test_a_model_that_cannot_write_is_refused(engine: Engine, load: Loader, tmp_path: Path) -> None:
-    with pytest.raises(KnownError):
-        load(make_model(tmp_path / "bert.gguf", architecture="bert", chat_template=CHATML_TEMPLATE))
-
-
 def test_a_stop_in_the_middle_then_another_turn(engine: Engine, load: Loader, random_pair: Pair) -> None:
     load(*random_pair)
     stopped = run(engine, ask("Tell me", sampling=WARM, max_tokens=200), cancel_after=4)
@@ -289,14 +247,6 @@ def test_a_stop_in_the_middle_then_another_turn(engine: Engine, load: Loader, ra
     fresh = run(load_again, ask("Go on", sampling=WARM, max_tokens=40, draft_length=0))
     load_again.unload()
     assert_same(engine, command, after, fresh)
-
-
-def test_the_longest_answer_is_kept_to_the_token(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    load(*random_pair)
-    for limit in (1, 2, 7):
-        answer = run(engine, ask("x", sampling=WARM, max_tokens=limit))
-        assert (answer.finished.finish_reason, len(answer.token_ids)) == ("length", limit)
-        assert_sums_close(answer)
 
 
 def test_the_next_turn_processes_only_what_is_new(engine: Engine, load: Loader, random_pair: Pair) -> None:
@@ -347,32 +297,3 @@ def test_control_tokens_in_a_message_are_text(engine: Engine, load: Loader, rand
     honest = run(engine, ask("hello", max_tokens=1)).started.prompt_tokens
     forged = run(engine, ask("hello<|im_end|>", max_tokens=1)).started.prompt_tokens
     assert forged > honest + 2  # spelled out, not one control token
-
-
-def test_a_damaged_draft_costs_speed_but_no_word(
-    engine: Engine, load: Loader, random_pair: Pair, tmp_path: Path
-) -> None:
-    damaged = make_model(tmp_path / "damaged.gguf", noise=float("nan"), chat_template=CHATML_TEMPLATE)
-    load(random_pair[0], damaged)
-    for sampling in (GREEDY, WARM):
-        plain = run(engine, ask("x", sampling=sampling, draft_length=0, max_tokens=20))
-        drafted = run(engine, command := ask("x", sampling=sampling, draft_length=3, max_tokens=20))
-        assert_same(engine, command, drafted, plain)
-
-
-def test_cancel_from_another_thread_ends_an_endless_answer(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    load(*random_pair, context_length=4096)
-    other = threading.Thread(target=engine.cancel)
-    rounds, finished = 0, None
-    for event in engine.generate(ask("x", sampling=HOT, draft_length=0)):
-        if isinstance(event, Round):
-            rounds += 1
-            if rounds == 3:
-                other.start()
-            elif rounds == 200:  # long after it, on any machine
-                other.join()
-        elif isinstance(event, GenerationFinished):
-            finished = event
-    other.join()
-    assert finished is not None and finished.finish_reason in ("cancelled", "end")
-    assert rounds <= 202

@@ -331,16 +331,6 @@ def test_a_private_chat_leaves_no_embeddings(engine: Engine, pair_of: Callable[[
     assert not any(one.embeddings for one in known)
 
 
-def test_a_raw_prompt_begins_with_its_images(engine: Engine, pair_of: Callable[[str], Pair], tmp_path: Path) -> None:
-    pair_of("llava").load(engine)
-    image = make_image(tmp_path / "a.png")
-    seen = answer(engine, user("Once", image), raw=True)
-    tokens = engine._sequence.tokens
-    assert tokens[0] == 1 and spans_of(tokens)[0].start == 1 and seen.token_ids
-    with pytest.raises(KnownError, match="no text after the last image"):
-        answer(engine, user("", image), raw=True)
-
-
 def test_an_mtp_head_waits_for_chats_without_images(engine: Engine, tmp_path: Path) -> None:
     target = make_random_model(tmp_path / "target.gguf", "qwen35")
     projector = make_projector(tmp_path / "mmproj.gguf", "qwen2vl", target_width=64)

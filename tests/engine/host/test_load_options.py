@@ -208,29 +208,7 @@ def test_a_prompt_beyond_the_drafts_context(
     assert not any(piece.drafter for piece in answer.pieces)
 
 
-def test_the_drafts_cache_has_its_own_type(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    def copies() -> list[int]:
-        assert engine._target is not None and engine._draft is not None
-        contexts = [engine._target.context, engine._draft.context]
-        for context in contexts:
-            context.decode([1] * 64, 1)
-        return [len(context.save().data) for context in contexts]
-
-    load(*random_pair, kv_type="q8_0", draft_kv_type="f16")
-    target, draft = copies()
-    load(*random_pair, kv_type="q8_0")
-    same_target, smaller = copies()
-    assert target == same_target and draft > 1.5 * smaller
-
-
 # ---------------------------------------------------------------- threads
-
-
-def test_threads_of_wide_passes(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    pair = load(*random_pair, threads=1, batch_threads=2)
-    assert (pair.threads, pair.batch_threads) == (1, 2)
-    pair = load(*random_pair, threads=2)
-    assert (pair.threads, pair.batch_threads) == (2, 2)
 
 
 # ---------------------------------------------------------------- what is stored

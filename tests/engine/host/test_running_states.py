@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
 
-from app.engine.decoding.prompt import Prompt
-from app.engine.host import contexts
 from app.engine.host.engine import Engine
 from app.engine.host.loading import NO_ROLL_BACK
-from app.engine.llama.checkpoints import Memory, RollBackSupport, try_out
-from app.engine.llama.context import Context
+from app.engine.llama.checkpoints import Memory
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.options import DraftLength, LoadSettings, Sampling
@@ -188,27 +184,6 @@ def test_a_draft_that_cannot_take_anything_back_is_refused_and_n_grams_stay(
     assert pair.draft_refused is not None and "can't undo rejected tokens" in pair.draft_refused
 
 
-def test_drafts_are_as_long_as_what_can_be_taken_back(
-    engine: Engine, load: Loader, pairs: Pairs, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Only the snapshots work here: three of them."""
-    monkeypatch.setattr(contexts, "try_out", _without_marks)
-    load(pairs["qwen35"][0], pairs["llama"][0], **SMALL)
-    plain = run(engine, ask("Tell me", sampling=WARM, draft_length=0, max_tokens=60))
-    for length in (MAX_DRAFT_LENGTH, "auto"):
-        command = ask("Tell me", sampling=WARM, draft_length=length, max_tokens=60)
-        drafted = run(engine, command)
-        assert_same(engine, command, drafted, plain)
-        assert max(r.tested for r in drafted.rounds) <= 3
-
-
-def _without_marks(cache: Context, vocabulary: int) -> RollBackSupport:
-    tried = try_out(cache, vocabulary)
-    if not tried.snapshots:
-        return tried
-    return msgspec.structs.replace(tried, longest_draft=tried.snapshots, can_restore=False)
-
-
 @pytest.mark.parametrize("is_target", [True, False])
 def test_no_token_behind_the_last_position_that_was_learned(
     tmp_path: Path, engine: Engine, load: Loader, pairs: Pairs, is_target: bool
@@ -245,23 +220,6 @@ def test_a_stop_while_the_prompt_is_processed(
             engine.cancel()
     command = ask("word " * 60, sampling=WARM, max_tokens=40)
     assert_same(engine, command, run(engine, command), fresh(pairs[architecture][0], command))
-
-
-@pytest.mark.parametrize("architecture", [*HERE, *in_proof(OTHERS)])
-def test_a_prompt_that_goes_on_from_what_is_cached_processes_only_what_is_new(
-    engine: Engine, load: Loader, pairs: Pairs, architecture: Architecture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    load(*pairs[architecture], **SMALL)
-    first = run(engine, ask("Tell me", sampling=WARM, max_tokens=50))
-    cached = list(engine._target.context.tokens)  # type: ignore[union-attr]
-    whole = [*cached[: first.started.prompt_tokens], *first.token_ids]
-    assert len(whole) - MAX_DRAFT_LENGTH <= len(cached) <= len(whole)
-    monkeypatch.setattr(engine, "_prompt", lambda *_: Prompt([*whole, 300, 301, 302]))
-    command = ask("", sampling=WARM, max_tokens=40)
-    second = run(engine, command)
-    assert second.started.cached_tokens == len(cached)
-    engine._target.context.clear()  # type: ignore[union-attr]
-    assert_same(engine, command, second, run(engine, ask("", sampling=WARM, max_tokens=40, draft_length=0)))
 
 
 @pytest.mark.parametrize("architecture", [*HERE, *in_proof(OTHERS)])

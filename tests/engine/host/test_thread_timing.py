@@ -6,10 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from app import paths
 from app.engine.host import loading, pair_costs, threads
 from app.engine.host.engine import Engine
-from app.engine.host.model_files import ModelFiles
 from app.engine.llama.context import Context
 from app.engine.policy.calibration import time_plain
 from tests.support.generation import ask, run
@@ -67,22 +65,3 @@ def test_chosen_threads_are_not_timed(
     assert load(*random_pair).threads == 2
     engine.unload()
     assert load(*random_pair, threads=1).threads == 1  # whatever is remembered
-
-
-def test_a_target_on_the_gpu_needs_no_threads(
-    load: Loader, random_pair: Pair, takes: Callable[[float], list[int]], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(loading, "gpu_devices", lambda: ["a GPU"])
-    asked = takes(1e-9)
-    load(*random_pair)
-    assert asked == []
-    load(*random_pair, expert_layers_on_cpu=1)
-    assert asked == [2]
-
-
-def test_a_file_with_nonsense_is_ignored(load: Loader, random_pair: Pair) -> None:
-    stamp = ModelFiles.checked(random_pair[0]).stamp
-    threads.remember_threads(stamp, 0)
-    assert threads.remembered_threads(stamp) is None
-    (paths.cache_dir() / "threads.json").write_text("{")
-    assert load(*random_pair).threads in (1, 2)

@@ -109,15 +109,6 @@ def test_a_call_is_forced(engine: Engine, load: Loader, tmp_path: Path, name: To
     assert names == {"get_weather", "switch-light"}
 
 
-@pytest.mark.parametrize("name", [*HERE, *in_proof(OTHERS)])
-def test_one_tool_and_one_call(engine: Engine, load: Loader, tmp_path: Path, name: ToolFormatName) -> None:
-    load(make_tool_model(tmp_path / "model.gguf", name))
-    use = ToolUse(tools=[WEATHER, LIGHT], required=True, only="switch-light", several=False)
-    answer = run(engine, ask("Well?", tools=use, sampling=WARM, max_tokens=300))
-    ((called, arguments),) = calls_in(answer.text, FORMATS[name])
-    assert called == "switch-light" and list(arguments) == ["on"]
-
-
 @pytest.mark.parametrize("spelled", [True, *in_proof([False])], ids=["spelled", "tokens"])
 @pytest.mark.parametrize("name", ["qwen-xml", *in_proof([name for name in OTHERS if FORMATS[name].parameter])])
 def test_arguments_that_are_texts(

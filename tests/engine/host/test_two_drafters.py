@@ -21,7 +21,7 @@ from app.engine.policy.draft_costs import DraftCosts
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import PairLoaded
 from app.protocol.limits import HeadChoice
-from app.protocol.options import AcceptRule, DrafterName, LoadSettings, Sampling
+from app.protocol.options import DrafterName, LoadSettings, Sampling
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
 from tests.support.made import Made
 from tests.support.matrix import in_proof
@@ -122,17 +122,6 @@ def run_alone(engine: Engine, start: Start, files: Files) -> list[int]:
     return run(engine, asked(max_tokens=180, draft_length=0)).token_ids
 
 
-@pytest.mark.parametrize("length", [4, "auto"])
-def test_a_choice_of_drafter_is_obeyed(engine: Engine, start: Start, exact_models: Models, length: int | str) -> None:
-    start(exact_models["qwen35"])
-    assert engine._costs
-    for name in DECODING:
-        engine._costs.costs = FLAT
-        answer = run(engine, asked(drafter=name, draft_length=length))
-        assert {figures.name for figures in answer.finished.figures.draft.drafters} == {name}
-        assert_always_right(answer)
-
-
 # ---------------------------------------------------------------- the text
 
 
@@ -148,18 +137,6 @@ def test_coupled_gives_the_text_of_decoding_without_a_draft(
         answer = run(engine, command)
         assert_same(engine, command, answer, plain)
         assert_sums_close(answer)
-
-
-@pytest.mark.parametrize("architecture", HERE)
-@pytest.mark.parametrize("rule", ["block", *in_proof(["coupled", "exact", "rejection"])])
-def test_every_rule_gives_the_plain_text_at_temperature_0(
-    engine: Engine, start: Start, random_models: Models, architecture: HeadArchitecture, rule: AcceptRule
-) -> None:
-    start(random_models[architecture])
-    plain = run(engine, asked(draft_length=0, max_tokens=80))
-    for length in (3, "auto"):
-        command = asked(accept=rule, draft_length=length, max_tokens=80)
-        assert_same(engine, command, run(engine, command), plain)
 
 
 @pytest.mark.parametrize("architecture", HERE)

@@ -1,16 +1,12 @@
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
-import numpy as np
 import pytest
 
-from app.engine.decoding.sampling import Floats
 from app.engine.host.engine import Engine
-from app.engine.policy import calibration
 from app.engine.policy.calibration import METHOD, Build, MeasuredCosts, costs_file, measure, up_to_date
 from app.engine.policy.costs import CostModel, Costs
 from app.engine.policy.draft_costs import DraftCosts
@@ -141,108 +137,7 @@ def test_an_update_of_the_engine_measures_anew_and_says_what_got_slower(
 # ------------------------------------------------------------ what is run
 
 
-class Driver:
-    """A cache on a GPU of its own clock: the first pass of each width takes a hundred times as long."""
-
-    def __init__(
-        self,
-        seconds: Callable[[int], float],
-        saving: float = 0.0,
-        building: float | None = None,
-    ) -> None:
-        """``building``: of a graph of another width than that of the pass before; ``None``: it isn't a GPU."""
-        self.now = 0.0
-        self.may_reuse_graphs = building is not None
-        self._building, self._graph, self._reused = building or 0.0, (0, 0), 0
-        self.tokens: list[int] = []
-        self.length, self.chunk = 512, 512
-        self.passes: list[int] = []
-        self.held: list[int] = []
-        self._seconds, self._saving = seconds, saving
-
-    def perf_counter(self) -> float:
-        return self.now
-
-    def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
-        width = len(tokens)
-        self.now += self._seconds(width) * (1 if width in self.passes else 100)
-        if self._graph == (width, outputs):
-            self._reused += 1
-        else:
-            self.now += self._building
-        self._graph = width, outputs
-        self.passes.append(width)
-        self.tokens += tokens
-        return np.zeros((outputs, 4), np.float32)
-
-    def decode_largest(self, tokens: Sequence[int], outputs: int, count: int | None) -> Floats:  # noqa: ARG002
-        return self.decode(tokens, outputs)
-
-    def graphs_reused(self) -> int:
-        return self._reused
-
-    def hold(self, count: int) -> None:
-        self.held.append(count)
-        self.now += self._saving if self.tokens and count > 8 else 0.0  # the rest are snapshots
-
-    def roll_back(self, length: int) -> None:
-        del self.tokens[length:]
-
-    def remember(self) -> None:
-        pass
-
-    def aborting(self, _should_stop: Callable[[], bool]) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
-
-    def close(self) -> None:
-        pass
-
-
-@pytest.mark.parametrize("budget", [0.0, 1e6])
-@pytest.mark.parametrize("plain", [0.0001, 0.01, 0.3])
-def test_the_first_pass_of_a_width_is_never_taken_for_its_cost(
-    monkeypatch: pytest.MonkeyPatch, plain: float, budget: float
-) -> None:
-    target = Driver(lambda width: plain * (1 + width / 10))
-    draft = Driver(lambda width: plain / 10 * width**0.5)
-    monkeypatch.setattr(calibration, "time", target)
-    costs = measure(target, {}, lambda: False, budget)
-    assert costs.verify == pytest.approx({width: plain * (1 + width / 10) for width in costs.verify})
-    assert set(costs.verify) >= {1, 2, 6, 17} and (budget == 0.0) == (len(costs.verify) == 4)
-    assert all(target.passes.count(width) >= 3 for width in (2, 6, 17))
-    monkeypatch.setattr(calibration, "time", draft)
-    catch_up = measure(draft, {"mtp": draft}, lambda: False, 0.0).drafts["mtp"].catch_up
-    assert catch_up == pytest.approx(plain / 10 * 64**0.5 / 64)
-
-
 # ------------------------------------------------------------ graphs that are used again
-
-
-@pytest.mark.parametrize(
-    ("building", "slope", "widths"),
-    [
-        (None, 0.0, ()),  # on the CPU nothing is tried
-        (0.002, 0.0, (8,)),
-        (0.002, 0.0001, (8,)),
-        (0.002, 0.0006, (4, 8)),
-        (0.002, 0.002, ()),
-        (0.00001, 0.0, ()),
-    ],
-)
-def test_passes_are_padded_where_that_is_quicker(
-    monkeypatch: pytest.MonkeyPatch, building: float | None, slope: float, widths: tuple[int, ...]
-) -> None:
-    def seconds(width: int) -> float:
-        return 0.005 + slope * width
-
-    target = Driver(seconds, building=building)
-    monkeypatch.setattr(calibration, "time", target)
-    costs = measure(target, {}, lambda: False, 0.0)
-    assert costs.widths == widths
-    assert costs.verify == pytest.approx({width: seconds(width) for width in {1, 2, 6, 17, *widths}})
-    assert target.tokens == []
-    if building is None:
-        assert set(target.passes) == {1, 2, 6, 17}
 
 
 def test_what_was_chosen_is_stored(tmp_path: Path) -> None:
