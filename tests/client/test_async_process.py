@@ -62,27 +62,6 @@ def test_a_pair_is_loaded_and_answers_and_what_fails_says_why(tmp_path: Path) ->
     asyncio.run(run())
 
 
-def test_questions_beside_an_answer_and_the_end_of_it(tmp_path: Path) -> None:
-    target = make_model(tmp_path / "target.gguf", context_length=32_768)
-
-    async def run() -> None:
-        engine = AsyncEngineProcess()
-        await engine.start()
-        try:
-            await engine.load(Load(request=0, target=str(target)))
-            long = Generate(request=0, messages=HI, seed=1)
-            async with aclosing(engine.generate(long)) as events:
-                async for event in events:
-                    if isinstance(event, RoundsReceived):
-                        break
-                assert (await engine.ask_aside(Tokenize(request=0, text="a"))).tokens
-            assert isinstance((await answered(engine))[-1], GenerationFinished)  # the first one is over
-        finally:
-            await engine.close()
-
-    asyncio.run(run())
-
-
 @pytest.mark.allow_logs
 def test_one_that_is_killed(tmp_path: Path) -> None:
     target = make_table_model(tmp_path / "endless.gguf", "glm4moe", context_length=32_768)

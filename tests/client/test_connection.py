@@ -85,13 +85,6 @@ def test_nothing_is_sent_before_the_greeting(starting: Connection) -> None:
     assert sent(starting) == [Forget(), msgspec.structs.replace(PAIR, request=2)]
 
 
-def test_without_a_load_it_greets_and_is_empty(starting: Connection) -> None:
-    told(starting, HELLO)
-    assert starting.state is EngineState.EMPTY
-    with pytest.raises(RuntimeError, match="no model, not ready"):
-        starting.ask(ANSWER)
-
-
 def test_an_event_of_another_request_is_left_out() -> None:
     connection = ready()
     assert connection.ask(ANSWER) == 2
@@ -242,16 +235,6 @@ def test_servers_are_looked_for_without_a_pair_and_beside_a_load(starting: Conne
     probed, found = ServerProbed(request=first, cause="key", message="No."), ServersFound(request=second)
     assert told(starting, found, probed, probed, ServersFound(request=99)) == [found, probed]
     assert starting.state is EngineState.LOADING
-
-
-def test_a_chat_that_is_too_large_to_be_sent_is_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    connection = ready()
-    large = [Message(role="user", content="x" * 2000)]
-    with monkeypatch.context() as small:
-        small.setattr(frames, "MAX_BYTES", 1000)
-        assert connection.count_tokens(tokens_of(large)) == 0
-    number = connection.count_tokens(tokens_of(large))
-    assert sent(connection)[-1] == CountTokens(request=number, messages=large, overflow="stop")
 
 
 def test_a_long_chat_is_sent_in_parts_and_only_once() -> None:

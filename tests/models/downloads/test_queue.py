@@ -6,7 +6,6 @@ import shutil
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -279,30 +278,6 @@ def test_nobody_waits_for_the_disk(
         ("pair", ItemState.CANCELED),
         (NOTES, ItemState.DONE),
     ]
-
-
-def test_a_transfer_that_ends_while_the_queue_is_closed_keeps_nothing_later(
-    hub: HubServer, opens: Opens, files: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its job is over, but its thread is not: closing waits for that too."""
-    ended, go_on, over = (threading.Event() for _ in range(3))
-    watched = opens()
-    end = watched.queue._ended
-
-    def late(*arguments: Any) -> None:
-        end(*arguments)
-        ended.set()
-        assert go_on.wait(WAIT_S)
-        over.set()
-
-    monkeypatch.setattr(watched.queue, "_ended", late)
-    watched.queue.add(item(hub, NOTES))
-    assert ended.wait(WAIT_S)
-    closing = threading.Thread(target=watched.queue.close)
-    closing.start()
-    go_on.set()
-    closing.join()
-    assert over.is_set()
 
 
 def test_a_queue_of_a_newer_version_is_left_alone(opens: Opens, tmp_path: Path) -> None:

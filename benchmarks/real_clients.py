@@ -24,9 +24,9 @@ from pathlib import Path
 
 import httpx2
 
-from tests.support.client_bodies import write_bodies
+from benchmarks.client_bodies import write_bodies
+from benchmarks.recorder import Exchange, Json, Recorder, recorder
 from tests.support.real_models import GEMMA, UnavailableError, cache, fetched
-from tests.support.recorder import Exchange, Json, Recorder, recorder
 from tests.support.scripted_calls import make_scripted_target
 from tests.support.serve_process import serve_process
 

@@ -9,7 +9,7 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
-from tests.support.recorder import Exchange
+from benchmarks.recorder import Exchange
 
 _KEPT = 30
 """Longer texts are replaced."""
