@@ -22,7 +22,7 @@ from app.engine.drafters.ngram import NgramDrafter
 from app.protocol.limits import MAX_DRAFT_LENGTH
 from app.protocol.options import Sampling
 
-TASK = Task(Sampling(), seed=1)
+TASK = Task(sampling=Sampling(), seed=1)
 
 LENGTHS = (1_000, 8_000, 32_000)
 GROWN = 500

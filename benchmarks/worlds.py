@@ -262,7 +262,7 @@ class MadeUpPair:
         target = Table(self._rows[0], machine.verify)
         prompt_logits = target.decode([number], 1)
         accept = contender.accept if contender else "coupled"
-        task = Task(sampling, seed=number, max_tokens=self._tokens, accept=accept)
+        task = Task(sampling=sampling, seed=number, max_tokens=self._tokens, accept=accept)
         key = f"{contender and contender.name} {sampling.temperature} {sampling.top_k} {length}"
         policy = self._policy(contender, length, key)
         drafting = None

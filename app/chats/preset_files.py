@@ -15,8 +15,9 @@ from typing import Any
 import msgspec
 
 from app import decoders
-from app.chats.settings import ChatSettings, SamplingChoice
+from app.chats.settings import ChatSettings
 from app.errors import KnownError
+from app.protocol.answering import SamplingChoice
 from app.protocol.options import Overflow
 from app.storage.json_file import NOT_UNDERSTOOD, encode
 from app.storage.lenient import lenient

@@ -7,7 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
+import msgspec
+from msgspec.inspect import IntType, LiteralType
+
 from app.commands.output import wrong_usage
+from app.protocol.answering import WORDS, PerChat, SamplingChoice, kind_of, range_of
 from app.protocol.limits import (
     DEFAULT_BATCH_SIZE,
     MAX_CONTEXT_LENGTH,
@@ -230,35 +234,27 @@ def add_drafter_options(group: argparse._ArgumentGroup) -> None:
 
 
 def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_tokens: int) -> None:
-    """How to answer. ``seed`` says what happens without a seed, ``max_tokens`` is the default limit."""
+    """How to answer: the settings of a chat, and how to draft. ``seed`` says what happens without a seed,
+    ``max_tokens`` is the default limit."""
     sampling = parser.add_argument_group("sampling (default: what the target's file or its makers recommend)")
-    sampling.add_argument("--temperature", type=number(0, 10), metavar="X", help="0 always picks the most likely token")
-    sampling.add_argument("--top-k", type=whole(0), metavar="N", help="0 considers all tokens")
-    sampling.add_argument("--top-p", type=number(1e-6, 1), metavar="X")
-    sampling.add_argument("--min-p", type=number(0, 1), metavar="X")
-    sampling.add_argument("--repetition-penalty", type=number(1e-6, 10), metavar="X", help="1 turns it off")
-    sampling.add_argument("--frequency-penalty", type=number(-10, 10), metavar="X")
-    sampling.add_argument("--presence-penalty", type=number(-10, 10), metavar="X")
-    sampling.add_argument(
-        "--penalty-window", type=whole(0), metavar="N", help="how many recent tokens the penalties apply to"
-    )
-    sampling.add_argument("--seed", type=whole(0, 2**63 - 1), metavar="N", help=f"default: {seed}")
-    sampling.add_argument(
-        "--max-tokens",
-        type=whole(1),
-        default=max_tokens,
-        metavar="N",
-        help=f"maximum length of an answer (default {max_tokens})",
-    )
-    parser.add_argument(
-        "--thinking",
-        type=_level_or_tokens,
-        action="append",
-        default=[],
-        metavar="LEVEL|TOKENS",
-        help="how much the model thinks before it answers: off, on, low, … as its chat template has it, or at most so "
-        "many tokens; give it twice for both",
-    )
+    for key in SamplingChoice.__struct_fields__:
+        _add_setting(sampling, SamplingChoice, key)
+    answer = parser.add_argument_group("answer")
+    defaults = {"seed": seed, "max_tokens": str(max_tokens)}
+    for key in PerChat.__struct_fields__:
+        if key == "thinking":
+            answer.add_argument(
+                "--thinking",
+                type=_level_or_tokens,
+                action="append",
+                default=[],
+                metavar="LEVEL|TOKENS",
+                help="how much the model thinks before it answers: off, on, low, … as its chat template has it, or at "
+                "most so many tokens; give it twice for both",
+            )
+        elif key not in _NO_OPTIONS:
+            _add_setting(answer, PerChat, key, defaults.get(key, ""))
+    parser.set_defaults(max_tokens=max_tokens)
     drafting = parser.add_argument_group("drafting")
     add_drafter_options(drafting)
     add_head_option(drafting)
@@ -281,6 +277,23 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_toke
         const="exact",
         help="the same as --accept exact: the same text with and without a draft even where rounding depends on it",
     )
+
+
+_NO_OPTIONS = ("system_prompt", "stop", "overflow", "drafter")
+"""Settings of a chat that one answer doesn't need, or that have an option of another kind."""
+
+
+def _add_setting(group: argparse._ArgumentGroup, table: type[msgspec.Struct], key: str, default: str = "") -> None:
+    """The option for a setting of a table, with its range and its words."""
+    kind, text = kind_of(table, key), WORDS[key].description.replace("%", "%%")
+    given: dict[str, Any] = {"help": f"{text} Default: {default}." if default else text}
+    if isinstance(kind, LiteralType):
+        given |= {"choices": kind.values}
+    elif isinstance(kind, IntType):
+        given |= {"type": whole(*range_of(table, key)), "metavar": "N"}
+    else:
+        given |= {"type": number(*range_of(table, key)), "metavar": "X"}
+    group.add_argument(f"--{key.replace('_', '-')}", **given)
 
 
 def add_head_option(group: argparse._ArgumentGroup) -> None:

@@ -8,8 +8,7 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-
-import msgspec
+from typing import Any
 
 from app import paths, program
 from app.client.process import EngineProcess
@@ -21,10 +20,11 @@ from app.errors import KnownError
 from app.models.hub.recommended import recommended
 from app.models.starter import starter_file
 from app.models.text import visible
+from app.protocol.answering import AnswerSettings, SamplingChoice
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import LoadProgressed, PairLoaded
 from app.protocol.limits import HeadChoice
-from app.protocol.options import SPECIAL_OPTIONS, TEMPLATE_TITLES, DrafterChoice, LoadSettings, Sampling
+from app.protocol.options import SPECIAL_OPTIONS, TEMPLATE_TITLES, DrafterChoice, LoadSettings
 
 
 @contextlib.contextmanager
@@ -113,41 +113,35 @@ def generate_command(
         raise KnownError("There is no draft model. Name one with --draft.")
     if options.drafter == "mtp" and not pair.has_head:
         raise KnownError(pair.head_refused or pair.head_off or "The target has no MTP head.")
-    level, budget = _thinking(options.thinking, pair, raw=raw)
-    names = Sampling.__struct_fields__
-    chosen = {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    given = {name: value for name, value in vars(options).items() if value is not None}
+    chosen = SamplingChoice(**{name: given[name] for name in SamplingChoice.__struct_fields__ if name in given})
+    settings = {name: given[name] for name in AnswerSettings.__struct_fields__ if name in given}
+    settings |= _thinking(options.thinking, pair, raw=raw) | {"drafter": drafter_choice(options)}
     return Generate(
         request=1,
         messages=list(messages),
-        sampling=msgspec.structs.replace(recommended(pair, level).sampling, **chosen),
-        seed=options.seed,
-        max_tokens=options.max_tokens,
-        draft_length=options.draft_length,
-        drafter=drafter_choice(options),
-        propose=options.propose,
-        accept=options.accept,
+        sampling=chosen.over(recommended(pair, settings["thinking"]).sampling),
         raw=raw,
-        thinking=level,
-        thinking_budget=budget,
-        chosen=list(chosen) if pair.remote else None,
+        chosen=list(chosen.chosen()) if pair.remote else None,
+        **settings,
     )
 
 
-def _thinking(choices: Sequence[int | str], pair: PairLoaded, *, raw: bool) -> tuple[str, int | None]:
+def _thinking(choices: Sequence[int | str], pair: PairLoaded, *, raw: bool) -> dict[str, Any]:
     """The level and the limit that ``--thinking`` asks for. Exits with a message where the model lacks the level."""
     if choices and raw:
         wrong_usage("--thinking needs a chat template, and --raw goes without one")
-    level, budget = "", None
+    found: dict[str, Any] = {"thinking": ""}
     for choice in choices:
         if isinstance(choice, int):
-            budget = choice
+            found["thinking_budget"] = choice
         elif choice in pair.thinking:
-            level = choice
+            found["thinking"] = choice
         else:
             known = ", ".join(pair.thinking)
             can = f"It can be {known}, or a number of tokens." if known else "Only a number of tokens can limit it."
             wrong_usage(f"--thinking {choice}: this model has no such level. {can}")
-    return level, budget
+    return found
 
 
 def head_choice(options: argparse.Namespace) -> HeadChoice:

@@ -9,9 +9,10 @@ from typing import Any
 import msgspec
 
 from app.compare.prompts import Prompt
+from app.protocol.answering import AnswerSettings, with_fields_of
 from app.protocol.commands import Generate, ScoreTokens
 from app.protocol.events import DrafterFigures, Figures, GenerationFinished, Piece, TokensScored
-from app.protocol.options import DrafterName, FinishReason, Sampling
+from app.protocol.options import DrafterName, FinishReason
 from app.protocol.statistics import DrafterCounts, acceptance_rate, mean_acceptance_length
 
 
@@ -112,18 +113,13 @@ def score_command(request: int, comparison: Comparison, command: Generate) -> Sc
     found = comparison.difference
     if found is None or found.token is None or found.plain_id is None or found.drafted_id is None:
         return None
-    return ScoreTokens(
+    return with_fields_of(
+        ScoreTokens,
+        command,
         request=request,
-        messages=command.messages,
+        seed=comparison.seed,
         answer=comparison.plain.token_ids[: found.token],
         candidates=[found.plain_id, found.drafted_id],
-        sampling=command.sampling,
-        seed=comparison.seed,
-        overflow=command.overflow,
-        format=command.format,
-        private=command.private,
-        thinking=command.thinking,
-        template_variables=command.template_variables,
     )
 
 
@@ -316,8 +312,9 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """GPUs the engine can offload to; empty on a CPU build."""
 
 
-class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything needed to repeat a set of comparisons."""
+class Setup(AnswerSettings, frozen=True, kw_only=True):
+    """Everything needed to repeat a set of comparisons. The seed is that of the first run of a prompt; each repetition
+    uses the next."""
 
     date: str
     """ISO 8601, with the offset from UTC."""
@@ -326,7 +323,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """As in `app.protocol.events.Hello`."""
     python: str = ""
     machine: Machine
-    servers: list[str] = []
+    servers: list[str] = msgspec.field(default_factory=list)
     """Kind and version of the server that the model is on, and of a second one that answered without a draft. Empty for
     files on this computer."""
     target: ModelFile
@@ -341,26 +338,14 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     kv_type: str = "f16"
     batch_size: int = 512
     micro_batch_size: int = 512
-    load_options: dict[str, Any] = {}
+    load_options: dict[str, Any] = msgspec.field(default_factory=dict)
     """Other fields of `LoadSettings` that aren't as by default, and the ``batch_threads`` if they differ."""
-    sampling: Sampling = Sampling()
     seed: int = 0
-    """For the first run of a prompt; each repetition uses the next."""
     repeat: int = 1
-    max_tokens: int | None = None
-    stop: list[str] = []
-    """Stop strings; sets of prompts have none."""
-    thinking: str = ""
-    """One of `PairLoaded.thinking`; empty: the model's default."""
-    thinking_budget: int | None = None
-    accept: str = "coupled"
-    drafter: str = "auto"
-    draft_length: int | str = "auto"
-    propose: str = "auto"
     prompt_set: str = ""
     """File name, ``bundled``, or empty for a single prompt from a chat."""
     prompt_set_sha256: str = ""
-    kinds: list[str] = []
+    kinds: list[str] = msgspec.field(default_factory=list)
     """The kinds of prompts that were used; empty: all."""
 
 

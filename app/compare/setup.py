@@ -23,6 +23,7 @@ from app.compare.results import Machine, ModelFile, Setup
 from app.errors import Canceled
 from app.models.gguf import ModelFileError, read_header
 from app.models.text import printable
+from app.protocol.answering import with_fields_of
 from app.protocol.commands import Generate
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.options import LoadSettings, chosen_options
@@ -52,7 +53,9 @@ def setup_of(
     answered without a draft. Raises `KnownError` when the file is gone.
     """
     bundled = prompt_file == prompts.bundled_file()
-    return Setup(
+    return with_fields_of(
+        Setup,
+        command,
         date=datetime.now().astimezone().isoformat(timespec="seconds"),
         app_version=__version__,
         engine=engine,
@@ -71,17 +74,9 @@ def setup_of(
         batch_size=settings.batch_size,
         micro_batch_size=settings.micro_batch_size,
         load_options=_load_options(settings, pair),
-        sampling=command.sampling,
+        system_prompt=next((one.content for one in command.messages if one.role == "system"), ""),
         seed=command.seed or 0,
         repeat=repeat,
-        max_tokens=command.max_tokens,
-        stop=list(command.stop),
-        thinking=command.thinking,
-        thinking_budget=command.thinking_budget,
-        accept=command.accept,
-        drafter=command.drafter,
-        draft_length=command.draft_length,
-        propose=command.propose,
         prompt_set="" if prompt_file is None else BUNDLED if bundled else prompt_file.name,
         prompt_set_sha256=prompts.sha256(prompt_file) if prompt_file else "",
         kinds=list(kinds),

@@ -12,6 +12,7 @@ from app.compare.results import Comparison, Difference, Machine, ModelFile, Row,
 from app.compare.setup import BUNDLED
 from app.models import measurements
 from app.models.text import printable, size_text
+from app.protocol.answering import TITLES, WORDS, AnswerSettings, differing
 from app.protocol.events import PairLoaded
 from app.protocol.options import SEED_DECIDES, Sampling
 
@@ -105,8 +106,7 @@ def facts(setup: Setup) -> list[tuple[str, str]]:
         *([] if setup.servers else [("loaded with", _loading(setup))]),
         ("sampling", sampling(setup.sampling)),
         ("seed", f"{seeds}, answers {limit}"),
-        *([("thinking", _thinking(setup))] if setup.thinking or setup.thinking_budget is not None else []),
-        *([("stop strings", ", ".join(map(repr, setup.stop)))] if setup.stop else []),
+        *chat_settings(setup),
         *(
             []
             if setup.servers
@@ -148,9 +148,19 @@ def has_head_inside(setup: Setup) -> bool:
     return setup.head is not None and setup.head.file == setup.target.file
 
 
-def _thinking(setup: Setup) -> str:
-    limit = setup.thinking_budget
-    return (setup.thinking or "the model's default") + (f", at most {limit:,} tokens" if limit is not None else "")
+def chat_settings(settings: AnswerSettings) -> list[tuple[str, str]]:
+    """Names and values of what a chat can choose, as far as it isn't as by default, and besides what `facts` says."""
+    found = []
+    for key, value in differing(settings, "system_prompt", "seed", "max_tokens", "drafter").items():
+        words = WORDS[key]
+        if isinstance(value, list):
+            shown = ", ".join(map(repr, value))
+        elif isinstance(value, int):
+            shown = f"{value:,} {words.unit}".rstrip()
+        else:
+            shown = TITLES.get(key, {}).get(value, value)
+        found.append((words.title.lower(), shown))
+    return [*found, *([("answer format", TITLES["answer_format"][settings.format.kind])] if settings.format else [])]
 
 
 def machine(machine: Machine) -> str:
@@ -203,8 +213,7 @@ def command(setup: Setup) -> str:
         words += ["--kinds", ",".join(setup.kinds)]
     words += _options(repeat=setup.repeat, seed=setup.seed, max_tokens=setup.max_tokens or setup.context_length)
     words += _options(**msgspec.structs.asdict(setup.sampling))
-    thinking = [setup.thinking or None, setup.thinking_budget]
-    words += [word for choice in thinking if choice is not None for word in ("--thinking", str(choice))]
+    words += _options(**differing(setup, "system_prompt", "stop", "overflow", "seed", "max_tokens", "drafter"))
     drafter = setup.drafter
     if not (setup.draft or setup.head):
         drafter = "ngram"  # auto means just that

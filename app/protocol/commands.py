@@ -3,23 +3,13 @@
 from __future__ import annotations
 
 from pathlib import PurePath
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
+from app.protocol.answering import AnswerSettings, with_fields_of
 from app.protocol.limits import MAX_COUNT, MAX_LOGPROBS, HeadChoice
-from app.protocol.options import (
-    AcceptRule,
-    AnswerFormat,
-    DrafterChoice,
-    DraftLength,
-    LoadSettings,
-    Overflow,
-    Propose,
-    Role,
-    Sampling,
-    TemplateVariables,
-)
+from app.protocol.options import LoadSettings, Overflow, Role, TemplateVariables
 from app.protocol.remote import Connect, FindServers, Probe
 from app.protocol.tools import ToolCall, ToolUse
 
@@ -85,93 +75,61 @@ class ChatPart(msgspec.Struct, frozen=True, kw_only=True, tag="chat_part"):
     new of a chat is sent with each letter that is typed, and with each question."""
 
 
-class Generate(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
-    """Answer a chat. If ``seed`` is ``None``, the engine draws one, which `GenerationStarted` reports."""
+class Question(AnswerSettings, frozen=True, kw_only=True):
+    """What is asked about a chat, and how it is to be answered."""
 
     request: int
     messages: list[Message]
+    private: bool = False
+    """Its KV cache is never copied to disk. In memory, it and its copies are overwritten before a chat is answered that
+    isn't private. Its figures don't go into the pair's history either."""
+    raw: bool = False
+    """Use the contents as the prompt, without a chat template."""
+    template_variables: TemplateVariables = msgspec.field(default_factory=dict)
+
+
+class Generate(Question, frozen=True, kw_only=True, tag="generate"):
+    """Answer a chat."""
+
     kept: int = 0
     """As `ChatPart.kept`."""
-    sampling: Sampling = Sampling()
-    seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] | None = None
-    max_tokens: Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT)] | None = None
-    """The maximum number of new tokens. ``None``: until the context is full."""
-    stop: list[str] = []
-    """Texts that end the answer and aren't shown; they aren't looked for in thinking."""
-    format: AnswerFormat | None = None
-    """What the answer has to follow; ``None``: nothing."""
-    continued: list[int] = []
+    continued: list[int] = msgspec.field(default_factory=list)
     """The tokens of the answer so far (each `Piece.id`): the answer continues after them as if it had never been cut
     off, and only what is new is sent. Empty: a new answer.
     """
     continue_last: bool = False
     """For a remote engine, which has no token ids: the last message is an answer that was cut off, and only what
     continues it is sent (`RemoteModel.can_continue`)."""
-    chosen: list[str] | None = None
-    """For a remote engine: which fields of ``sampling`` were chosen; for the others the server's own values hold.
-    ``None``: all of them were."""
-    overflow: Overflow = "drop_oldest"
     chat: str = ""
     """The id of a stored chat, with which its KV cache can be forgotten; empty: none."""
-    private: bool = False
-    """Its KV cache is never copied to disk. In memory, it and its copies are overwritten before a chat is answered that
-    isn't private. Its figures don't go into the pair's history either.
-    """
-    draft_length: DraftLength = "auto"
-    drafter: DrafterChoice = "auto"
-    propose: Propose = "auto"
-    """Under ``rejection`` and ``block`` the draft model always samples, and this is ignored."""
-    accept: AcceptRule = "coupled"
-    raw: bool = False
-    """Use the contents as the prompt, without a chat template."""
-    thinking: str = ""
-    """How much to think, one of `PairLoaded.thinking`; empty: as the model does if it is told nothing."""
-    thinking_budget: Annotated[int, msgspec.Meta(ge=0, le=MAX_COUNT)] | None = None
-    """Tokens, after which the thinking is ended with the model's own closing mark; ``None``: no limit."""
-    template_variables: TemplateVariables = {}
     logprobs: Annotated[int, msgspec.Meta(ge=0, le=MAX_LOGPROBS)] | None = None
     """How many of the most likely tokens to send with each one of the answer, and how likely they and itself were;
     ``None``: nothing of that."""
-    logit_bias: dict[int, float] = {}
+    logit_bias: dict[int, float] = msgspec.field(default_factory=dict)
     """By token, what is added to the target's logits before everything else."""
     tools: ToolUse | None = None
     """What the model may call, where `PairLoaded.tool_format` says how. With a ``format``, which has to be JSON, the
     answer is calls or follows it."""
 
 
-class MeasurePlain(msgspec.Struct, frozen=True, kw_only=True, tag="measure_plain"):
+class MeasurePlain(Question, frozen=True, kw_only=True, tag="measure_plain"):
     """Decode an answer without a draft and without showing it, as a baseline for the speed-up."""
 
-    request: int
-    messages: list[Message]
-    sampling: Sampling = Sampling()
-    seed: int = 0
-    max_tokens: Annotated[int, msgspec.Meta(ge=2, le=MAX_COUNT)] = 128
-    overflow: Overflow = "drop_oldest"
-    private: bool = False
-    """As in `Generate.private`."""
-    thinking: str = ""
-    template_variables: TemplateVariables = {}
+    seed: int | None = 0
+    max_tokens: Annotated[int, msgspec.Meta(ge=2, le=MAX_COUNT)] | None = 128
 
 
-class ScoreTokens(msgspec.Struct, frozen=True, kw_only=True, tag="score_tokens"):
-    """Look again at the target's choice after ``answer`` (token ids): how it scores ``candidates`` there."""
+class ScoreTokens(Question, frozen=True, kw_only=True, tag="score_tokens"):
+    """Look again at the target's choice after ``answer`` (token ids): how it scores ``candidates`` there. All else is
+    as the answer was asked for."""
 
-    request: int
-    messages: list[Message]
     answer: list[int]
     candidates: list[int]
-    sampling: Sampling = Sampling()
-    seed: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)] = 0
-    overflow: Overflow = "drop_oldest"
-    """As the answer was asked for, or it would stand behind another prompt."""
-    format: AnswerFormat | None = None
-    """As the answer was asked for."""
-    raw: bool = False
-    private: bool = False
-    """As in `Generate.private`."""
-    thinking: str = ""
-    template_variables: TemplateVariables = {}
+
+
+def generate(settings: AnswerSettings, messages: list[Message], **others: Any) -> Generate:
+    """What an engine is asked for an answer to ``messages``, of which the system prompt is the first."""
+    return with_fields_of(Generate, settings, request=0, messages=messages, system_prompt="", **others)
 
 
 class CountTokens(msgspec.Struct, frozen=True, kw_only=True, tag="count_tokens"):
@@ -197,7 +155,7 @@ class CountTokens(msgspec.Struct, frozen=True, kw_only=True, tag="count_tokens")
     overflow: Overflow = "drop_oldest"
     thinking: str = ""
     """As in `Generate.thinking`."""
-    template_variables: TemplateVariables = {}
+    template_variables: TemplateVariables = msgspec.field(default_factory=dict)
 
 
 class CountPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="count_prompt"):
@@ -206,7 +164,7 @@ class CountPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="count_prompt")
     request: int
     messages: list[Message]
     thinking: str = ""
-    template_variables: TemplateVariables = {}
+    template_variables: TemplateVariables = msgspec.field(default_factory=dict)
     tools: ToolUse | None = None
 
 
@@ -218,7 +176,7 @@ class CheckText(msgspec.Struct, frozen=True, kw_only=True, tag="check_text"):
     thought: str = ""
     """What the model thought before it. With an empty ``text`` the answer was cut while it thought."""
     thinking: str = ""
-    template_variables: TemplateVariables = {}
+    template_variables: TemplateVariables = msgspec.field(default_factory=dict)
 
 
 class Tokenize(msgspec.Struct, frozen=True, kw_only=True, tag="tokenize"):

@@ -21,6 +21,7 @@ import msgspec
 
 from app import __version__, program
 from app.errors import KnownError
+from app.protocol.answering import with_fields_of
 from app.protocol.commands import (
     Cancel,
     ChatPart,
@@ -240,15 +241,7 @@ class RemoteEngine:
             self._send(GenerationFailed(request=command.request, message=message))
             return
         events: list[Event] = []
-        generate = Generate(
-            request=command.request,
-            messages=command.messages,
-            sampling=command.sampling,
-            seed=command.seed,
-            max_tokens=command.max_tokens,
-            thinking=command.thinking,
-            draft_length=0,
-        )
+        generate = with_fields_of(Generate, command, draft_length=0)
         await Answering(generate, self._session, events.append, self._progressed).run()
         last = events[-1]
         if isinstance(last, GenerationFinished) and (speed := last.figures.decode_tokens_per_second):

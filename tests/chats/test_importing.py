@@ -21,10 +21,11 @@ from app.chats.formats.writing import WRITE
 from app.chats.importing import Import, Imported
 from app.chats.model import StoredMessage, to_json
 from app.chats.prompt_parts import prompt_text
-from app.chats.settings import ChatSettings, SamplingChoice
+from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore, new_id
 from app.errors import Canceled, KnownError
 from app.helper import Died, Helper, NotStarted, TookTooLong, TooMuchMemory, shared
+from app.protocol.answering import SamplingChoice
 from tests.chats.formats.test_formats import DATA
 from tests.support.chats import add_question, begin_answer
 

@@ -11,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from app.chats.preset_files import MAX_FILE_BYTES, PresetFile, preset_as_file, read_preset
-from app.chats.settings import ChatSettings, SamplingChoice
+from app.chats.settings import ChatSettings
 from app.errors import KnownError
+from app.protocol.answering import SamplingChoice
 
 ALL = ChatSettings(
     system_prompt="Be brief. “äöü” \N{GRINNING FACE}",

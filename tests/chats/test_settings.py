@@ -6,15 +6,8 @@ from typing import get_args
 
 import pytest
 
-from app.chats.settings import (
-    OVERFLOW_TITLES,
-    WORDS,
-    ChatSettings,
-    SamplingChoice,
-    chat_settings,
-    stop_strings_as_text,
-    stop_strings_from,
-)
+from app.chats.settings import ChatSettings, chat_settings, stop_strings_as_text, stop_strings_from
+from app.protocol.answering import TITLES, WORDS, SamplingChoice
 from app.protocol.commands import Generate
 from app.protocol.options import Overflow, Sampling
 
@@ -33,7 +26,7 @@ def test_a_choice_has_the_fields_of_what_the_engine_takes() -> None:
 def test_everything_that_can_be_set_has_a_title_and_a_description() -> None:
     fields = {*SamplingChoice.__struct_fields__, *ChatSettings.__struct_fields__} - {"sampling"}
     assert fields == WORDS.keys()
-    assert all(title and description.endswith(".") for title, description in WORDS.values())
+    assert all(title and description.endswith(".") for title, description, *_ in WORDS.values())
 
 
 def test_what_nobody_chose_is_as_the_engine_has_it() -> None:
@@ -41,7 +34,7 @@ def test_what_nobody_chose_is_as_the_engine_has_it() -> None:
     for name in ("seed", "max_tokens", "stop", "overflow", "drafter"):
         assert getattr(chosen, name) == getattr(request, name)
     assert chosen.sampling.over(Sampling()) == request.sampling
-    assert set(OVERFLOW_TITLES) == set(get_args(Overflow))
+    assert set(TITLES["overflow"]) == set(get_args(Overflow))
 
 
 def test_settings_come_back_from_their_text() -> None:

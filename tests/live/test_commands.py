@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.chats.settings import ChatSettings, SamplingChoice
+from app.chats.settings import ChatSettings
+from app.protocol.answering import SamplingChoice
 from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.pair_files import PairFiles
 from app.ui.speed.drawings import PositionBars

@@ -14,7 +14,7 @@ from app.chats.backup import backup_folder
 from app.chats.model import unpack
 from app.chats.presets import Presets
 from app.chats.schema import OLDEST, VERSION
-from app.chats.settings import ChatSettings, SamplingChoice, chat_settings
+from app.chats.settings import ChatSettings, chat_settings
 from app.chats.store import ChatStore
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.llama.checkpoints import RollBackSupport
@@ -29,6 +29,7 @@ from app.models.library.library import Library
 from app.models.measurements import PlainKey, plain_speeds
 from app.models.origins import origins_file
 from app.models.trials import FileKey, trials_file
+from app.protocol.answering import SamplingChoice
 from app.protocol.events import KindFigures
 from app.protocol.options import LoadSettings
 from app.settings import Pair, SettingsFile

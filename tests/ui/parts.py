@@ -18,10 +18,10 @@ from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.client.connection import Timings
+from app.protocol.answering import AnswerSettings
 from app.settings import Settings, SettingsFile
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.answers import Answers
-from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.footer import footer_of, note_of
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.chat.open_chats import OpenChats

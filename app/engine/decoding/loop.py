@@ -87,7 +87,7 @@ class Decoding:
         prompt = text_of(sequence.tokens[: sequence.prompt_length - len(task.continued)])
         has_grammar = self._grammar is not None
         self._texts = TokenTexts(self._shown, task.marks, prompt, by_grammar=has_grammar)
-        self.text = TextStream(self._texts, task.stops, task.continued)
+        self.text = TextStream(self._texts, task.stop, task.continued)
         """The part of the answer that may be shown; it looks for stop strings."""
         if self._grammar:
             self._grammar.follow(TokenTexts(self._shown, task.marks, prompt, by_grammar=True), task.continued)

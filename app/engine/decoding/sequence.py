@@ -6,48 +6,41 @@ The tokens are stored only here: everyone reads them here and keeps no copy.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 
 from app.engine.decoding.grammar import Grammar
 from app.engine.decoding.images import has_images, text_of
 from app.engine.decoding.sampling import logits_needed
 from app.engine.decoding.thinking import Marks
-from app.protocol.options import AcceptRule, Sampling
+from app.protocol.answering import AnswerSettings
 
 _COMPARED = 512
 """How many tokens are compared at once."""
 
 
-@dataclass(frozen=True)
-class Task:
-    """How to choose the tokens of one answer, and where it ends.
+class Task(AnswerSettings, frozen=True, kw_only=True):
+    """How to choose the tokens of one answer, and where it ends."""
 
-    ``max_tokens`` of ``None``: when the context is full. ``stops``: texts that end it and aren't shown. It continues
-    after the tokens ``continued``, which count as part of the prompt. ``private``: as in `Generate`.
-    ``grammar``: what the answer has to follow; ``notes``: what isn't in it, and ``is_valid`` checks a finished answer
-    for that. ``mark_texts``: what is shown of control tokens. ``logprobs`` and
-    ``logit_bias``: as in `Generate`.
-    ``marks`` of ``None``: none of it is thinking. After ``thinking_budget`` tokens of thinking, the tokens are forced
-    that ``closing`` gives for a text. ``between``: what the template writes between thinking and answer, if known.
-    """
-
-    sampling: Sampling
     seed: int
-    max_tokens: int | None = None
-    stops: list[str] = field(default_factory=list)
-    accept: AcceptRule = "coupled"
     continued: Sequence[int] = ()
+    """Tokens after which it continues, which count as part of the prompt."""
     private: bool = False
-    marks: Marks | None = None
-    thinking_budget: int | None = None
-    between: str = ""
-    closing: Callable[[str], Sequence[int]] = lambda _: ()
-    grammar: Grammar | None = None
-    notes: Sequence[str] = ()
-    is_valid: Callable[[str], bool | None] = lambda _: None
-    mark_texts: Mapping[int, bytes] = field(default_factory=dict)
     logprobs: int | None = None
-    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    logit_bias: Mapping[int, float] = {}
+    """These as in `Generate`."""
+    marks: Marks | None = None
+    """``None``: none of it is thinking."""
+    between: str = ""
+    """What the template writes between thinking and answer, if known."""
+    closing: Callable[[str], Sequence[int]] = lambda _: ()
+    """The tokens of a text that are forced to end the thinking."""
+    grammar: Grammar | None = None
+    """What the answer has to follow."""
+    notes: Sequence[str] = ()
+    """What isn't in the grammar."""
+    is_valid: Callable[[str], bool | None] = lambda _: None
+    """Checks a finished answer for that."""
+    mark_texts: Mapping[int, bytes] = {}
+    """What is shown of control tokens."""
     unit: int = 1
     """Verify passes are padded to a multiple of so many tokens, and have at most `EXACT_WIDTH`; 1: neither."""
 

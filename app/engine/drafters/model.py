@@ -91,7 +91,7 @@ class ModelDrafter(Drafter):
 
     def forget(self) -> None:
         """See `Drafter.forget`."""
-        self.begin(TokenSequence(), Task(Sampling(), seed=0))
+        self.begin(TokenSequence(), Task(sampling=Sampling(), seed=0))
 
     def begin(self, sequence: TokenSequence, task: Task) -> None:
         """The model doesn't process anything of the sequence before `catch_up` or `propose`. See `Drafter.begin`."""

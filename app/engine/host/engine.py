@@ -33,6 +33,7 @@ from app.engine.llama.thread_count import allowed_processors
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import CostModel
 from app.errors import Canceled, KnownError
+from app.protocol.answering import with_fields_of
 from app.protocol.commands import (
     CheckText,
     CountPrompt,
@@ -336,8 +337,7 @@ class Engine:
     def measure_plain(self, command: MeasurePlain) -> PlainMeasured:
         """The plain decode speed of the target for ``command``'s chat. Raises `Canceled` or `KnownError`."""
         self._loaded().switcher.before_measuring()
-        plain = Generate(**msgspec.structs.asdict(command), draft_length=0)
-        *_, finished = self.generate(plain)
+        *_, finished = self.generate(with_fields_of(Generate, command, draft_length=0))
         assert isinstance(finished, GenerationFinished)
         if finished.finish_reason == "cancelled":
             raise Canceled
@@ -368,7 +368,7 @@ class Engine:
         self.caches.chat = ""
         self._begin(target, tokens, private=command.private)
         logits, rounding = logits_behind(target.context, tokens, self._should_abort)
-        choice = Choice(logits, tokens, command.sampling, command.seed, allowed)
+        choice = Choice(logits, tokens, command.sampling, command.seed or 0, allowed)
         return TokensScored(
             request=command.request,
             logits=[choice.logit(candidate) for candidate in command.candidates],

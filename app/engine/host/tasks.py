@@ -10,30 +10,26 @@ from app.engine.decoding.sequence import Task
 from app.engine.host.answer_grammar import grammar_of
 from app.engine.host.loading import Target
 from app.errors import KnownError
+from app.protocol.answering import with_fields_of
 from app.protocol.commands import Generate
 
 
 def task_for(target: Target, command: Generate, prompt: Prompt) -> Task:
     """How to answer. Raises `KnownError` for a format or tools that can't be used."""
     followed = grammar_of(target, command)
-    return Task(
-        sampling=command.sampling,
+    return with_fields_of(
+        Task,
+        command,
         seed=command.seed if command.seed is not None else secrets.randbelow(2**31),
-        max_tokens=command.max_tokens,
-        stops=[*command.stop, *prompt.stops],
+        stop=[*command.stop, *prompt.stops],
         accept="coupled" if command.accept == "exact" else command.accept,
-        continued=command.continued,
-        private=command.private,
         marks=None if command.raw else target.thinking.marks,
-        thinking_budget=command.thinking_budget,
         between=target.thinking.between,
         closing=lambda text: target.prompts.tokenizer.tokens((text, {}), goes_on=True),
         grammar=followed.grammar,
         notes=followed.notes,
         is_valid=followed.is_valid,
         mark_texts=followed.mark_texts,
-        logprobs=command.logprobs,
-        logit_bias=command.logit_bias,
         unit=target.exact_unit if command.accept == "exact" else 1,
     )
 

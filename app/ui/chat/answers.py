@@ -9,10 +9,10 @@ from PySide6.QtCore import QObject, Signal, Slot
 
 from app.chats.model import Status, title_for
 from app.chats.settings import ChatSettings
+from app.protocol.answering import AnswerSettings
 from app.protocol.commands import Generate
 from app.protocol.events import GenerationFailed, GenerationFinished, PairLoaded, RoundsReceived
 from app.ui import notices
-from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.footer import WHILE_WRITTEN
 from app.ui.chat.host_consent import HostConsent
 from app.ui.chat.live_answer import LiveAnswer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 
 import msgspec
 
@@ -11,88 +11,40 @@ from app.chats.model import StoredMessage
 from app.chats.prompt_parts import prompt_images, prompt_text
 from app.chats.settings import ChatSettings
 from app.models.hub.recommended import recommended
-from app.protocol.commands import Generate, Message
+from app.protocol.answering import AnswerSettings, with_fields_of
+from app.protocol.commands import Message
 from app.protocol.events import PairLoaded
-from app.protocol.options import AcceptRule, AnswerFormat, DrafterChoice, DraftLength, Overflow, Propose, Sampling
-from app.protocol.remote import RemoteModel
 from app.settings import Settings
 from app.ui.engine import drafters
 
 EXAMPLE = "What is speculative decoding?"
 
 
-@dataclass(frozen=True)
-class AnswerSettings:
-    """How an answer is written, with every value decided."""
-
-    sampling: Sampling = field(default_factory=Sampling)
-    seed: int | None = None
-    max_tokens: int | None = None
-    stop: tuple[str, ...] = ()
-    system_prompt: str = ""
-    overflow: Overflow = "drop_oldest"
-    draft_length: DraftLength = "auto"
-    drafter: DrafterChoice = "auto"
-    propose: Propose = "auto"
-    accept: AcceptRule = "coupled"
-    thinking: str = ""
-    thinking_budget: int | None = None
-    format: AnswerFormat | None = None
-    chosen: tuple[str, ...] | None = None
-    """With a server: which fields of ``sampling`` the user chose; the others are left to it."""
-
-    def command(self, messages: list[Message], seed: int | None = None) -> Generate:
-        """What an engine is asked for an answer to ``messages``; ``seed`` goes before the one of the settings."""
-        return Generate(
-            request=0,
-            messages=messages,
-            sampling=self.sampling,
-            seed=self.seed if seed is None else seed,
-            max_tokens=self.max_tokens,
-            stop=list(self.stop),
-            overflow=self.overflow,
-            draft_length=self.draft_length,
-            accept=self.accept,
-            drafter=self.drafter,
-            propose=self.propose,
-            thinking=self.thinking,
-            thinking_budget=self.thinking_budget,
-            format=self.format,
-            chosen=None if self.chosen is None else list(self.chosen),
-        )
-
-
 def answer_settings(chat: ChatSettings, values: Settings, pair: PairLoaded | None) -> AnswerSettings:
     """How the next answer of a chat is written; the automatic choice or the model's default
     replaces what the pair doesn't have."""
     found = recommended(pair, chat.thinking)
-    settings = AnswerSettings(
+    settings = with_fields_of(
+        AnswerSettings,
+        chat,
         sampling=chat.sampling.over(found.sampling),
-        seed=chat.seed,
-        max_tokens=chat.max_tokens,
-        stop=tuple(chat.stop),
-        system_prompt=chat.system_prompt,
-        overflow=chat.overflow,
         draft_length="auto" if values.draft_length is None else values.draft_length,
         drafter=drafters.usable(chat.drafter, pair),
         propose=values.propose,
         accept=values.accept,
         thinking=found.thinking,
-        thinking_budget=chat.thinking_budget,
         format=chat.format(),
     )
-    return settings if pair is None or pair.remote is None else _of_server(settings, chat, pair.remote)
-
-
-def _of_server(settings: AnswerSettings, chat: ChatSettings, remote: RemoteModel) -> AnswerSettings:
-    """The server decides how it drafts, and what the user didn't choose is left to it."""
-    sampling, wanted = chat.sampling, settings.format
-    return replace(
+    if pair is None or pair.remote is None:
+        return settings
+    # The server decides how it drafts, and what the user didn't choose is left to it.
+    can_switch, wanted = pair.remote.can_switch_drafting, settings.format
+    return msgspec.structs.replace(
         settings,
         draft_length="auto",
-        drafter="none" if settings.drafter == "none" and remote.can_switch_drafting else "auto",
-        format=wanted if wanted is not None and wanted.kind in remote.formats else None,
-        chosen=tuple(key for key in sampling.__struct_fields__ if getattr(sampling, key) is not None),
+        drafter="none" if settings.drafter == "none" and can_switch else "auto",
+        format=wanted if wanted is not None and wanted.kind in pair.remote.formats else None,
+        chosen=list(chat.sampling.chosen()),
     )
 
 

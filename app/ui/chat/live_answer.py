@@ -16,7 +16,8 @@ from app import decoders
 from app.chats.model import PackedPiece, Status, StoredMessage, pack, to_json, unpack
 from app.chats.settings import ChatSettings
 from app.chats.store import new_id
-from app.protocol.commands import Generate, Message
+from app.protocol.answering import AnswerSettings
+from app.protocol.commands import Generate, Message, generate
 from app.protocol.events import (
     Figures,
     GenerationFinished,
@@ -27,7 +28,7 @@ from app.protocol.events import (
     RoundsReceived,
 )
 from app.protocol.statistics import joined
-from app.ui.chat.conversation import AnswerSettings, Conversation, conversation
+from app.ui.chat.conversation import Conversation, conversation
 from app.ui.chat.footer import CUT, figures_of
 from app.ui.chat.thinking_clock import ThinkingClock
 from app.ui.engine.pair_names import has_written, speaker
@@ -208,7 +209,8 @@ class LiveAnswer(QObject):
         before = self._continued
         if before is not None:
             settings = asked_with(before) or settings
-            settings = replace(settings, thinking=pair.usable_thinking(settings.thinking) if pair else "")
+            thinking = pair.usable_thinking(settings.thinking) if pair else ""
+            settings = msgspec.structs.replace(settings, thinking=thinking)
         self._asked = self._prepare().under(settings.system_prompt)
         if before is None:
             question = self.branch[-1]
@@ -234,8 +236,10 @@ class LiveAnswer(QObject):
             self._clock = ThinkingClock(figures_of(before.figures).thinking_seconds)
             self._is_mixed = not has_written(pair, before.pair)
         self.begun.emit()
-        command = msgspec.structs.replace(
-            settings.command(self._asked.messages, self._seed),
+        command = generate(
+            settings,
+            self._asked.messages,
+            seed=settings.seed if self._seed is None else self._seed,
             private=self.is_private,
             chat="" if self.is_private else self.chat_id,
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 from PySide6.QtCore import QSignalBlocker, QSize, Signal, Slot
 from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QSizePolicy, QWidget
 
-from app.chats.settings import WORDS
 from app.models.hub.recommended import SOURCE_TEXTS
+from app.protocol.answering import WORDS
 from app.ui.widgets import theme
 from app.ui.widgets.controls import ElidedLabel, explain, label
 from app.ui.widgets.forms import Decimal, Whole
@@ -92,7 +92,7 @@ class Parameter(QWidget):
 
     def __init__(self, key: str) -> None:
         super().__init__()
-        title, self._description = WORDS[key]
+        title, self._description, *_ = WORDS[key]
         low, high = _RANGES[key]
         self.field: Whole | Decimal
         if isinstance(low, int):

@@ -15,17 +15,10 @@ from shiboken6 import isValid
 
 from app.chats.preset_files import PresetFile
 from app.chats.presets import MAX_NAME_LENGTH, Presets
-from app.chats.settings import (
-    FORMAT_TITLES,
-    OVERFLOW_TITLES,
-    WORDS,
-    ChatSettings,
-    SamplingChoice,
-    stop_strings_as_text,
-    stop_strings_from,
-)
+from app.chats.settings import ChatSettings, stop_strings_as_text, stop_strings_from
 from app.helper.answer_format import checked_grammar, left_to_model
 from app.models.hub.recommended import SOURCE_TEXTS, recommended
+from app.protocol.answering import TITLES, WORDS, SamplingChoice
 from app.protocol.limits import MAX_COUNT, MAX_GRAMMAR_CHARACTERS
 from app.protocol.options import AnswerFormat, DrafterChoice, Sampling
 from app.ui import notices
@@ -128,16 +121,16 @@ class ChatSettingsTab(QFrame):
         self.seed.setPlaceholderText("Random")
         self.stop = TextField(2)
         self.answer_format = Choice("Answer format")
-        for kind, title in FORMAT_TITLES.items():
+        for kind, title in TITLES["answer_format"].items():
             self.answer_format.addItem(title, kind)
         self.format_source = TextField(5)
-        title, description = WORDS["format_source"]
+        title, description, *_ = WORDS["format_source"]
         self.format_source.setAccessibleName(title)
         describe(self.format_source, description)
         self.format_problem = label("", "warning", wraps=True, scale=0.9)
         self.format_problem.hide()
         self.overflow = Choice("When the context is full")
-        for overflow, title in OVERFLOW_TITLES.items():
+        for overflow, title in TITLES["overflow"].items():
             self.overflow.addItem(title, overflow)
         self.drafter = Choice("Drafter")
         self.recommended_button = QPushButton("Use recommended values", autoDefault=False)
@@ -229,7 +222,7 @@ class ChatSettingsTab(QFrame):
 
     def _field(self, key: str, field: QWidget, *others: QWidget, beside: bool = False) -> list[QWidget]:
         """A heading, and the field below or beside it."""
-        title, description = WORDS[key]
+        title, description, *_ = WORDS[key]
         name = label(title, "heading", wraps=not beside)  # beside it, the field is what gives way
         name.setBuddy(field)
         explain(name, description)

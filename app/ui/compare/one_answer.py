@@ -10,9 +10,9 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QPushButton, QStackedWidget, QWidget
 
 from app import words
-from app.chats.settings import FORMAT_TITLES
 from app.compare.results import Difference, Run
 from app.compare.steps import Compared, Task
+from app.compare.wording import chat_settings
 from app.protocol.events import Round
 from app.ui.compare import wording
 from app.ui.compare.pane import AnswerPane
@@ -20,7 +20,6 @@ from app.ui.compare.runner import End
 from app.ui.compare.subject import RepeatedAnswer
 from app.ui.compare.tab import CompareTab, line
 from app.ui.compare.wording import Verdict
-from app.ui.engine.pair_names import thinking_title
 from app.ui.widgets import theme
 from app.ui.widgets.controls import label
 from app.ui.widgets.layouts import column, row
@@ -247,9 +246,7 @@ def settings_line(task: Task, *, on_server: bool = False) -> str:
             f"Seed {task.seed}",
             "greedy" if sampling.temperature == 0 else f"temperature {sampling.temperature:g}",
             *([] if on_server else [f"draft length {str(length).capitalize()}", f"accept rule {command.accept}"]),
-            *([f"thinking {thinking_title(command.thinking).lower()}"] if command.thinking else []),
-            *([f"thinking limit {words.tokens(limit)}"] if (limit := command.thinking_budget) is not None else []),
-            *([FORMAT_TITLES[command.format.kind]] if command.format else []),
+            *(f"{name} {value}" for name, value in chat_settings(command)),
             *([f"up to {words.tokens(longest)}"] if longest else []),
         ]
     )

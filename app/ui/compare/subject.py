@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from app import decoders
 from app.chats.model import StoredMessage
 from app.compare import report as reports
 from app.compare.prompts import Prompt
@@ -17,11 +16,14 @@ from app.compare.results import Report, Setup
 from app.compare.setup import hashed, setup_of
 from app.compare.steps import Task
 from app.errors import KnownError
+from app.protocol.answering import AnswerSettings
+from app.protocol.commands import generate
 from app.protocol.events import PairLoaded
 from app.protocol.options import LoadSettings
 from app.storage.files import write_export
-from app.ui.chat.conversation import AnswerSettings, conversation
+from app.ui.chat.conversation import conversation
 from app.ui.chat.footer import figures_of
+from app.ui.chat.live_answer import asked_with
 from app.ui.context import AppContext
 from app.ui.engine import drafters
 from app.ui.engine.pair_names import has_written
@@ -105,27 +107,25 @@ class Subject:
         *before, answer = self.branch
         if answer.role != "assistant" or not any(message.role == "user" for message in before):
             return None
-        try:
-            settings = decoders.convert(answer.settings, AnswerSettings)
-        except msgspec.ValidationError:
-            settings = now
+        settings = asked_with(answer) or now
         notes = []
         if pair is not None and (writer := _other_writer(answer, pair)):
             notes.append(
                 f"This answer was written by another pair ({writer}). Both runs use the pair that is loaded now."
             )
         if settings.draft_length == 0 or settings.drafter == "none":
-            settings = replace(settings, draft_length="auto", drafter="auto")
+            settings = msgspec.structs.replace(settings, draft_length="auto", drafter="auto")
             notes.append("This answer was written without a draft. The run with a draft uses draft length Auto.")
-        settings = replace(
+        messages = conversation(before, settings.system_prompt).messages
+        command = generate(
             settings,
+            messages,
             drafter=drafters.usable(settings.drafter, pair),
             thinking=pair.usable_thinking(settings.thinking) if pair else "",
             max_tokens=_limit(answer, settings),
+            seed=next((seed for seed in (answer.seed, settings.seed) if seed is not None), 0),
+            private=self.is_private,
         )
-        messages = conversation(before, settings.system_prompt).messages
-        seed = next((seed for seed in (answer.seed, settings.seed) if seed is not None), 0)
-        command = msgspec.structs.replace(settings.command(messages, seed), private=self.is_private)
         is_remote = pair is not None and pair.remote is not None
         return RepeatedAnswer(Task(Prompt(kind=KIND, messages=messages), command), notes, is_remote)
 

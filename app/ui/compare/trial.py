@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 import time
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,9 +16,9 @@ from PySide6.QtCore import QObject, Signal, Slot
 from app.errors import KnownError
 from app.models.gguf import ModelFileError
 from app.models.trials import FileKey, StoredTrial, Trial, Trials
-from app.protocol.commands import Message
+from app.protocol.answering import AnswerSettings
+from app.protocol.commands import Message, generate
 from app.protocol.events import PairLoaded
-from app.ui.chat.conversation import AnswerSettings
 from app.ui.context import AppContext
 from app.ui.engine import Priority
 from app.ui.engine.pair_files import is_guide
@@ -132,9 +131,9 @@ def _task(pair: PairLoaded, settings: AnswerSettings) -> Task:
     from app.compare.steps import Task
 
     tokens = MOST_TOKENS if pair.plain_pass_seconds <= 0 else int(SECONDS / pair.plain_pass_seconds)
-    limited = replace(settings, max_tokens=min(max(tokens, LEAST_TOKENS), MOST_TOKENS), draft_length="auto", stop=())
+    limit = min(max(tokens, LEAST_TOKENS), MOST_TOKENS)
     prompt = Prompt(kind="code", messages=[Message(role="user", content=PROMPT)])
-    return Task(prompt, limited.command(prompt.messages, _SEED))
+    return Task(prompt, generate(settings, prompt.messages, seed=_SEED, max_tokens=limit, draft_length="auto", stop=[]))
 
 
 def _measured(comparison: Comparison, engine: str) -> Trial | None:

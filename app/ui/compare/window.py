@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from app.compare.results import Report
 from app.compare.steps import Compared, Task, task_of
 from app.compare.wording import up_to_rounding
 from app.errors import KnownError
-from app.protocol.commands import Generate
+from app.protocol.commands import Generate, generate
 from app.protocol.remote import RemoteModel
 from app.ui.compare import wording
 from app.ui.compare.one_answer import OneAnswer
@@ -226,9 +225,9 @@ class CompareWindow(TabbedWindow):
     def _set_command(self, longest: int) -> Generate:
         """Like answers in the chat now, but always with a draft, and each prompt unchanged."""
         now = self._ctx.chats.answers.settings(self._ctx.chats.current.settings)
-        if now.draft_length == 0 or now.drafter == "none":
-            now = replace(now, draft_length="auto", drafter="auto")
-        return replace(now, max_tokens=longest, stop=()).command([])
+        is_off = now.draft_length == 0 or now.drafter == "none"
+        drafting = {"draft_length": "auto", "drafter": "auto"} if is_off else {}
+        return generate(now, [], max_tokens=longest, stop=[], **drafting)
 
     @Slot(int)
     def _open(self, number: int) -> None:

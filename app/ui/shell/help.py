@@ -24,7 +24,7 @@ from PySide6.QtWidgets import (
 )
 
 from app import __version__, paths
-from app.chats.settings import WORDS
+from app.protocol.answering import WORDS
 from app.protocol.events import PROTOCOL_VERSION, Hello
 from app.protocol.remote import RemoteModel
 from app.ui.actions import native
@@ -184,7 +184,7 @@ def figures() -> dict[str, list[str]]:
         "Speed panel": [f"{title}\n{HELP[name]}" for name, title in _SPEED_PANEL.items()],
         "Below an answer": [footer.HELP],
         "Context": [_CONTEXT_TEXT],
-        "Chat settings": [f"{title}\n{text}" for title, text in WORDS.values()],
+        "Chat settings": [f"{title}\n{text}" for title, text, *_ in WORDS.values()],
         "Compare": [
             f"Speed\n{pane.SPEED_HELP}",
             f"Time\n{pane.CLOCK_HELP}",

@@ -10,7 +10,7 @@ import msgspec
 from PySide6.QtCore import QObject, Slot
 
 from app.chats.model import Chat, StoredMessage
-from app.chats.settings import ChatSettings, SamplingChoice
+from app.chats.settings import ChatSettings
 from app.chats.tree import Deletion
 from app.markdown.find import count_matches
 from app.protocol.commands import CheckText
@@ -247,9 +247,9 @@ class Messages(QObject):
         if message is None:
             return []
         ways: list[Choice] = []
-        again = _settings_again(message)
-        if again is not None and message.seed is not None:
-            ways.append(Choice("The same settings and seed", (again, message.seed)))
+        asked = asked_with(message)
+        if asked is not None and message.seed is not None:
+            ways.append(Choice("The same settings and seed", (ChatSettings.of_answer(asked), message.seed)))
         temperature = self._chats.answers.settings(model.settings).sampling.temperature
         ways.append(Choice("More variety", (self._varied(temperature + _STEP),)))
         if temperature > 0:
@@ -313,22 +313,3 @@ def _has_room(message: StoredMessage, has_earlier: bool, pair: PairLoaded) -> bo
 
 def _is_pair(files: PairFiles, pair: Pair) -> bool:
     return (files.target, files.draft or None, files.server) == (pair.target, pair.draft or None, pair.server)
-
-
-def _settings_again(message: StoredMessage) -> ChatSettings | None:
-    """The settings an answer was written with; ``None`` where not all of them are known."""
-    asked = asked_with(message)
-    if asked is None:
-        return None
-    return ChatSettings(
-        system_prompt=asked.system_prompt,
-        sampling=SamplingChoice(**msgspec.structs.asdict(asked.sampling)),
-        max_tokens=asked.max_tokens,
-        stop=list(asked.stop),
-        overflow=asked.overflow,
-        drafter=asked.drafter,
-        thinking=asked.thinking,
-        thinking_budget=asked.thinking_budget,
-        answer_format=asked.format.kind if asked.format else "text",
-        format_source=asked.format.source if asked.format else "",
-    )

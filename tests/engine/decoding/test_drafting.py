@@ -90,7 +90,7 @@ def test_one_character_without_end_ends_drafting_however_it_is_split_into_tokens
     pieces = {5: b"/", 6: b"//", 7: b"////" if is_one_character else b"/ /"}
     drafting = Drafting(AutoPolicy(Costs({1: 1.0})), [_AsHead(lambda _: False)], pieces.__getitem__)
     sequence = TokenSequence([5, 6])
-    drafting.begin(sequence, Task(GREEDY, 1))
+    drafting.begin(sequence, Task(sampling=GREEDY, seed=1))
     for token in np.random.default_rng(1).choice([5, 6, 7], 400).tolist():
         sequence.append(token)
         drafting.draft(5)

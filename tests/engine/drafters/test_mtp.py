@@ -71,7 +71,7 @@ def test_the_distribution_is_the_targets(loaded: Loaded, rule: AcceptRule) -> No
     judge = block if rule == "block" else rejection
     counts, accepted = np.zeros((2, SIZE), int), 0
     for seed in range(DRAWS):
-        drafter.begin(sequence, Task(SAMPLING, seed, accept=rule))
+        drafter.begin(sequence, Task(sampling=SAMPLING, seed=seed, accept=rule))
         proposal = drafter.propose(DEPTH)
         assert proposal.distributions is not None
         drafter.accepted()

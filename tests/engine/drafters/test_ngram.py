@@ -28,7 +28,7 @@ class Conversation:
 
     def begin(self, context: Iterable[int]) -> None:
         self.sequence = TokenSequence(list(context))
-        self.drafter.begin(self.sequence, Task(Sampling(), seed=1))
+        self.drafter.begin(self.sequence, Task(sampling=Sampling(), seed=1))
 
     def go_on(self, tokens: Iterable[int]) -> None:
         for token in tokens:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from app.chats.settings import ChatSettings, SamplingChoice
+from app.chats.settings import ChatSettings
+from app.protocol.answering import SamplingChoice
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.options import Sampling
 from app.protocol.remote import RemoteModel, Server
@@ -31,7 +32,7 @@ def test_the_model_decides_until_the_user_does() -> None:
 
 def test_what_a_chat_says_is_how_its_answers_are_written() -> None:
     chat = ChatSettings(seed=3, max_tokens=9, stop=["x"], system_prompt="Hi", overflow="keep_ends")
-    command = answer_settings(chat, Settings(accept="block", propose="greedy", draft_length=2), PAIR).command([])
+    command = answer_settings(chat, Settings(accept="block", propose="greedy", draft_length=2), PAIR)
     assert (command.seed, command.max_tokens, command.stop, command.overflow) == (3, 9, ["x"], "keep_ends")
     assert (command.accept, command.propose, command.draft_length) == ("block", "greedy", 2)
     assert answer_settings(chat, Settings(), None).system_prompt == "Hi"
@@ -75,12 +76,12 @@ REMOTE = PairLoaded(
 def test_what_was_not_chosen_is_left_to_a_server() -> None:
     chat = ChatSettings(sampling=SamplingChoice(top_k=3), drafter="ngram", answer_format="regex", format_source="a")
     values = Settings(draft_length=0)
-    command = answer_settings(chat, values, REMOTE).command([])
+    command = answer_settings(chat, values, REMOTE)
     assert command.chosen == ["top_k"] and command.sampling.top_k == 3
     assert (command.draft_length, command.drafter, command.format) == ("auto", "auto", None)
     schema = answer_settings(ChatSettings(answer_format="json_schema", format_source="{}"), values, REMOTE)
     assert schema.format is not None and schema.format.kind == "json_schema"
-    assert answer_settings(ChatSettings(), values, PAIR).command([]).chosen is None
+    assert answer_settings(ChatSettings(), values, PAIR).chosen is None
 
 
 def test_an_answer_without_a_draft_is_asked_for_only_where_that_is_possible() -> None:

@@ -18,8 +18,9 @@ from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
 from app.client.connection import Timings
 from app.errors import KnownError
+from app.protocol.answering import AnswerSettings
 from app.protocol.events import RoundsReceived
-from app.ui.chat.conversation import AnswerSettings, conversation
+from app.ui.chat.conversation import conversation
 from app.ui.engine import EngineState
 from app.ui.engine.pair_files import PairFiles
 from app.ui.widgets.tasks import BUG

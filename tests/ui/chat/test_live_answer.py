@@ -8,9 +8,9 @@ import msgspec
 
 from app.chats.model import StoredMessage, pack, to_json, unpack
 from app.chats.settings import ChatSettings
+from app.protocol.answering import AnswerSettings
 from app.protocol.commands import Generate
 from app.protocol.events import Figures, GenerationFinished, Piece, Round, RoundsReceived
-from app.ui.chat.conversation import AnswerSettings
 from app.ui.chat.footer import footer_of
 from app.ui.chat.live_answer import LiveAnswer, can_continue, was_cut
 

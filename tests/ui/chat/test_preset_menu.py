@@ -14,7 +14,8 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from app.chats.presets import Presets
-from app.chats.settings import ChatSettings, SamplingChoice
+from app.chats.settings import ChatSettings
+from app.protocol.answering import SamplingChoice
 from tests.ui.chat.settings_parts import SettingsRig
 from tests.ui.parts import WAIT_MS
 

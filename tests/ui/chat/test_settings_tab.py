@@ -14,8 +14,9 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.chats.settings import ChatSettings, SamplingChoice, chat_settings
+from app.chats.settings import ChatSettings, chat_settings
 from app.models.hub.recommended import recommended
+from app.protocol.answering import SamplingChoice
 from app.protocol.options import AnswerFormat, Sampling
 from app.ui.engine.pair_names import thinking_levels
 from app.ui.widgets import stylesheet
@@ -302,7 +303,7 @@ def test_an_answer_format_is_asked_for_and_a_mistake_in_it_is_said(qtbot: QtBot,
     qtbot.waitUntil(lambda: not tab.format_problem.isVisible(), timeout=WAIT_MS)
     wanted = AnswerFormat(kind="json_schema", source='{"type": "object"}')
     assert rig.chosen.format() == wanted
-    assert rig.answers.settings(rig.chosen).command([]).format == wanted
+    assert rig.answers.settings(rig.chosen).format == wanted
 
 
 def show_thinking(rig: SettingsRig, levels: list[str]) -> None:

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Difference, Machine, ModelFile, Report, Run, Setup, first_difference
 from app.compare.steps import Compared, task_of
-from app.protocol.commands import Message
+from app.protocol.answering import AnswerSettings
+from app.protocol.commands import Message, generate
 from app.protocol.events import DraftFigures, Figures, Piece
-from app.ui.chat.conversation import AnswerSettings
 
 WORDS = ("One", " small", " draft", " and", " a", " large", " target", ".")
 
@@ -57,7 +57,7 @@ def _tokens(one: Run) -> Iterator[tuple[str, int, bool]]:
 
 def compared(one: Comparison, settings: AnswerSettings | None = None) -> Compared:
     """The same with what the runner adds."""
-    task = task_of(one.prompt, (settings or AnswerSettings()).command([]), one.seed)
+    task = task_of(one.prompt, generate(settings or AnswerSettings(), []), one.seed)
     plain = [Piece(text=text, id=token, thinking=kind) for text, token, kind in _tokens(one.plain)]
     drafted = [
         Piece(text=text, id=token, drafter="model" if index % 2 else None, round=index // 2, thinking=kind)

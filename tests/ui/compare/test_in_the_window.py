@@ -9,7 +9,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from app.chats.settings import ChatSettings, SamplingChoice
+from app.chats.settings import ChatSettings
+from app.protocol.answering import SamplingChoice
 from app.ui.chat.answer import AnswerMessage
 from app.ui.compare.window import CompareWindow
 from app.ui.engine import EngineState

@@ -14,8 +14,8 @@ from pytestqt.qtbot import QtBot
 from app.compare.prompts import Prompt
 from app.compare.results import Skipped
 from app.compare.steps import Compared, Task, task_of
-from app.protocol.commands import Message
-from app.ui.chat.conversation import AnswerSettings
+from app.protocol.answering import AnswerSettings
+from app.protocol.commands import Message, generate
 from app.ui.compare.runner import NO_PAIR, PAIR_GIVEN_UP, End, Runner
 from app.ui.engine import EngineState
 from tests.ui.compare.conftest import MakeRig
@@ -73,7 +73,7 @@ def bench(rig: Rig, owner: QObject) -> Bench:
 
 def task(text: str = "Hi", seed: int = 1, kind: str = "prose") -> Task:
     prompt = Prompt(kind=kind, messages=[Message(role="user", content=text)])
-    return Task(prompt, AnswerSettings().command(prompt.messages, seed))
+    return Task(prompt, generate(AnswerSettings(), prompt.messages, seed=seed))
 
 
 @pytest.mark.parametrize(("behavior", "is_tie"), [("compare differ", True), ("compare differ far", False)])

@@ -9,16 +9,17 @@ import msgspec
 import pytest
 
 from app.chats.model import Role, StoredMessage, to_json
+from app.protocol.answering import AnswerSettings
+from app.protocol.commands import generate
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.options import Sampling
-from app.ui.chat.conversation import AnswerSettings
 from app.ui.compare.subject import Subject
 
 PAIR = PairLoaded(
     request=1, target=ModelInfo(path="/m/t.gguf", name="Target"), draft=ModelInfo(path="/m/d.gguf", name="Draft")
 )
 SETTINGS = AnswerSettings(
-    sampling=Sampling(temperature=0.5), max_tokens=64, stop=("###",), system_prompt="Be short.", draft_length=3
+    sampling=Sampling(temperature=0.5), max_tokens=64, stop=["###"], system_prompt="Be short.", draft_length=3
 )
 
 _JSON = ("settings", "figures", "provenance")
@@ -48,7 +49,7 @@ def test_the_answer_is_asked_as_it_was() -> None:
         ("user", "Two"),
     ]
     assert found.task.seed == 11
-    assert found.task.command == SETTINGS.command(found.task.prompt.messages, 11)
+    assert found.task.command == generate(SETTINGS, found.task.prompt.messages, seed=11)
     assert not found.notes
 
 

@@ -15,7 +15,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 
-from app.ui.chat.conversation import AnswerSettings
+from app.protocol.answering import AnswerSettings
 from app.ui.compare import wording
 from app.ui.compare.runner import ENGINE_LOST
 from app.ui.compare.tab import FORMATS, CompareTab
@@ -188,7 +188,7 @@ def test_nothing_is_sent_to_a_server_that_was_connected_while_a_comparison_waite
 
 def test_a_set_from_start_to_a_row_in_full(qtbot: QtBot, make: MakeComparing, tmp_path: Path) -> None:
     at = make("compare differ")
-    at.chat.settings = AnswerSettings(seed=3, draft_length=0, system_prompt="Be rude.", stop=("x",))
+    at.chat.settings = AnswerSettings(seed=3, draft_length=0, system_prompt="Be rude.", stop=["x"])
     at.window.compare_prompts()
     many = at.window.many
     path = tmp_path / "mine.txt"

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 from pytestqt.qtbot import QtBot
 
 from app.client.connection import Timings
+from app.protocol.answering import AnswerSettings
 from app.protocol.options import LoadSettings
 from app.protocol.serving import Serve
-from app.ui.chat.conversation import AnswerSettings
 from app.ui.engine.client import EngineClient
 from app.ui.engine.pair_files import PairFiles
 from app.ui.server.serving import Serving

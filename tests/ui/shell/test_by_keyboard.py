@@ -14,7 +14,8 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.model import Chat, Folder
 from app.chats.presets import Presets
-from app.chats.settings import ChatSettings, SamplingChoice
+from app.chats.settings import ChatSettings
+from app.protocol.answering import SamplingChoice
 from app.ui.chat.model import ChatState
 from app.ui.chat.transfers import ExportDialog
 from app.ui.engine.client import EngineClient

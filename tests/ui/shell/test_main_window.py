@@ -20,8 +20,9 @@ from shiboken6 import isValid
 from app import paths
 from app.chats.backup import backup_folder
 from app.chats.model import unpack
-from app.chats.settings import ChatSettings, SamplingChoice
+from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
+from app.protocol.answering import SamplingChoice
 from app.settings import Settings, SettingsFile
 from app.ui import notices
 from app.ui.chat.markdown.code_headers import code_wrap

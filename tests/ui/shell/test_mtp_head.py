@@ -14,7 +14,8 @@ import pytest
 from PySide6.QtWidgets import QComboBox
 from pytestqt.qtbot import QtBot
 
-from app.chats.settings import ChatSettings, SamplingChoice
+from app.chats.settings import ChatSettings
+from app.protocol.answering import SamplingChoice
 from app.protocol.events import PairLoaded
 from app.protocol.limits import HeadChoice
 from app.protocol.options import LoadSettings

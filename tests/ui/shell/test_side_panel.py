@@ -9,7 +9,8 @@ from PySide6.QtCore import QCoreApplication
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from app.chats.settings import ChatSettings, SamplingChoice
+from app.chats.settings import ChatSettings
+from app.protocol.answering import SamplingChoice
 from app.ui.chat.context_meter import ContextUse
 from app.ui.engine import EngineState
 from app.ui.shell.all_actions import all_actions

@@ -15,8 +15,9 @@ from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import to_json
-from app.chats.settings import ChatSettings, SamplingChoice
+from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
+from app.protocol.answering import SamplingChoice
 from app.protocol.options import LoadSettings
 from app.ui.chat.answer import AnswerMessage, ThinkingPart
 from app.ui.chat.model import ChatState

@@ -11,7 +11,8 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractSpinBox, QComboBox, QPushButton, QSpinBox, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.chats.settings import OVERFLOW_TITLES, ChatSettings, SamplingChoice
+from app.chats.settings import ChatSettings
+from app.protocol.answering import TITLES, SamplingChoice
 from app.protocol.limits import KvType
 from app.protocol.options import DrafterChoice, LoadSettings
 from app.settings import Settings
@@ -73,10 +74,10 @@ def test_none_is_below_a_range_that_reaches_nothing(qtbot: QtBot) -> None:
 
 
 def test_a_list_shows_titles_and_gives_values(qtbot: QtBot) -> None:
-    form = Form(ChatSettings, [Setting("overflow", "Overflow", "", titles=OVERFLOW_TITLES)], lambda: None)
+    form = Form(ChatSettings, [Setting("overflow", "Overflow", "", titles=TITLES["overflow"])], lambda: None)
     qtbot.addWidget(form)
     form.set_value("overflow", "keep_ends")
-    assert (form.value("overflow"), form.text_of("overflow")) == ("keep_ends", OVERFLOW_TITLES["keep_ends"])
+    assert (form.value("overflow"), form.text_of("overflow")) == ("keep_ends", TITLES["overflow"]["keep_ends"])
 
 
 def test_a_part_at_the_left_is_as_wide_as_it_needs(qtbot: QtBot) -> None:
