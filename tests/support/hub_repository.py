@@ -1,4 +1,4 @@
-"""What `HubServer` hosts, in the shapes that Hugging Face answers."""
+"""What `HubServer` hosts, in the shapes huggingface_hub 2.4 reads."""
 
 from __future__ import annotations
 

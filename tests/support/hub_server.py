@@ -1,7 +1,7 @@
 """A server on loopback that speaks what Slipstream uses of Hugging Face, and misbehaves on demand.
 
 Two hosts, as there: the hub answers the API and sends who asks for a file on to the CDN. The shapes of the answers
-are the site's.
+follow what huggingface_hub 2.4 reads.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
 """The only way to Hugging Face: which servers, with which token, through which proxy, and a list of all requests.
 
 Proxies come from the environment or the system's settings, trust in certificates from the system's store; both are
-httpx2's own defaults.
+httpx2's own defaults. ``huggingface_hub`` uses this as well (`Network.hub_api`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import ipaddress
-import json
 import logging
 import math
 import os
@@ -19,9 +19,10 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpcore2
 import httpx2
@@ -31,6 +32,9 @@ from app import __version__
 from app.models.hub.errors import OfflineError, RefusedError
 from app.models.hub.refusals import refused, translated
 from app.models.text import printable
+
+if TYPE_CHECKING:
+    from huggingface_hub import HfApi
 
 HUGGING_FACE = "https://huggingface.co"
 ENDPOINT_VARIABLE = "HF_ENDPOINT"
@@ -46,6 +50,8 @@ _HASHED_NAME = re.compile(r"[0-9a-f]{8}\.\d+")
 
 # httpx2 logs addresses, and those of a CDN are signed.
 logging.getLogger("httpx2").setLevel(logging.WARNING)
+
+_purpose: ContextVar[str] = ContextVar("purpose", default="Hugging Face")
 
 
 class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,6 +87,7 @@ class Network:
         self._token = token
         self._lock = threading.Lock()
         self._client: httpx2.Client | None = None
+        self._has_api = False
         self._requests: deque[Traffic] = deque(maxlen=MAX_TRAFFIC)
 
     @property
@@ -88,30 +95,20 @@ class Network:
         """The hub's address, without a slash at the end. Raises `RefusedError` for an unsafe address."""
         return _endpoint_of(self.settings)
 
-    def json(self, url: str, *, purpose: str, repository: str = "") -> Any:
-        """JSON from an address of the hub, about ``repository``.
-
-        Raises `KnownError` where the hub refuses, and as `stream`; `ValueError` and `RecursionError` for anything else.
-        """
-        with self.stream(url, purpose=purpose, limit=MAX_API_ANSWER) as response:
-            data = response.read()
-        if response.status_code != 200:
-            raise refused(response, self.endpoint, repository)
-        return json.loads(data)
-
     @contextlib.contextmanager
-    def stream(
-        self, url: str, *, purpose: str, headers: Mapping[str, str] | None = None, limit: float = math.inf
-    ) -> Iterator[httpx2.Response]:
+    def stream(self, url: str, *, purpose: str, headers: Mapping[str, str] | None = None) -> Iterator[httpx2.Response]:
         """Request ``url``; the content is read from the response, as it arrives, inside the ``with`` block.
 
-        ``purpose`` is for `traffic`; ``limit`` is in bytes. Redirects are followed. The caller checks the status.
-        Raises `RefusedError` and `UnreachableError`, also while reading.
+        Redirects are followed. The caller checks the status and limits how much is read. Raises `RefusedError` and
+        `UnreachableError`, also while reading.
         """
         with self._lock:
             client = self._client = self._client or self._new_client()
-        request = client.build_request("GET", url, headers=headers, extensions={"purpose": purpose, "limit": limit})
-        with translated(httpx2.URL(url).host), contextlib.closing(_sent(client, request)) as response:
+        with (
+            self.purpose(purpose),
+            translated(httpx2.URL(url).host),
+            contextlib.closing(_sent(client, url, headers)) as response,
+        ):
             yield response
 
     def read_body(self, response: httpx2.Response, check: Callable[[int], None]) -> Iterator[bytes]:
@@ -160,6 +157,28 @@ class Network:
             else:
                 return data
 
+    @contextlib.contextmanager
+    def purpose(self, purpose: str) -> Iterator[None]:
+        """The purpose of this thread's requests, shown in `traffic`; for calls of `hub_api`."""
+        before = _purpose.set(purpose)
+        try:
+            yield
+        finally:
+            _purpose.reset(before)
+
+    def hub_api(self) -> HfApi:
+        """``huggingface_hub``'s API through this network: without telemetry and without its own token.
+
+        It raises its own errors in addition to `RefusedError` and `UnreachableError`. Create it only once: it closes
+        the connections of the previous one.
+        """
+        os.environ["HF_HUB_DISABLE_TELEMETRY"] = os.environ["HF_HUB_DISABLE_IMPLICIT_TOKEN"] = "1"
+        from huggingface_hub import HfApi, set_client_factory
+
+        self._has_api = True
+        set_client_factory(lambda: self._new_client(_HubClient, MAX_API_ANSWER))
+        return HfApi(endpoint=self.endpoint, token=False)
+
     def traffic(self) -> list[Traffic]:
         """The last `MAX_TRAFFIC` requests, newest first."""
         with self._lock:
@@ -171,12 +190,19 @@ class Network:
             client, self._client = self._client, None
         if client is not None:
             client.close()
+        if self._has_api:
+            from huggingface_hub import close_session
 
-    def _new_client(self) -> httpx2.Client:
+            close_session()
+
+    def _new_client(self, kind: type[httpx2.Client] = httpx2.Client, limit: float = math.inf) -> httpx2.Client:
         # The hooks see each request of a chain of redirects.
-        hooks: dict[str, list[Callable[..., None]]] = {"request": [self._before], "response": [self._after]}
+        hooks: dict[str, list[Callable[..., None]]] = {
+            "request": [self._before],
+            "response": [functools.partial(self._after, limit=limit)],
+        }
         try:
-            return httpx2.Client(event_hooks=hooks, follow_redirects=True, max_redirects=10)
+            return kind(event_hooks=hooks, follow_redirects=True, max_redirects=10, timeout=self._timeout())
         except (ValueError, ImportError):
             # Without its text, which may contain the password of the proxy.
             raise RefusedError(
@@ -184,6 +210,11 @@ class Network:
             ) from None
         except OSError as error:
             raise _bad_certificates(error) from error
+
+    def _timeout(self) -> httpx2.Timeout:
+        return httpx2.Timeout(
+            self.settings.stall_seconds, connect=min(_CONNECT_SECONDS, self.settings.stall_seconds), pool=None
+        )
 
     def _before(self, request: httpx2.Request) -> None:
         self.check_online()
@@ -200,20 +231,20 @@ class Network:
         token = self._token() if trusted and _origin(request.url) == _origin(endpoint) else None
         if token and self.settings is settings:  # otherwise, it may be another hub's
             request.headers["Authorization"] = f"Bearer {token}"
-        stall = settings.stall_seconds
-        timeout = httpx2.Timeout(stall, connect=min(_CONNECT_SECONDS, stall), pool=None)
-        request.extensions["timeout"] = timeout.as_dict()  # the settings may have changed since the client was made
-        entry = request.extensions["entry"] = Traffic(request.url.host, request.extensions["purpose"])
+        # huggingface_hub sends requests without a time limit.
+        request.extensions["timeout"] = self._timeout().as_dict()
+        entry = request.extensions["entry"] = Traffic(request.url.host, _purpose.get())
         with self._lock:
             self._requests.append(entry)
 
-    def _after(self, response: httpx2.Response) -> None:
+    def _after(self, response: httpx2.Response, *, limit: float) -> None:
         host = response.url.host
         entry = response.extensions["entry"] = response.request.extensions["entry"]
         if response.headers.get("Content-Encoding", "identity") != "identity":
             # The size of a decompressed answer has no limit.
             raise RefusedError(f"{printable(host)} sent an answer in an unexpected format.")
-        limit = _MAX_REDIRECT if response.has_redirect_location else response.request.extensions["limit"]
+        if response.has_redirect_location:
+            limit = _MAX_REDIRECT
         assert isinstance(response.stream, httpx2.SyncByteStream)
         response.stream = _Counted(response.stream, entry, limit, self.check_online)
 
@@ -223,10 +254,10 @@ class Network:
             raise OfflineError("Slipstream is offline: the network is turned off in Settings.")
 
 
-def _sent(client: httpx2.Client, request: httpx2.Request) -> httpx2.Response:
+def _sent(client: httpx2.Client, url: str, headers: Mapping[str, str] | None) -> httpx2.Response:
     """Send a request; returns as soon as there is the head of an answer."""
     try:
-        return client.send(request, stream=True)
+        return client.send(client.build_request("GET", url, headers=headers), stream=True)
     except RuntimeError as error:
         if not client.is_closed:
             raise
@@ -308,6 +339,20 @@ class _Counted(httpx2.SyncByteStream):
 
     def close(self) -> None:
         self.stream.close()
+
+
+class _HubClient(httpx2.Client):
+    """Raises our own errors where ``huggingface_hub`` would keep trying for minutes while the user is waiting."""
+
+    def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
+        with translated(request.url.host):
+            response = super().send(request, **options)
+        if response.status_code == 429 or response.status_code >= 500:
+            raise refused(response, str(request.url))
+        # A mirror could lead from page to page endlessly, and what it warns of would be logged.
+        for name in ("Link", "X-HF-Warning"):
+            response.headers.pop(name, None)
+        return response
 
 
 def _plain_length(response: httpx2.Response) -> int | None:

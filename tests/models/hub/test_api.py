@@ -54,6 +54,9 @@ def test_search(server: HubServer, hub: Hub) -> None:
     for sort, asked in orders.items():
         hub.search("model", sort)
         assert f"sort={asked}" in server.requests[-1].path
+    warning = (("X-HF-Warning", "topic; visit evil.example"),)  # which does not reach the log
+    server.faults.add("/api/models", Fault(content=b"[]", headers=warning), at="api")
+    assert hub.search("model") == []
 
 
 def test_repository(server: HubServer, hub: Hub) -> None:
@@ -65,13 +68,16 @@ def test_repository(server: HubServer, hub: Hub) -> None:
     ]
     assert repository.models[0].files == (server.remote_file("maker/model", "model-Q4_K_M.gguf"),)
     assert (repository.license, repository.gated, repository.downloads) == ("apache-2.0", "no", 7)
+    assert hub.repository("maker/model", repository.commit) == repository
     hub.search("model")
-    assert [entry.purpose for entry in hub.network.traffic()] == ["search", "model page"]
+    assert [entry.purpose for entry in hub.network.traffic()] == ["search", "model page", "model page"]
 
 
 def test_what_is_not_there(hub: Hub) -> None:
     with pytest.raises(NotFoundError, match=r"^maker/gone doesn't exist on 127\.0\.0\.1, or is private and needs"):
         hub.repository("maker/gone")
+    with pytest.raises(NotFoundError, match="no longer has this version"):
+        hub.repository("maker/model", "0" * 40)
     with pytest.raises(KnownError, match="not a repository name"):
         hub.repository("https://huggingface.co/maker/model")
 

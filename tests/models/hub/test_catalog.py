@@ -150,7 +150,7 @@ def test_a_head_that_cannot_run_is_not_promised(monkeypatch: pytest.MonkeyPatch)
 def test_proposing_does_not_import_the_network() -> None:
     code = "import sys; from app.models.hub.catalog import load_catalog; load_catalog(); print(*sys.modules)"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
-    assert not {"httpx2", "keyring"} & set(result.stdout.split())
+    assert not {"httpx2", "huggingface_hub", "keyring"} & set(result.stdout.split())
 
 
 # ---------------------------------------------------------------- how models are used

@@ -81,7 +81,7 @@ def test_offline_asks_nobody(hub: HubServer) -> None:
     with pytest.raises(RefusedError, match="offline"):
         one.get(url(hub), purpose="download")
     with pytest.raises(RefusedError, match="offline"):
-        Hub(one).repository("maker/model")
+        one.hub_api().model_info("maker/model")
     assert hub.requests == [] and one.traffic() == []
 
 
@@ -129,7 +129,8 @@ def test_nobody_there_and_lines_that_break(hub: HubServer) -> None:
 
 def test_what_was_asked_is_listed(hub: HubServer) -> None:
     one = network(hub)
-    assert [model.id for model in Hub(one).search("model")] == ["maker/model"]
+    with one.purpose("search"):
+        assert [model.id for model in one.hub_api().list_models(search="model")] == ["maker/model"]
     one.get(url(hub), purpose="download")
     newest, redirect, search = one.traffic()
     assert (newest.host, newest.purpose, newest.received) == (CDN_HOST, "download", 8000)
@@ -139,6 +140,18 @@ def test_what_was_asked_is_listed(hub: HubServer) -> None:
     with pytest.raises(UnreachableError, match=f"^{CDN_HOST} can't be reached"):
         one.get(url(hub), purpose="download")
     assert [(entry.host, entry.received) for entry in one.traffic()[:2]] == [(CDN_HOST, 0), ("127.0.0.1", 0)]
+
+
+def test_huggingface_hub_goes_the_same_way(hub: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_TOKEN", "hf_of_the_user")
+    api = network(hub, token="hf_good", to_mirror=True).hub_api()
+    info = api.model_info("maker/model", files_metadata=True)
+    assert info.siblings is not None and info.siblings[0].lfs is not None
+    file = hub.remote_file("maker/model", FILE)
+    assert (info.sha, info.siblings[0].size, info.siblings[0].lfs.sha256) == (file.commit, file.size, file.sha256)
+    assert [entry.path for entry in api.list_repo_tree("maker/model", recursive=True)] == [FILE]
+    assert {request.authorization for request in hub.requests} == {"Bearer hf_good"}
+    assert {request.headers["user-agent"] for request in hub.requests} == {f"Slipstream/{__version__}"}
 
 
 class Proxy:

@@ -21,7 +21,7 @@ from app.ui.widgets.system_notifications import Notifier
 from tests.support.saved_queue import write_queue
 from tests.ui.shell.running import WAIT_MS, Running
 
-HEAVY = ("httpx2", "keyring", "llama_cpp", "numpy", "filelock")
+HEAVY = ("httpx2", "huggingface_hub", "keyring", "llama_cpp", "numpy", "filelock")
 OTHERS = (
     "app.ui.models.window",
     "app.ui.settings.window",
