@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: a wheel carries ``resources/`` inside the package, where ``app.paths`` finds it."""
+"""What pyproject.toml cannot say: a wheel carries ``resources/`` inside the package, where ``app.system`` finds it."""
 
 from setuptools import find_namespace_packages, find_packages, setup
 

@@ -7,17 +7,17 @@ import os
 import sys
 from collections.abc import Sequence
 
-from app import program
-from app.models.opened_file import names_file
+from app import system
+from app.models.names import names_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the role that ``arguments`` (by default those of the process) select; returns the exit status."""
-    if program.is_frozen():
-        program.restore_environment(os.environ)
+    if system.is_frozen():
+        system.restore_environment(os.environ)
     arguments = list(sys.argv[1:] if arguments is None else arguments)
     if arguments[:1] == ["--role=engine"]:
-        program.prepare_engine(os.environ)
+        system.prepare_engine(os.environ)
         from app.engine.host.worker import run as run_engine
 
         return run_engine(chat_files="--no-chat-files" not in arguments, watched="--unwatched" not in arguments)
@@ -41,7 +41,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run_window(arguments if is_file else arguments[1:])
     from app.cli import run as run_command
 
-    program.prepare_engine(os.environ)  # some commands compute in this process
+    system.prepare_engine(os.environ)  # some commands compute in this process
     return run_command(arguments)
 
 

@@ -15,13 +15,20 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from app import decoders
-from app.errors import KnownError
-from app.protocol.limits import MAX_DRAFT_LENGTH, HeadChoice
-from app.protocol.options import AcceptRule, LoadSettings, Propose
+from app import system
+from app.protocol.options import MAX_DRAFT_LENGTH, AcceptRule, HeadChoice, LoadSettings, Propose
 from app.protocol.serving import DEFAULT_PORT
-from app.storage.json_file import NOT_UNDERSTOOD, PATIENCE_SECONDS, JsonFile, NotSavedError, OtherVersionError, decode
-from app.storage.lenient import lenient, struct_of
+from app.storage.json_file import (
+    NOT_UNDERSTOOD,
+    PATIENCE_SECONDS,
+    JsonFile,
+    NotSavedError,
+    OtherVersionError,
+    decode,
+    lenient,
+    struct_of,
+)
+from app.system import KnownError
 
 VERSION = 5
 MAX_RECENT_PAIRS = 10
@@ -99,7 +106,7 @@ class Settings(msgspec.Struct, kw_only=True):
     """Only where it isn't the model's own; at most `MAX_MODEL_LOADS`."""
 
     models_folder: Annotated[str, Meta(description="Where downloaded models are stored")] = ""
-    """Empty means `app.paths.models_dir`."""
+    """Empty means `app.system.models_dir`."""
     extra_folders: Annotated[list[str], Meta(description="More folders with models; nothing is written there")] = []
     offline: Annotated[bool, Meta(description="Use no network at all")] = False
     hub_endpoint: Annotated[str, Meta(description="Address of a Hugging Face mirror")] = ""
@@ -203,7 +210,7 @@ class SettingsFile:
             return
         with self._saving:
             raw = msgspec.to_builtins(self.values if values is None else values)
-            decoders.convert(raw, Settings)
+            system.convert(raw, Settings)
             try:
                 self._file.update(lambda content: {"version": VERSION, **_merged(content, raw, Settings)})
             except NotSavedError as error:

@@ -2,6 +2,6 @@
 
 import os
 
-from app import program
+from app import system
 
-program.prepare_engine(os.environ)
+system.prepare_engine(os.environ)

@@ -12,14 +12,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from unittest.mock import patch
 
-from app.engine.policy import acceptance, auto, candidate, costs, draft_costs, probing
+from app.engine.policy import acceptance, auto, candidate, costs
 from app.engine.policy.acceptance import AcceptanceEstimate, Deviation, MethodChoice
 from app.engine.policy.auto import AutoPolicy
-from app.engine.policy.candidate import Candidate
-from app.engine.policy.costs import CostModel, OtherCosts
-from app.engine.policy.draft_costs import DraftCostModel
-from app.engine.policy.probing import ProbeBudget
-from app.engine.policy.stopping import Stopping
+from app.engine.policy.candidate import Candidate, ProbeBudget
+from app.engine.policy.costs import CostModel, DraftCostModel, OtherCosts
+from app.engine.policy.policy import Stopping
 from benchmarks.policy_worlds import worlds
 
 Speeds = Mapping[tuple[str, str], float]
@@ -79,22 +77,22 @@ MECHANISMS: dict[str, Sequence[tuple[object, dict[str, object]]]] = {
     "reluctance to pause": [(auto, {"_PAUSE": 1.0})],
     "rest in a pause": [(auto, {"_REST": 0})],
     "probes": [(ProbeBudget, {"is_due": lambda *_: False})],
-    "repeating a probe that hit": [(probing, {"_MOST_DEBT": -1e9})],
-    "patience with failing probes": [(probing, {"_PATIENCE": 1.0})],
-    "pacing of probes": [(probing, {"_PACE": 1.0})],
-    "limit to what a probe loses": [(probing, {"_LOSS_LIMIT": 1e9})],
+    "repeating a probe that hit": [(candidate, {"_MOST_DEBT": -1e9})],
+    "patience with failing probes": [(candidate, {"_PATIENCE": 1.0})],
+    "pacing of probes": [(candidate, {"_PACE": 1.0})],
+    "limit to what a probe loses": [(candidate, {"_LOSS_LIMIT": 1e9})],
     "timing a plain pass now and then": [(CostModel, {"plain_due": lambda *_: False})],
     "three plain passes against an outlier": [(costs, {"_CHECKS": 1})],
     "costs that follow the rounds": [(CostModel, {"_follow": _nothing})],
     "corrections of single widths": [(CostModel, {"_correct": _nothing})],
     "corrections that fade": [(costs, {"_FORGOTTEN": 0.0})],
     "limit to corrections": [(costs, {"_CORRECTION_LIMIT": 1e9})],
-    "first drafts": [(draft_costs, {"_DRAFT_LIMIT": 1.0})],
-    "limit to outliers": [(costs, {"SURPRISE_LIMIT": 1e9}), (draft_costs, {"SURPRISE_LIMIT": 1e9})],
+    "first drafts": [(costs, {"_DRAFT_LIMIT": 1.0})],
+    "limit to outliers": [(costs, {"SURPRISE_LIMIT": 1e9}), (costs, {"SURPRISE_LIMIT": 1e9})],
     "first passes of a width": [(costs, {"_FIRST_RUNS": 10**9})],
     "following the draft model's cost": [(DraftCostModel, {"observe": _nothing})],
     "learning what catching up costs": [(DraftCostModel, {"observe_catch_up": _nothing})],
-    "learning growth with the context": [(costs, {"LONG": 1e12}), (draft_costs, {"LONG": 1e12})],
+    "learning growth with the context": [(costs, {"LONG": 1e12}), (costs, {"LONG": 1e12})],
     "other time": [(OtherCosts, {"observe": _nothing})],
 }
 

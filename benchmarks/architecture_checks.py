@@ -14,18 +14,16 @@ from unittest.mock import patch
 
 import msgspec
 
-from app.engine.host import chat_cache, contexts, pair_costs
+from app.engine.host import chat_cache, loading, pair_costs
 from app.engine.host.engine import Engine
 from app.engine.llama.checkpoints import _error
 from app.engine.policy.calibration import measure
-from app.errors import KnownError
-from app.models.architectures import RECURRENT
-from app.models.gguf import GgufHeader, read_header
+from app.models.gguf import RECURRENT, GgufHeader, read_header
 from app.models.mtp import is_head_only
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import PairLoaded
-from app.protocol.limits import HeadChoice
-from app.protocol.options import DrafterName, LoadSettings, Sampling
+from app.protocol.options import DrafterName, HeadChoice, LoadSettings, Sampling
+from app.system import KnownError
 from tests.support.generation import GREEDY, Answer, ask, first_difference, run, scores_at
 from tests.support.scripted_drafter import ScriptedDrafter
 
@@ -322,7 +320,7 @@ def loaded(
     settings = LoadSettings(context_length=CONTEXT, micro_batch_size=32, threads=1, chat_cache_mib=64)
     command = Load(request=1, target=str(target), draft=str(draft) if draft else None, head=head, settings=settings)
     with (
-        patch.object(contexts, "_affordable_snapshots", lambda *_, **__: snapshots),
+        patch.object(loading, "_affordable_snapshots", lambda *_, **__: snapshots),
         patch.object(pair_costs, "measure", functools.partial(measure, budget=0.0)),
     ):
         return engine, engine.load(command, lambda _: None)

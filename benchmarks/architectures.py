@@ -28,9 +28,9 @@ from pathlib import Path
 
 import msgspec
 
-from app import paths
+from app import system
 from app.models import mtp
-from app.models.architectures import LARGE_GRAPHS, refusal
+from app.models.gguf import LARGE_GRAPHS, refusal
 from benchmarks import llama_cpp_tools
 from benchmarks.added_heads import add_head
 from benchmarks.architecture_checks import HEAD, WAYS, Case, Kind, check
@@ -104,7 +104,7 @@ def checked(path: Path, folder: Path) -> Checked:
         other = folder / _GEMMA4_DRAFT
     with tempfile.TemporaryDirectory() as home, tempfile.TemporaryFile() as errors:
         command = [sys.executable, "-m", "benchmarks.architectures", "--one", str(path), str(other)]
-        environment = {**os.environ, paths.HOME_VARIABLE: home, "PYTHONPATH": str(ROOT)}
+        environment = {**os.environ, system.HOME_VARIABLE: home, "PYTHONPATH": str(ROOT)}
         try:
             done = subprocess.run(
                 command,

@@ -36,7 +36,7 @@ from unittest.mock import patch
 
 import msgspec
 
-from app import paths
+from app import system
 from app.engine.host import engine as engine_module
 from app.engine.host.engine import Engine
 from app.protocol.commands import Generate, Load
@@ -335,7 +335,7 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     if options.target:
         pairs.append(Pair(options.target.stem, options.target, options.draft))
     policy = patch.object(engine_module, "AutoPolicy", POLICIES[options.policy])
-    with tempfile.TemporaryDirectory() as home, patch.dict(os.environ, {paths.HOME_VARIABLE: home}), policy:
+    with tempfile.TemporaryDirectory() as home, patch.dict(os.environ, {system.HOME_VARIABLE: home}), policy:
         measured = measure_all(pairs, options)  # with costs of its own, measured now
     settings = ("questions", "repeat", "max_tokens", "temperature", "threads")
     result = {**{name: getattr(options, name) for name in settings}, "pairs": measured}

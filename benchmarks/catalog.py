@@ -20,18 +20,17 @@ from pathlib import Path
 
 import msgspec
 
-from app.errors import KnownError
 from app.models.gguf import GgufHeader, ModelFileError
-from app.models.hub.api import Hub
+from app.models.hub.api import Hub, read_remote_header
 from app.models.hub.catalog import Catalog, CatalogFile, CatalogModel, DraftModel, Inside, NGrams, Sidecar, load_catalog
 from app.models.hub.errors import NoAccessError, NotFoundError
 from app.models.hub.network import Network, NetworkSettings
-from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteModel, Repository
 from app.models.memory_shape import shape_of
 from app.models.mtp import has_head, is_head_only, mismatch
+from app.models.names import printable, size_text
 from app.models.pairing import compare
-from app.models.text import printable, size_text
+from app.system import KnownError
 
 _SIZE_TOLERANCE = 0.01
 """Sizes are advisory, and some are listed as read off a page."""

@@ -20,10 +20,10 @@ from typing import Any
 
 import msgspec
 
-from app import paths
+from app import system
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, summarize
-from app.compare.running import compare
+from app.compare.steps import compare
 from app.engine.host.engine import Engine
 from app.protocol.commands import Cancel, Generate, Load, Message
 from app.protocol.events import GenerationFinished, PairLoaded, RoundsReceived
@@ -35,7 +35,7 @@ from tests.support.generation import GREEDY
 sys.path.insert(0, str(Path(__file__).parents[1] / "packaging"))
 from guide.corpus import load_corpus
 
-GUIDE = [str(paths.resource("guide", name)) for name in ("guide-target.gguf", "guide-draft.gguf")]
+GUIDE = [str(system.resource("guide", name)) for name in ("guide-target.gguf", "guide-draft.gguf")]
 WARM = Sampling(temperature=0.8)
 LONGEST = 300
 

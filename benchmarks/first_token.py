@@ -23,7 +23,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from app import paths
+from app import system
 from app.engine.host.engine import Engine
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import GenerationFinished, Round
@@ -52,7 +52,7 @@ def measure(tokens: int, parameters: int, draft_parameters: int, repeat: int) ->
     """Answer ``repeat`` prompts with and without a draft, one after the other."""
     runs: dict[str, list[dict[str, float]]] = {"auto": [], "5": [], "plain": []}
     lengths: dict[str, DraftLength] = {"auto": "auto", "5": 5, "plain": 0}
-    with tempfile.TemporaryDirectory() as name, patch.dict(os.environ, {paths.HOME_VARIABLE: name}):
+    with tempfile.TemporaryDirectory() as name, patch.dict(os.environ, {system.HOME_VARIABLE: name}):
         target, draft = pair_in(Path(name), layers_of(parameters), layers_of(draft_parameters))
         engine = Engine()
         settings = LoadSettings(context_length=CONTEXT, chat_cache_mib=0)

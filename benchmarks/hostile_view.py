@@ -31,7 +31,7 @@ from app.helper.highlighting import languages
 from app.protocol.events import Piece
 from app.protocol.options import DrafterName
 from app.ui.chat.answer import AnswerMessage
-from app.ui.chat.markdown.highlight import highlighter
+from app.ui.chat.markdown.code_blocks import highlighter
 from app.ui.chat.transcript import Transcript
 from app.ui.shell.all_actions import all_actions
 from app.ui.widgets import stylesheet, theme

@@ -31,14 +31,14 @@ import gguf
 import numpy as np
 from numpy.typing import NDArray
 
-from app import paths
+from app import system
 from app.engine.llama import backend
+from app.engine.llama.backend import default_threads
 from app.engine.llama.self_draft import quantize
-from app.engine.llama.thread_count import default_threads
 from app.protocol.options import Quantization
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 
-GUIDE = [paths.resource("guide", name) for name in ("guide-target.gguf", "guide-draft.gguf")]
+GUIDE = [system.resource("guide", name) for name in ("guide-target.gguf", "guide-draft.gguf")]
 FOLDER = Path(__file__).resolve().parents[1] / "build" / "benchmarks"
 PARAMETERS = 600_000_000
 VOCABULARY = 152_000

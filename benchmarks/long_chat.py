@@ -40,7 +40,7 @@ from PySide6.QtGui import QWheelEvent
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 
-from app import paths
+from app import system
 from app.chats.model import pack, to_json
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
@@ -299,7 +299,7 @@ def type_beside_an_answer(window: MainWindow, engine: EngineClient, request: int
 
 
 def measure(folder: Path, messages: int, pages: int) -> Result:
-    os.environ[paths.HOME_VARIABLE] = str(folder)
+    os.environ[system.HOME_VARIABLE] = str(folder)
     fill(folder / "chats.sqlite", messages)
     application = Application([])
     settings = SettingsFile(folder / "settings.json")

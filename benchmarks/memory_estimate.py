@@ -3,7 +3,7 @@
     python -m benchmarks.memory_estimate [--folder DIR] [--only NAME ...] [--json FILE] [--paged-out] [--long]
 
 Makes models of several architectures, sizes and quantizations in a temporary folder, loads each in a fresh engine
-process at three context lengths, and compares `app.models.memory_estimate.estimate` with what the process then holds
+process at three context lengths, and compares `app.models.model_memory.estimate` with what the process then holds
 more than before (its resident set, all pages of the file it has mapped among them). It is a first load, in which the
 engine measures passes up to the widest, then one long prompt and a short answer: weights, cache and buffers were all in
 use by then. With ``--long`` there are two longer contexts, whose every token is used. With ``--paged-out`` the files'
@@ -28,17 +28,16 @@ from typing import Any
 import msgspec
 import psutil
 
-from app import paths
+from app import system
 from app.engine.llama import backend
+from app.engine.llama.backend import default_threads
 from app.engine.llama.self_draft import quantize
-from app.engine.llama.thread_count import default_threads
 from app.models.gguf import read_header
-from app.models.memory_estimate import estimate, shape_of
+from app.models.model_memory import estimate, shape_of
 from app.models.mtp import is_head_only
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import GenerationFailed, GenerationFinished, GenerationStarted, Hello, LoadFailed, PairLoaded
-from app.protocol.limits import HeadChoice, KvType
-from app.protocol.options import DrafterChoice, DraftLength, LoadSettings, Quantization, Sampling
+from app.protocol.options import DrafterChoice, DraftLength, HeadChoice, KvType, LoadSettings, Quantization, Sampling
 from benchmarks.inflate import inflated, vocabulary_pair
 from tests.support.architectures import make
 from tests.support.engine_process import EngineProcess
@@ -95,7 +94,7 @@ class Result:
 
 
 def _guide(_folder: Path) -> Pair:
-    target, draft = (paths.resource("guide", f"guide-{part}.gguf") for part in ("target", "draft"))
+    target, draft = (system.resource("guide", f"guide-{part}.gguf") for part in ("target", "draft"))
     return Pair("guide with draft", target, draft)
 
 
@@ -107,7 +106,7 @@ def _inflated(quantization: Quantization | None, with_draft: bool) -> Callable[[
     def made(folder: Path) -> Pair:
         target = inflated(folder=folder, quantization=quantization)
         kind = (quantization or "f16").upper()
-        draft = paths.resource("guide", "guide-draft.gguf") if with_draft else None
+        draft = system.resource("guide", "guide-draft.gguf") if with_draft else None
         return Pair(f"llama 0.6B {kind}{' with draft' if draft else ''}", target, draft)
 
     return made

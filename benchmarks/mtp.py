@@ -28,12 +28,11 @@ from pathlib import Path
 from typing import Any, get_args
 from unittest.mock import patch
 
-from app import paths
+from app import system
 from app.engine.host.engine import Engine
 from app.protocol.commands import Generate, Load
 from app.protocol.events import GenerationFinished, Round
-from app.protocol.limits import HeadChoice
-from app.protocol.options import DraftLength, LoadSettings, Sampling
+from app.protocol.options import DraftLength, HeadChoice, LoadSettings, Sampling
 from benchmarks.contestants import Question, Settings, server
 from benchmarks.llama_cpp_tools import Tools
 from tests.support import gemma4_models
@@ -174,7 +173,7 @@ def compared_with_assistants(options: argparse.Namespace) -> dict[str, Any]:
     """Gemma 4's kinds with assistants that are always, mostly and sometimes right."""
     result: dict[str, Any] = {"server": []}
     wrong = random.Random(1).sample(list(cycle()), 38)
-    with tempfile.TemporaryDirectory() as name, patch.dict(os.environ, {paths.HOME_VARIABLE: name}):
+    with tempfile.TemporaryDirectory() as name, patch.dict(os.environ, {system.HOME_VARIABLE: name}):
         target, head = Path(name) / "target.gguf", Path(name) / "mtp.gguf"
         for kind in gemma4_models.KINDS:
             for share in ((), wrong, None):
@@ -192,7 +191,7 @@ def compared_with_chains(options: argparse.Namespace) -> dict[str, Any]:
     """Models with several heads that are always, mostly and sometimes right."""
     result: dict[str, Any] = {"server": []}
     shares = [[random.Random(head).sample(list(cycle()), 38) for head in range(options.heads)], None]
-    with tempfile.TemporaryDirectory() as name, patch.dict(os.environ, {paths.HOME_VARIABLE: name}):
+    with tempfile.TemporaryDirectory() as name, patch.dict(os.environ, {system.HOME_VARIABLE: name}):
         path = Path(name) / "chain.gguf"
         for wrong in ([()] * options.heads, *shares):
             if wrong is None:
@@ -215,7 +214,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
     shape = {"layers": options.layers + 1, "width": options.width, "feed_forward": 11 * options.width // 4}
     text = list(cycle())
     result: dict[str, Any] = {"speeds": {}}
-    with tempfile.TemporaryDirectory() as name, patch.dict(os.environ, {paths.HOME_VARIABLE: name}):
+    with tempfile.TemporaryDirectory() as name, patch.dict(os.environ, {system.HOME_VARIABLE: name}):
         for percent in options.wrong:
             wrong = random.Random(1).sample(text, round(percent * len(text) / 100))
             path = Path(name) / f"{percent}.gguf"

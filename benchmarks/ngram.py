@@ -19,8 +19,7 @@ from typing import Any
 
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters.ngram import NgramDrafter
-from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.options import Sampling
+from app.protocol.options import MAX_DRAFT_LENGTH, Sampling
 
 TASK = Task(sampling=Sampling(), seed=1)
 

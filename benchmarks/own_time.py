@@ -19,7 +19,7 @@ from typing import Any
 from unittest.mock import patch
 
 from app.engine.host.engine import Engine
-from app.engine.llama import backend, top_k
+from app.engine.llama import backend, context
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.options import LoadSettings, Sampling
 from benchmarks.inflate import vocabulary_pair
@@ -48,7 +48,7 @@ def measure(
     try:
         for picks in (False, True):
             engines.append(Engine())
-            with patch.object(top_k, "pays", lambda _, picks=picks: picks):
+            with patch.object(context, "pays", lambda _, picks=picks: picks):
                 command = Load(request=1, target=str(pair[0]), draft=str(pair[1]), settings=settings)
                 engines[-1].load(command, lambda _: None)
         return {case.name: _measure_case(engines, case, draft_length, rounds) for case in cases}

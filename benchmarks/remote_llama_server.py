@@ -24,21 +24,20 @@ from typing import Any
 
 import httpx2
 
-from app import paths
+from app import system
 from app.client.process import EngineProcess
-from app.errors import KnownError
-from app.program import remote_command
 from app.protocol.commands import Cancel, CountTokens, Generate, Message
 from app.protocol.events import GenerationFinished, Round, RoundsReceived, TokensCounted
 from app.protocol.options import AnswerFormat, FormatKind, Sampling
 from app.protocol.remote import Connect
+from app.system import KnownError, remote_command
 from tests.support.mtp_models import make_table_model
 from tests.support.remote_engine import RemoteEngine
 
 PATIENCE = 60.0
 KEY = "s3cret-of-the-benchmark"
 QUESTION = "What is a verify pass? What is a draft length? What is a verify pass?"
-GUIDE = [paths.resource("guide", f"guide-{name}.gguf") for name in ("target", "draft")]
+GUIDE = [system.resource("guide", f"guide-{name}.gguf") for name in ("target", "draft")]
 DRAFTING: dict[str, list[str]] = {
     "draft model": ["-md", str(GUIDE[1]), "--spec-type", "draft-simple", "--spec-draft-n-max", "5"],
     "n-grams": ["--spec-type", "ngram-simple", "--spec-ngram-simple-size-n", "2", "--spec-ngram-simple-size-m", "6"],

@@ -21,8 +21,8 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 
 from app.chats.model import Role, StoredMessage
-from app.chats.rows import insert
 from app.chats.store import ChatStore, new_id
+from app.chats.tree import insert
 
 SEARCHES = 100
 Seconds = tuple[float, float]

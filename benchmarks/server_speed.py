@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from app import paths
+from app import system
 from app.client.process import EngineProcess
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import GenerationFinished, Round
@@ -139,8 +139,8 @@ def measure(target: Path, draft: Path, rounds: int, tokens: int, words: int) -> 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--target", type=Path, default=paths.resource("guide", "guide-target.gguf"))
-    parser.add_argument("--draft", type=Path, default=paths.resource("guide", "guide-draft.gguf"))
+    parser.add_argument("--target", type=Path, default=system.resource("guide", "guide-target.gguf"))
+    parser.add_argument("--draft", type=Path, default=system.resource("guide", "guide-draft.gguf"))
     parser.add_argument("--rounds", type=int, default=25)
     parser.add_argument("--tokens", type=int, default=200)
     parser.add_argument("--words", type=int, default=1000)

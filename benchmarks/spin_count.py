@@ -3,7 +3,7 @@
     python -m benchmarks.spin_count [--target FILE …] [--counts N …] [--answers N]
 
 One engine for each ``GOMP_SPINCOUNT``, all loaded at once, answer in turn without a draft; the figure is tokens per
-second ÷ those with the number that the app sets (`app.program`). Rounds in which other programs used a quarter of a
+second ÷ those with the number that the app sets (`app.system`). Rounds in which other programs used a quarter of a
 core or more are left out, and said.
 """
 
@@ -22,9 +22,9 @@ from pathlib import Path
 import psutil
 
 from app.client.process import EngineProcess
-from app.program import _ENGINE_VARIABLES
 from app.protocol.commands import Load
 from app.protocol.options import LoadSettings, Sampling
+from app.system import _ENGINE_VARIABLES
 from benchmarks.real_bench import real_models
 from benchmarks.real_contestants import PAUSE_S, Ours, Request, cores, prompts_of
 from benchmarks.real_figures import QUESTIONS, Ratio, ratio_of_medians

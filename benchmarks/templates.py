@@ -27,11 +27,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from app import paths
+from app import system
 from app.engine.decoding.chat_template import ChatTemplate, TemplateInputs
-from app.errors import KnownError
 from app.protocol.commands import Message
 from app.protocol.options import Role, TemplateVariables
+from app.system import KnownError
 from benchmarks import llama_cpp_tools
 
 _START_S = 60
@@ -186,7 +186,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--server", type=Path, help="by default llama.cpp's, built by benchmarks.llama_cpp_tools")
-    parser.add_argument("--model", type=Path, default=paths.resource("guide", "guide-target.gguf"))
+    parser.add_argument("--model", type=Path, default=system.resource("guide", "guide-target.gguf"))
     parser.add_argument("--thinking", choices=("on", "off"), default="on", help="the variable enable_thinking")
     parser.add_argument("--show", metavar="NAME", help="only templates with this in their names, with all differences")
     parser.add_argument("--json", action="store_true")

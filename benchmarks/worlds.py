@@ -25,13 +25,11 @@ from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters.model import LoadedDraft, ModelDrafter
 from app.engine.host import engine as engine_module
 from app.engine.host.engine import Engine
-from app.engine.policy.acceptance import Priors
+from app.engine.policy.acceptance import PairHistory, Priors, history_file
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import CostModel, Costs
-from app.engine.policy.history import PairHistory, history_file
 from app.protocol.commands import Generate, Load, Message
-from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.options import DraftLength, LoadSettings, Sampling
+from app.protocol.options import MAX_DRAFT_LENGTH, DraftLength, LoadSettings, Sampling
 from benchmarks.contenders import Contender, Counts
 from tests.support.generation import run
 

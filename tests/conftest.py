@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app import program
+from app import system
 from app.ui.widgets.garbage import collect_due
 from tests.support.leftovers import Running, left_since
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
-program.prepare_engine(os.environ)
+system.prepare_engine(os.environ)
 if int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1")) > 1:
     # Processes that compute at the same time and wait for their own threads slow each other down many times over.
     os.environ.setdefault("OMP_THREAD_LIMIT", "1")

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from app import logs
-from app.errors import KnownError
+from app import system
+from app.system import KnownError
 
 ROOT = Path(__file__).parent.parent
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
     """A process of its own, that logs and ends as ``code`` says."""
-    start = "import faulthandler, logging, os, sys, threading\nfrom app import logs\nlog = logs.start()\n"
+    start = "import faulthandler, logging, os, sys, threading\nfrom app import system\nlog = system.start_log()\n"
     return subprocess.run([sys.executable, "-c", start + code], cwd=ROOT, capture_output=True, text=True, check=False)
 
 
@@ -32,13 +32,13 @@ def _faulthandler_after() -> Iterator[None]:
 
 
 @pytest.fixture
-def started(_faulthandler_after: None) -> Iterator[logs.Logs]:
-    log = logs.start()
+def started(_faulthandler_after: None) -> Iterator[system.Logs]:
+    log = system.start_log()
     yield log
     log.close()
 
 
-def test_records_go_to_the_file(started: logs.Logs, home: Path) -> None:
+def test_records_go_to_the_file(started: system.Logs, home: Path) -> None:
     logging.getLogger("app.some.part").info("the engine is %s", "ready")
     logging.getLogger("app.some.part").debug("too much")
     text = (home / "logs" / "slipstream.log").read_text(encoding="utf-8")
@@ -76,15 +76,15 @@ def test_a_crash_is_told_once_at_the_next_start_and_kept(code: str, trace: str, 
 
 
 def test_a_known_error_is_logged_without_a_traceback(home: Path) -> None:
-    assert run("from app.errors import KnownError\nraise KnownError('the disk is full')").returncode == 1
+    assert run("from app.system import KnownError\nraise KnownError('the disk is full')").returncode == 1
     text = (home / "logs" / "slipstream.log").read_text(encoding="utf-8")
-    assert "ERROR   app.logs: the disk is full" in text
+    assert "ERROR   app.system: the disk is full" in text
     assert "Traceback" not in text
     assert run("print(log.previous_crash)").stdout == "None\n"
 
 
 @pytest.mark.allow_logs
-def test_a_bug_in_a_thread_is_logged_with_its_traceback(started: logs.Logs) -> None:
+def test_a_bug_in_a_thread_is_logged_with_its_traceback(started: system.Logs) -> None:
     def work() -> None:
         raise ZeroDivisionError("in the thread")
 
@@ -99,12 +99,12 @@ def test_a_bug_in_a_thread_is_logged_with_its_traceback(started: logs.Logs) -> N
 def test_the_home_folder_is_not_in_reports(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "home", lambda: Path("/home/ann"))
     text = "File /home/ann/models/a.gguf, /home/ann, /home/anna/b, /home/ann."
-    assert logs.redact(text) == "File ~/models/a.gguf, ~, /home/anna/b, ~."
+    assert system.redact(text) == "File ~/models/a.gguf, ~, /home/anna/b, ~."
     monkeypatch.setattr(Path, "home", lambda: Path("/"))
-    assert logs.redact(text) == text
+    assert system.redact(text) == text
 
 
-def test_the_home_folder_is_not_in_the_log(started: logs.Logs, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_home_folder_is_not_in_the_log(started: system.Logs, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "home", lambda: Path("/home/ann"))
     logging.getLogger("app").info("opened %s", "/home/ann/models/a.gguf")
     assert started.file.read_text(encoding="utf-8").endswith("opened ~/models/a.gguf\n")
@@ -113,4 +113,4 @@ def test_the_home_folder_is_not_in_the_log(started: logs.Logs, monkeypatch: pyte
 def test_a_log_that_cannot_be_written_is_named(home: Path) -> None:
     (home / "logs" / "slipstream.log").mkdir(parents=True)
     with pytest.raises(KnownError, match="can't write its log"):
-        logs.start()
+        system.start_log()

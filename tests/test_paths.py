@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from app import paths
-from app.errors import KnownError
+from app import system
+from app.system import KnownError
 
-FOLDERS = [paths.data_dir, paths.config_dir, paths.log_dir]
+FOLDERS = [system.data_dir, system.config_dir, system.log_dir]
 
 
 def test_everything_is_under_the_portable_home(home: Path) -> None:
     folders = [folder() for folder in FOLDERS]
     assert folders == [home, home, home / "logs"]
-    assert paths.chat_file() == home / "chats.sqlite"
-    assert paths.settings_file() == home / "settings.json"
+    assert system.chat_file() == home / "chats.sqlite"
+    assert system.settings_file() == home / "settings.json"
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX modes")
@@ -27,7 +27,7 @@ def test_only_the_user_may_enter_the_folders() -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="XDG folders")
 def test_without_a_portable_home_the_systems_places_are_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(paths.HOME_VARIABLE, " ")
+    monkeypatch.setenv(system.HOME_VARIABLE, " ")
     for name in ("DATA", "CONFIG", "STATE"):
         monkeypatch.setenv(f"XDG_{name}_HOME", str(tmp_path / name))
     folders = [folder() for folder in FOLDERS]
@@ -40,7 +40,7 @@ def test_without_a_portable_home_the_systems_places_are_used(tmp_path: Path, mon
 def test_a_home_that_cannot_be_made_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     blocked = tmp_path / "file"
     blocked.touch()
-    monkeypatch.setenv(paths.HOME_VARIABLE, str(blocked / "home"))
+    monkeypatch.setenv(system.HOME_VARIABLE, str(blocked / "home"))
     for folder in FOLDERS:
         with pytest.raises(KnownError, match=r"can't store its files in .*Not a directory.*SLIPSTREAM_HOME"):
             folder()
@@ -61,8 +61,8 @@ def read_only(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX modes")
 def test_a_home_that_cannot_be_written_is_named(read_only: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(paths.HOME_VARIABLE, str(read_only))
+    monkeypatch.setenv(system.HOME_VARIABLE, str(read_only))
     with pytest.raises(KnownError, match="it can't be written to"):
-        paths.data_dir()
+        system.data_dir()
     with pytest.raises(KnownError, match="can't store its files"):
-        paths.log_dir()
+        system.log_dir()

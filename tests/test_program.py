@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from app import program
-from app.paths import HOME_VARIABLE
+from app import system
+from app.system import HOME_VARIABLE
 
 
 def test_from_source_the_module_is_run() -> None:
-    command = program.own_command("--version")
-    result = subprocess.run(command, cwd=program.FOLDER, capture_output=True, text=True, check=True)
+    command = system.own_command("--version")
+    result = subprocess.run(command, cwd=system.FOLDER, capture_output=True, text=True, check=True)
     assert result.stdout.startswith("slipstream ")
 
 
@@ -30,22 +30,22 @@ def test_frozen_it_is_the_program_itself_on_windows_the_one_with_streams(
         console.touch()
     monkeypatch.setattr(sys, "frozen", True, raising=False)
     monkeypatch.setattr(sys, "executable", str(program_file))
-    assert program.own_command("--role=engine") == [str(console if has_console else program_file), "--role=engine"]
+    assert system.own_command("--role=engine") == [str(console if has_console else program_file), "--role=engine"]
 
 
 def test_programs_of_others_find_no_library_of_the_bundle() -> None:
     users = {"LD_LIBRARY_PATH_ORIG": "/users", "A": "b"}
     environment = {"LD_LIBRARY_PATH": "/bundle", "QT_PLUGIN_PATH": "/users too", **users}
-    program.restore_environment(environment, "linux")
+    system.restore_environment(environment, "linux")
     assert environment == {"LD_LIBRARY_PATH": "/users", "QT_PLUGIN_PATH": "/users too", "A": "b"}
     environment = {"QT_PLUGIN_PATH": "/bundle", "A": "b"}
-    program.restore_environment(environment, "win32")
+    system.restore_environment(environment, "win32")
     assert environment == {"A": "b"}
 
 
 def test_environment_of_a_child() -> None:
     own = {"PATH": "/bin", "HF_TOKEN": "x", "https_proxy": "x", "LANG": "C"}
-    assert program.child_environment(own, LANG="de") == {
+    assert system.child_environment(own, LANG="de") == {
         "PATH": "/bin",
         "LANG": "de",
         "PYINSTALLER_RESET_ENVIRONMENT": "1",
@@ -54,7 +54,7 @@ def test_environment_of_a_child() -> None:
 
 def test_a_child_has_the_same_home_wherever_it_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert program.child_environment({HOME_VARIABLE: "here"})[HOME_VARIABLE] == str(tmp_path / "here")
+    assert system.child_environment({HOME_VARIABLE: "here"})[HOME_VARIABLE] == str(tmp_path / "here")
 
 
 def test_what_the_engines_libraries_read_is_set_before_they_are_loaded() -> None:
@@ -71,7 +71,7 @@ def test_what_the_engines_libraries_read_is_set_before_they_are_loaded() -> None
         own = {name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "GGML_NO_BACKTRACE")}
         result = subprocess.run(
             [sys.executable, "-c", script],
-            cwd=program.FOLDER,
+            cwd=system.FOLDER,
             env=own | users,
             stdin=subprocess.DEVNULL,
             capture_output=True,
@@ -81,23 +81,23 @@ def test_what_the_engines_libraries_read_is_set_before_they_are_loaded() -> None
 
 
 def test_display_is_looked_for_on_linux_only() -> None:
-    assert not program.has_display({}, "linux")
-    assert program.has_display({"DISPLAY": ":0"}, "linux")
-    assert program.has_display({"WAYLAND_DISPLAY": "wayland-0"}, "linux")
-    assert program.has_display({"QT_QPA_PLATFORM": "offscreen"}, "linux")
-    assert program.has_display({}, "darwin")
-    assert program.has_display({}, "win32")
+    assert not system.has_display({}, "linux")
+    assert system.has_display({"DISPLAY": ":0"}, "linux")
+    assert system.has_display({"WAYLAND_DISPLAY": "wayland-0"}, "linux")
+    assert system.has_display({"QT_QPA_PLATFORM": "offscreen"}, "linux")
+    assert system.has_display({}, "darwin")
+    assert system.has_display({}, "win32")
 
 
 def test_a_line_is_written_where_there_is_a_stream_for_it() -> None:
     stream = io.StringIO()
-    program.write_line(stream, "Hello")
+    system.write_line(stream, "Hello")
     assert stream.getvalue() == "Hello\n"
-    program.write_line(None, "nobody reads it")
+    system.write_line(None, "nobody reads it")
     reader, writer = os.pipe()
     os.close(reader)
     broken = os.fdopen(writer, "w", encoding="utf-8")
-    program.write_line(broken, "nobody reads it")
+    system.write_line(broken, "nobody reads it")
     with contextlib.suppress(BrokenPipeError):
         broken.close()
 
@@ -111,4 +111,4 @@ def test_a_line_is_written_where_there_is_a_stream_for_it() -> None:
     ],
 )
 def test_programs_of_windows_are_named_with_their_folder(environment: dict[str, str], path: str) -> None:
-    assert program.windows_program("System32", "nvidia-smi.exe", environment=environment) == path
+    assert system.windows_program("System32", "nvidia-smi.exe", environment=environment) == path

@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.errors import KnownError
 from app.protocol.commands import Generate
 from app.protocol.options import LoadSettings
 from app.settings import (
@@ -22,6 +21,7 @@ from app.settings import (
     Settings,
     SettingsFile,
 )
+from app.system import KnownError
 
 DATA = Path(__file__).parent / "data"
 

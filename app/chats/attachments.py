@@ -10,13 +10,15 @@ import hashlib
 import os
 import sqlite3
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from app.chats.formats.values import file_text
 from app.chats.model import Attachment, AttachmentKind
-from app.errors import KnownError
+from app.protocol.commands import Image
 from app.storage.files import sync_folder, write_whole
+from app.system import KnownError
 
 _HASHES = "SELECT sha256 FROM attachments UNION SELECT sha256 FROM unsent_attachments"
 
@@ -35,7 +37,7 @@ class Content:
     height: int = 0
     """Of an image, in pixels."""
     encoding: str = ""
-    """Of a text file, where it was guessed or chosen: a name in `app.helper.encodings`."""
+    """Of a text file, where it was guessed or chosen: a name in `app.helper.messages`."""
     left_out: str = ""
     """What the file has and its text lacks: "2 pictures, 1 comment"."""
 
@@ -195,3 +197,19 @@ def _entries(folder: Path) -> Iterator[Path]:
         yield from list(folder.iterdir())
     except (FileNotFoundError, NotADirectoryError):
         return
+
+
+# What the model reads of a message with attachments.
+
+
+def prompt_text(text: str, attachments: Iterable[Attachment]) -> str:
+    """A message and the texts attached to it. These come first: when only the question behind them changes, their
+    tokens don't have to be processed again.
+    """
+    files = [file_text(one.name, one.text) for one in attachments if one.kind == "text" and not one.is_missing]
+    return "\n\n".join(filter(None, [*files, text]))
+
+
+def prompt_images(attachments: Iterable[Attachment]) -> tuple[Image, ...]:
+    """The images among them that are still there."""
+    return tuple(Image(one.sha256, one.path, one.name) for one in attachments if one.kind == "image" and one.path)

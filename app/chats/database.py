@@ -1,19 +1,330 @@
-"""Opens the chat file safely: checks whose it is, its version and whether it is intact; explains SQLite's errors."""
+"""The chat file as an SQLite file: its tables by version, opening it safely, backups, and what its errors mean."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import os
+import re
+import shutil
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from datetime import date, datetime
 from pathlib import Path
 
-from app.chats.attachments import attachments_folder
-from app.chats.backup import back_up_before_migration, restore_newest
-from app.chats.schema import APPLICATION_ID, MIGRATIONS, OLDEST, VERSION, Migrations, has_all_columns, migrate
-from app.errors import KnownError
+from app.chats.attachments import attachments_folder, copy_to, hashes, remove_except
 from app.storage.files import broken_name
+from app.system import KnownError
+
+# The tables of the chat file, version by version.
+
+APPLICATION_ID = 0x534C5053  # "SLPS"
+
+OLDEST = 4
+"""The oldest version that can be read; none before it was released."""
+
+_ATTACHMENT = """
+    position INTEGER NOT NULL,
+    sha256 TEXT NOT NULL CHECK (length(sha256) = 64),
+    kind TEXT NOT NULL CHECK (kind IN ('text', 'image')),
+    name TEXT NOT NULL,
+    size INTEGER NOT NULL,
+    media_type TEXT NOT NULL,
+    width INTEGER NOT NULL,
+    height INTEGER NOT NULL
+"""
+_TABLES = (
+    """
+    CREATE TABLE chats (
+        id TEXT PRIMARY KEY,
+        title TEXT NOT NULL,
+        created_at REAL NOT NULL,
+        updated_at REAL NOT NULL,
+        leaf_id TEXT,
+        deleted_at REAL,
+        pinned_at REAL,
+        folder_id TEXT REFERENCES folders (id) ON DELETE SET NULL,
+        settings TEXT NOT NULL DEFAULT '',
+        number INTEGER,
+        FOREIGN KEY (id, leaf_id) REFERENCES messages (chat_id, id) DEFERRABLE INITIALLY DEFERRED
+    )
+    """,
+    # The search index refers to chats by their numbers, because VACUUM may change rowids.
+    "CREATE UNIQUE INDEX chats_by_number ON chats (number)",
+    "CREATE INDEX chats_by_folder ON chats (folder_id)",
+    # All that a search reads of the chats, in the order in which it reads them.
+    "CREATE INDEX chats_by_time ON chats (deleted_at, updated_at DESC, number DESC, title, id)",
+    "CREATE TABLE folders (id TEXT PRIMARY KEY, name TEXT NOT NULL, created_at REAL NOT NULL)",
+    # The long columns come last, so that a search can read the text without reading past them; the tokens are 32-bit
+    # integers, least significant byte first.
+    # A child is always newer than its parent: `seq` orders versions and finds the newest leaf. Messages go with their
+    # chat; a cascade from parent to child would nest too deep for SQLite after 1,000 messages.
+    """
+    CREATE TABLE messages (
+        seq INTEGER PRIMARY KEY AUTOINCREMENT,
+        id TEXT NOT NULL UNIQUE,
+        chat_id TEXT NOT NULL REFERENCES chats (id) ON DELETE CASCADE,
+        parent_id TEXT,
+        role TEXT NOT NULL CHECK (role IN ('system', 'user', 'assistant')),
+        status TEXT NOT NULL CHECK (status IN ('complete', 'streaming', 'stopped', 'interrupted', 'failed')),
+        created_at REAL NOT NULL,
+        seed INTEGER,
+        finish_reason TEXT,
+        pair TEXT,
+        text TEXT NOT NULL,
+        settings TEXT NOT NULL DEFAULT '{}',
+        figures TEXT NOT NULL DEFAULT '{}',
+        provenance TEXT NOT NULL DEFAULT '[]',
+        tokens BLOB NOT NULL DEFAULT x'',
+        thinking TEXT NOT NULL DEFAULT '',
+        UNIQUE (chat_id, id),
+        FOREIGN KEY (chat_id, parent_id) REFERENCES messages (chat_id, id) DEFERRABLE INITIALLY DEFERRED
+    )
+    """,
+    "CREATE INDEX messages_by_parent ON messages (chat_id, parent_id, seq)",
+    "CREATE INDEX messages_streaming ON messages (status) WHERE status = 'streaming'",
+    # Messages that the search index doesn't have in their current form, and which index has all the others.
+    "CREATE TABLE unindexed (seq INTEGER PRIMARY KEY)",
+    "CREATE TABLE search_index (key TEXT NOT NULL)",
+    f"""
+    CREATE TABLE attachments (
+        message_id TEXT NOT NULL REFERENCES messages (id) ON DELETE CASCADE,
+        {_ATTACHMENT},
+        PRIMARY KEY (message_id, position)
+    ) WITHOUT ROWID
+    """,
+    # An empty chat_id is the composer of a chat that doesn't exist yet.
+    "CREATE TABLE unsent (chat_id TEXT PRIMARY KEY, text TEXT NOT NULL)",
+    f"""
+    CREATE TABLE unsent_attachments (
+        chat_id TEXT NOT NULL,
+        {_ATTACHMENT},
+        PRIMARY KEY (chat_id, position)
+    ) WITHOUT ROWID
+    """,
+)
+
+Migrations = Sequence[Sequence[str | Callable[[sqlite3.Connection], None]]]
+MIGRATIONS: Migrations = ()
+"""Step i takes a file from version `OLDEST` + i to the next. Never change a step that has been released: add one."""
+
+VERSION = OLDEST + len(MIGRATIONS)
+
+_COLUMNS = {
+    "chats": "id, title, created_at, updated_at, leaf_id, deleted_at, pinned_at, folder_id, settings, number",
+    "messages": "seq, id, chat_id, parent_id, role, status, created_at, seed, finish_reason, pair, text, settings, "
+    "figures, provenance, tokens, thinking",
+    "unsent": "chat_id, text",
+    "folders": "id, name, created_at",
+    "unindexed": "seq",
+    "search_index": "key",
+    "attachments": "message_id, position, sha256, kind, name, size, media_type, width, height",
+    "unsent_attachments": "chat_id, position, sha256, kind, name, size, media_type, width, height",
+}
+"""What a file of this version has. SQLite's integrity check doesn't notice if a table is called something else."""
+
+
+class MigrationError(KnownError):
+    """A migrated file is inconsistent; it was left as it was."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "Your chats can't be converted for this version of Slipstream, because the chat file is damaged: parts of "
+            "it refer to others that are missing. Nothing was changed. The version you used before can still open "
+            "them."
+        )
+
+
+def migrate(connection: sqlite3.Connection, migrations: Migrations = MIGRATIONS) -> None:
+    """Bring a new file, or one of an older version, to the newest, with all steps in one transaction."""
+    with connection:
+        connection.execute("BEGIN IMMEDIATE")
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        for step in (_TABLES, *migrations) if version == 0 else migrations[version - OLDEST :]:
+            for statement in step:
+                if isinstance(statement, str):
+                    connection.execute(statement)
+                else:
+                    statement(connection)
+        if connection.execute("PRAGMA foreign_key_check").fetchone() is not None:
+            raise MigrationError
+        connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {OLDEST + len(migrations)}")
+
+
+def has_all_columns(connection: sqlite3.Connection) -> bool:
+    """Whether a file of this version has all tables with all columns; nothing is read of their content."""
+    try:
+        for table, columns in _COLUMNS.items():
+            connection.execute(f"SELECT {columns} FROM {table} LIMIT 0")
+    except sqlite3.OperationalError as error:
+        if getattr(error, "sqlite_errorcode", 0) == sqlite3.SQLITE_ERROR:
+            return False
+        raise
+    return True
+
+
+# Copies of the chat file (one before a migration, one each day) and of its attachments, and restoring them.
+#
+# They contain chats that have since been deleted, so none is kept longer than `MOST_DAYS`.
+
+DAILY_BACKUPS = 7
+MOST_DAYS = 30
+_DATE = re.compile(r"-(\d{4}-\d{2}-\d{2})(-\d{6})?$")
+
+
+def backup_folder(path: Path) -> Path:
+    return path.parent / "backups"
+
+
+def daily_backups(path: Path, today: datetime | None = None) -> list[Path]:
+    """The daily backups of the chat file ``path``, newest first.
+
+    Those of days to come are the oldest: they were made before the clock was set back.
+    """
+    pattern = f"{path.stem}-[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]{path.suffix}"
+    latest = f"{path.stem}-{today or datetime.now():%Y-%m-%d}"
+    return sorted(backup_folder(path).glob(pattern), key=lambda one: (one.stem <= latest, one.stem), reverse=True)
+
+
+def back_up(connection: sqlite3.Connection, target: Path) -> None:
+    """Copy the open database to ``target`` through SQLite, completely and intact or not at all.
+
+    Raises `sqlite3.Error`, `OSError`.
+    """
+    target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    part = target.with_name(target.name + ".part")
+    part.unlink(missing_ok=True)
+    try:
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
+        with contextlib.closing(sqlite3.connect(part)) as copy:
+            connection.backup(copy, progress=_give_up_when_locked)
+            copy.execute("PRAGMA journal_mode = DELETE")  # a single file, without a log
+            if copy.execute("SELECT 1 FROM sqlite_schema WHERE name = 'search_index'").fetchone() is not None:
+                copy.execute("DELETE FROM search_index")  # the index of the chats will be newer than the copy
+                copy.commit()
+            if copy.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
+                raise sqlite3.DatabaseError("the file is damaged, so the older backups are kept")
+        _sync(part)
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def back_up_before_migration(connection: sqlite3.Connection, path: Path, version: int) -> None:
+    """Keep a copy of the file before it is migrated to ``version``."""
+    name = f"{path.stem}-before-version-{version}-{datetime.now():%Y-%m-%d-%H%M%S}{path.suffix}"
+    _back_up_all(connection, path, backup_folder(path) / name)
+
+
+def back_up_daily(connection: sqlite3.Connection, path: Path, today: datetime) -> None:
+    """Make the first backup of a day, unless there is one already; keep the newest seven days."""
+    target = backup_folder(path) / f"{path.stem}-{today:%Y-%m-%d}{path.suffix}"
+    if not target.exists():
+        _back_up_all(connection, path, target)
+        for old in daily_backups(path, today)[DAILY_BACKUPS:]:
+            old.unlink(missing_ok=True)
+        _remove_attachments(path)
+
+
+def _back_up_all(connection: sqlite3.Connection, path: Path, target: Path) -> None:
+    """The chat file ``path`` and its attachments."""
+    copy_to(attachments_folder(target), attachments_folder(path), hashes(connection))
+    back_up(connection, target)
+
+
+def _remove_attachments(path: Path) -> None:
+    """Remove the attachments that are in no backup any more; none if a backup can't be read."""
+    wanted: set[str] = set()
+    try:
+        for backup in _backups(path):
+            wanted |= _attachments_of(backup)
+    except sqlite3.Error:
+        return
+    remove_except(attachments_folder(backup_folder(path) / path.name), wanted)
+
+
+def remove_old(connection: sqlite3.Connection, path: Path, today: datetime) -> None:
+    """Remove backups of both kinds that are older than `MOST_DAYS`, and those that a killed process didn't finish.
+
+    If no daily backup would be left, a new one is made first. Raises `sqlite3.Error`, `OSError`; no old backup is
+    removed then.
+    """
+    path.with_name(path.name + ".part").unlink(missing_ok=True)
+    for part in backup_folder(path).glob(f"{path.stem}-*{path.suffix}.part*"):
+        part.unlink(missing_ok=True)
+    old = [backup for backup in _backups(path) if _is_old(backup, today)]
+    if old and all(backup in old for backup in daily_backups(path, today)):
+        back_up_daily(connection, path, today)
+    for backup in old:
+        backup.unlink(missing_ok=True)
+    if old:
+        _remove_attachments(path)
+
+
+def _backups(path: Path) -> list[Path]:
+    """The backups of both kinds."""
+    return list(backup_folder(path).glob(f"{path.stem}-*{path.suffix}"))
+
+
+def _is_old(backup: Path, today: datetime) -> bool:
+    """By the date in its name, because copying a file changes its timestamps."""
+    if (found := _DATE.search(backup.stem)) is None:
+        return False  # not one of our backups
+    try:
+        day = date.fromisoformat(found[1])
+    except ValueError:
+        return False
+    return (today.date() - day).days > MOST_DAYS
+
+
+def restore_newest(path: Path) -> Path | None:
+    """Put the newest intact daily backup, with its attachments, in the place of ``path``, which must be free; ``None``
+    if there is none.
+    """
+    for backup in daily_backups(path):
+        if _is_sound(backup):
+            part = path.with_name(path.name + ".part")
+            part.unlink(missing_ok=True)
+            shutil.copyfile(backup, part)
+            part.chmod(0o600)
+            _sync(part)
+            copy_to(attachments_folder(path), attachments_folder(backup), _attachments_of(backup))
+            part.replace(path)
+            return backup
+    return None
+
+
+def _give_up_when_locked(status: int, _remaining: int, _total: int) -> None:
+    # Python would keep trying forever, and the app couldn't quit.
+    if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        raise sqlite3.OperationalError("the file is locked")
+
+
+def _attachments_of(backup: Path) -> set[str]:
+    with contextlib.closing(_read_only(backup)) as connection:
+        return hashes(connection)
+
+
+def _read_only(backup: Path) -> sqlite3.Connection:
+    return sqlite3.connect(f"{backup.as_uri()}?mode=ro&immutable=1", uri=True)
+
+
+def _is_sound(backup: Path) -> bool:
+    try:
+        with contextlib.closing(_read_only(backup)) as connection:
+            (application_id,) = connection.execute("PRAGMA application_id").fetchone()
+            (version,) = connection.execute("PRAGMA user_version").fetchone()
+            (verdict,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    except sqlite3.Error:
+        return False
+    return bool(application_id == APPLICATION_ID and OLDEST <= version <= VERSION and verdict == "ok")
+
+
+def _sync(path: Path) -> None:
+    with path.open("rb+") as file:
+        os.fsync(file.fileno())
+
 
 log = logging.getLogger(__name__)
 

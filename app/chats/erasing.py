@@ -23,8 +23,8 @@ import os
 import sqlite3
 from pathlib import Path
 
-from app.errors import KnownError
 from app.storage.files import sync_folder
+from app.system import KnownError
 
 log = logging.getLogger(__name__)
 

@@ -8,10 +8,10 @@ from pathlib import Path
 
 from app.chats.formats.records import ChatRecord
 from app.chats.formats.writing import WRITE, WriteFormat
-from app.errors import Canceled, KnownError
 from app.helper import Helper, HelperError
 from app.helper.messages import RenderMarkdown
 from app.storage.files import write_export
+from app.system import Canceled, KnownError
 
 _AT_ONCE_CHARACTERS = 256 * 1024
 _SIGN_CHARACTERS = 2000

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from app.chats.formats import slipstream
+from app.chats.formats.reading import TITLES
 from app.chats.formats.records import Batch, ChatRecord
-from app.chats.formats.table import TITLES
 from app.chats.transfer import Added
-from app.errors import Canceled, KnownError
 from app.helper import READING_SECONDS, Helper, HelperError, NotStarted, TookTooLong, TooMuchMemory
 from app.helper.messages import ChatsNotRead, ReadChats, ReadMoreChats
+from app.system import Canceled, KnownError
 
 _SENTENCES: dict[str, tuple[str, str]] = {
     "images": ("1 picture", "{} pictures"),

@@ -1,4 +1,4 @@
-"""Finds chats by words in their titles and messages.
+"""Finds chats by words in their titles and messages; keeps and updates the index for it.
 
 Words of three or more characters are looked up in the index, which returns the newest messages with a word. For shorter
 words (as most Chinese ones are), words in too many messages to list, and messages that aren't in the index yet,
@@ -7,19 +7,429 @@ messages are read, newest first, up to `MOST_READ` characters.
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
 import sqlite3
+import unicodedata
+import uuid
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, chain, count, islice, zip_longest
 from operator import add
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from app.chats.model import Chat, Found, Snippet
-from app.chats.rows import CHAT, SEARCHED, SHOWN_TEXT
-from app.chats.search_index import LEAST, MOST, SearchIndex, SearchIndexError
-from app.chats.search_text import fold, message_snippets, words_of
-from app.chats.search_upkeep import Upkeep
+from app.chats.tree import CHAT, SEARCHED, SHOWN_TEXT
+
+# The search index: which messages have which three letters in a row, in an SQLite file of its own (FTS5, trigram).
+#
+# It is a file beside the chats, and not in theirs, because it can be made anew at any time: damage to it costs no
+# chat, backups do without it, and a check or a rewriting of the chats does not read it. It keeps no text, only the
+# numbers of messages and chats.
+#
+# Texts come folded (`app.chats.search.fold`), and are removed with the very text they were added with.
+
+LEAST = 3
+"""Characters of a word that can be looked up."""
+MOST = 1500
+_FORMAT = 1
+"""To be raised when texts are folded differently, or the tables change."""
+_SETTINGS = (
+    "busy_timeout = 1000",
+    "locking_mode = EXCLUSIVE",
+    "journal_mode = WAL",
+    "synchronous = FULL",
+    "secure_delete = ON",
+)
+_PAGES = 64
+"""Of the index that are merged in a step."""
+
+
+class Text(NamedTuple):
+    """What the index needs from a message."""
+
+    seq: int
+    """Its number; newer messages have higher ones."""
+    chat: int
+    """The number of its chat."""
+    folded: str
+
+
+class SearchIndexError(Exception):
+    """The index is damaged or can't be written, or SQLite has no FTS5."""
+
+
+class SearchIndex:
+    """An open index. All methods raise `SearchIndexError`."""
+
+    def __init__(self, path: Path) -> None:
+        self._is_merging = False
+        with failures():
+            with contextlib.suppress(FileExistsError):
+                os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            self._connection = sqlite3.connect(path, isolation_level=None)
+        try:
+            with failures():
+                for setting in _SETTINGS:
+                    self._connection.execute(f"PRAGMA {setting}")
+                self.key, self.low, self._is_removing, self._is_marked = self._state()
+        except SearchIndexError:
+            self._connection.close()
+            raise
+
+    def _state(self) -> tuple[str, int, bool, bool]:
+        (version,) = self._connection.execute("PRAGMA user_version").fetchone()
+        if version != _FORMAT:
+            return "", 0, False, False
+        row = self._connection.execute("SELECT key, low, is_removing, is_marked FROM state").fetchone()
+        return str(row[0]), int(row[1]), bool(row[2]), bool(row[3])
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def is_of(self, key: str | None) -> bool:
+        """Whether it belongs to the chats with this key, and no removal was interrupted."""
+        return bool(self.key) and self.key == key and not self._is_removing
+
+    def fill_anew(self, key: str, low: int) -> None:
+        """Make it an empty index for messages below the number ``low``, which are to be added in descending order."""
+        with self._writing() as connection:
+            connection.execute(
+                "CREATE VIRTUAL TABLE texts USING fts5 "
+                "(text, content='', columnsize=0, tokenize='trigram case_sensitive 1')"
+            )
+            connection.execute("INSERT INTO texts (texts, rank) VALUES ('usermerge', 2)")
+            connection.execute("CREATE TABLE owners (seq INTEGER PRIMARY KEY, chat INTEGER NOT NULL)")
+            connection.execute("CREATE TABLE state (key TEXT, low INTEGER, is_removing INTEGER, is_marked INTEGER)")
+            connection.execute("INSERT INTO state VALUES (?, ?, 0, 0)", (key, low))
+            connection.execute(f"PRAGMA user_version = {_FORMAT}")
+        self.key, self.low = key, low
+
+    def add(self, texts: Sequence[Text], low: int) -> None:
+        """Add messages; the index now has those from the number ``low`` on."""
+        with self._writing() as connection:
+            # In the order of their ids; otherwise, FTS5 would write each to a segment of its own.
+            ordered = [(one.seq, one.folded) for one in sorted(texts)]
+            connection.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", ordered)
+            owners = [(one.seq, one.chat) for one in texts]
+            connection.executemany("INSERT OR REPLACE INTO owners (seq, chat) VALUES (?, ?)", owners)
+            connection.execute("UPDATE state SET low = ?", (low,))
+        self.low = low
+
+    def begin_removing(self) -> None:
+        """The chats are about to lose messages. If the process is killed before `remove` or `keep`, the index is
+        rebuilt.
+        """
+        self._set("is_removing", True)
+
+    def keep(self) -> None:
+        """They didn't lose them after all."""
+        self._set("is_removing", False)
+
+    def remove(self, texts: Sequence[Text], is_erased: bool) -> None:
+        """Remove these texts. If they need not be erased, `optimize` doesn't have to rewrite the index for them."""
+        with self._writing() as connection:
+            ordered = [(one.seq, one.folded) for one in sorted(texts)]
+            connection.executemany("INSERT INTO texts (texts, rowid, text) VALUES ('delete', ?, ?)", ordered)
+            connection.executemany("DELETE FROM owners WHERE seq = ?", [(one.seq,) for one in texts])
+            connection.execute("UPDATE state SET is_removing = 0, is_marked = max(is_marked, ?)", (is_erased,))
+        self._is_removing = False
+        if is_erased:
+            self._is_marked, self._is_merging = True, False
+
+    def optimize(self) -> bool:
+        """FTS5 only marks what is removed: merge a little, until nothing of it is left. Returns whether there is more
+        to do.
+        """
+        if not self._is_marked:
+            return False
+        with failures():
+            before = self._connection.total_changes
+            # The first merge, with a negative number of pages, selects all segments; later ones continue it.
+            pages = _PAGES if self._is_merging else -_PAGES
+            self._connection.execute("INSERT INTO texts (texts, rank) VALUES ('merge', ?)", (pages,))
+            self._is_merging = True
+            if self._connection.total_changes - before >= 2:  # FTS5's way of reporting that it merged something
+                return True
+            self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._set("is_marked", False)
+        return False
+
+    def newest(self, word: str) -> list[tuple[int, int]]:
+        """The numbers of messages that contain a word and of their chats, newest first; at most `MOST`."""
+        query = """
+            SELECT texts.rowid, owners.chat FROM texts CROSS JOIN owners ON owners.seq = texts.rowid
+            WHERE texts MATCH ? ORDER BY texts.rowid DESC LIMIT ?
+        """
+        with failures():
+            return self._connection.execute(query, ('"' + word.replace('"', '""') + '"', MOST)).fetchall()
+
+    def _set(self, name: str, value: bool) -> None:
+        with self._writing() as connection:
+            connection.execute(f"UPDATE state SET {name} = ?", (value,))
+        setattr(self, f"_{name}", value)
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with failures(), self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            yield self._connection
+
+
+def remove(path: Path) -> None:
+    """Remove an index from the disk. Raises `OSError`."""
+    for ending in ("-wal", "-shm", "-journal", ""):
+        path.with_name(path.name + ending).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def failures() -> Iterator[None]:
+    """Turn SQLite and file errors of an index into a `SearchIndexError`."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        raise SearchIndexError(str(error)) from error
+
+
+# What a search looks for and how a match is shown: words regardless of case, and a line around the first one.
+
+_BEFORE = 40
+_AFTER = 120
+"""Characters of a snippet before the first match, and from its start on."""
+
+
+def fold(text: str) -> str:
+    """The same for texts that only differ in case or in how accents are composed.
+
+    The four Turkish letters i are treated as one, because nobody should have to know in which language a text was
+    capitalized.
+    """
+    if text.isascii():
+        return text.lower()
+    return _composed(text).replace("İ", "i").replace("ı", "i").casefold()
+
+
+def indexable(text: str) -> str:
+    """A text in the form in which it is added to the index and removed from it."""
+    return fold(text.replace("\0", " "))
+
+
+def words_of(search: str) -> list[str]:
+    """The words that must occur, folded; no character has a special meaning."""
+    return list(dict.fromkeys(fold(search.replace("\0", " ")).split()))
+
+
+def message_snippets(message_id: str, text: str, thinking: str, words: Sequence[str]) -> list[Snippet]:
+    """A line of a message; and one of the thinking before it, for the words that only the thinking contains."""
+    shown = snippet(message_id, text, words)
+    if not thinking:
+        return [shown] if shown else []
+    folded = fold(text)
+    thought = snippet(message_id, thinking, [word for word in words if word not in folded], is_thinking=True)
+    return [one for one in (shown, thought) if one is not None]
+
+
+def snippet(message_id: str, text: str, words: Sequence[str], *, is_thinking: bool = False) -> Snippet | None:
+    """A line around the first of the words; ``None`` if the text contains none of them."""
+    text = _composed(text)
+    folded, places = _with_places(text)
+    found = [(place, len(word)) for word in words if (place := folded.find(word)) >= 0]
+    if not found:
+        return None
+    place, length = min(found)
+    first, last = (place, place + length - 1) if places is None else (places[place], places[place + length - 1])
+    start, end = _line(text, first, max(last + 1, first + _AFTER))
+    inside = " ".join(text[start:end].split())
+    line = f"{'…' if start > 0 else ''}{inside}{'…' if end < len(text) else ''}"
+    return Snippet(message_id, line, matches(line, words), is_thinking)
+
+
+def matches(text: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]:
+    """Start and length of every occurrence of the words in a text; overlapping and adjacent ones are combined."""
+    folded, places = _with_places(text)
+    found: list[tuple[int, int]] = []
+    for word in words:
+        at = folded.find(word)
+        while at >= 0:
+            end = at + len(word)
+            found.append((at, end) if places is None else (places[at], places[end - 1] + 1))
+            at = folded.find(word, end)
+    joined: list[tuple[int, int]] = []
+    for start, end in sorted(found):
+        if joined and start <= joined[-1][1]:
+            joined[-1] = (joined[-1][0], max(end, joined[-1][1]))
+        else:
+            joined.append((start, end))
+    return tuple((start, end - start) for start, end in joined)
+
+
+def _line(text: str, first: int, end: int) -> tuple[int, int]:
+    """From a little before the match to ``end``, both moved to the nearest edge of a word if there is one."""
+    start = max(0, first - _BEFORE)
+    if start > 0 and (space := text.find(" ", start, first)) >= 0:
+        start = space + 1
+    if end < len(text) and (space := text.rfind(" ", end - _AFTER // 4, end)) > first:
+        end = space
+    return start, min(end, len(text))
+
+
+def _composed(text: str) -> str:
+    if text.isascii() or unicodedata.is_normalized("NFC", text):
+        return text
+    return unicodedata.normalize("NFC", text)
+
+
+def _with_places(text: str) -> tuple[str, list[int] | None]:
+    """The folded text, and the original position of each of its characters; ``None`` if positions are the same."""
+    folded = fold(text)
+    if len(folded) == len(text):  # folding never shortens a character
+        return folded, None
+    pieces = [fold(one) for one in text]
+    return "".join(pieces), [place for place, piece in enumerate(pieces) for _ in piece]
+
+
+# Updates the search index a little at a time.
+
+log = logging.getLogger(__name__)
+
+_STEP_CHARACTERS = 50_000
+"""About 30 ms."""
+_BATCH = 50
+_TEXT = f"SELECT m.seq, c.number, {SEARCHED} FROM messages m JOIN chats c ON c.id = m.chat_id"
+
+
+class Upkeep:
+    """Keeps the index of an open chat file up to date."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path | None) -> None:
+        """``path`` of the chat file; ``None`` if it is in memory, which has no index."""
+        self._connection = connection
+        self._path = path.with_name(path.name + ".search") if path is not None else None
+        self._index: SearchIndex | None = None
+        self._tries = 2 if path is not None else 0
+
+    def close(self) -> None:
+        if self._index is not None:
+            self._index.close()
+
+    def step(self) -> bool:
+        """Update the index a little; to be called by a thread that has nothing else to do. Returns whether there is
+        more to do.
+        """
+        try:
+            return (index := self.opened()) is not None and (
+                self._add_new(index) or self._add_old(index) or index.optimize()
+            )
+        except SearchIndexError as failure:
+            self.start_anew(failure)
+            return self._tries > 0
+
+    @contextlib.contextmanager
+    def removing(self, column: str, ids: Iterable[str], *, is_erased: bool = True) -> Iterator[None]:
+        """Wraps the removal of, or a change to, the messages with these ids (``m.id``), or those of these chats
+        (``m.chat_id``). ``is_erased``: nothing may be left of them, nor of what was removed before.
+        """
+        rows: list[Text] = []
+        try:
+            if (index := self.opened()) is not None and (rows := self._indexed(index, column, ids)):
+                index.begin_removing()
+        except SearchIndexError as failure:
+            self.start_anew(failure)
+            index = None
+        try:
+            yield
+        except BaseException:
+            if index is not None and rows:
+                with contextlib.suppress(SearchIndexError):
+                    index.keep()
+            raise
+        try:
+            if index is not None and (rows or is_erased):
+                index.remove(rows, is_erased)
+        except SearchIndexError as failure:
+            self.start_anew(failure)
+
+    def _indexed(self, index: SearchIndex, column: str, ids: Iterable[str]) -> list[Text]:
+        """What the index contains of them."""
+        query = f"""
+            {_TEXT} WHERE {column} = ? AND m.seq >= ? AND m.status != 'streaming'
+            AND m.seq NOT IN (SELECT seq FROM unindexed)
+        """
+        found = (row for one in ids for row in self._connection.execute(query, (one, index.low)))
+        return [Text(seq, number, indexable(text)) for seq, number, text in found]
+
+    def opened(self) -> SearchIndex | None:
+        """The index of exactly these chats, created if there is none."""
+        if self._index is None and self._path is not None and self._tries > 0:
+            row = self._connection.execute("SELECT key FROM search_index").fetchone()
+            self._index = SearchIndex(self._path)
+            if not self._index.is_of(row[0] if row else None):
+                self._make(self._path)
+        return self._index
+
+    def is_behind(self, index: SearchIndex) -> bool:
+        return index.low > 0 or self._connection.execute("SELECT 1 FROM unindexed LIMIT 1").fetchone() is not None
+
+    def _make(self, path: Path) -> None:
+        self.close()
+        with failures():
+            remove(path)
+        key = uuid.uuid4().hex
+        (last,) = self._connection.execute("SELECT coalesce(max(seq), 0) FROM messages").fetchone()
+        self._index = SearchIndex(path)
+        self._index.fill_anew(key, last + 1)
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute("DELETE FROM search_index")
+            self._connection.execute("INSERT INTO search_index VALUES (?)", (key,))
+            self._connection.execute("DELETE FROM unindexed")
+
+    def start_anew(self, failure: SearchIndexError) -> None:
+        """A damaged index is rebuilt once. If that fails, too, searches work without an index in this session."""
+        log.info("the search index is given up: %s", failure)
+        self._tries -= 1
+        self.close()
+        self._index = None
+        try:
+            if self._path is not None:
+                remove(self._path)
+        except OSError as error:
+            log.info("and cannot be removed: %s", error)
+            self._tries = 0
+
+    def _add_new(self, index: SearchIndex) -> bool:
+        """Messages that were added or changed since the index was created."""
+        new = [one for (one,) in self._connection.execute("SELECT seq FROM unindexed ORDER BY seq LIMIT ?", (_BATCH,))]
+        if not new:
+            return False
+        some = f"({', '.join(str(one) for one in new)})"
+        # Those below are added with the old ones: each message is in the index once.
+        query = f"{_TEXT} WHERE m.seq IN {some} AND m.seq >= ? AND m.status != 'streaming'"
+        found = self._connection.execute(query, (index.low,))
+        index.add([Text(seq, number, indexable(text)) for seq, number, text in found], index.low)
+        with self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._connection.execute(f"DELETE FROM unindexed WHERE seq IN {some}")
+        return True
+
+    def _add_old(self, index: SearchIndex) -> bool:
+        """Messages from before the index was created, newest first."""
+        if index.low == 0:
+            return False
+        query = f"{_TEXT} WHERE m.seq < ? AND m.status != 'streaming' ORDER BY m.seq DESC"
+        rows: list[Text] = []
+        size = 0
+        for seq, number, text in self._connection.execute(query, (index.low,)):
+            rows.append(Text(seq, number, indexable(text)))
+            size += len(text)
+            if size > _STEP_CHARACTERS:
+                break
+        index.add(rows, rows[-1].seq if rows else 0)
+        return True
+
 
 MOST_SNIPPETS = 3
 _WITH_ALL = 30

@@ -9,12 +9,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from app import decoders
+from app import system
 from app.protocol.answering import AnswerSettings, PerChat, SamplingChoice, with_fields_of
-from app.protocol.limits import MAX_GRAMMAR_CHARACTERS
-from app.protocol.options import AnswerFormat, FormatChoice
-from app.storage.json_file import NOT_UNDERSTOOD
-from app.storage.lenient import lenient
+from app.protocol.options import MAX_GRAMMAR_CHARACTERS, AnswerFormat, FormatChoice
+from app.storage.json_file import NOT_UNDERSTOOD, lenient
 
 
 class ChatSettings(PerChat, frozen=True, kw_only=True):
@@ -58,7 +56,7 @@ def chat_settings(text: str) -> ChatSettings | None:
     if not text:
         return None
     try:
-        content = decoders.decode(text.encode(errors="replace"), dict[str, Any])
+        content = system.decode(text.encode(errors="replace"), dict[str, Any])
     except NOT_UNDERSTOOD:
         return None
     return lenient(ChatSettings, content, [])

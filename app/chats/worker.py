@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 from app.chats.store import ChatStore
-from app.errors import KnownError
+from app.system import KnownError
 
 log = logging.getLogger(__name__)
 

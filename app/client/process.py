@@ -10,10 +10,18 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from types import TracebackType
 from typing import TypeVar
 
-from app import program
-from app.client.connection import Connection, Question, Stalled, Timings
-from app.client.state import EngineEndedError, EngineExit, ExitCause, exit_cause, out_of_memory_kills
-from app.errors import Canceled, KnownError
+from app import system
+from app.client.connection import (
+    Connection,
+    EngineEndedError,
+    EngineExit,
+    ExitCause,
+    Question,
+    Stalled,
+    Timings,
+    exit_cause,
+    out_of_memory_kills,
+)
 from app.protocol.commands import Generate, Load, Quit, ScoreTokens
 from app.protocol.events import (
     Event,
@@ -32,10 +40,10 @@ from app.protocol.events import (
     Tokenized,
     TokensScored,
 )
-from app.protocol.frames import ProtocolError
-from app.protocol.framing import encode_frame
+from app.protocol.frames import ProtocolError, encode_frame
 from app.protocol.remote import Connect
 from app.protocol.serving import AnsweredQuestion, AsideQuestion
+from app.system import Canceled, KnownError
 
 _log = logging.getLogger("slipstream.engine")
 _TIMINGS = Timings(silence=60.0, no_progress=300.0, cancel=60.0, quit=10.0)
@@ -94,9 +102,9 @@ class AsyncEngineProcess:
         """``command``: what to run in the engine's place; ``environment``: variables to set. Raises `EngineEndedError`
         where there can't be a process."""
         self._connection.start()
-        words = command or program.engine_command("--no-chat-files")
+        words = command or system.engine_command("--no-chat-files")
         try:
-            self._process = await asyncio.create_subprocess_exec(*words, **program.process_options(environment))
+            self._process = await asyncio.create_subprocess_exec(*words, **system.process_options(environment))
         except OSError as error:
             reason = error.strerror or str(error)
             ended = self._connection.died(ExitCause.FAILED_TO_START, reason)
@@ -347,7 +355,7 @@ class EngineProcess:
         self._limit_seconds = 0.0
         self._engine = AsyncEngineProcess(is_watched=False)
         try:
-            self._run(self._engine.start(command or program.engine_command("--no-chat-files", *options), environment))
+            self._run(self._engine.start(command or system.engine_command("--no-chat-files", *options), environment))
         except BaseException:
             self.__exit__(None, None, None)
             raise

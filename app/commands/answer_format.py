@@ -5,9 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from app.errors import KnownError
-from app.protocol.limits import MAX_GRAMMAR_CHARACTERS
-from app.protocol.options import AnswerFormat, FormatKind
+from app.protocol.options import MAX_GRAMMAR_CHARACTERS, AnswerFormat, FormatKind
+from app.system import KnownError
 
 _KINDS: dict[str, FormatKind] = {".lark": "lark", ".gbnf": "gbnf"}
 

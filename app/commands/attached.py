@@ -10,11 +10,11 @@ from pathlib import Path
 
 from app.chats.attachments import Content
 from app.chats.formats.values import file_text
-from app.chats.reading_files import content_of
-from app.errors import KnownError
+from app.chats.transfer import content_of
 from app.helper import READING_SECONDS, Helper, HelperError
 from app.helper.messages import ImageLookedAt, LookAtImage
-from app.models.text import printable, visible
+from app.models.names import printable, visible
+from app.system import KnownError
 
 
 def add_attach_option(parser: argparse.ArgumentParser) -> None:

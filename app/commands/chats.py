@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from app import paths
+from app import system
 from app.chats.exporting import Export
 from app.chats.formats.writing import WRITE
 from app.chats.importing import Import, Imported, Summary
@@ -24,9 +24,9 @@ from app.chats.model import Chat
 from app.chats.store import ChatStore
 from app.commands.options import Command, command, option, whole
 from app.commands.output import show_progress, show_result, wrong_usage
-from app.errors import KnownError
 from app.helper import shared
-from app.models.text import printable, visible
+from app.models.names import printable, visible
+from app.system import KnownError
 
 _SHOWN_ID = 8
 _MOST = 100
@@ -48,7 +48,7 @@ class ChatLine(msgspec.Struct, frozen=True):
 
 def _open() -> ChatStore:
     """The chats. Raises `KnownError`."""
-    return ChatStore(paths.chat_file())
+    return ChatStore(system.chat_file())
 
 
 # ---------------------------------------------------------------- list, search

@@ -15,15 +15,15 @@ from app.commands.options import add_model_options, add_sampling_options, comman
 from app.commands.output import show_progress, wrong_usage
 from app.commands.remote import add_server_options, comparing
 from app.commands.session import check_drafts, generate_command, load_settings, loaded
-from app.compare import prompts, report, running, setup, wording
+from app.compare import prompts, report, setup, steps, wording
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Report, Setup, Skipped
-from app.compare.running import Engine
-from app.errors import Canceled, KnownError
-from app.models.text import visible
+from app.compare.steps import Engine
+from app.models.names import visible
 from app.protocol.commands import Generate
 from app.protocol.events import PairLoaded
 from app.storage.files import write_export
+from app.system import Canceled, KnownError
 
 _MAX_TOKENS = 256
 
@@ -107,7 +107,7 @@ def _measure(
     found, skipped, curve, is_complete = list[Comparison](), list[Skipped](), None, False
     begun, total = time.monotonic(), len(asked) * options.repeat
     try:
-        for result in running.compare(engine, asked, command, options.repeat):
+        for result in steps.compare(engine, asked, command, options.repeat):
             if isinstance(result, Comparison):
                 found.append(result)
             else:
@@ -117,7 +117,7 @@ def _measure(
             unfit = [one.prompt for one in skipped]
             fit = [prompt for prompt in asked if prompt not in unfit]
             show = partial(_show_done, "runs for the curve", time.monotonic())
-            curve = running.curve(engine, fit, command, show)
+            curve = steps.curve(engine, fit, command, show)
         is_complete = True
     except Canceled:
         if not (found or skipped):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from app.errors import KnownError
 from app.models.gguf import read_header
-from app.models.projectors import find_projector
+from app.models.mtp import find_projector
 from app.protocol.commands import Image
 from app.protocol.images import HEAD_BYTES, problem_of, read_head
-from app.storage.hashing import sha256_of
+from app.storage.files import sha256_of
+from app.system import KnownError
 
 
 def image_at(path: Path) -> Image:

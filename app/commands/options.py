@@ -12,18 +12,23 @@ from msgspec.inspect import IntType, LiteralType
 
 from app.commands.output import wrong_usage
 from app.protocol.answering import WORDS, PerChat, SamplingChoice, kind_of, range_of
-from app.protocol.limits import (
+from app.protocol.options import (
     DEFAULT_BATCH_SIZE,
     MAX_CONTEXT_LENGTH,
     MAX_COUNT,
     MAX_DRAFT_LENGTH,
     MAX_LAYERS,
     MAX_THREADS,
+    TEMPLATE_TITLES,
+    AcceptRule,
+    DrafterChoice,
+    DraftKvType,
+    FlashAttention,
     HeadChoice,
     KvType,
+    Propose,
     SplitMode,
 )
-from app.protocol.options import TEMPLATE_TITLES, AcceptRule, DrafterChoice, DraftKvType, FlashAttention, Propose
 
 
 class Option(NamedTuple):

@@ -12,13 +12,12 @@ from types import FrameType
 
 import msgspec
 
-from app import program
+from app import system
 from app.client.process import EngineProcess
 from app.commands.models.choosing import settings
 from app.commands.output import wrong_usage
-from app.compare.running import Engine
-from app.errors import KnownError
-from app.models.text import printable
+from app.compare.steps import Engine
+from app.models.names import printable
 from app.protocol.commands import Generate, ScoreTokens
 from app.protocol.events import (
     GenerationFinished,
@@ -29,6 +28,7 @@ from app.protocol.events import (
     TokensScored,
 )
 from app.protocol.remote import MAX_KEY_CHARACTERS, SERVER_NAMES, Connect
+from app.system import KnownError
 
 _LOCAL = ("target", "starter", "draft", "mmproj", "chat_template")
 
@@ -97,7 +97,7 @@ def comparing(
     if pair.remote is None or command is None:
         yield engine, None
     elif options.plain_server is not None:
-        with _canceled_with(EngineProcess(command=program.remote_command())) as plain:
+        with _canceled_with(EngineProcess(command=system.remote_command())) as plain:
             other = plain.load(msgspec.structs.replace(command, address=options.plain_server, model=""))
             for sentence in differences(pair, other):
                 print(f"slipstream: {sentence}", file=sys.stderr)

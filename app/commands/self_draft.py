@@ -13,7 +13,7 @@ from typing import get_args
 
 import msgspec
 
-from app import paths, words
+from app import system, words
 from app.client.process import EngineProcess
 from app.commands.options import HARDWARE_OPTIONS, command, option, whole
 from app.commands.output import show_progress
@@ -21,13 +21,12 @@ from app.commands.session import loaded
 from app.compare import prompts
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Row, Skipped, summarize
-from app.compare.running import compare
-from app.errors import KnownError
+from app.compare.steps import compare
 from app.models.hub.recommended import recommended
-from app.models.text import visible, visible_json
+from app.models.names import visible, visible_json
 from app.protocol.commands import Generate
-from app.protocol.limits import DEFAULT_DRAFT_LENGTH
-from app.protocol.options import DraftLength, Quantization
+from app.protocol.options import DEFAULT_DRAFT_LENGTH, DraftLength, Quantization
+from app.system import KnownError
 
 _MAX_TOKENS = 96
 _NOT_CHOSEN = {"no_draft": False, "draft_gpu_layers": None, "kv_type": "f16"}
@@ -91,7 +90,7 @@ class Trial:
 def self_draft(options: argparse.Namespace) -> int:
     from app.engine.llama import self_draft as cutting
 
-    asked = prompts.read(options.prompts or paths.resource("bench", "prompts.txt"))
+    asked = prompts.read(options.prompts or system.resource("bench", "prompts.txt"))
     most = cutting.layers_to_choose(options.target)
     tried = _doubling(most) if options.layers == "auto" else [options.layers]
     for layers in tried:

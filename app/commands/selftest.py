@@ -26,17 +26,17 @@ from typing import Any, TypeAlias
 import msgspec
 import psutil
 
-from app import __version__, decoders, helper, paths, program
+from app import __version__, helper, system
+from app.client.connection import EngineEndedError, ExitCause
 from app.client.process import EngineProcess
-from app.client.state import EngineEndedError, ExitCause
 from app.commands.options import command, option
-from app.errors import KnownError
 from app.helper.messages import FormulaDrawn, RenderFormula
+from app.models.names import printable
 from app.models.starter import STARTER_NAME, STARTER_SHA256, starter_file
-from app.models.text import printable
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import Figures, GenerationFinished, PairLoaded, Piece, Round
 from app.protocol.options import AnswerFormat, LoadSettings, Sampling
+from app.system import KnownError
 
 ENGINE_SECONDS = 60.0
 WINDOW_SECONDS = 60.0
@@ -64,7 +64,7 @@ class Workplace(contextlib.ExitStack):
 
     def home(self) -> Path:
         """A new temporary folder, or one in our cache. Raises `KnownError` if neither is possible."""
-        parents: tuple[Callable[[], Path | None], ...] = (lambda: None, paths.cache_dir)
+        parents: tuple[Callable[[], Path | None], ...] = (lambda: None, system.cache_dir)
         for parent in parents:
             with contextlib.suppress(OSError, KnownError):
                 folder = tempfile.TemporaryDirectory(
@@ -114,7 +114,7 @@ def _carry_out(name: str, check: Check, verbose: bool) -> bool:
 
 
 def _program(_: Workplace) -> str:
-    origin = "packaged" if program.is_frozen() else "from source"
+    origin = "packaged" if system.is_frozen() else "from source"
     return f"Slipstream {__version__} {origin}, Python {platform.python_version()}, {platform.platform()}"
 
 
@@ -122,16 +122,16 @@ def _resources(_: Workplace) -> str:
     from app.compare import prompts
     from app.models.hub.catalog import load_catalog
 
-    icons = sorted(paths.resource("icons").glob("*.svg"))
+    icons = sorted(system.resource("icons").glob("*.svg"))
     if not any(icon.stem == "slipstream" for icon in icons):
         raise KnownError("This copy has no icons.")
     for icon in icons:
         if b"</svg>" not in icon.read_bytes():
             raise KnownError(f"The icon {icon.name} is damaged. Reinstall Slipstream.")
     models = len(load_catalog().models)
-    asked = len(prompts.bundled()) + len(prompts.read(paths.resource("bench", "prompts.txt")))
-    size = _check_guide(paths.resource("guide"))
-    if not paths.licenses().is_file():
+    asked = len(prompts.bundled()) + len(prompts.read(system.resource("bench", "prompts.txt")))
+    size = _check_guide(system.resource("guide"))
+    if not system.licenses().is_file():
         raise KnownError("This copy has no license texts.")
     return (
         f"{len(icons)} icons, {models} recommended models, {asked} prompts, licenses, {size / 1e6:.0f} MB for the guide"
@@ -150,7 +150,7 @@ class _Provenance(msgspec.Struct):
 def _check_guide(folder: Path) -> int:
     """Compares the guide's files with the hashes it was released with; returns their bytes. Raises `KnownError`."""
     total = 0
-    for file in decoders.decode((folder / "PROVENANCE.json").read_bytes(), _Provenance).files.values():
+    for file in system.decode((folder / "PROVENANCE.json").read_bytes(), _Provenance).files.values():
         content = (folder / file.name).read_bytes()
         if hashlib.sha256(content).hexdigest() != file.sha256:
             raise KnownError(
@@ -208,7 +208,7 @@ def _format(work: Workplace) -> str:
         pieces, _figures = _answer(engine, format=AnswerFormat(kind="json_schema", source=_SCHEMA))
     text = "".join(piece.text for piece in pieces)
     try:
-        answer = decoders.decode(text.encode(), dict[str, bool])
+        answer = system.decode(text.encode(), dict[str, bool])
     except msgspec.DecodeError:
         answer = {}
     if list(answer) != ["is_draft"]:
@@ -220,7 +220,7 @@ def _format(work: Workplace) -> str:
 def _engine_at(work: Workplace) -> Iterator[EngineProcess]:
     """An engine with its own home folder. If it fails, raises `KnownError` with the most informative line."""
     try:
-        with EngineProcess(limit_seconds=ENGINE_SECONDS, **{paths.HOME_VARIABLE: str(work.home())}) as engine:
+        with EngineProcess(limit_seconds=ENGINE_SECONDS, **{system.HOME_VARIABLE: str(work.home())}) as engine:
             yield engine
     except EngineEndedError as error:
         if error.ended.cause is ExitCause.REFUSED:
@@ -231,7 +231,7 @@ def _engine_at(work: Workplace) -> Iterator[EngineProcess]:
 @contextlib.contextmanager
 def _guide_loaded(work: Workplace) -> Iterator[tuple[EngineProcess, PairLoaded]]:
     """An engine with the guide and its draft."""
-    target, draft = (str(paths.resource("guide", f"guide-{name}.gguf")) for name in ("target", "draft"))
+    target, draft = (str(system.resource("guide", f"guide-{name}.gguf")) for name in ("target", "draft"))
     settings = LoadSettings(chat_cache_mib=0)
     with _engine_at(work) as engine:
         if engine.hello().devices:
@@ -277,7 +277,7 @@ def _chats(work: Workplace) -> str:
 
 
 def _folders(_: Workplace) -> str:
-    folders = dict.fromkeys((paths.data_dir(), paths.config_dir(), paths.cache_dir(), paths.log_dir()))
+    folders = dict.fromkeys((system.data_dir(), system.config_dir(), system.cache_dir(), system.log_dir()))
     for folder in folders:
         try:
             with tempfile.TemporaryFile(dir=folder) as file:
@@ -289,7 +289,7 @@ def _folders(_: Workplace) -> str:
 
 
 def _keyring(_: Workplace) -> str:
-    from app.models.hub.tokens import backend_name
+    from app.models.hub.network import backend_name
 
     found = _within(KEYRING_SECONDS, backend_name, "The system's keyring")
     return found or "no keyring on this system; access tokens can't be stored"
@@ -328,9 +328,9 @@ def _window(work: Workplace) -> str:
     """In a separate process, because Qt ends a process in which it can't show anything."""
     limit = GPU_SECONDS if _has_gpu(work) else WINDOW_SECONDS
     begun = time.monotonic()
-    platform_changes = {} if program.has_display(os.environ) else {"QT_QPA_PLATFORM": "offscreen"}  # in memory
-    command = program.own_command("--window", program.CLOSE_WHEN_READY)
-    process = program.start_process(command, {paths.HOME_VARIABLE: str(work.home()), **platform_changes})
+    platform_changes = {} if system.has_display(os.environ) else {"QT_QPA_PLATFORM": "offscreen"}  # in memory
+    command = system.own_command("--window", system.CLOSE_WHEN_READY)
+    process = system.start_process(command, {system.HOME_VARIABLE: str(work.home()), **platform_changes})
     try:
         shown, errors = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:

@@ -10,21 +10,20 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from app import paths, program
+from app import system
 from app.client.process import EngineProcess
 from app.commands.images import projector_for
 from app.commands.options import check_main_gpu
 from app.commands.output import show_progress, wrong_usage
 from app.commands.remote import connect_command, show_server
-from app.errors import KnownError
 from app.models.hub.recommended import recommended
+from app.models.names import visible
 from app.models.starter import starter_file
-from app.models.text import visible
 from app.protocol.answering import AnswerSettings, SamplingChoice
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import LoadProgressed, PairLoaded
-from app.protocol.limits import HeadChoice
-from app.protocol.options import SPECIAL_OPTIONS, TEMPLATE_TITLES, DrafterChoice, LoadSettings
+from app.protocol.options import SPECIAL_OPTIONS, TEMPLATE_TITLES, DrafterChoice, HeadChoice, LoadSettings
+from app.system import KnownError
 
 
 @contextlib.contextmanager
@@ -35,7 +34,7 @@ def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tu
     """
     connecting = connect_command(options)
     command = connecting or load_command(options)
-    words = program.remote_command() if connecting else ()
+    words = system.remote_command() if connecting else ()
     previous = signal.getsignal(signal.SIGINT)
     try:
         with EngineProcess(*([] if watched else ["--unwatched"]), command=words) as engine:
@@ -63,8 +62,8 @@ def load_command(options: argparse.Namespace) -> Load:
             wrong_usage(f"--{name} needs --target")
     target, draft = options.target, options.draft
     if target is None:
-        target = paths.resource("guide", "guide-target.gguf")
-        draft = paths.resource("guide", "guide-draft.gguf")
+        target = system.resource("guide", "guide-target.gguf")
+        draft = system.resource("guide", "guide-draft.gguf")
     projector = projector_for(options, Path(target))
     # The engine's process has another working folder.
     draft_file = None if options.no_draft or draft is None else str(Path(draft).absolute())

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import msgspec
 
-from app import decoders, paths
-from app.errors import KnownError
+from app import system
 from app.protocol.commands import Message
+from app.system import KnownError
 
 OWN = "own"
 """The kind of a user's prompt that doesn't name one."""
@@ -59,7 +59,7 @@ class _Report(msgspec.Struct):
 
 def bundled_file() -> Path:
     """Where the bundled prompts are."""
-    return paths.resource("compare", "prompts.jsonl")
+    return system.resource("compare", "prompts.jsonl")
 
 
 def bundled() -> list[Prompt]:
@@ -100,7 +100,7 @@ def sha256(path: Path) -> str:
 def _read_report(path: Path) -> list[Prompt]:
     """Each prompt of a report once, in order."""
     try:
-        found = decoders.decode(_bytes(path), _Report)
+        found = system.decode(_bytes(path), _Report)
         prompts = []
         for entry in [*found.comparisons, *found.skipped]:
             if entry.prompt not in prompts:
@@ -138,7 +138,7 @@ def _parse_text(line: str) -> Prompt:
 
 def _parse_json(line: str) -> Prompt:
     try:
-        found = decoders.decode(line.encode("utf-8", "surrogatepass"), _Line)
+        found = system.decode(line.encode("utf-8", "surrogatepass"), _Line)
     except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from error
     except RecursionError as error:

@@ -13,7 +13,7 @@ import msgspec
 from app import words
 from app.compare import wording
 from app.compare.results import Comparison, Curve, ModelFile, Report, Summary, summarize
-from app.models.text import printable
+from app.models.names import printable
 from app.protocol.frames import without_surrogates
 from app.protocol.statistics import exported
 

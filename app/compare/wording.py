@@ -11,7 +11,7 @@ from app import words
 from app.compare.results import Comparison, Difference, Machine, ModelFile, Row, Setup
 from app.compare.setup import BUNDLED
 from app.models import measurements
-from app.models.text import printable, size_text
+from app.models.names import printable, size_text
 from app.protocol.answering import TITLES, WORDS, AnswerSettings, differing
 from app.protocol.events import PairLoaded
 from app.protocol.options import SEED_DECIDES, Sampling

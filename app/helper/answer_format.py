@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from app import helper
-from app.errors import KnownError
 from app.helper.messages import CheckAnswer, CheckGrammar, GrammarChecked, GrammarFailed
 from app.protocol.options import AnswerFormat
+from app.system import KnownError
 
 NAMES = {
     "json_object": "The JSON format",

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from typing import Self, TypeVar
 
-from app import decoders, program
+from app import system
 from app.helper import limits, messages
 from app.protocol import frames
 
@@ -126,7 +126,7 @@ class Helper:
 
     # ------------------------------------------------------------ one request
 
-    def _call(self, request: messages.Request, answers: decoders.Decoder[T]) -> T:
+    def _call(self, request: messages.Request, answers: system.Decoder[T]) -> T:
         body = frames.encode(request)
         if len(body) > frames.MAX_BYTES:
             raise TooMuchMemory
@@ -141,7 +141,7 @@ class Helper:
                 status = self._end()
         raise NotStarted(f"it ended immediately, with status {status}")
 
-    def _answer(self, process: subprocess.Popen[bytes], answers: decoders.Decoder[T]) -> T:
+    def _answer(self, process: subprocess.Popen[bytes], answers: system.Decoder[T]) -> T:
         watch = _Watch(process, self.seconds, self._footprint)
         body = self._next(process, watch)
         answer = None
@@ -178,7 +178,7 @@ class Helper:
         self._end()
         try:
             # Its standard error might contain other people's text.
-            process = program.start_process(program.own_command("--role=helper"), errors=subprocess.DEVNULL)
+            process = system.start_process(system.own_command("--role=helper"), errors=subprocess.DEVNULL)
             self._process = process
             self._end_job = limits.put_into_job(process)
         except (OSError, MemoryError, ValueError) as error:

@@ -1,4 +1,4 @@
-r"""Draws formulas with ziamath. Runs in the helper process: each level of nesting more than doubles the time it takes.
+"""Draws formulas with ziamath. Runs in the helper process: each level of nesting more than doubles the time it takes.
 
 What is given back are outlines, in thousandths of the font size, which can be drawn sharply in any size and color.
 """
@@ -9,16 +9,188 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from html import escape
+from typing import Any
 from xml.etree import ElementTree
+from xml.etree.ElementTree import Element
 
+from ziafont.fonttypes import BBox
 from ziamath.config import config
+from ziamath.drawable import HLine, VLine
+from ziamath.nodes.mtable import Mtable
 from ziamath.tex import tex2mml
 from ziamath.zmath import Math
 
-from app.helper import formula_tables
-from app.helper.formula_text import COLUMN_LINES, GROUP, ROW_LINE, STAND_INS, mended
 from app.helper.messages import FormulaDrawn, FormulaNotDrawn, FormulaPart, RenderFormula
 from app.markdown.formulas import MAX_CHARACTERS
+
+# Rewrites TeX that latex2mathml would get wrong: words (``\text``), lines of arrays, fonts.
+#
+# Lines become characters that no formula has, in the cells where they belong; `app.helper.formulas` draws them.
+
+ROW_LINE = "\ue000"
+COLUMN_LINES = range(0xE010, 0xE060)
+"""Each says before which column a line is."""
+STAND_INS = {"&": "\ue001", "{": "\ue002", "}": "\ue003", "<": "\ue004", ">": "\ue005"}
+"""For what can't stand in a text for latex2mathml."""
+_LETTER = r"[^{}\\]|\\."
+GROUP = rf"\{{((?:{_LETTER}|\{{(?:{_LETTER}|\{{(?:{_LETTER})*\}})*\}})*)\}}"
+"""What stands in braces, with braces in it down to the third level."""
+
+_WORDS = re.compile(rf"\\(text(?:bf|it|md|normal|rm|sf|tt|up)?|[mh]box|emph)(?![A-Za-z])\s*{GROUP}")
+_PIECE = re.compile(
+    r"(?P<escaped>\\[%#&_$ {}<>])|\$(?P<math>(?:[^$\\]|\\.)+)\$|\\\((?P<other>.+?)\\\)"
+    rf"|(?P<words>{_WORDS.pattern})|(?P<sign>\\(?:ldots|dots|quad)(?![A-Za-z])\s*|\\[,;]|---?|``|''|[~&<>])|(?P<plain>[^\\{{}}$])"
+    r"|(?P<brace>[{}])",
+    re.DOTALL,
+)
+_SIGNS = {r"\ldots": "…", r"\dots": "…", r"\quad": "\u2003", "--": "–", "---": "—", "``": "“", "''": "”", "~": "\xa0"}
+_FONT = re.compile(r"\\math(bb|cal|frak|scr|bf|sf|tt|it)(?:\s+([A-Za-z0-9])|([0-9]))|\\math(?:bbm|ds)(?![A-Za-z])")
+_WORD_IN_FONT = re.compile(r"\\math(bb|cal|frak|scr|bf|sf|tt)\s*\{([^{}\\^_&]{2,})\}")
+_LETTER_OR_DIGIT = re.compile(r"[A-Za-z0-9]")
+_DOUBLE_STRUCK = re.compile(r"\\mathbb\s*\{([0-9])\}")
+_OPERATOR_NAME = re.compile(rf"\\operatorname(\*?)\s*{GROUP}")
+_SPACE = re.compile(r"\\[,;: ]|~")
+_TABLE = re.compile(
+    rf"\\begin\{{array\}}\s*(?:\[[tbc]\]\s*)?{GROUP}|\\begin\{{([pbBvV]?matrix)\}}\s*\[([lcr|\s]*\|[lcr|\s]*)\]"
+)
+_REPEATED = re.compile(rf"\*\s*(?:\{{(\d{{1,2}})\}}|(\d)){GROUP}")
+_SPACING = re.compile(rf"[@!<>]\s*{GROUP}")
+_PARAGRAPH = re.compile(rf"[pmb]\s*{GROUP}")
+
+
+def mended(tex: str) -> str:
+    """The same formula for latex2mathml. Raises `ValueError` for what nothing here can express."""
+    tex = _FONT.sub(lambda font: rf"\math{font[1]}{{{font[2] or font[3]}}}" if font[1] else r"\mathbb", tex)
+    tex = _WORD_IN_FONT.sub(lambda word: "{" + _LETTER_OR_DIGIT.sub(rf"\\math{word[1]}{{\g<0>}}", word[2]) + "}", tex)
+    tex = _DOUBLE_STRUCK.sub(lambda digit: chr(0x1D7D8 + int(digit[1])), tex)
+    tex = _OPERATOR_NAME.sub(lambda name: rf"\operatorname{name[1]}{{{_SPACE.sub(chr(0x2009), name[2])}}}", tex)
+    tex = re.sub(r"\\bmod(?![A-Za-z])", r"\\;\\mathrm{mod}\\;", tex)
+    tex = _WORDS.sub(lambda words: _words(words[1], words[2]), tex)
+    return _TABLE.sub(_table, tex).replace(r"\hline", ROW_LINE)
+
+
+def _words(command: str, content: str) -> str:
+    pieces = list(_pieces(command, content))
+    return pieces[0] if len(pieces) == 1 else f"{{{''.join(pieces)}}}"
+
+
+def _pieces(command: str, content: str) -> Iterator[str]:
+    font = {"emph": "textit", "mbox": "text", "hbox": "text"}.get(command, command)
+    text, at = "", 0
+    while at < len(content):
+        piece = _PIECE.match(content, at)
+        if piece is None:
+            raise ValueError
+        at = piece.end()
+        formula = piece["math"] or piece["other"] or piece["words"]
+        if formula is None:
+            text += _plain(piece)
+            continue
+        if text:
+            yield rf"\{font}{{{text}}}"
+        text = ""
+        yield f"{{{mended(formula)}}}"
+    if text:
+        yield rf"\{font}{{{text}}}"
+
+
+def _plain(piece: re.Match[str]) -> str:
+    if piece["escaped"]:
+        letter = piece["escaped"][1]
+        return STAND_INS.get(letter, "\xa0" if letter == " " else letter)
+    if piece["sign"]:
+        sign = piece["sign"].strip()
+        return STAND_INS.get(sign) or _SIGNS.get(sign, "\u2009")
+    return piece["plain"] or ""
+
+
+def _table(begin: re.Match[str]) -> str:
+    columns = _REPEATED.sub(lambda found: found[3] * int(found[1] or found[2]), begin[1] or begin[3] or "")
+    columns = _PARAGRAPH.sub("l", _SPACING.sub("", columns))
+    columns = "".join(columns.split())
+    if not re.fullmatch(r"[lcr|]*", columns) or columns.count("|") > len(COLUMN_LINES) // 2:
+        raise ValueError
+    lines, before = "", 0
+    for letter in columns:
+        if letter == "|":
+            lines += chr(COLUMN_LINES[min(before, len(COLUMN_LINES) - 1)])
+        else:
+            before += 1
+    start = rf"\begin{{{begin[2]}}}" if begin[2] else rf"\begin{{array}}{{{columns.replace('|', '') or 'c'}}}"
+    return f"{start}{lines} "
+
+
+# Tables of formulas with their lines, which ziamath leaves out. Importing this registers them with ziamath.
+
+_COLUMNS, _ROWS = "linesbetweencolumns", "linesbetweenrows"
+_PADDING = "0.3em"
+_BETWEEN = 2.5
+"""How far the lines of a double one are apart, as a multiple of their width."""
+
+
+def mark_lines(table: Element) -> None:
+    """Take the characters that stand for lines out of the cells of an ``mtable``, and note them as its attributes.
+
+    Raises `ValueError` for dashed lines.
+    """
+    columns: list[int] = []
+    rows: list[int] = []
+    if "dashed" in table.attrib.pop("rowlines", ""):
+        raise ValueError
+    for number, row in enumerate(list(table)):
+        for cell in list(row)[:1]:
+            for part in list(cell):
+                letters = part.text or ""
+                if letters == ROW_LINE:
+                    rows.append(number)
+                elif len(letters) == 1 and ord(letters) in COLUMN_LINES:
+                    columns.append(ord(letters) - COLUMN_LINES.start)
+                else:
+                    break
+                cell.remove(part)
+        if number and number in rows and number == len(table) - 1 and len(row) == 1 and not len(row[0]):
+            table.remove(row)  # nothing but the line below the last row
+    if columns:
+        table.set(_COLUMNS, " ".join(map(str, columns)))
+    if rows:
+        table.set(_ROWS, " ".join(map(str, rows)))
+
+
+class RuledTable(Mtable, tag="mtable"):
+    """A table whose attributes say before which columns and rows there are lines, each once a line."""
+
+    def _setup(self, **kwargs: Any) -> None:
+        super()._setup(**kwargs)
+        columns, rows = (list(map(int, self.element.get(name, "").split())) for name in (_COLUMNS, _ROWS))
+        if not columns and not rows:
+            return
+        pad = self.size_px(_PADDING)
+        places = [(number, column) for number, row in enumerate(self.element) for column in range(len(row))]
+        cells = list(zip(places, self.nodes, self.nodexy, strict=True))
+        across = _borders([(column, x, x + node.bbox.xmax) for (_, column), node, (x, _) in cells], pad)
+        down = _borders([(row, y - node.bbox.ymax, y - node.bbox.ymin) for (row, _), node, (_, y) in cells], pad / 2)
+        shift = -across[0]
+        width = self.units_to_points(self.font.math.consts.fractionRuleThickness)
+        self.nodexy = [(x + shift, y) for x, y in self.nodexy]
+        for at, column in enumerate(columns):
+            beside = columns[:at].count(column) * _BETWEEN * width
+            self.nodes.append(VLine(down[-1] - down[0], width, style=self.style, **kwargs))
+            self.nodexy.append((across[min(column, len(across) - 1)] + shift + beside, down[0]))
+        for at, row in enumerate(rows):
+            beside = (rows[:at].count(row) * _BETWEEN - 0.5) * width
+            self.nodes.append(HLine(across[-1] + shift, width, style=self.style, **kwargs))
+            self.nodexy.append((0.0, down[min(row, len(down) - 1)] + beside))
+        self.bbox = BBox(0, across[-1] + shift, -down[-1], -down[0])
+
+
+def _borders(cells: list[tuple[int, float, float]], pad: float) -> list[float]:
+    """Where a line before each column (or row) is, and behind the last. ``cells``: the column, from where, to where."""
+    count = 1 + max(number for number, _, _ in cells)
+    starts = [min(start for number, start, _ in cells if number == one) for one in range(count)]
+    ends = [max(end for number, _, end in cells if number == one) for one in range(count)]
+    middles = [(ends[one - 1] + starts[one]) / 2 for one in range(1, count)]
+    return [starts[0] - pad, *middles, ends[-1] + pad]
+
 
 EM = 1000
 MAX_DEPTH = 9
@@ -106,7 +278,7 @@ def _mathml(tex: str, *, is_display: bool) -> ElementTree.Element:
     element = ElementTree.fromstring(tex2mml(mended(tex), inline=not is_display))
     for child in element.iter():
         if child.tag.endswith("mtable"):
-            formula_tables.mark_lines(child)
+            mark_lines(child)
         _cross_out(child)
         _set_lengths(child)
     for child in element.iter():

@@ -7,7 +7,7 @@ import signal
 from collections.abc import Callable
 from typing import BinaryIO
 
-from app import program
+from app import system
 from app.helper import limits
 from app.helper.messages import (
     REQUESTS,
@@ -33,7 +33,7 @@ _SLOW = (ReadChats, ReadMoreChats, ReadFile, DrawPage)
 def run() -> int:
     """The entry point of the helper process."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    requests, answers = program.claim_streams(discards=True)
+    requests, answers = system.claim_streams(discards=True)
     limits.confine()
     try:
         serve(requests, answers)

@@ -1,4 +1,4 @@
-"""The top-level blocks of Markdown: list items count as blocks of their own.
+"""The top-level blocks of Markdown, also while it is still being written.
 
 Each is parsed again when it is drawn, on its own.
 """
@@ -6,8 +6,9 @@ Each is parsed again when it is drawn, on its own.
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from itertools import accumulate, zip_longest
 
@@ -173,3 +174,288 @@ def closes_fence(line: str, fence: str, *, least: int = 0) -> bool:
     """
     text = line.strip()
     return _indent(line) < 4 and len(text) >= (least or len(fence)) and text == fence[0] * len(text)
+
+
+# Cut Markdown that is still being written into top-level blocks, each of which can be drawn once and kept.
+#
+# Only the last block of a growing text can still change, so the transcript freezes all others. List items count as
+# blocks of their own: a list of a thousand items costs no more than its last one.
+
+MAX_BLOCK_CHARACTERS = 4000
+"""A longer block is continued in the next one, so that no update has to lay out more than this."""
+MAX_BLOCK_LINES = 400
+"""The same for blocks of short lines, which take long to parse."""
+MAX_TABLE_CHARACTERS = 2000
+"""The same for tables, whose layout costs more."""
+MAX_TABLE_BARS = 240
+"""The same for tables of many small cells, counted by what stands between them."""
+MAX_LINE_CHARACTERS = 1000
+"""A longer line is drawn as several; copying joins them again."""
+_NO_FENCE = "\0\0\0"
+"""Nothing that is shown ends code in this one."""
+_LINES_AT_ONCE = 100
+"""So many lines are parsed together with what is open."""
+_CONTINUED = "x\n"
+"""Parsed before the rest of a block that was cut: what can follow a paragraph can follow that."""
+_UNDECIDED = re.compile(r"\s*(?:[-*+#>`~=_]+|\d{1,9}[.)]?|\[[ xX]?\]?|[-*+] \[[ xX]?\]?)\s*$")
+
+
+@dataclass(slots=True)
+class CodeLine:
+    """A finished line of fenced code. ``start`` is where ``text`` begins in the source."""
+
+    start: int
+    text: str
+    continued: bool = False
+
+
+@dataclass(slots=True)
+class OpenCode:
+    """A fenced code block that is being written: its finished lines, taken off by whoever draws it."""
+
+    block: Block
+    lines: deque[CodeLine] = field(default_factory=deque)
+    closed: bool = False
+
+
+class BlockSplitter:
+    """Takes Markdown in any portions. ``ready`` receives each finished block, in order; fenced code arrives there as
+    soon as it begins and grows in place. The unfinished rest is `tail`."""
+
+    def __init__(self, *, plain: bool = False, language: str = "") -> None:
+        """``plain``: the text is no Markdown; each line is a block. ``language``: all of it is code in this one."""
+        self.ready: deque[Block | OpenCode] = deque()
+        self._plain = plain
+        self._language = language
+        self._at = 0
+        """Where what is in no block yet begins in the source."""
+        self._lines: list[str] = []
+        """The finished lines from there on: those of the last block, as long as it can grow."""
+        self._open: Block | None = None
+        """That block, as it was when the lines were last parsed."""
+        self._unparsed = 0
+        """How many lines came since."""
+        self._cut: Block | None = None
+        """The block that these lines go on with, where that was cut."""
+        self._code: OpenCode | None = None
+        self._partial = ""
+        self._is_in_line = False
+        """Whether an overlong line goes on."""
+        self._is_final = False
+        """Whether no more text will come."""
+
+    def feed(self, text: str) -> None:
+        """Add text that follows what came before."""
+        if self._language and self._code is None and text:
+            self._code = OpenCode(Block(Kind.CODE, 0, "", fence=_NO_FENCE, language=self._language))
+            self.ready.append(self._code)
+        *lines, self._partial = (self._partial + text).split("\n")
+        for line in lines:
+            self._take_line(line, "\n")
+        while len(self._partial) > MAX_LINE_CHARACTERS:
+            self._partial = self._take_part(self._partial)
+        self._parse()
+
+    def finish(self) -> None:
+        """There is no more text: whatever is open ends here."""
+        if self._partial:
+            self._take_line(self._partial, "")
+            self._partial = ""
+        self._is_final = True
+        if self._open is not None and self._open.kind is Kind.FORMULA:
+            self._unparsed = len(self._lines)  # without its end it is none
+        self._parse()
+        if self._code is not None:
+            self._code.closed = True
+            self._code = None
+        if self._open is not None:
+            self._close(self._open)
+
+    @property
+    def partial_line(self) -> CodeLine | None:
+        """The unfinished line of the fenced code that is open, if one is."""
+        if self._code is None or not self._partial or closes_fence(self._partial, self._code.block.fence, least=1):
+            return None
+        return self._code_line(self._partial, self._code.block, self._at)
+
+    def tail(self) -> list[Block]:
+        """What can still change, as blocks to draw for now (none while fenced code is open)."""
+        if self._code is not None:
+            return []
+        partial = "" if self._is_held_back(self._partial) else self._partial
+        blocks = self._blocks([*self._lines, partial] if partial else self._lines)
+        return [shown for block in blocks if (shown := _without_row(block)) is not None]
+
+    def _is_held_back(self, partial: str) -> bool:
+        """Whether this beginning of a line does not yet say what it will be."""
+        if self._open is not None and self._open.kind is Kind.TABLE:
+            return True
+        return partial.lstrip().startswith("|") or _UNDECIDED.match(partial) is not None
+
+    # -- lines
+
+    def _take_line(self, line: str, end: str) -> None:
+        while len(line) > MAX_LINE_CHARACTERS:
+            line = self._take_part(line)
+        self._take(line + end)
+        self._is_in_line = False
+
+    def _take_part(self, line: str) -> str:
+        """Take the first part of an overlong line; give back the rest."""
+        cut = line.rfind(" ", MAX_LINE_CHARACTERS // 2, MAX_LINE_CHARACTERS) + 1 or MAX_LINE_CHARACTERS
+        self._take(line[:cut])
+        self._parse()
+        if self._open is not None:
+            self._cut = self._close(self._open)
+        if self._cut is not None:
+            self._cut = replace(self._cut, joined=True)
+        self._is_in_line = True
+        return line[cut:]
+
+    def _take(self, line: str) -> None:
+        """One finished line, or a part of an overlong one."""
+        if self._code is None and not self._plain and not is_deep(line):
+            self._lines.append(line)
+            self._unparsed += 1
+            if self._unparsed >= _LINES_AT_ONCE:
+                self._parse()
+            return
+        self._parse()
+        if self._code is not None:
+            self._take_code(line, self._code)
+        else:
+            if self._open is not None:
+                self._close(self._open)
+            shown = line.rstrip("\n")
+            self.ready.append(Block(Kind.PLAIN, self._at, shown, True, continued=self._plain, joined=self._is_in_line))
+            self._cut = None
+        self._at += len(line)
+
+    def _take_code(self, line: str, code: OpenCode) -> None:
+        if closes_fence(line, code.block.fence) and not self._is_in_line:
+            code.closed = True
+            self._code = None
+        else:
+            code.lines.append(self._code_line(line.rstrip("\n"), code.block, self._at))
+
+    def _code_line(self, text: str, block: Block, at: int) -> CodeLine:
+        indent = 0 if self._is_in_line else min(block.indent, len(text) - len(text.lstrip(" ")))
+        return CodeLine(at + indent, text[indent:], continued=self._is_in_line)
+
+    # -- blocks
+
+    def _parse(self) -> None:
+        """Move the blocks that are finished to ``ready``."""
+        while self._unparsed:
+            self._unparsed = 0
+            blocks = deque(self._blocks(self._lines))
+            self._open = None
+            while blocks:
+                block = blocks.popleft()
+                if block.kind is Kind.CODE:
+                    self._begin_code(block)
+                elif (size := _size_to_cut(block)) is not None:
+                    self._cut = self._close(replace(block, text=block.text[:size]))
+                    if block.kind is not Kind.TABLE:  # what follows the cut may be something else
+                        self._unparsed = len(self._lines)
+                        break
+                    if size < len(block.text):
+                        blocks.appendleft(_rest_of(self._cut, block.start + size, block.text[size:], block.closed))
+                elif block.closed:
+                    self._close(block)
+                else:
+                    self._drop(block.start)
+                    self._open = block
+            else:
+                if self._open is None:
+                    self._drop(self._at + sum(map(len, self._lines)))
+
+    def _blocks(self, lines: Sequence[str]) -> list[Block]:
+        """The blocks of the lines that are in none yet."""
+        if self._cut is None:
+            number = self._open.number if self._open is not None else None
+            return blocks_of(lines, self._at, number, is_final=self._is_final)
+        head = self._cut.prefix or _CONTINUED
+        first, *others = blocks_of(
+            [*head.splitlines(keepends=True), *lines], self._at - len(head), is_final=self._is_final
+        )
+        text = first.text[len(head) :]
+        return [_rest_of(self._cut, self._at, text, first.closed), *others] if text.strip() else others
+
+    def _close(self, block: Block) -> Block:
+        """This block is finished, or cut here: gives back what it can be continued with."""
+        self.ready.append(replace(block, closed=True))
+        self._drop(block.start + len(block.text))
+        self._open = None
+        if block.kind is not Kind.TABLE:
+            return replace(block, kind=Kind.PARAGRAPH, joined=False)
+        head = "".join(block.text.splitlines(keepends=True)[:2])
+        return replace(block, joined=False, prefix=block.prefix or head)
+
+    def _drop(self, place: int) -> None:
+        """What stands before this place of the source is in a block, or nothing."""
+        count = 0
+        while self._at < place:
+            self._at += len(self._lines[count])
+            count += 1
+        if count:
+            del self._lines[:count]
+            self._cut = None
+
+    def _begin_code(self, block: Block) -> None:
+        opening, *lines = block.text.removesuffix("\n").split("\n")
+        code = OpenCode(replace(block, text=opening), closed=block.closed)
+        at = block.start + len(opening) + 1
+        for line in lines[:-1] if block.closed else lines:
+            code.lines.append(self._code_line(line, block, at))
+            at += len(line) + 1
+        self.ready.append(code)
+        self._drop(block.start + len(block.text))
+        self._code = None if block.closed else code
+
+
+def _rest_of(cut: Block, start: int, text: str, closed: bool) -> Block:
+    """The block that goes on with one that was cut."""
+    return Block(cut.kind, start, text, closed, continued=True, joined=cut.joined, prefix=cut.prefix)
+
+
+def _size_to_cut(block: Block) -> int | None:
+    """After so many characters a block is too long for one; ``None`` where it is not."""
+    is_table = block.kind is Kind.TABLE
+    limit = MAX_TABLE_CHARACTERS if is_table else MAX_BLOCK_CHARACTERS
+    if len(block.text) <= limit and block.text.count("|" if is_table else "\n") <= MAX_TABLE_BARS:
+        return None
+    size = bars = 0
+    for number, line in enumerate(block.text.splitlines(keepends=True), start=1):
+        size += len(line)
+        bars += line.count("|")
+        if size > limit or (bars > MAX_TABLE_BARS if is_table else number > MAX_BLOCK_LINES):
+            return size
+    return None
+
+
+def _without_row(block: Block) -> Block | None:
+    """The block without a last line that may begin a table, as long as the next one has not come."""
+    head, _, last = block.text.rstrip("\n").rpartition("\n")
+    is_row = block.kind in (Kind.PARAGRAPH, Kind.ITEM, Kind.QUOTE) and last.lstrip(" >").startswith("|")
+    if block.closed or not is_row:
+        return block
+    return replace(block, text=head) if head.strip() else None
+
+
+# ---------------------------------------------------------------- an unfinished last block, made presentable
+
+_OPEN_STRONG = re.compile(r"(?:^|[\s(\[\"'“\u2e80-\uffdc])\*\*(?=[^\s*])")
+"""Also behind Chinese, Japanese and Korean letters and signs, which have no spaces between words."""
+
+
+def close_inline(text: str) -> str:
+    """Text of an unfinished block with its open code span or bold closed, so that it does not flicker."""
+    if text.count("`") % 2:
+        return text + "`"
+    if text.count("**") % 2 == 0:
+        return text
+    if text.endswith("*") and not text.endswith("**"):
+        return text + "*"
+    last = text.rfind("**")
+    return text.rstrip() + "**" if _OPEN_STRONG.match(text, max(last - 1, 0)) else text

@@ -9,28 +9,187 @@ from __future__ import annotations
 import math
 import os
 import re
+import shutil
 import stat
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Literal, NamedTuple, Protocol
 
 import msgspec
 
-from app.errors import KnownError
-from app.models.architectures import PROJECTOR, HeadPlace, head_place, refusal, running_state
-from app.models.gguf_parser import Allowance, Array, HeaderError, RawHeader, Reader, Tensor, Value, parse, text_of
-from app.models.gguf_types import FILE_TYPES, VALUE_FLOAT32, VALUE_INT32, VALUE_STRING
-from app.models.names import model_name
-from app.models.text import printable
-from app.models.tokenizer import MODEL_KEY, SCORES_KEY, TOKENS_KEY, TYPES_KEY, Tokenizer, TokenizerFacts, read_tokenizer
-from app.protocol import limits
+from app.models.gguf_parser import (
+    FILE_TYPES,
+    MODEL_KEY,
+    SCORES_KEY,
+    TOKENS_KEY,
+    TYPES_KEY,
+    VALUE_FLOAT32,
+    VALUE_INT32,
+    VALUE_STRING,
+    Allowance,
+    Array,
+    HeaderError,
+    RawHeader,
+    Reader,
+    Tensor,
+    Tokenizer,
+    TokenizerFacts,
+    Value,
+    parse,
+    read_tokenizer,
+    text_of,
+)
+from app.models.names import model_name, printable, size_text
+from app.protocol import options
+from app.protocol.options import MAX_CONTEXT_LENGTH
+from app.storage.files import CHUNK, Progress, write_whole
+from app.system import Canceled, KnownError
+
+# What the architecture of a model allows, according to llama.cpp of October 2026 (its ``src/llama-arch.cpp``).
+#
+# Only exceptions are listed: any other architecture is treated as an ordinary text model, and llama.cpp itself reports
+# an error if it doesn't know it.
+
+RECURRENT = ("mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7")
+"""Models without a KV cache: their recurrent state can't be cut back to an earlier token."""
+
+KEEPS_STATES = (
+    "bailingmoe3",
+    "deepseek4",
+    "glm5-next",
+    "kimi-k3",
+    "lfm2",
+    "lfm2moe",
+    "nemotron_h",
+    "nemotron_h_moe",
+    "qwen35",
+    "qwen35moe",
+    "qwen4exp",
+)
+"""Hybrids for which llama.cpp can keep snapshots of the recurrent state (``llm_arch_supports_rs_rollback``)."""
+
+HYBRID = (*KEEPS_STATES, "falcon-h1", "granitehybrid", "jamba", "kimi-linear", "minimax-01", "plamo2", "qwen3next")
+"""Models in which some layers have a recurrent state instead of a KV cache."""
+
+KEEPS_FLASH_ATTENTION = ("qwen3next", "qwen35", "qwen35moe")
+"""Hybrids in which llama.cpp computes attention where the KV cache is, wherever they are split between CPU and GPU.
+
+Tried with qwen35; the others have the same graph."""
+
+LARGE_GRAPHS = (
+    "bailingmoe3",
+    "deepseek4",
+    "hy_v4",
+    "kimi-linear",
+    "minimax-01",
+    "minimax-m3",
+    "nanbeige",
+    "qwen35",
+    "qwen35moe",
+    "qwen3next",
+    "qwen4exp",
+)
+"""Architectures whose graphs grow with the batch (``llama_context::graph_max_nodes``)."""
+
+_LEARNED_POSITIONS = ("gpt2", "mpt", "starcoder")
+"""Models with a table of positions: llama.cpp ends the process at the first token beyond the training context."""
+
+_STATE_KEYS = ("ssm.", "wkv.", "shortconv.", "kda.")
+"""Metadata that only models with a recurrent state have; for architectures newer than the lists above."""
+
+_ENCODERS = (
+    "bert",
+    "eurobert",
+    "gemma-embedding",
+    "jina-bert-v2",
+    "jina-bert-v3",
+    "llama-embed",
+    "modern-bert",
+    "neo-bert",
+    "nomic-bert",
+    "nomic-bert-moe",
+)
+ASSISTANTS = {"gemma4-assistant": "gemma4"}
+"""Architectures of MTP heads that read the KV cache of their target, with the target's. They are always in a file of
+their own.
+"""
+_HEAD_TENSORS = (".nextn.eh_proj.weight", "nextn.pre_projection.weight")
+_FIRST_LAYER = "blk.0.attn_norm.weight"
+
+HeadPlace = Literal["none", "inside", "alone"]
+"""Whether a file has an MTP head, and if so, with the model it belongs to or without."""
+
+_HEADS = ("dflash", "eagle3", "gemma4_assistant", "dspark")
+_DIFFUSION = ("dream", "llada", "llada-moe", "rnd1")
+
+PROJECTOR = "clip"
+"""The architecture of files with which models see images, or hear."""
+
+_REFUSALS = {
+    PROJECTOR: "is the vision or audio part of a model (mmproj), not a language model. Open the model itself.",
+    "controlvector": "is a control vector, not a model.",
+    "imatrix": "is an importance matrix for quantizing, not a model.",
+    "t5": "is an encoder–decoder model (t5), which Slipstream can't run.",
+    "t5encoder": "is a text encoder (t5encoder), which can't write text.",
+    "wavtokenizer-dec": "is a speech decoder, not a language model.",
+    "qwen3tts": "is a speech model, not a language model.",
+    **{name: f"is an embedding model ({name}), which can't write text." for name in _ENCODERS},
+    **{name: f"contains only drafting heads ({name}), which this version of Slipstream can't use." for name in _HEADS},
+    "gemma4-assistant": "is the MTP head of a Gemma 4 model. Open that model, with this file as its draft model.",
+    **{name: f"is a diffusion language model ({name}), which Slipstream can't run." for name in _DIFFUSION},
+}
+
+_TYPE_REFUSALS = {
+    "adapter": "is an adapter (LoRA), not a complete model. Open the model it was made for.",
+    "mmproj": _REFUSALS[PROJECTOR],
+    "imatrix": _REFUSALS["imatrix"],
+    "controlvector": _REFUSALS["controlvector"],
+}
+
+
+def refusal(architecture: str, general_type: str) -> str | None:
+    """Why a file of this kind isn't a text model, as the rest of a sentence that begins with its name."""
+    return _TYPE_REFUSALS.get(general_type.lower()) or _REFUSALS.get(architecture.lower())
+
+
+def head_place(architecture: str, mtp_layers: int, tensors: Iterable[str]) -> HeadPlace:
+    """Whether a file with tensors of these names has an MTP head: it must say so, and contain it."""
+    names = list(tensors)
+    if mtp_layers <= 0 or not any(name.endswith(_HEAD_TENSORS) for name in names):
+        return "none"
+    return "alone" if architecture in ASSISTANTS or _FIRST_LAYER not in names else "inside"
+
+
+def longest_context(architecture: str, training_context: int) -> int:
+    """How many tokens a model can compute at most. Both the memory plan and the engine ask this."""
+    has_table = architecture in _LEARNED_POSITIONS and training_context > 0
+    return min(training_context, MAX_CONTEXT_LENGTH) if has_table else MAX_CONTEXT_LENGTH
+
+
+def is_part_of_model(architecture: str, general_type: str) -> bool:
+    """Whether a file is only part of a model that is in another file, such as a vision part or an adapter."""
+    return general_type.lower() in _TYPE_REFUSALS or architecture.lower() in (PROJECTOR, "controlvector", "imatrix")
+
+
+def running_state(architecture: str, keys: Iterable[str] = ()) -> str | None:
+    """``recurrent`` or ``hybrid`` if the model has a running state, otherwise ``None``.
+
+    ``keys`` are the keys of the model's metadata.
+    """
+    if architecture in RECURRENT:
+        return "recurrent"
+    prefixes = tuple(f"{architecture}.{key}" for key in _STATE_KEYS)
+    if architecture in HYBRID or any(key.startswith(prefixes) for key in keys):
+        return "hybrid"
+    return None
+
 
 MAX_CHAT_TEMPLATE_BYTES = 256 * 1024
 MAX_PARTS = 1000
-MAX_LAYERS = limits.MAX_LAYERS
+MAX_LAYERS = options.MAX_LAYERS
 MAX_DIMENSION = 2**20
 """The upper limit for numbers that are used in calculations: heads, widths, experts."""
 _SHAPE_KEYS = (
@@ -408,3 +567,83 @@ def _as_llama_cpp_spells(tokens: tuple[bytes, ...]) -> Iterable[bytes]:
         return tokens
     cut = (token.partition(b"\0")[0] for token in tokens)
     return (token or b"[EMPTY_%d]" % index for index, token in enumerate(cut))
+
+
+# Models that were cut into pieces for a site that takes no larger files: ``X.gguf.part1of2``, ``X.gguf-split-a``.
+#
+# Unlike the parts of a split model, a piece is no GGUF file; they have to be joined.
+
+_NAME = re.compile(
+    r"(?P<whole>.+\.gguf)(?:\.(?P<number>\d{2,3})|"
+    r"[-._]?(?:part|split|chunk)[-._]?(?P<place>\d{1,4}|[a-z]{1,2})(?:[-._]?of[-._]?(?P<count>\d{1,4}))?)",
+    re.IGNORECASE,
+)
+
+
+class Piece(NamedTuple):
+    """What the name of a piece says."""
+
+    whole: str
+    """The name of the whole file."""
+    place: int
+    """Counted from 0 or from 1."""
+    pieces: int
+    """How many there are; 0 if the name doesn't say it."""
+
+
+def piece_of(name: str) -> Piece | None:
+    """``None`` for the names of other files."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    place = (found["place"] or found["number"]).lower()
+    number = int(place) if place.isdecimal() else sum((ord(one) - 97) * 26**at for at, one in enumerate(place[::-1]))
+    return Piece(found["whole"], number, int(found["count"] or 0))
+
+
+def problem_of(paths: Sequence[Path]) -> str:
+    """Why the model with these pieces, in order, can't be loaded as it is."""
+    pieces = [piece for path in paths if (piece := piece_of(path.name)) is not None]
+    places, count = [one.place for one in pieces], max(one.pieces for one in pieces) or len(pieces)
+    name = printable(pieces[0].whole)
+    if count < 2 or places[0] > 1 or places != list(range(places[0], places[0] + count)):
+        return f"{name} is in pieces, and not all of them are here. Download the others, too."
+    return f"{name} is in {count} pieces. They must be joined before it can be used."
+
+
+def join(paths: Sequence[Path], progress: Callable[[int, int], None], is_canceled: Callable[[], bool]) -> Path:
+    """Join these pieces, in order, and delete them; returns the path of the whole model.
+
+    Raises `KnownError`, also if what comes out is no whole model, and `Canceled`; the pieces are kept then.
+    """
+    piece = piece_of(paths[0].name)
+    assert piece is not None
+    whole, new = paths[0].with_name(piece.whole), paths[0].with_name(".joining")  # names can be too long for an ending
+    try:
+        total, free = sum(path.stat().st_size for path in paths), shutil.disk_usage(whole.parent).free
+        if whole.exists():
+            raise KnownError(f"{printable(whole.name)} already exists.")
+        if total > free:
+            raise KnownError(f"Joining needs {size_text(total)} of disk space, but only {size_text(free)} is free.")
+        told = Progress(total, progress)
+
+        def content() -> Iterator[bytes]:
+            for path in paths:
+                with path.open("rb", buffering=0) as file:
+                    while chunk := file.read(CHUNK):
+                        if is_canceled():
+                            raise Canceled
+                        told.add(len(chunk))
+                        yield chunk
+
+        try:
+            write_whole(new, content(), mode=0o666)
+            check_loadable(read_header(new))
+            new.rename(whole)
+        finally:
+            new.unlink(missing_ok=True)
+        for path in paths:
+            path.unlink()
+    except OSError as error:
+        raise KnownError(f"{printable(whole.name)} couldn't be joined: {error.strerror or error}.") from error
+    return whole

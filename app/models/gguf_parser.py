@@ -1,4 +1,4 @@
-"""The raw content of a GGUF header: key–value pairs and the list of tensors.
+"""The raw content of a GGUF header: key–value pairs, tensors, the numbers for types, the tokenizer.
 
 The file is taken for hostile. Every count and length is compared with what the file can hold, and with a bound, before
 anything of that size is made; arrays of numbers stay packed, arrays of texts are walked over and kept only where asked.
@@ -16,8 +16,107 @@ from collections.abc import Container, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
-from app.models.gguf_types import SCALAR_FORMATS, TENSOR_TYPES, VALUE_ARRAY, VALUE_STRING
-from app.models.text import printable, size_text
+import msgspec
+
+from app.models.names import printable, size_text
+
+# The numbers GGUF files use for value types, tensor types and kinds of quantization, as of October 2026.
+
+VALUE_STRING = 8
+VALUE_ARRAY = 9
+VALUE_INT32 = 5
+VALUE_FLOAT32 = 6
+
+SCALAR_FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+"""Value type → `struct` format, little-endian."""
+
+
+class TensorType(NamedTuple):
+    name: str
+    block: int
+    """Elements that are stored together as one block."""
+    size: int
+    """Bytes of one such block."""
+
+
+TENSOR_TYPES = {
+    0: TensorType("F32", 1, 4),
+    1: TensorType("F16", 1, 2),
+    2: TensorType("Q4_0", 32, 18),
+    3: TensorType("Q4_1", 32, 20),
+    6: TensorType("Q5_0", 32, 22),
+    7: TensorType("Q5_1", 32, 24),
+    8: TensorType("Q8_0", 32, 34),
+    9: TensorType("Q8_1", 32, 36),
+    10: TensorType("Q2_K", 256, 84),
+    11: TensorType("Q3_K", 256, 110),
+    12: TensorType("Q4_K", 256, 144),
+    13: TensorType("Q5_K", 256, 176),
+    14: TensorType("Q6_K", 256, 210),
+    15: TensorType("Q8_K", 256, 292),
+    16: TensorType("IQ2_XXS", 256, 66),
+    17: TensorType("IQ2_XS", 256, 74),
+    18: TensorType("IQ3_XXS", 256, 98),
+    19: TensorType("IQ1_S", 256, 50),
+    20: TensorType("IQ4_NL", 32, 18),
+    21: TensorType("IQ3_S", 256, 110),
+    22: TensorType("IQ2_S", 256, 82),
+    23: TensorType("IQ4_XS", 256, 136),
+    24: TensorType("I8", 1, 1),
+    25: TensorType("I16", 1, 2),
+    26: TensorType("I32", 1, 4),
+    27: TensorType("I64", 1, 8),
+    28: TensorType("F64", 1, 8),
+    29: TensorType("IQ1_M", 256, 56),
+    30: TensorType("BF16", 1, 2),
+    34: TensorType("TQ1_0", 256, 54),
+    35: TensorType("TQ2_0", 256, 66),
+    39: TensorType("MXFP4", 32, 17),
+    40: TensorType("NVFP4", 64, 36),
+    41: TensorType("Q1_0", 128, 18),
+    42: TensorType("Q2_0", 64, 18),
+}
+
+FILE_TYPES = {
+    0: "F32",
+    1: "F16",
+    2: "Q4_0",
+    3: "Q4_1",
+    7: "Q8_0",
+    8: "Q5_0",
+    9: "Q5_1",
+    10: "Q2_K",
+    11: "Q3_K_S",
+    12: "Q3_K_M",
+    13: "Q3_K_L",
+    14: "Q4_K_S",
+    15: "Q4_K_M",
+    16: "Q5_K_S",
+    17: "Q5_K_M",
+    18: "Q6_K",
+    19: "IQ2_XXS",
+    20: "IQ2_XS",
+    21: "Q2_K_S",
+    22: "IQ3_XS",
+    23: "IQ3_XXS",
+    24: "IQ1_S",
+    25: "IQ4_NL",
+    26: "IQ3_S",
+    27: "IQ3_M",
+    28: "IQ2_S",
+    29: "IQ2_M",
+    30: "IQ4_XS",
+    31: "IQ1_M",
+    32: "BF16",
+    36: "TQ1_0",
+    37: "TQ2_0",
+    38: "MXFP4",
+    39: "NVFP4",
+    40: "Q1_0",
+    41: "Q2_0",
+}
+"""``general.file_type`` → the name model pages use."""
+
 
 MAGIC = b"GGUF"
 MAX_HEADER_BYTES = 48_000_000
@@ -377,3 +476,109 @@ def _what_it_is(start: bytes) -> str:
     if start[8:10] == b'{"':
         return "is a safetensors file, not a GGUF model file. Get the GGUF version of the model."
     return "is not a GGUF model file."
+
+
+# The tokenizer in a GGUF file, with llama.cpp's rules for what the file leaves out.
+
+TOKENS_KEY = "tokenizer.ggml.tokens"
+TYPES_KEY = "tokenizer.ggml.token_type"
+SCORES_KEY = "tokenizer.ggml.scores"
+MODEL_KEY = "tokenizer.ggml.model"
+
+_KINDS = {
+    "llama": "SPM",
+    "gpt2": "BPE",
+    "gemma4": "BPE",
+    "hybriddna": "BPE",
+    "whitespace": "BPE",
+    "bert": "WPM",
+    "t5": "UGM",
+    "rwkv": "RWKV",
+    "plamo2": "PLaMo-2",
+}
+_DEFAULT_BOS = {"llama": 1, "bert": 101, "gpt2": 11, "hybriddna": 11, "whitespace": 11, "plamo2": 1}
+_DEFAULT_EOS = {"llama": 2, "t5": 1, "gpt2": 11, "hybriddna": 11, "whitespace": 11, "plamo2": 2}
+_PRE_WITHOUT_BOS = ("chatglm-bpe", "glm4", "glm5")
+_PRE_THAT_ADD_BOS = (
+    "chameleon",
+    "falcon-h1",
+    "falcon3",
+    "gemma4",
+    "jina-v5-nano",
+    "lfm2",
+    "llama-bpe",
+    "llama-v3",
+    "llama3",
+    "midm-2.0",
+    "pixtral",
+    "tekken",
+)
+
+
+class TokenizerFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """A tokenizer without its tokens; ids are ``None`` if there is no such token."""
+
+    kind: str
+    """llama.cpp's type of vocabulary, which several models share: ``SPM``, ``BPE``, …"""
+    model: str
+    """As the file names it: ``llama``, ``gpt2``, ``bert``, …"""
+    pre: str
+    size: int
+    """Tokens."""
+    bos_id: int | None
+    eos_id: int | None
+    add_bos: bool
+    add_eos: bool
+    fingerprint: str
+    """SHA-256 of the list of tokens: the same only for equal lists."""
+
+
+class Tokenizer(TokenizerFacts, frozen=True, kw_only=True, eq=False):
+    """With its tokens."""
+
+    tokens: tuple[bytes, ...]
+    eot_id: int | None
+    """End of turn, if the file names it; llama.cpp finds more by their text."""
+
+    def __repr__(self) -> str:
+        return f"Tokenizer({self.kind}, {self.size} tokens)"
+
+
+def read_tokenizer(values: Mapping[str, Value]) -> Tokenizer | None:
+    """The tokenizer in a file's metadata, or ``None`` if it has none."""
+    tokens = values.get(TOKENS_KEY)
+    model = text_of(values, MODEL_KEY)
+    if not model or not isinstance(tokens, Array) or tokens.kind != VALUE_STRING or tokens.texts is None:
+        return None
+    pre = "gemma4" if model == "gemma4" else text_of(values, "tokenizer.ggml.pre")
+    is_bpe = _KINDS.get(model) == "BPE"
+    bos = None if is_bpe and pre in _PRE_WITHOUT_BOS else _DEFAULT_BOS.get(model)
+    adds_bos = model in ("llama", "bert") or (is_bpe and pre in _PRE_THAT_ADD_BOS)
+    add_bos = _flag(values, "tokenizer.ggml.add_bos_token", adds_bos) or pre == "gemma4"
+    return Tokenizer(
+        kind=_KINDS.get(model, model),
+        model=model,
+        pre=pre,
+        size=len(tokens.texts),
+        tokens=tokens.texts,
+        bos_id=_special(values, "bos", bos, tokens.count),
+        eos_id=_special(values, "eos", _DEFAULT_EOS.get(model), tokens.count),
+        eot_id=_special(values, "eot", None, tokens.count),
+        add_bos=add_bos,
+        add_eos=_flag(values, "tokenizer.ggml.add_eos_token", model == "t5"),
+        fingerprint=tokens.digest,
+    )
+
+
+def _flag(values: Mapping[str, Value], key: str, default: bool) -> bool:
+    value = values.get(key)
+    return value if isinstance(value, bool) else default
+
+
+def _special(values: Mapping[str, Value], name: str, default: int | None, count: int) -> int | None:
+    """The id of a special token; llama.cpp ignores ids outside the vocabulary and takes its default."""
+    value = values.get(f"tokenizer.ggml.{name}_token_id")
+    for candidate in (value, default):
+        if isinstance(candidate, int) and not isinstance(candidate, bool) and 0 <= candidate < count:
+            return candidate
+    return None

@@ -9,12 +9,11 @@ from typing import Any
 import msgspec
 
 from app.models.gguf import GgufHeader, ModelFileError, Split, check_loadable
+from app.models.gguf_parser import Tokenizer
 from app.models.memory_shape import shape_of
-from app.models.mtp import has_head, head_problem, is_head_only
+from app.models.mtp import find_projector, has_head, head_problem, is_head_only
+from app.models.names import count_text, printable, size_text
 from app.models.pairing import Verdict
-from app.models.projectors import find_projector
-from app.models.text import count_text, printable, size_text
-from app.models.tokenizer import Tokenizer
 
 
 def describe(header: GgufHeader) -> dict[str, Any]:

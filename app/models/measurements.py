@@ -14,7 +14,7 @@ import msgspec
 
 from app.models.trials import FileKey, Speed
 from app.protocol.events import PairLoaded
-from app.storage.keyed_file import KeyedFile, cache_file, key_of
+from app.storage.json_file import KeyedFile, cache_file, key_of
 
 
 class PlainKey(FileKey, frozen=True, forbid_unknown_fields=True, omit_defaults=True):

@@ -13,11 +13,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from app.models.architectures import ASSISTANTS, longest_context
-from app.models.gguf import MAX_DIMENSION, MAX_LAYERS, GgufHeader, whole_numbers
+from app.models.gguf import ASSISTANTS, MAX_DIMENSION, MAX_LAYERS, GgufHeader, longest_context, whole_numbers
 from app.models.gguf_parser import Array, Tensor, Value
 from app.models.mtp import head_problem, is_head_only, must_be_loaded
-from app.protocol.limits import default_context_length
+from app.protocol.options import default_context_length
 
 _FLOAT_BYTES = 4
 _BLOCK_NAME = re.compile(r"^blk\.(\d{1,4})\.")

@@ -7,8 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from app.storage.json_file import BACKGROUND_SECONDS
-from app.storage.keyed_file import KeyedFile
+from app.storage.json_file import BACKGROUND_SECONDS, KeyedFile
 
 
 class Origin(msgspec.Struct, frozen=True, kw_only=True):

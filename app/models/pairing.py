@@ -14,9 +14,9 @@ from itertools import islice
 from typing import NamedTuple
 
 from app.models.gguf import GgufHeader, ModelFacts
+from app.models.gguf_parser import Tokenizer, TokenizerFacts
 from app.models.mtp import is_head_only, mismatch
-from app.models.text import printable
-from app.models.tokenizer import Tokenizer, TokenizerFacts
+from app.models.names import printable
 
 MAX_SIZE_DIFFERENCE = 128
 FIRST_COMPARED_ID = 5

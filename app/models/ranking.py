@@ -8,11 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from app.models.architectures import ASSISTANTS
-from app.models.gguf import ModelFileError, read_header
-from app.models.library.entry import LibraryEntry
+from app.models.gguf import ASSISTANTS, ModelFileError, read_header
+from app.models.gguf_parser import Tokenizer
+from app.models.library.library import LibraryEntry
 from app.models.pairing import LARGE_DRAFT_SHARE, Difference, Verdict, compare, first_difference, judge
-from app.models.tokenizer import Tokenizer
 from app.models.trials import FileKey, Trial, Trials
 
 SMALL_DRAFT_SHARE = 1 / 10

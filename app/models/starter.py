@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-from app import paths
+from app import system
 
 STARTER_NAME = "SmolLM2-135M-Instruct"
 STARTER_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
@@ -30,4 +30,4 @@ def is_starter(path: str | Path) -> bool:
 def _places() -> list[Path]:
     """In the source (`scripts/setup` gets it), beside the frozen program, and of the system's package."""
     frozen = [Path(sys.executable).parent / "starter" / _FILE] if hasattr(sys, "_MEIPASS") else []
-    return [paths.resource("starter", _FILE), *frozen, _INSTALLED / _FILE]
+    return [system.resource("starter", _FILE), *frozen, _INSTALLED / _FILE]

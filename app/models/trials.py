@@ -8,7 +8,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 
 from app.models.gguf import ModelFileError
-from app.storage.keyed_file import KeyedFile
+from app.storage.json_file import KeyedFile
 
 Speed = Annotated[float, msgspec.Meta(gt=0)]
 """Tokens per second while decoding."""

@@ -13,8 +13,8 @@ import msgspec
 from msgspec import Meta
 from msgspec.inspect import FloatType, IntType, Metadata, Type, UnionType, type_info
 
-from app.protocol.limits import MAX_COUNT
 from app.protocol.options import (
+    MAX_COUNT,
     AcceptRule,
     AnswerFormat,
     Count,

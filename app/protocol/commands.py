@@ -1,4 +1,4 @@
-"""What the window sends to an engine; `app.protocol.framing` turns it into bytes, and the answers back."""
+"""What the window sends to an engine; `app.protocol.frames` turns it into bytes, and the answers back."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Annotated, Any
 import msgspec
 
 from app.protocol.answering import AnswerSettings, with_fields_of
-from app.protocol.limits import MAX_COUNT, MAX_LOGPROBS, HeadChoice
-from app.protocol.options import LoadSettings, Overflow, Role, TemplateVariables
+from app.protocol.options import MAX_COUNT, MAX_LOGPROBS, HeadChoice, LoadSettings, Overflow, Role, TemplateVariables
 from app.protocol.remote import Connect, FindServers, Probe
 from app.protocol.tools import ToolCall, ToolUse
 

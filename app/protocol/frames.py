@@ -1,6 +1,6 @@
 """Messages on the pipes between our processes: a 4-byte little-endian length followed by that many bytes of JSON.
 
-The engine's messages (`app.protocol.framing`) and the helper's (`app.helper.messages`) both travel like this.
+The engine's messages (`app.protocol.frames`) and the helper's (`app.helper.messages`) both travel like this.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from typing import IO, TypeVar
 
 import msgspec
 
-from app import decoders
+from app import system
+from app.protocol.commands import Command
+from app.protocol.events import Event
 
 MAX_BYTES = 64 * 1024 * 1024
 _LENGTH = struct.Struct("<I")
@@ -31,7 +33,7 @@ def encode(message: msgspec.Struct) -> bytes:
         return _encoder.encode(without_surrogates(msgspec.to_builtins(message)))
 
 
-def decode(decoder: decoders.Decoder[T], body: bytes) -> T:
+def decode(decoder: system.Decoder[T], body: bytes) -> T:
     """A message from its JSON. Raises `ProtocolError` for anything that ``decoder`` can't read."""
     try:
         return decoder.decode(body)
@@ -100,3 +102,27 @@ def _body_length(head: bytes | bytearray) -> int:
     if length > MAX_BYTES:
         raise ProtocolError(f"a message of {length} bytes is larger than {MAX_BYTES}")
     return int(length)
+
+
+# The engine's messages as bytes, and back.
+#
+# Decoding checks every type, so a broken or malicious engine can send the window nothing but the classes of
+# `app.protocol.commands` and `app.protocol.events`.
+
+_commands: system.Decoder[Command] = system.decoder(Command)
+_events: system.Decoder[Event] = system.decoder(Event)
+
+
+def encode_frame(message: Command | Event) -> bytes:
+    """The bytes of one framed message. Raises `app.protocol.frames.ProtocolError` when it is too large."""
+    return framed(encode(message))
+
+
+def decode_command(body: bytes) -> Command:
+    """Raises `app.protocol.frames.ProtocolError` if ``body`` isn't a command."""
+    return decode(_commands, body)
+
+
+def decode_event(body: bytes) -> Event:
+    """Raises `app.protocol.frames.ProtocolError` if ``body`` isn't an event."""
+    return decode(_events, body)

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from app import decoders
+from app import system
 from app.protocol import frames
 from app.protocol.commands import CheckText, CountPrompt, Generate, Tokenize
 from app.protocol.events import (
@@ -105,8 +105,8 @@ class RequestEnded(msgspec.Struct, frozen=True, kw_only=True, tag="request_ended
 ToServer = Serve | PairServed | Unavailable | AnswerEvent | AnsweredQuestion
 FromServer = Listening | NotListening | Asked | GivenUp | AsideQuestion | RequestEnded
 
-_to_server: decoders.Decoder[ToServer] = decoders.decoder(ToServer)
-_from_server: decoders.Decoder[FromServer] = decoders.decoder(FromServer)
+_to_server: system.Decoder[ToServer] = system.decoder(ToServer)
+_from_server: system.Decoder[FromServer] = system.decoder(FromServer)
 
 
 def decode_to_server(body: bytes) -> ToServer:

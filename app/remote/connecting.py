@@ -1,6 +1,4 @@
-"""From an address to a model that can be asked: what the server is, what it can do, and, where it says so, that the
-model is loaded.
-"""
+"""From an address to a model that can be asked: which server it is and what that kind takes and gives."""
 
 from __future__ import annotations
 
@@ -12,18 +10,335 @@ from typing import Any
 
 import msgspec
 
-from app import decoders
-from app.models.text import printable
+from app import system
+from app.models.names import printable
 from app.protocol.events import ModelInfo, PairLoaded
-from app.protocol.options import Sampling
-from app.protocol.remote import Connect, RemoteModel, ServedModel, Server
-from app.remote import address, counters
-from app.remote.detection import Found, detect
-from app.remote.dialects import DIALECTS, VLLM_WITHOUT_DRAFTING, Dialect
-from app.remote.failures import RemoteError, refusal
-from app.remote.http import Http
-from app.remote.limits import Limits
-from app.remote.values import items, mapping, number, text
+from app.protocol.options import FormatKind, Sampling
+from app.protocol.remote import (
+    MAX_SERVED_MODELS,
+    SERVER_NAMES,
+    Connect,
+    FiguresFrom,
+    ModelState,
+    Probe,
+    RemoteModel,
+    ServedModel,
+    Server,
+    ServerKind,
+    ServerProbed,
+)
+from app.remote import figures as counters
+from app.remote import http as address
+from app.remote.http import Answer, Http, Limits, RemoteError, items, mapping, number, refusal, text
+
+# Which server is at an address: asked step by step, and never guessed from host or port (docs/remote.md).
+
+_OWNERS: dict[str, ServerKind] = {
+    "slipstream": "slipstream",
+    "llamacpp": "llama.cpp",
+    "vllm": "vllm",
+    "sglang": "sglang",
+    "tensorrt_llm": "tensorrt_llm",
+    "library": "ollama",
+}
+_VERSIONS: dict[ServerKind, tuple[str, ...]] = {
+    "vllm": ("/version",),
+    "sglang": ("/server_info", "/get_server_info"),
+    "tensorrt_llm": ("/version",),
+    "ollama": ("/api/version",),
+}
+_STATES: dict[str, ModelState] = {
+    "unloaded": "unloaded",
+    "not-loaded": "unloaded",
+    "loading": "loading",
+    "loaded": "loaded",
+    "sleeping": "sleeping",
+    "downloading": "downloading",
+}
+_MOST_NAME = 512
+
+
+@dataclass
+class Found:
+    """A server, with what it said of itself on the way."""
+
+    server: Server
+    info: dict[str, Any] = field(default_factory=dict)
+    """TGI's ``/info``."""
+    has_stats: bool = False
+    """LM Studio has its older API (``/api/v0``), which is the one with figures."""
+
+
+async def detect(http: Http, seconds: float = 0.0) -> Found:
+    """Ask a server what it is, and for its models. Each request may take ``seconds``; 0: as usual.
+
+    Raises `RemoteError`. A server that needs another key is found, but nothing is known of it.
+    """
+    listed = await http.get("/v1/models", seconds)
+    if listed.status in (401, 403):
+        kind: ServerKind = "llama.cpp" if _is_llama_server(listed) else "openai"
+        return Found(_server(http, kind, needs_key=True))
+    if listed.status == 503:
+        raise refusal(listed.status, listed.body, http.address.host, listed.headers.get("Retry-After", ""))
+    if _is_llama_server(listed) and listed.status == 200:
+        return Found(_server(http, "llama.cpp", _models(listed.json)))
+    found = [mapping(one) for one in items(mapping(listed.json).get("data"))] if listed.status == 200 else []
+    for owner, kind in _OWNERS.items():
+        if any(text(one.get("owned_by")) == owner for one in found):
+            return Found(await _complete(http, kind, _models(listed.json), seconds))
+    return await _of_others(http, listed, seconds)
+
+
+async def _of_others(http: Http, listed: Answer, seconds: float) -> Found:
+    """Those that ``/v1/models`` doesn't tell apart."""
+    if b"Ollama is running" in (await http.get("/", seconds)).body[:1000]:
+        return Found(await _complete(http, "ollama", _models(listed.json), seconds))
+    older = mapping((await http.get("/api/v0/models", seconds)).json)
+    if any("compatibility_type" in mapping(one) for one in items(older.get("data"))):
+        return Found(_server(http, "lm_studio", _models(older)), has_stats=True)
+    newer = mapping((await http.get("/api/v1/models", seconds)).json)
+    if any("key" in mapping(one) for one in items(newer.get("models"))):
+        return Found(_server(http, "lm_studio", _lm_studio_models(newer)))
+    info = mapping((await http.get("/info", seconds)).json)
+    if text(info.get("router")) == "text-generation-router":
+        return Found(_tgi(http, info), info)
+    if listed.status == 200 and isinstance(listed.json, dict) and isinstance(listed.json.get("data"), list):
+        return Found(_server(http, "openai", _models(listed.json)))
+    if listed.status >= 400 and listed.status != 404:
+        raise refusal(listed.status, listed.body, http.address.host, listed.headers.get("Retry-After", ""))
+    raise RemoteError(
+        "not_a_server",
+        f"{http.address.host} answers, but not like a server for language models. Check the address and the port.",
+    )
+
+
+def _is_llama_server(answer: Answer) -> bool:
+    return answer.headers.get("Server", "") == "llama.cpp"
+
+
+async def _complete(http: Http, kind: ServerKind, models: list[ServedModel], seconds: float) -> Server:
+    """With the version, and what only the server's own API says of its models."""
+    version = ""
+    for path in _VERSIONS.get(kind, ()):
+        version = text(mapping((await http.get(path, seconds)).json).get("version"))
+        if version:
+            break
+    if kind == "ollama":
+        running = mapping((await http.get("/api/ps", seconds)).json)
+        contexts = {
+            text(one.get("name")): number(one.get("context_length")) or 0
+            for one in map(mapping, items(running.get("models")))
+        }
+        models = [
+            ServedModel(
+                id=one.id, state="loaded" if one.id in contexts else "unloaded", context_length=contexts.get(one.id, 0)
+            )
+            for one in models
+        ]
+    return _server(http, kind, models, version)
+
+
+def _server(
+    http: Http, kind: ServerKind, models: list[ServedModel] | None = None, version: str = "", *, needs_key: bool = False
+) -> Server:
+    return Server(
+        kind=kind,
+        version=printable(version),
+        address=http.address.root,
+        models=models or [],
+        needs_key=needs_key,
+        is_loopback=http.address.is_loopback,
+        is_encrypted=http.address.is_encrypted,
+    )
+
+
+def _models(listed: object) -> list[ServedModel]:
+    """The models of ``/v1/models``, llama-server's ``/models`` and LM Studio's ``/api/v0/models``."""
+    found = []
+    for one in map(mapping, items(mapping(listed).get("data"))[:MAX_SERVED_MODELS]):
+        name = text(one.get("id"))
+        if not name or len(name) > _MOST_NAME or text(one.get("type")) == "embeddings":
+            continue
+        state = text(mapping(one.get("status")).get("value")) or text(one.get("state"))
+        context = (
+            number(mapping(one.get("meta")).get("n_ctx"))
+            or number(one.get("max_model_len"))
+            or number(one.get("loaded_context_length"))
+            or number(one.get("max_context_length"))
+        )
+        found.append(ServedModel(id=name, state=_STATES.get(state, ""), context_length=context or 0))
+    return found
+
+
+def _lm_studio_models(listed: dict[str, Any]) -> list[ServedModel]:
+    found = []
+    for one in map(mapping, items(listed.get("models"))[:MAX_SERVED_MODELS]):
+        name = text(one.get("key"))
+        if not name or len(name) > _MOST_NAME or text(one.get("type")) == "embedding":
+            continue
+        loaded = items(one.get("loaded_instances"))
+        context = number(mapping(mapping(loaded[0]).get("config")).get("context_length")) if loaded else None
+        context = context or number(one.get("max_context_length"))
+        found.append(ServedModel(id=name, state="loaded" if loaded else "unloaded", context_length=context or 0))
+    return found
+
+
+def _tgi(http: Http, info: dict[str, Any]) -> Server:
+    context = number(info.get("max_total_tokens")) or number(info.get("max_input_tokens"))
+    name = text(info.get("model_id"))[:_MOST_NAME] or "tgi"
+    models = [ServedModel(id=name, state="loaded", context_length=context or 0)]
+    return _server(http, "tgi", models, text(info.get("version")))
+
+
+# What each kind of server takes and gives. Sources and versions stand in benchmarks/notes/remote.md.
+
+_BASIC = {name: name for name in ("temperature", "top_p", "frequency_penalty", "presence_penalty")}
+_VLLM = {**_BASIC, "top_k": "top_k", "min_p": "min_p", "repetition_penalty": "repetition_penalty"}
+_LLAMA = {
+    **_BASIC,
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "repetition_penalty": "repeat_penalty",
+    "penalty_window": "repeat_last_n",
+}
+_SAMPLING = tuple(_LLAMA)
+_JSON: tuple[FormatKind, ...] = ("json_object", "json_schema")
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """One kind of server."""
+
+    kind: ServerKind
+    sampling: dict[str, str]
+    """Fields of `Sampling` it takes, and its names for them."""
+    formats: tuple[FormatKind, ...] = ()
+    levels: tuple[str, ...] = ()
+    """Levels of thinking that can be asked for without knowing the model."""
+    has_budget: bool = False
+    """It takes a limit for thinking."""
+    can_continue: bool = False
+    all_top_k: int = 0
+    """What stands for "all" in ``top_k``."""
+    has_extras: bool = True
+    """Fields it doesn't know do no harm."""
+    stream_options: dict[str, bool] = field(default_factory=lambda: {"include_usage": True})
+    extras: dict[str, bool] = field(default_factory=dict)
+    """Fields that make it say more."""
+    figures: FiguresFrom = "none"
+    note: str = ""
+    """For `RemoteModel.figures_note`."""
+
+    @property
+    def name(self) -> str:
+        return SERVER_NAMES[self.kind]
+
+    def refused(self) -> dict[str, str]:
+        """For `RemoteModel.refused`, without what depends on the model."""
+        found = {one: f"{self.name} doesn't have this setting." for one in _SAMPLING if one not in self.sampling}
+        if not self.has_budget:
+            found["thinking_budget"] = f"{self.name} can't limit thinking."
+        if not self.formats:
+            found["answer_format"] = f"{self.name} can't make answers follow a format."
+        if self.kind != "ollama":
+            found["drafter"] = f"How {self.name} drafts is decided when it is started."
+        found["overflow"] = f"What happens to a chat that is too long is up to {self.name}."
+        found["stop_thinking"] = f"{self.name} can't be told to stop thinking."
+        return found
+
+
+_LIVE = {"timings_per_token": True, "return_progress": True}
+_LLAMA_NOTE = (
+    "llama-server sends its counts of drafted and accepted tokens with every token. If nothing is drafted, start it "
+    "with --spec-type, for example draft-simple with --spec-draft-model FILE for a draft model, or ngram-simple."
+)
+VLLM_WITHOUT_DRAFTING = "This vLLM drafts nothing. To make it draft, start it with --speculative-config."
+_DIALECTS = (
+    Dialect(
+        "slipstream",
+        _LLAMA,
+        formats=(*_JSON, "gbnf"),
+        has_budget=True,
+        can_continue=True,
+        extras=_LIVE,
+        figures="live",
+        note="The other Slipstream sends its own counts with every answer.",
+    ),
+    Dialect(
+        "llama.cpp",
+        _LLAMA,
+        formats=(*_JSON, "gbnf"),
+        has_budget=True,
+        can_continue=True,
+        extras=_LIVE,
+        figures="live",
+        note=_LLAMA_NOTE,
+    ),
+    Dialect(
+        "vllm",
+        _VLLM,
+        formats=_JSON,
+        levels=("off", "on", "low", "medium", "high"),
+        can_continue=True,
+        all_top_k=-1,
+        stream_options={"include_usage": True, "continuous_usage_stats": True},
+        figures="counters",
+        note="vLLM sends figures with each answer if it was started with --per-request-spec-decode-metrics summary "
+        "(0.29 or later). Without that, its counters before and after an answer are compared, which also count what "
+        "others ask it.",
+    ),
+    Dialect(
+        "sglang",
+        _VLLM,
+        formats=_JSON,
+        levels=("off", "on"),
+        can_continue=True,
+        all_top_k=-1,
+        extras={"return_spec_tokens_details": True},
+        figures="reply",
+        note="SGLang sends figures at the end of each answer if it was started with --speculative-algorithm.",
+    ),
+    Dialect(
+        "tensorrt_llm",
+        _VLLM,
+        formats=_JSON,
+        levels=("off", "on"),
+        has_extras=False,
+        figures="reply",
+        note="TensorRT-LLM sends the mean number of tokens per pass with each answer. Newer versions send all figures "
+        "if per_request_spec_decode_stats: true is in the file given with --extra_llm_api_options.",
+    ),
+    Dialect(
+        "tgi",
+        _BASIC,
+        figures="counters",
+        note="TGI only has counters for all its answers together. Slipstream compares them before and after an "
+        "answer, so they also count other requests.",
+    ),
+    Dialect(
+        "ollama",
+        _LLAMA,
+        formats=_JSON,
+        note="Ollama can draft, but doesn't report its counts. Slipstream can ask for an answer without drafting to "
+        "compare the speed.",
+    ),
+    Dialect(
+        "lm_studio",
+        {**_BASIC, "top_k": "top_k", "repetition_penalty": "repeat_penalty"},
+        formats=("json_schema",),
+        figures="reply",
+        note="LM Studio sends figures at the end of each answer. It drafts if a draft model is chosen in its settings "
+        "of the model.",
+    ),
+    Dialect(
+        "openai",
+        _BASIC,
+        formats=_JSON,
+        note="This server gives no figures about drafting. Speed is measured here.",
+    ),
+)
+DIALECTS: dict[ServerKind, Dialect] = {one.kind: one for one in _DIALECTS}
+
 
 _LLAMA_KINDS = ("llama.cpp", "slipstream")
 _EFFORTS = ("low", "medium", "high")
@@ -253,8 +568,47 @@ def _sampling(dialect: Dialect, params: dict[str, Any]) -> tuple[Sampling, list[
             whole = isinstance(getattr(sampling, name), int)
             changed = {name: int(value) if whole else round(float(value), 6)}
             try:
-                sampling = decoders.convert({**msgspec.to_builtins(sampling), **changed}, Sampling)
+                sampling = system.convert({**msgspec.to_builtins(sampling), **changed}, Sampling)
             except (msgspec.ValidationError, OverflowError):
                 continue
             told.append(name)
     return sampling, told
+
+
+# Servers on this machine, at the usual ports; asked only when someone wants to know, and never with a key.
+
+PORTS = (8080, 8000, 11434, 1234, 30000, 9931, 1337, 4891, 3000)
+"""llama-server and Slipstream; vLLM and TensorRT-LLM; Ollama; LM Studio; SGLang; llama.cpp's app; Jan; GPT4All; TGI."""
+
+
+async def find(limits: Limits, ports: tuple[int, ...] = PORTS) -> list[Server]:
+    """All that are recognized, in the order of the ports."""
+    found = await asyncio.gather(*(_at(port, limits) for port in ports))
+    return [server for server in found if server is not None]
+
+
+async def _at(port: int, limits: Limits) -> Server | None:
+    try:
+        return await _ask(Probe(request=0, address=f"http://127.0.0.1:{port}", loopback_only=True), limits, limits.find)
+    except RemoteError:
+        return None
+
+
+async def probe(question: Probe, limits: Limits) -> ServerProbed:
+    """Which server is at an address, or why none is."""
+    try:
+        server = await _ask(question, limits)
+    except RemoteError as error:
+        return ServerProbed(request=question.request, cause=error.cause, message=str(error))
+    if server.needs_key:
+        message = needs_key(address.parse(question.address).host, has_key=bool(question.key))
+        return ServerProbed(request=question.request, server=server, cause="key", message=message)
+    return ServerProbed(request=question.request, server=server)
+
+
+async def _ask(question: Probe, limits: Limits, seconds: float = 0.0) -> Server:
+    http = Http(address.parse(question.address), question.key, limits, loopback_only=question.loopback_only)
+    try:
+        return (await detect(http, seconds)).server
+    finally:
+        await http.close()

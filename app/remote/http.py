@@ -1,4 +1,4 @@
-"""The only way to a server: one address, one key, and limits.
+"""The only way to a server: one address, one key, limits, and failures in plain sentences.
 
 The key is a header of requests to this address and nowhere else: redirects are followed only within it. Proxies aren't
 used, and nothing is ever sent twice.
@@ -8,18 +8,308 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import ipaddress
+import json
 import logging
+import math
+import re
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import httpx2
+import msgspec
 
-from app import __version__
-from app.remote.address import Address, names_loopback, origin
-from app.remote.failures import RemoteError, of_connection, refusal
-from app.remote.limits import Limits
-from app.remote.values import parsed
+from app import __version__, system
+from app.models.names import printable
+from app.protocol.remote import MAX_ADDRESS_CHARACTERS, ServerFailure
+from app.system import KnownError
+
+# How much a server may send, and how long it may take. Nothing that comes from a server is trusted.
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Times are seconds, sizes are bytes."""
+
+    connect: float = 10.0
+    probe: float = 5.0
+    """For a request that a server answers at once."""
+    find: float = 2.0
+    """The same for a server on this machine that nobody named."""
+    first_answer: float = 3600.0
+    """Until anything of an answer comes: a long prompt takes long, and some servers are silent meanwhile."""
+    stall: float = 300.0
+    """Without a byte in the middle of an answer."""
+    poll: float = 0.5
+    """Between two questions whether a model is loaded."""
+    line: int = 16 * 1024 * 1024
+    answer: int = 256 * 1024 * 1024
+    """All of a streamed answer."""
+    body: int = 16 * 1024 * 1024
+    """Of any other answer."""
+    error: int = 64 * 1024
+    """What is read of an error's explanation."""
+
+
+# Values of other people's JSON: whatever isn't of the expected type isn't there.
+
+_MOST = 2**53
+
+
+def parsed(data: bytes | str) -> object:
+    """JSON as Python's own types; ``None`` for anything else.
+
+    Python's own reader also takes what is no JSON, but sent: ``NaN``, and half of a surrogate pair.
+    """
+    try:
+        return system.decode(data, object)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        pass
+    try:
+        value: object = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return value
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """``value`` if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def items(value: object) -> list[Any]:
+    """``value`` if it is a list, else an empty one."""
+    return value if isinstance(value, list) else []
+
+
+def first(value: object) -> dict[str, Any]:
+    """The first object of a list, else an empty one."""
+    return mapping(next(iter(items(value)), None))
+
+
+def text(value: object) -> str:
+    """``value`` if it is a string, else an empty one."""
+    return value if isinstance(value, str) else ""
+
+
+def number(value: object) -> int | None:
+    """A count: a whole number from 0 on."""
+    found = real(value)
+    return int(found) if found is not None and found == int(found) else None
+
+
+def real(value: object) -> float | None:
+    """A finite number from 0 on."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return value if math.isfinite(value) and 0 <= value <= _MOST else None
+
+
+def counts(value: object, most: int = 128) -> list[int]:
+    """A list of counts; empty if anything else is in it."""
+    found = [number(one) for one in items(value)[:most]]
+    return [one for one in found if one is not None] if None not in found else []
+
+
+# What can go wrong with a server, in one or two plain sentences, from its status and its own words.
+
+_MAX_WORDS = 300
+_IN_A_KEY = "".join(map(chr, range(ord("!"), ord("~") + 1)))
+_KEY_STATUS = (401, 403)
+_GATEWAY_STATUS = (502, 504)
+_SENT_BUT_TOO_LONG = re.compile(
+    r"maximum context length|context (?:length|size|window)|max(?:imum)? (?:total|input|sequence|prompt)|too long"
+    r"|prompt length|input length",
+    re.IGNORECASE,
+)
+_NO_MODEL = re.compile(r"model\b.*\b(?:not found|does ?n[o']t exist|is not|unknown)|no such model", re.IGNORECASE)
+_LOADING = re.compile(r"\b(?:still )?(?:loading|starting|initializing|warming)", re.IGNORECASE)
+
+
+class RemoteError(KnownError):
+    """A failure of a known kind; ``prompt_tokens`` of a chat that is too long, else 0."""
+
+    def __init__(self, cause: ServerFailure, message: str, prompt_tokens: int = 0) -> None:
+        super().__init__(message)
+        self.cause = cause
+        self.prompt_tokens = prompt_tokens
+
+
+def words_of(content: object) -> str:
+    """The explanation in an error's JSON, in any of the forms that servers use; empty if there is none."""
+    root = mapping(content)
+    error = root.get("error")
+    found = text(mapping(error).get("message")) or text(error) or text(root.get("message"))
+    detail = root.get("detail")
+    if not found and isinstance(detail, list):  # FastAPI's
+        found = "; ".join(text(mapping(one).get("msg")) for one in detail[:3])
+    words = " ".join((found or text(detail)).split())
+    return printable(words, _length_shown(words))
+
+
+def _length_shown(words: str) -> int:
+    """At most `_MAX_WORDS`, without the half of a word: it may be a key, and only a whole key is recognized."""
+    if len(words) <= _MAX_WORDS or words[_MAX_WORDS] not in _IN_A_KEY:
+        return _MAX_WORDS
+    return len(words[:_MAX_WORDS].rstrip(_IN_A_KEY))
+
+
+def refusal(status: int, body: bytes, host: str, retry_after: str = "") -> RemoteError:
+    """What an answer with a status other than 200 means."""
+    content = parsed(body)
+    return reported(content, status, host, retry_after)
+
+
+def reported(content: object, status: int, host: str, retry_after: str = "") -> RemoteError:
+    """What an error that a server reported means; ``status`` 0: in the middle of an answer."""
+    root = mapping(content)
+    error = mapping(root.get("error"))
+    kind = text(error.get("type")) or text(root.get("error_type"))
+    status = status or number(error.get("code")) or number(root.get("code")) or 0
+    words = words_of(content)
+    if status in _KEY_STATUS:
+        return RemoteError("key", f"{host} needs a key, or refused the one it got. Check the key.")
+    if kind == "exceed_context_size_error" or (status in (0, 400, 413, 422) and _SENT_BUT_TOO_LONG.search(words)):
+        return _too_long(error, words, host)
+    if status == 429:
+        return _busy(host, retry_after)
+    if (kind == "unavailable_error" or status == 503) and (_LOADING.search(words) or not words):
+        return RemoteError("loading", f"{host} is still loading its model. Try again when it is ready.")
+    if kind == "model_not_found" or (status in (400, 404) and _NO_MODEL.search(words)):
+        return RemoteError("model", f"{host} doesn't have this model. It says: {words}")
+    if status in _GATEWAY_STATUS:
+        return RemoteError("unreachable", f"The server behind {host} doesn't answer (status {status}).")
+    if status == 404 and not words:
+        return RemoteError("not_a_server", f"{host} answers, but there is no chat API at this address.")
+    return _other(status, words, host)
+
+
+def _too_long(error: dict[str, Any], words: str, host: str) -> RemoteError:
+    tokens, context = number(error.get("n_prompt_tokens")), number(error.get("n_ctx"))
+    if tokens and context:
+        sentence = f"The chat has {tokens:,} tokens, but the context of {host} has only {context:,}."
+    else:
+        sentence = f"The chat is too long for the context of {host}. It says: {words}"
+    return RemoteError("context", sentence, tokens or 0)
+
+
+def _busy(host: str, retry_after: str) -> RemoteError:
+    wait = f" Try again in {retry_after} s." if retry_after.isdigit() and len(retry_after) < 6 else " Try again later."
+    return RemoteError("busy", f"{host} has too many requests at the moment.{wait}")
+
+
+def _other(status: int, words: str, host: str) -> RemoteError:
+    reason = f" It says: {words}" if words else ""
+    if not status:
+        return RemoteError("refused", f"{host} reported an error.{reason}")
+    if status >= 500:
+        return RemoteError("refused", f"{host} failed (status {status}).{reason}")
+    return RemoteError("refused", f"{host} didn't accept the request (status {status}).{reason}")
+
+
+def of_connection(error: Exception, host: str) -> RemoteError:
+    """What a failure of the connection means, from httpx2's error. Its text isn't used: it may name proxies or keys."""
+    if isinstance(error, httpx2.ConnectTimeout | httpx2.ReadTimeout | httpx2.WriteTimeout | TimeoutError):
+        return RemoteError("timeout", f"{host} didn't answer in time.")
+    if (failed := _tls_error(error)) is not None:
+        return _of_tls(failed, host)
+    if isinstance(error, httpx2.ConnectError):
+        return RemoteError("unreachable", f"Nothing answers at {host}. Is the server running, and the address right?")
+    if isinstance(error, httpx2.DecodingError):
+        return RemoteError("not_a_server", f"{host} sent something that can't be unpacked.")
+    if isinstance(error, httpx2.LocalProtocolError | httpx2.InvalidURL | ValueError):
+        return RemoteError("address", f"Can't connect to {host}: the address or the key contains invalid characters.")
+    return RemoteError("cut", f"The connection to {host} was cut.")
+
+
+def _of_tls(error: ssl.SSLError, host: str) -> RemoteError:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return RemoteError(
+            "certificate",
+            f"The certificate of {host} isn't trusted ({printable(error.verify_message or 'no reason given')}). "
+            "Slipstream trusts the certificates that the system trusts.",
+        )
+    return RemoteError("certificate", f"{host} doesn't answer over https. It may support only http.")
+
+
+def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
+    for _ in range(8):
+        if error is None or isinstance(error, ssl.SSLError):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
+
+
+# Addresses of servers, as people type them.
+
+_HOST = re.compile(r"[^\s%/\\@]+")
+_MOST_PORTS = 65_536
+_ENDINGS = ("/chat/completions", "/completions", "/models", "/v1")
+_ANY = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where a server is."""
+
+    root: str
+    """Scheme, host, port and what comes before ``/v1``, without a slash at the end."""
+    host: str
+    """For sentences, with the port."""
+    is_loopback: bool
+    is_encrypted: bool
+
+
+def parse(typed: str) -> Address:
+    """The address that someone typed. Raises `RemoteError` for what can't be one."""
+    url = _url(typed)
+    path = url.path.rstrip("/")
+    for ending in _ENDINGS:
+        path = path.removesuffix(ending).rstrip("/")
+    named = url.raw_host.decode("ascii")  # in the form that is looked up, so that no letter passes for another
+    host = _ANY.get(named, named)
+    bracketed = f"[{host}]" if ":" in host else host
+    port = f":{url.port}" if url.port else ""
+    return Address(
+        root=f"{url.scheme}://{bracketed}{port}{path}",
+        host=printable(f"{bracketed}{port}"),
+        is_loopback=names_loopback(host),
+        is_encrypted=url.scheme == "https",
+    )
+
+
+def _url(typed: str) -> httpx2.URL:
+    words = typed.strip()
+    words = words if "://" in words else f"http://{words}"
+    try:
+        url = httpx2.URL(words)
+    except (httpx2.InvalidURL, UnicodeError, ValueError):
+        url = httpx2.URL()
+    if url.userinfo:
+        raise RemoteError("address", "The address contains a user name or a password. Enter the key in its own field.")
+    is_one = url.scheme in ("http", "https") and _HOST.fullmatch(url.host) and 0 < (url.port or 80) < _MOST_PORTS
+    if len(words) > MAX_ADDRESS_CHARACTERS or not is_one:
+        raise RemoteError(
+            "address", f"“{printable(typed.strip())}” isn't an address. It looks like http://localhost:8080."
+        )
+    if url.query or url.fragment:
+        raise RemoteError("address", "The address can't contain ? or #. Enter one like http://localhost:8080.")
+    return url
+
+
+def names_loopback(host: str) -> bool:
+    """Whether this is a name or an address of this machine; a name may still lead elsewhere."""
+    with contextlib.suppress(ValueError):
+        return ipaddress.ip_address(host.partition("%")[0]).is_loopback
+    return host == "localhost" or host.endswith(".localhost")
+
+
+def origin(url: httpx2.URL) -> tuple[str, str, int]:
+    """Scheme, host and port: what a key may be sent to."""
+    return url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80)
+
 
 _MOST_REDIRECTS = 3
 _KEEPS_METHOD = (307, 308)

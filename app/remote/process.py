@@ -19,8 +19,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from app import __version__, program
-from app.errors import KnownError
+from app import __version__, system
 from app.protocol.answering import with_fields_of
 from app.protocol.commands import (
     Cancel,
@@ -51,14 +50,13 @@ from app.protocol.events import (
     PlainMeasured,
     Pong,
 )
-from app.protocol.frames import FrameReader, ProtocolError
-from app.protocol.framing import decode_command, encode_frame
+from app.protocol.frames import FrameReader, ProtocolError, decode_command, encode_frame
 from app.protocol.remote import Connect, FindServers, Probe, ServerProbed, ServersFound
-from app.remote import counting, finding
+from app.remote import connecting, requests
 from app.remote.connecting import Session, connect
-from app.remote.failures import RemoteError
 from app.remote.generation import Answering
-from app.remote.limits import Limits
+from app.remote.http import Limits, RemoteError
+from app.system import KnownError
 
 log = logging.getLogger("slipstream.remote")
 _LEAST_KEY = 8
@@ -264,14 +262,14 @@ class RemoteEngine:
         return task
 
     async def _probe(self, question: Probe) -> None:
-        self._send(await finding.probe(question, self._limits))
+        self._send(await connecting.probe(question, self._limits))
 
     async def _find(self, question: FindServers) -> None:
-        self._send(ServersFound(request=question.request, servers=await finding.find(self._limits)))
+        self._send(ServersFound(request=question.request, servers=await connecting.find(self._limits)))
 
     async def _count_tokens(self, question: CountTokens, session: Session) -> None:
         try:
-            self._send(await counting.count(question, session))
+            self._send(await requests.count(question, session))
         except KnownError as error:
             log.info("not counted: %s", self._without_keys(str(error)))
 
@@ -299,7 +297,7 @@ def run(limits: Limits | None = None) -> int:
     for interrupt in (signal.SIGINT, getattr(signal, "SIGBREAK", None)):
         if interrupt is not None:
             signal.signal(interrupt, signal.SIG_IGN)  # Ctrl+C goes to the window, which ends this process properly
-    events = program.claim_stdout()
+    events = system.claim_stdout()
     try:
         asyncio.run(RemoteEngine(sys.stdin.buffer, events, limits).run())
     except OSError as error:

@@ -1,15 +1,12 @@
-"""One part of a streamed answer, whoever sent it: all fields are optional, and of any type but the expected one they
-aren't there.
-"""
+"""One part of a streamed answer, whoever sent it: lines, fields of any type, marks of thinking."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any
 
-from app.remote.failures import RemoteError, reported
 from app.remote.figures import ServerFigures, in_reply
-from app.remote.values import first, mapping, number, parsed, real, text
+from app.remote.http import RemoteError, first, mapping, number, parsed, real, reported, text
 
 _NANOSECONDS = 1e-9
 
@@ -107,3 +104,106 @@ def _ollama_end(root: dict[str, Any]) -> str:
 def _ollama_prompt_speed(root: dict[str, Any]) -> float | None:
     tokens, taken = number(root.get("prompt_eval_count")), number(root.get("prompt_eval_duration"))
     return tokens / (taken * _NANOSECONDS) if tokens and taken else None
+
+
+# Cuts a streamed answer into the JSON in its lines: server-sent events, and Ollama's own lines without a prefix.
+
+DONE = b"[DONE]"
+_PREFIXES = (b"data:", b"error:")
+"""An older llama-server reports errors in lines of their own."""
+
+
+class Lines:
+    """Fed with pieces that may be cut anywhere, even between CR and LF."""
+
+    def __init__(self, most: int, host: str) -> None:
+        """``most`` bytes may be in a line."""
+        self._most = most
+        self._host = host
+        self._rest = bytearray()
+
+    def feed(self, piece: bytes) -> list[bytes]:
+        """The JSON, or `DONE`, of each line that is complete. Comments (pings) and other fields are left out.
+
+        Raises `RemoteError` for a line that is too long.
+        """
+        start = len(self._rest)
+        self._rest += piece
+        end = self._rest.rfind(b"\n", start)
+        if end < 0:
+            if len(self._rest) > self._most:
+                raise RemoteError("not_a_server", f"{self._host} sent a line that is too long to be genuine.")
+            return []
+        lines = bytes(self._rest[:end]).split(b"\n")
+        del self._rest[: end + 1]
+        return [found for line in lines if (found := _content(line))]
+
+    def end(self) -> list[bytes]:
+        """The last line, if it has no end."""
+        found = _content(bytes(self._rest))
+        self._rest.clear()
+        return [found] if found else []
+
+
+def _content(line: bytes) -> bytes:
+    line = line.strip()
+    for prefix in _PREFIXES:
+        if line.startswith(prefix):
+            return line[len(prefix) :].strip()
+    return line if line.startswith(b"{") else b""
+
+
+# Thinking that a server sends as part of the answer, between ``<think>`` and ``</think>``, because nobody told it to
+# separate them.
+
+_OPENING, _CLOSING = "<think>", "</think>"
+
+
+class ThinkMarks:
+    """Splits an answer that begins with the opening mark; any other is left as it is."""
+
+    def __init__(self) -> None:
+        self._held = ""
+        """What may be a mark, or the beginning of one."""
+        self._is_open: bool | None = None
+        """``None``: the answer has yet to begin; ``False``: there is no thinking any more."""
+
+    def split(self, text: str) -> tuple[str, str]:
+        """Thinking and answer in more text, without the marks. What may be part of a mark comes with a later call."""
+        if self._is_open is False:
+            return "", text
+        self._held += text
+        if self._is_open is None and not self._opens():
+            return "", ""
+        if not self._is_open:
+            return "", self._rest()
+        thought, found, answer = self._held.partition(_CLOSING)
+        if found:
+            self._held, self._is_open = "", False
+            return thought, answer.lstrip("\n")
+        kept = _overlap(self._held, _CLOSING)
+        thought, self._held = self._held[: len(self._held) - kept], self._held[len(self._held) - kept :]
+        return thought, ""
+
+    def rest(self) -> tuple[str, str]:
+        """Thinking and answer in what was held back, at the end."""
+        was_open, rest = self._is_open, self._rest()
+        return (rest, "") if was_open else ("", rest)
+
+    def _opens(self) -> bool:
+        """Whether it is known by now how the answer begins."""
+        begun = self._held.lstrip()
+        if begun.startswith(_OPENING):
+            self._held, self._is_open = begun[len(_OPENING) :].lstrip("\n"), True
+        elif not _OPENING.startswith(begun):
+            self._is_open = False
+        return self._is_open is not None
+
+    def _rest(self) -> str:
+        rest, self._held = self._held, ""
+        return rest
+
+
+def _overlap(text: str, mark: str) -> int:
+    """How many characters at the end of ``text`` are the beginning of ``mark``."""
+    return next((length for length in range(min(len(text), len(mark) - 1), 0, -1) if text.endswith(mark[:length])), 0)

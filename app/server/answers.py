@@ -1,4 +1,4 @@
-"""Answers one after the other: those that wait for their turn, the one that is written, and its events."""
+"""Answers one after the other, and what their pieces say: thinking, text, tool calls."""
 
 from __future__ import annotations
 
@@ -7,21 +7,31 @@ import contextlib
 import logging
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from app.client.process import GenerationFailedError, TooLargeError
-from app.errors import KnownError
 from app.protocol.commands import Generate
-from app.protocol.events import Figures, GenerationFinished, GenerationStarted, PairLoaded, RoundsReceived
+from app.protocol.events import (
+    Figures,
+    GenerationFinished,
+    GenerationStarted,
+    PairLoaded,
+    Piece,
+    RoundsReceived,
+    TokenLogprob,
+)
 from app.protocol.statistics import Statistics
-from app.server import figures as shown
-from app.server.engine import AnswerEvent, Engine
-from app.server.errors import ApiError, invalid
-from app.server.limits import MAX_WAITING
+from app.protocol.tools import FORMATS, ToolCall, ToolUse
+from app.server import metrics as shown
+from app.server.engines import AnswerPart, Engine
+from app.server.fields import Warnings
+from app.server.guard import MAX_WAITING, ApiError, invalid
 from app.server.metrics import Metrics
-from app.server.warnings import Warnings
+from app.server.tools import CallReader
+from app.system import KnownError
 
 _log = logging.getLogger("slipstream.server")
 _LONGEST_RETRY_SECONDS = 60
@@ -45,9 +55,9 @@ class Answer:
         self.seed: int | None = None
         self.valid: bool | None = None
         self.statistics = Statistics()
-        self._events: asyncio.Queue[AnswerEvent | ApiError] = asyncio.Queue()
+        self._events: asyncio.Queue[AnswerPart | ApiError] = asyncio.Queue()
 
-    def put(self, event: AnswerEvent | ApiError) -> None:
+    def put(self, event: AnswerPart | ApiError) -> None:
         """Another event; an error is the last one."""
         if isinstance(event, GenerationStarted):
             self.seed = event.seed
@@ -68,7 +78,7 @@ class Answer:
             },
         }
 
-    async def events(self, ping_seconds: float | None = None) -> AsyncGenerator[AnswerEvent | None, None]:
+    async def events(self, ping_seconds: float | None = None) -> AsyncGenerator[AnswerPart | None, None]:
         """Up to `GenerationFinished`; ``None`` whenever there was nothing for ``ping_seconds``. Raises `ApiError`."""
         while True:
             try:
@@ -175,3 +185,120 @@ class Answers:
 def unavailable(why: str) -> ApiError:
     """What is answered while no model is loaded."""
     return ApiError("unavailable_error", why, headers={"Retry-After": "5"})
+
+
+# What an answer says, read off its pieces: thinking, text, and tool calls.
+
+
+@dataclass(frozen=True)
+class Said:
+    """A part of an answer, or all of it."""
+
+    thinking: str = ""
+    text: str = ""
+    calls: list[ToolCall] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
+    """Those of the text, where the request asked how likely they were."""
+
+    def __bool__(self) -> bool:
+        return bool(self.thinking or self.text or self.calls or self.pieces)
+
+
+class Reader:
+    """Reads one answer.
+
+    Attributes:
+        has_calls: Whether there was a call.
+    """
+
+    def __init__(
+        self,
+        pair: PairLoaded,
+        tools: ToolUse | None = None,
+        *,
+        begun: str = "",
+        alone: bool = False,
+        logprobs: bool = False,
+    ) -> None:
+        """``tools``: what the model may call. ``begun``: the answer so far. ``alone``: no text stands before calls.
+        ``logprobs``: whether pieces have them."""
+        known = FORMATS[pair.tool_format] if tools else None
+        known = replace(known, anywhere=False) if known and alone else known
+        self._calls = CallReader(known, tools.tools) if known and tools else None
+        if self._calls:
+            self._calls.go_on(begun)
+        self._names = {tool.name for tool in tools.tools} if tools else set()
+        self._logprobs = logprobs
+        self._thought: list[str] = []
+        self._has_text = False
+        self.has_calls = False
+
+    def read(self, pieces: Sequence[Piece]) -> Said:
+        """The answer goes on with ``pieces``."""
+        thinking = "".join(piece.text for piece in pieces if piece.thinking)
+        text = "".join(piece.text for piece in pieces if not piece.thinking)
+        calls: list[ToolCall] = []
+        if self._calls:
+            text, calls = self._calls.read(text)
+            self.has_calls |= bool(calls)
+        self._thought.append(thinking)
+        self._has_text |= bool(text.strip())
+        likely = [piece for piece in pieces if piece.logprobs and not piece.thinking] if self._logprobs else []
+        return Said(thinking, text, calls, likely)
+
+    def end(self, finished: GenerationFinished) -> Said:
+        """What was held back, when the answer ends. What a model thought that said nothing else is its answer, also a
+        call in it."""
+        held = self._calls.end(cut=finished.finish_reason != "end") if self._calls else ""
+        thought = "".join(self._thought)
+        said = "said" if self._has_text or self.has_calls else held
+        if not finished.has_only_thought(thought, said):
+            return Said(text=held)
+        text, calls = self._calls.read(thought) if self._calls else (thought, [])
+        self.has_calls = bool(calls) and all(call.name in self._names for call in calls)
+        return Said(text=text, calls=calls) if self.has_calls else Said(text=thought)
+
+    def whole(self, pieces: Sequence[Piece], finished: GenerationFinished) -> Said:
+        """All of an answer."""
+        said, last = self.read(pieces), self.end(finished)
+        return Said(said.thinking, said.text + last.text, said.calls + last.calls, said.pieces)
+
+
+# How likely the target found the tokens of an answer, in the forms of both of OpenAI's APIs.
+
+Json = dict[str, Any]
+
+
+def chat_logprobs(pieces: Sequence[Piece]) -> Json:
+    """``logprobs`` of a choice of ``/v1/chat/completions``."""
+    content = []
+    for piece in pieces:
+        own, *others = piece.logprobs
+        content.append({**_entry(own), "top_logprobs": list(map(_entry, others))})
+    return {"content": content, "refusal": None}
+
+
+def completion_logprobs(pieces: Sequence[Piece], offset: int) -> Json:
+    """``logprobs`` of a choice of ``/v1/completions``; the text of ``pieces`` begins at ``offset`` in the answer."""
+    offsets = []
+    for piece in pieces:
+        offsets.append(offset)
+        offset += len(piece.text)
+    return {
+        "tokens": [_named(piece.logprobs[0]) for piece in pieces],
+        "token_logprobs": [piece.logprobs[0].logprob for piece in pieces],
+        "top_logprobs": [{_named(one): one.logprob for one in piece.logprobs[1:]} for piece in pieces],
+        "text_offset": offsets,
+    }
+
+
+def _entry(token: TokenLogprob) -> Json:
+    return {"token": token.text.decode("utf-8", "replace"), "logprob": token.logprob, "bytes": list(token.text)}
+
+
+def _named(token: TokenLogprob) -> str:
+    """Tokens that are no text must not look the same."""
+    try:
+        return token.text.decode()
+    except UnicodeDecodeError:
+        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in token.text)

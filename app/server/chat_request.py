@@ -1,26 +1,371 @@
-"""``/v1/chat/completions``: a request's messages and options as what an engine is asked."""
+"""``/v1/chat/completions``: a request's messages, images and options as what an engine is asked."""
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import binascii
+import contextlib
+import hashlib
 import re
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import msgspec
 
-from app.protocol.commands import CheckText, Generate, Message
+from app.protocol.commands import CheckText, Generate, Image, Message
 from app.protocol.events import PairLoaded
-from app.protocol.limits import MAX_COUNT
-from app.protocol.options import TemplateVariables
-from app.protocol.tools import ToolUse
-from app.server.errors import invalid
-from app.server.fields import ChatMessage, ChatRequest
-from app.server.history import ROLES, Call, History
-from app.server.images import RequestImages
+from app.protocol.images import HEAD_BYTES, ImageHead, is_bomb, problem_of, read_head
+from app.protocol.options import MAX_COUNT, Role, TemplateVariables
+from app.protocol.tools import ToolCall, ToolUse
+from app.server.fields import ChatMessage, ChatRequest, Content, Warnings, quoted
+from app.server.guard import ApiError, invalid, not_supported
 from app.server.settings import command_for, likely
-from app.server.tool_request import check_together, tool_use
-from app.server.warnings import Warnings, quoted
+from app.server.tools import as_object, check_together, is_name, template_id, tool_use
+
+# Images in a request: only those that it brings along. They are files for the engine, until the answer has ended.
+
+_DATA = re.compile(r"data:[a-zA-Z0-9.+/-]*;base64,")
+MOST_IMAGES = 64
+
+
+class RequestImages:
+    """The images of one request, in a private folder that is erased at the end of the ``with``."""
+
+    def __init__(self, pair: PairLoaded) -> None:
+        self._can_see = pair.projector is not None
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._found: list[tuple[bytes, ImageHead]] = []
+
+    def __enter__(self) -> RequestImages:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._found = []
+        if self._folder:
+            with contextlib.suppress(OSError):  # Windows doesn't erase what is still open
+                self._folder.cleanup()
+
+    def from_url(self, url: str) -> Image:
+        """The image in a ``data:`` URL. Nothing else is read, from nowhere. Raises `ApiError`."""
+        match = _DATA.match(url)
+        if not match:
+            raise invalid("An image has to be in the request itself, as a data: URL with base64. Nothing is fetched.")
+        return self.from_base64(url[match.end() :])
+
+    def from_base64(self, text: str) -> Image:
+        """Raises `ApiError`."""
+        if not self._can_see:
+            raise not_supported("The loaded model can't see images: it has no projector (mmproj).")
+        if len(self._found) >= MOST_IMAGES:
+            raise invalid(f"A request may have {MOST_IMAGES} images.")
+        try:
+            data = base64.b64decode(text, validate=True)
+        except (binascii.Error, ValueError):
+            raise invalid("An image isn't valid base64.") from None
+        name = f"Image {len(self._found) + 1}"
+        head = read_head(data[:HEAD_BYTES])
+        if problem := problem_of(head, name, len(data)):
+            raise invalid(problem)
+        assert head is not None
+        self._found.append((data, head))
+        return Image(hashlib.sha256(data).hexdigest(), str(self._path(len(self._found))))
+
+    async def write(self) -> None:
+        """Let the engine read them. Raises `ApiError` for one that would take too much memory."""
+        if self._found:
+            await asyncio.to_thread(self._write)
+
+    def _write(self) -> None:
+        for number, (data, head) in enumerate(self._found, 1):
+            if is_bomb(data, head):
+                raise invalid(f"Image {number} is larger than its size in pixels allows.")
+            self._path(number).write_bytes(data)
+        self._found = []
+
+    def _path(self, number: int) -> Path:
+        """Of an image, in a folder that only this user can read."""
+        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="slipstream-", ignore_cleanup_errors=True)
+        return Path(self._folder.name) / f"Image {number}"
+
+
+# The chat in a request, as messages for an engine: the same for all forms of requests.
+#
+# A request fails only where an answer would be wrong: what can't be used in earlier messages is left out, with a
+# warning.
+
+Call = tuple[Any, Any, Any]
+"""The id, the name and the arguments."""
+ROLES: dict[str, Role] = {
+    "developer": "system",
+    "system": "system",
+    "user": "user",
+    "human": "user",
+    "assistant": "assistant",
+    "ai": "assistant",
+    "model": "assistant",
+}
+_IMAGES = ("image_url", "input_image", "image")
+"""Besides parts of any type that have an ``image_url``."""
+_THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
+_FILES = ("file", "input_file", "document", "input_audio", "audio", "video_url", "container_upload")
+_TEXTS = (
+    *("title", "name", "tool_name", "text", "refusal", "summary", "content", "output", "resource"),
+    *("query", "url", "uri"),
+)
+"""What of other parts is text, in this order."""
+_TEXT_KINDS = ("text/", "application/json", "application/xml")
+_HEADER = re.compile(r"\s*x-anthropic-[\w-]+:.*(?:\n|\Z)", re.IGNORECASE)
+"""A line for Anthropic's own server, with other digits in each request: nothing behind it would be cached."""
+_UNSEEN = "[An image that you can't see.]"
+_UNREAD = "[A file that you can't read.]"
+
+
+class History:
+    """Takes messages in the order of the chat.
+
+    Attributes:
+        messages: Those so far.
+    """
+
+    def __init__(self, images: RequestImages, warnings: Warnings) -> None:
+        self.messages: list[Message] = []
+        self._images = images
+        self._warnings = warnings
+        self._open: list[ToolCall] = []
+        """Calls whose results haven't come."""
+        self._unusable: list[ApiError] = []
+        """What is wrong with the images and files about which the user asks now: no answer follows so far."""
+        self._named: dict[str, str] = {}
+        """The name of each call that is shown as text, by its id."""
+        self._calls = 0
+
+    def add(self, role: str, content: Content) -> None:
+        """A message of any role but the assistant's and tools'."""
+        if role not in ROLES:
+            self._warnings.add(f"The role {quoted(role)} isn't known here; its messages were taken as the user's.")
+        known = ROLES.get(role, "user")
+        text, seen = self._content(content, known)
+        self.messages.append(Message(role=known, content=text, images=seen))
+
+    def answer(
+        self, content: Content, thinking: Content = None, calls: Sequence[Call] = (), *, goes_on: bool = False
+    ) -> None:
+        """A message of the assistant's, with its ``calls``. ``goes_on``: a part of the answer that comes last, if one
+        does."""
+        for error in self._unusable:
+            self._tell_left_out(error)
+        self._unusable = []
+        parts = content if isinstance(content, list) else [content]
+        thoughts = [part for part in parts if isinstance(part, dict) and part.get("type") in _THOUGHTS]
+        texts = [thinking, *(part.get("thinking") or part.get("text") for part in thoughts)]
+        thinking = "".join(map(_all_text, texts))
+        text, seen = self._content([part for part in parts if part and part not in thoughts], "assistant")
+        known, written = [], [text] if text else []
+        for identity, name, arguments in calls:
+            call = self._call(identity, name, arguments)
+            if isinstance(call, str):
+                written.append(call)
+            else:
+                known.append(call)
+        new = Message(
+            role="assistant", content="\n".join(written), thinking=thinking, images=seen, tool_calls=tuple(known)
+        )
+        if goes_on and self.messages and self.messages[-1].role == "assistant":
+            last = self.messages.pop()
+            new = msgspec.structs.replace(
+                last,
+                content="\n".join(filter(None, (last.content, new.content))),
+                thinking=last.thinking + new.thinking,
+                images=(*last.images, *seen),
+                tool_calls=(*last.tool_calls, *known),
+            )
+        self.messages.append(new)
+
+    def result(self, identity: Any, content: Content, name: Any = None) -> None:
+        """The result of a call; without an id, of the first one without a result, with this ``name`` if it has one."""
+        text, seen = self._content(content, "tool")
+        call = self._called(identity, name)
+        if call is None:
+            known = self._named.get(template_id(str(identity or "")))
+            if known is None:
+                self._warnings.add("A result of a call that isn't in the chat is shown to the model as text.")
+            title = f"Result of {known or name or 'a tool'}:\n"
+            self.messages.append(Message(role="user", content=title + text, images=seen))
+            return
+        self._open = [one for one in self._open if one is not call]
+        self.messages.append(Message(role="tool", content=text, images=seen, tool_call_id=call.id, tool_name=call.name))
+        self._sort_results()
+
+    def whole(self) -> list[Message]:
+        """All messages: system messages at the beginning as one, since many templates know only one, and images in
+        results as the user's, who follows. Raises `ApiError` for what the user asks about now and can't be used."""
+        if self._unusable:
+            raise self._unusable[0]
+        first = next((at for at, one in enumerate(self.messages) if one.role != "system"), len(self.messages))
+        system = "\n\n".join(one.content for one in self.messages[:first] if one.content)
+        found = [Message(role="system", content=system)] if system else []
+        shown: tuple[Image, ...] = ()
+        for message in self.messages[first:]:
+            if message.role == "tool":
+                shown += message.images
+                found.append(msgspec.structs.replace(message, images=()))
+                continue
+            if shown and message.role != "user":
+                found.append(_shown(shown))
+            elif shown:
+                message = msgspec.structs.replace(message, images=(*shown, *message.images))  # noqa: PLW2901
+            shown = ()
+            found.append(message)
+        return [*found, _shown(shown)] if shown else found
+
+    # ------------------------------------------------------------ calls
+
+    def _sort_results(self) -> None:
+        """The last results in the order of their calls: many templates show nothing else to tell them apart."""
+        at = len(self.messages)
+        while at and self.messages[at - 1].role == "tool":
+            at -= 1
+        places = {call.id: place for place, call in enumerate(self.messages[at - 1].tool_calls)} if at else {}
+        self.messages[at:] = sorted(self.messages[at:], key=lambda one: places.get(one.tool_call_id, len(places)))
+
+    def _call(self, identity: Any, name: Any, arguments: Any) -> ToolCall | str:
+        """A call, or its text where it can't be given to templates as one."""
+        self._calls += 1
+        known = template_id(str(identity or f"call {self._calls}"))
+        values = as_object(arguments)
+        if values is not None and is_name(name):
+            call = ToolCall(known, name, values)
+            self._open.append(call)
+            return call
+        self._warnings.add(f"A call of {quoted(name)} is shown as text: its name or its arguments can't be used.")
+        self._named[known] = str(name or "a tool")
+        return f"{name or ''}({arguments if isinstance(arguments, str) else _json(arguments)})"
+
+    def _called(self, identity: Any, name: Any) -> ToolCall | None:
+        if not identity:
+            return next((one for one in self._open if not name or one.name == name), None)
+        known = template_id(str(identity))
+        calls = (call for message in reversed(self.messages) for call in message.tool_calls)
+        return next((call for call in calls if call.id == known), None)
+
+    # ------------------------------------------------------------ contents
+
+    def _content(self, content: Content, role: Role) -> tuple[str, tuple[Image, ...]]:
+        texts: list[str] = []
+        seen: list[Image] = []
+        for part in _parts(content):
+            if isinstance(part, dict) and (part.get("type") in _IMAGES or part.get("image_url")):
+                try:
+                    seen.append(_image(part, self._images))
+                except ApiError as error:
+                    texts.append(self._left_out(error, role, _UNSEEN))
+            else:
+                texts.append(self._text(part, role))
+        if role == "system":
+            texts = list(filter(None, map(self._without_headers, texts)))
+        return "\n".join(texts), tuple(seen)
+
+    def _text(self, part: Any, role: Role) -> str:
+        if isinstance(part, str):
+            return part
+        if not isinstance(part, dict) or not (part.get("type") or isinstance(part.get("text"), str)):
+            return _json(part)  # what a tool has found
+        kind = part.get("type")
+        text = _text_file(part) if kind in _FILES else _all_text(part)
+        if text:
+            return text
+        if kind in _FILES:
+            return self._left_out(not_supported("This server takes text and images, no other files."), role, _UNREAD)
+        if part.get("text") is None:
+            self._warnings.add(f"A part of the type {quoted(kind)} was left out of a message: it has no text.")
+        return ""
+
+    def _left_out(self, error: ApiError, role: Role, instead: str) -> str:
+        if role == "user":
+            self._unusable.append(error)
+        else:
+            self._tell_left_out(error)
+        return instead
+
+    def _tell_left_out(self, error: ApiError) -> None:
+        self._warnings.add(f"{error.message} It was left out of an earlier message or a result, and the model is told.")
+
+    def _without_headers(self, text: str) -> str:
+        while match := _HEADER.match(text):
+            self._warnings.add("A line for another server (x-anthropic-…) was left out of the system prompt.")
+            text = text[match.end() :]
+        return text
+
+
+def _parts(content: Content) -> list[Any]:
+    """Texts, parts, and values of tools."""
+    if isinstance(content, dict) and isinstance(content.get("content"), list) and "type" not in content:
+        content = content["content"]  # a result as MCP has it
+    if isinstance(content, list) and all(part is None or isinstance(part, str | dict) for part in content):
+        return [part for part in content if part is not None]
+    return [] if content is None else [content]
+
+
+def _shown(images: tuple[Image, ...]) -> Message:
+    return Message(role="user", content="This is what the tool has shown.", images=images)
+
+
+def _image(part: dict[str, Any], images: RequestImages) -> Image:
+    """OpenAI's, Anthropic's or MCP's. Raises `ApiError`."""
+    source, url = part.get("source"), part.get("image_url")
+    if isinstance(part.get("data"), str):
+        return images.from_base64(part["data"])
+    if isinstance(source, dict):
+        if source.get("type") != "base64":
+            raise invalid("An image has to be in the request itself, as base64. Nothing is fetched.")
+        return images.from_base64(str(source.get("data") or ""))
+    return images.from_url(str((url.get("url") if isinstance(url, dict) else url) or ""))
+
+
+def _all_text(value: Any) -> str:
+    """The text in a part of any kind."""
+    match value:
+        case str():
+            return value
+        case list():
+            return "\n".join(filter(None, map(_all_text, value)))
+        case dict():
+            texts = [_all_text(value[name]) for name in _TEXTS if value.get(name)]
+            texts += [_json(value[name]) for name in ("input", "action", "arguments") if value.get(name)]
+            return "\n".join(filter(None, texts))
+    return ""
+
+
+def _text_file(part: dict[str, Any]) -> str:
+    """The text of a file; empty: it isn't in the request, or it is no text."""
+    inner = part.get("file") or part.get("source") or part
+    if not isinstance(inner, dict):
+        return ""
+    title = part.get("title") or inner.get("filename") or part.get("filename") or ""
+    if inner.get("type") in ("text", "content"):
+        text = _all_text(inner.get("data") or inner.get("content"))
+    else:
+        head, _, data = str(inner.get("file_data") or inner.get("data") or "").rpartition(";base64,")
+        kind = head.removeprefix("data:") or str(inner.get("media_type"))
+        if not kind.startswith(_TEXT_KINDS):
+            return ""
+        try:
+            text = base64.b64decode(data, validate=True).decode("utf-8", "replace")
+        except (binascii.Error, ValueError):
+            return ""
+    return "\n".join(filter(None, (str(title), text))) if text else ""
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
 
 _SPELLED_THINKING = re.compile(r"\s*<think>\s*(.*?)\s*</think>\s*", re.DOTALL)
 """What other servers leave in the text of an answer."""

@@ -1,15 +1,16 @@
-"""The fields of requests that are read; others are ignored, and what can't be done is refused by name (`settings`)."""
+"""The fields of requests: which are read, which are left out with a warning, which are refused."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import re
 from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 
-from app import decoders
-from app.server.errors import invalid
+from app import system as decoders
+from app.server.guard import invalid
 
 T = TypeVar("T")
 Number = int | float
@@ -272,3 +273,60 @@ def parsed(body: bytes, kind: type[T]) -> T:
     except _NOT_READ as error:
         detail = str(error) if isinstance(error, msgspec.ValidationError) else "it is no valid JSON"
         raise invalid(f"The request can't be used: {detail.rstrip('.')}.") from None
+
+
+# What was left out of a request that is answered all the same.
+#
+# Readers of requests, and whoever writes the answer (`Answer.warnings`), add sentences. These go into the answer
+# (``slipstream.warnings``), and into the log without the words of the request, which stand between “ and ” (`quoted`).
+
+_QUOTED = re.compile(r"“.*”", re.DOTALL)
+_LONGEST_QUOTATION = 80
+_MOST = 50
+
+
+class Warnings:
+    """Those of one request, each of them once."""
+
+    def __init__(self) -> None:
+        self.sentences: list[str] = []
+        self._logged: list[str] = []
+
+    def add(self, sentence: str, logged: str = "") -> None:
+        """``logged``: what goes into the log instead, where ``sentence`` quotes the request in another way."""
+        if sentence not in self.sentences and len(self.sentences) < _MOST:
+            self.sentences.append(sentence)
+            self._logged.append(logged or _QUOTED.sub("“…”", sentence))
+
+    @property
+    def for_log(self) -> str:
+        """Without the words of the request."""
+        return " ".join(dict.fromkeys(self._logged))
+
+
+def quoted(text: object) -> str:
+    """A word of the request in a sentence."""
+    shown = "".join(sign if sign.isprintable() else "\ufffd" for sign in str(text)[:_LONGEST_QUOTATION])
+    return f"“{shown}”"
+
+
+# Fields of requests that other servers know and that would change an answer, but that aren't read here.
+
+_CHANGING = {
+    *("prediction", "modalities", "audio", "web_search_options", "guided_grammar", "regex", "ebnf", "min_tokens"),
+    *("ignore_eos", "bad_words"),
+    *("stop_token_ids", "include_stop_str_in_output", "mirostat", "dynatemp_range", "typical_p", "top_a", "tfs_z"),
+    *("dry_multiplier", "xtc_probability", "top_n_sigma", "min_keep", "samplers", "lora", "context_management"),
+    *("mcp_servers", "container", "use_beam_search", "length_penalty", "think", "truncate_prompt_tokens"),
+}
+_NOTHING = (b"null", b"false", b"0", b"0.0", b"[]", b"{}", b'""')
+_TEXT_ONLY = b'["text"]'
+
+
+def unread(body: bytes) -> Warnings:
+    """What of a request that has been read was left out."""
+    warnings = Warnings()
+    for name, value in decoders.decode(body, dict[str, msgspec.Raw]).items():
+        if name in _CHANGING and bytes(value) not in (*_NOTHING, _TEXT_ONLY):
+            warnings.add(f"The field {name} was left out: this server doesn't have it.")
+    return warnings

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from app.errors import KnownError
 from app.protocol.commands import CountPrompt, Message
 from app.protocol.events import (
     GenerationFinished,
@@ -21,24 +20,27 @@ from app.protocol.events import (
     PromptProgressed,
     RoundsReceived,
 )
-from app.server.answers import Answer, Answers, unavailable
-from app.server.anthropic_replies import AnthropicReplies
-from app.server.anthropic_request import asked_by_messages
-from app.server.chat_request import Asked, asked
-from app.server.engine import AnswerEvent, Engine
-from app.server.errors import ApiError, invalid, not_supported
-from app.server.fields import ChatRequest, CompletionRequest, MessagesRequest, ResponsesRequest, parsed
+from app.server.answers import Answer, Answers, Reader, unavailable
+from app.server.anthropic import AnthropicReplies, asked_by_messages
+from app.server.chat_request import Asked, RequestImages, asked
+from app.server.engines import AnswerPart, Engine
+from app.server.fields import (
+    ChatRequest,
+    CompletionRequest,
+    MessagesRequest,
+    ResponsesRequest,
+    Warnings,
+    parsed,
+    unread,
+)
+from app.server.guard import ApiError, invalid, not_supported
 from app.server.http import Reply, StreamReply, json_reply
-from app.server.images import RequestImages
 from app.server.replies import ChatDialect, CompletionDialect, OpenAIReplies, Replies
-from app.server.responses_replies import ResponsesReplies
-from app.server.responses_request import asked_by_responses
-from app.server.said import Reader
+from app.server.responses import ResponsesReplies, asked_by_responses
 from app.server.settings import command_for, likely
-from app.server.unread import unread
-from app.server.warnings import Warnings
+from app.system import KnownError
 
-Events = AsyncGenerator[AnswerEvent | None, None]
+Events = AsyncGenerator[AnswerPart | None, None]
 Finished = Callable[[GenerationFinished, Warnings], None]
 
 
@@ -194,7 +196,7 @@ async def _whole(answer: Answer, finished: Finished) -> tuple[list[Piece], Gener
 
 
 async def _parts(
-    answer: Answer, first: AnswerEvent | None, events: Events, replies: Replies, finished: Finished
+    answer: Answer, first: AnswerPart | None, events: Events, replies: Replies, finished: Finished
 ) -> AsyncGenerator[bytes, None]:
     try:
         yield _part(first, replies)
@@ -207,11 +209,11 @@ async def _parts(
         yield replies.encoded(replies.failed(error))
 
 
-def _part(event: AnswerEvent | None, replies: Replies) -> bytes:
+def _part(event: AnswerPart | None, replies: Replies) -> bytes:
     return replies.ping if event is None else b"".join(map(replies.encoded, _json(event, replies)))
 
 
-def _json(event: AnswerEvent, replies: Replies) -> Iterator[dict[str, Any]]:
+def _json(event: AnswerPart, replies: Replies) -> Iterator[dict[str, Any]]:
     match event:
         case GenerationStarted():
             return replies.begin()

@@ -1,4 +1,4 @@
-"""Who may ask: the checks of a request's headers before anything else is done with it.
+"""Who may ask, within which limits, with which key; and what is answered instead of a result.
 
 A web page can have its host's name point to 127.0.0.1 (DNS rebinding): then it may read what this server answers, and
 only the Host header tells. Whatever another page sends has an Origin.
@@ -8,11 +8,78 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
+import os
 import re
+import secrets
+import stat
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
 
-from app.server.errors import ApiError, invalid
+from app.storage.files import write_whole
+from app.system import KnownError
+
+# What is answered instead of a result, with llama-server's types.
+
+ErrorType = Literal[
+    "invalid_request_error",
+    "authentication_error",
+    "permission_error",
+    "not_found_error",
+    "exceed_context_size_error",
+    "rate_limit_error",
+    "server_error",
+    "not_supported_error",
+    "unavailable_error",
+]
+_STATUS: dict[ErrorType, int] = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "exceed_context_size_error": 400,
+    "rate_limit_error": 429,
+    "server_error": 500,
+    "not_supported_error": 501,
+    "unavailable_error": 503,
+}
+
+
+class ApiError(Exception):
+    """A request that isn't carried out. ``message`` goes to the client: a sentence, without paths."""
+
+    def __init__(
+        self,
+        kind: ErrorType,
+        message: str,
+        *,
+        status: int = 0,
+        headers: Mapping[str, str] | None = None,
+        **details: int,
+    ) -> None:
+        """``status``: where it isn't the usual one of this type. ``details`` go into the answer, too."""
+        super().__init__(message)
+        self.kind = kind
+        self.message = message
+        self.status = status or _STATUS[kind]
+        self.headers = dict(headers or {})
+        self.details = details
+
+    def body(self) -> dict[str, Any]:
+        """The answer's JSON."""
+        return {"error": {"code": self.status, "message": self.message, "type": self.kind, **self.details}}
+
+
+def invalid(message: str) -> ApiError:
+    """A request that makes no sense."""
+    return ApiError("invalid_request_error", message)
+
+
+def not_supported(message: str) -> ApiError:
+    """A request that makes sense, but not to this server."""
+    return ApiError("not_supported_error", message)
+
 
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 _WEB_ORIGIN = re.compile(r"https?://(?P<host>[^/?#@\s]+)")
@@ -132,3 +199,71 @@ def _is_same_address(name: str, address: str) -> bool:
         return ipaddress.ip_address(name) == ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return False
+
+
+# What one client may take of the server. Times are seconds.
+
+MAX_WAITING = 8
+"""Requests that wait while another one is answered; more get 429."""
+MAX_TOKENIZED_CHARACTERS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The defaults are what is served with; tests have shorter times."""
+
+    header_bytes: int = 64 * 1024
+    body_bytes: int = 32 * 1024 * 1024
+    read: float = 30.0
+    """For the whole request, from its first byte on."""
+    idle: float = 75.0
+    """Between two requests of a connection."""
+    write: float = 30.0
+    """For a client that doesn't read its answer."""
+    ping: float = 10.0
+    """Between two comments in a stream that has nothing to say yet."""
+    connections: int = 32
+    """Of those that are more, each gets 429 to its request."""
+    refused_connections: int = 128
+    """More than these are closed at once."""
+
+
+# The API key in a file that only its owner can read.
+
+_KEY = re.compile(r"[!-~]{16,512}")
+_MOST_BYTES = 4096
+
+
+def key_from(path: Path) -> tuple[str, bool]:
+    """The key in ``path``, and whether it was made just now because there was no such file. Raises `KnownError`."""
+    try:
+        with path.open("rb") as file:
+            _check_mode(path, os.fstat(file.fileno()))
+            data = file.read(_MOST_BYTES + 1)
+    except FileNotFoundError:
+        return _made(path), True
+    except OSError as error:
+        raise KnownError(f"The key file {path} can't be read: {error.strerror or error}.") from error
+    key = data.decode("utf-8", "replace").strip()
+    if not _KEY.fullmatch(key):
+        raise KnownError(
+            f"{path} contains no API key. It has to be one line of 16 to 512 letters, digits and signs without spaces. "
+            "Delete the file, and Slipstream makes a new one."
+        )
+    return key, False
+
+
+def _made(path: Path) -> str:
+    key = secrets.token_urlsafe(32)
+    try:
+        write_whole(path, f"{key}\n".encode())
+    except OSError as error:
+        raise KnownError(f"The key file {path} can't be written: {error.strerror or error}.") from error
+    return key
+
+
+def _check_mode(path: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        raise KnownError(f"The key file {path} isn't a file.")
+    if os.name == "posix" and found.st_mode & 0o077:
+        raise KnownError(f"Other users can read or change the key file {path}. Run chmod 600 on it.")

@@ -17,9 +17,7 @@ from typing import Any, Protocol
 import h11
 import msgspec
 
-from app.server.errors import ApiError, invalid
-from app.server.guard import Headers
-from app.server.limits import Limits
+from app.server.guard import ApiError, Headers, Limits, invalid
 
 _log = logging.getLogger("slipstream.server")
 _LINGER_SECONDS = 5.0

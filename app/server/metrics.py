@@ -1,13 +1,24 @@
-"""Counters since the start in the format of Prometheus, under llama-server's names and under vLLM's."""
+"""How requests went: figures of an answer, counters since the start, the last requests."""
 
 from __future__ import annotations
 
+import logging
+import re
+import time
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from typing import Any
 
-from app.protocol.events import Figures, GenerationFinished
+import msgspec
+
+from app.protocol.events import DraftFigures, Figures, GenerationFinished
 from app.protocol.options import FinishReason
+from app.protocol.serving import RequestEnded
+from app.protocol.statistics import exported, exported_acceptance_by_position
+from app.server.fields import Warnings
+from app.server.guard import ApiError, Headers
 
 _FIRST_TOKEN_BUCKETS = (
     0.001,
@@ -187,3 +198,166 @@ def _single(name: str, help_text: str, kind: str, value: float, label: str = "")
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
+
+
+# The figures of an answer in three dialects: llama-server's, vLLM's and ours.
+
+
+def usage(figures: Figures) -> dict[str, Any]:
+    """OpenAI's counts of tokens."""
+    return {
+        "prompt_tokens": figures.prompt_tokens,
+        "completion_tokens": figures.completion_tokens,
+        "total_tokens": figures.prompt_tokens + figures.completion_tokens,
+        "prompt_tokens_details": {"cached_tokens": figures.cached_tokens},
+        "completion_tokens_details": {"reasoning_tokens": figures.thinking_tokens},
+    }
+
+
+def timings(figures: Figures) -> dict[str, Any]:
+    """llama-server's; without ``draft_n`` where nothing was drafted, as there."""
+    processed, written = figures.prompt_tokens - figures.cached_tokens, figures.completion_tokens
+    found = {
+        "cache_n": figures.cached_tokens,
+        **_timed("prompt", processed, processed, figures.prompt_tokens_per_second),
+        **_timed("predicted", written, written - 1, figures.decode_tokens_per_second),
+    }
+    if figures.draft.tested:
+        found |= {"draft_n": figures.draft.tested, "draft_n_accepted": figures.draft.accepted}
+    return found
+
+
+def vllm_metrics(figures: Figures) -> dict[str, Any]:
+    """vLLM's ``metrics`` of a request; without ``speculative_decoding`` where nothing was drafted."""
+    speed = figures.decode_tokens_per_second
+    first = figures.time_to_first_token_seconds
+    found: dict[str, Any] = {
+        "time_to_first_token_ms": None if first is None else _milliseconds(first),
+        "generation_time_ms": None if first is None else _milliseconds(figures.total_seconds - first),
+        "mean_itl_ms": _milliseconds(1 / speed) if speed else None,
+        "tokens_per_second": speed,
+    }
+    draft = figures.draft
+    if draft.tested:
+        found["speculative_decoding"] = {
+            "mean_acceptance_length": draft.mean_acceptance_length,
+            "draft_acceptance_rate": draft.acceptance_rate,
+            "acceptance_histogram": acceptance_histogram(draft),
+            "num_spec_steps": draft.verify_passes,
+            "num_accepted_draft_tokens": draft.accepted,
+            "num_draft_tokens": draft.tested,
+            "num_spec_tokens": len(draft.tested_per_position),
+        }
+    return found
+
+
+def own_figures(figures: Figures, seed: int, plain_pass_seconds: float) -> dict[str, Any]:
+    """What `app.protocol.statistics` defines. ``speed_up_estimate`` is the decode speed ÷ that of plain passes as they
+    were measured when the pair was loaded, with an empty context; ``plain_pass_seconds`` is 0 if that wasn't measured.
+    """
+    draft, speed = figures.draft, figures.decode_tokens_per_second
+    return {
+        "seed": seed,
+        **exported(draft),
+        "acceptance_by_position": exported_acceptance_by_position(draft),
+        "drafters": msgspec.to_builtins(draft.drafters),
+        "time_to_first_token_s": figures.time_to_first_token_seconds,
+        "decode_tokens_per_second": speed,
+        "speed_up_estimate": speed * plain_pass_seconds if speed and plain_pass_seconds else None,
+        "draft_s": figures.draft_seconds,
+        "verify_s": figures.verify_seconds,
+        "other_s": figures.other_seconds,
+        "total_s": figures.total_seconds,
+        "thinking_tokens": figures.thinking_tokens,
+    }
+
+
+def acceptance_histogram(draft: DraftFigures) -> list[int]:
+    """Entry i: verify passes that accepted exactly i tokens; their sum is the number of all passes."""
+    at_least = [draft.verify_passes, *draft.accepted_per_position]
+    return [more - fewer for more, fewer in pairwise([*at_least, 0])]
+
+
+def _timed(name: str, tokens: int, steps: int, speed: float | None) -> dict[str, Any]:
+    """``speed`` in tokens per second over ``steps`` of them: an answer's first token comes from its prompt."""
+    per_token = 1e3 / speed if speed else 0.0
+    return {
+        f"{name}_n": tokens,
+        f"{name}_ms": max(steps, 0) * per_token,
+        f"{name}_per_token_ms": per_token,
+        f"{name}_per_second": speed or 0.0,
+    }
+
+
+def _milliseconds(seconds: float) -> float:
+    return 1e3 * max(seconds, 0.0)
+
+
+# How requests went, for the log and for whoever shows the last ones: never what was said.
+
+_log = logging.getLogger("slipstream.server")
+_CLIENT = re.compile(rb"[A-Za-z0-9._+-]{1,40}(?:/[A-Za-z0-9._+-]{1,20})?")
+
+Told = Callable[[RequestEnded], None]
+
+
+class Record:
+    """One request, from its arrival to its end."""
+
+    def __init__(self, path: str, client: str, told: Told) -> None:
+        """``path``: one of ours, empty for an unknown one."""
+        self._path = path
+        self._client = client
+        self._told = told
+        self._begun = time.monotonic()
+        self._has_ended = False
+
+    def finished(self, event: GenerationFinished, warnings: Warnings) -> None:
+        """An answer was written, although something was left out of the request."""
+        if warnings.sentences:
+            _log.info("%s %s: %s", self._path, self._client, warnings.for_log)
+        figures, seconds = event.figures, time.monotonic() - self._begun
+        _log.info(
+            "%s %s: %d + %d tokens in %.1f s, %s",
+            self._path,
+            self._client,
+            figures.prompt_tokens,
+            figures.completion_tokens,
+            seconds,
+            event.finish_reason,
+        )
+        self._end(200, figures.prompt_tokens, figures.completion_tokens)
+
+    def refused(self, error: ApiError) -> None:
+        """It wasn't carried out."""
+        _log.info("%s %s: %d %s", self._path or "an unknown path", self._client, error.status, error.kind)
+        self._end(error.status)
+
+    def answered(self) -> None:
+        """It was answered at once."""
+        self._end(200)
+
+    def left(self) -> None:
+        """No more is sent; that is too early unless something else was said before."""
+        self._end(0)
+
+    def _end(self, status: int, prompt_tokens: int = 0, completion_tokens: int = 0) -> None:
+        if self._has_ended:
+            return
+        self._has_ended = True
+        ended = RequestEnded(
+            path=self._path,
+            client=self._client,
+            status=status,
+            seconds=time.monotonic() - self._begun,
+            prompt_tokens=prompt_tokens,
+            completion_tokens=completion_tokens,
+        )
+        self._told(ended)
+
+
+def client_of(headers: Headers) -> str:
+    """The program that asks, by its own name; ``?`` if it has none that can be shown."""
+    agent = next((value for name, value in headers if name == b"user-agent"), b"")
+    match = _CLIENT.match(agent)
+    return match.group().decode() if match else "?"

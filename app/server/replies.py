@@ -18,13 +18,11 @@ from app.protocol.events import (
 )
 from app.protocol.options import FinishReason
 from app.protocol.tools import ToolCall
-from app.server import figures as shown
-from app.server.answers import Answer
-from app.server.errors import ApiError
+from app.server import metrics as shown
+from app.server.answers import Answer, Reader, Said, chat_logprobs, completion_logprobs
 from app.server.fields import Settings
+from app.server.guard import ApiError
 from app.server.http import server_sent
-from app.server.logprobs import chat_logprobs, completion_logprobs
-from app.server.said import Reader, Said
 
 _REASONS: dict[FinishReason, str] = {
     "end": "stop",

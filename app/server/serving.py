@@ -1,4 +1,4 @@
-"""Listens, and ends in order."""
+"""Listens, and ends in order; with a window's engine or without a window."""
 
 from __future__ import annotations
 
@@ -7,10 +7,17 @@ import contextlib
 import errno
 import logging
 import socket
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
-from app.errors import KnownError
+from app.models.gguf import read_header
+from app.protocol.commands import Load
+from app.protocol.events import LoadProgressed, PairLoaded
+from app.server.engines import Drafting, OwnEngine
+from app.server.guard import Guard, Limits
 from app.server.http import HttpConnection, Service
-from app.server.limits import Limits
+from app.server.service import ModelInfo, ModelService
+from app.system import KnownError
 
 _log = logging.getLogger("slipstream.server")
 LOOPBACK = ("127.0.0.1", "::1")
@@ -80,3 +87,48 @@ def _refusal(address: str, port: int, error: OSError) -> str:
     if isinstance(error, socket.gaierror) or error.errno == errno.EADDRNOTAVAIL:
         return f"{address} isn't an address of this computer. Choose another one."
     return f"The server can't listen at port {port} of {address}: {error.strerror or error}."
+
+
+# A server with an engine of its own, without a window.
+
+Ready = Callable[[PairLoaded, Sequence[tuple[str, int]], str], None]
+
+
+@dataclass(frozen=True)
+class Address:
+    host: str | None = None
+    """``None``: both of this computer's own addresses."""
+    port: int = 0
+    """0: any that is free."""
+
+
+async def serve(
+    load: Load,
+    guard: Guard,
+    address: Address,
+    *,
+    drafting: Drafting | None = None,
+    limits: Limits | None = None,
+    on_progress: Callable[[LoadProgressed], None] = lambda _: None,
+    on_ready: Ready = lambda *_: None,
+) -> None:
+    """Load a pair and serve it until this is canceled; then the engine is ended, too.
+
+    ``on_ready`` gets the pair, the addresses and the model's id. Raises `KnownError`.
+    """
+    limits = limits or Limits()
+    model = ModelInfo(read_header(load.target))
+    engine = OwnEngine(load, drafting)
+    server = Server(ModelService(engine, model, guard, limits), limits)
+    try:
+        addresses = await server.open(address.host, address.port)
+        on_ready(await engine.start(on_progress), addresses, model.id)
+        await engine.keep_running()
+    finally:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.shield(_close(server, engine))
+
+
+async def _close(server: Server, engine: OwnEngine) -> None:
+    await server.close()
+    await engine.close()

@@ -10,11 +10,19 @@ import msgspec
 from app.models.hub.recommended import recommended
 from app.protocol.commands import Generate, Message
 from app.protocol.events import PairLoaded
-from app.protocol.limits import MAX_COUNT, MAX_DRAFT_LENGTH, MAX_GRAMMAR_CHARACTERS, MAX_LOGPROBS
-from app.protocol.options import AnswerFormat, DrafterChoice, DraftLength, FormatKind, Sampling
-from app.server.errors import invalid
-from app.server.fields import OwnOptions, Settings, StructuredOutputs
-from app.server.warnings import Warnings, quoted
+from app.protocol.options import (
+    MAX_COUNT,
+    MAX_DRAFT_LENGTH,
+    MAX_GRAMMAR_CHARACTERS,
+    MAX_LOGPROBS,
+    AnswerFormat,
+    DrafterChoice,
+    DraftLength,
+    FormatKind,
+    Sampling,
+)
+from app.server.fields import OwnOptions, Settings, StructuredOutputs, Warnings, quoted
+from app.server.guard import invalid
 
 _RANGES: dict[str, tuple[float, float]] = {
     "temperature": (0, 10),

@@ -18,20 +18,18 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from app import program
-from app.errors import KnownError
+from app import system
 from app.models.gguf import read_header
 from app.protocol import serving as protocol
 from app.protocol.events import PairLoaded
 from app.protocol.frames import FrameReader, ProtocolError
 from app.protocol.serving import FromServer, Listening, NotListening, PairServed, Serve, ToServer
-from app.server.guard import Guard
+from app.server.engines import WindowEngine
+from app.server.guard import Guard, Limits
 from app.server.http import Handler, Head
-from app.server.limits import Limits
-from app.server.model_info import ModelInfo
-from app.server.service import ModelService
+from app.server.service import ModelInfo, ModelService
 from app.server.serving import Server
-from app.server.window_engine import WindowEngine
+from app.system import KnownError
 
 _log = logging.getLogger("slipstream.server")
 _END_SECONDS = 10.0
@@ -137,7 +135,7 @@ def run() -> int:
     for interrupt in (signal.SIGINT, getattr(signal, "SIGBREAK", None)):
         if interrupt is not None:
             signal.signal(interrupt, signal.SIG_IGN)  # Ctrl+C goes to the window, which ends this process
-    commands, events = program.claim_streams()
+    commands, events = system.claim_streams()
     window = _Window(events)
     try:
         asyncio.run(_run(commands, window))

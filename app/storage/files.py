@@ -1,17 +1,27 @@
-"""Writing a file completely or not at all, and a few other file operations."""
+"""Writing files completely or not at all, locking them, their digests, and files with KV caches of chats."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
+import logging
 import os
 import re
 import stat
 import sys
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+from app.system import Canceled
+
+if TYPE_CHECKING:
+    import filelock
+
 
 _TRIES = 50
 _PAUSE_SECONDS = 0.01
@@ -127,3 +137,143 @@ def _replace(part: Path, path: Path) -> None:
         except PermissionError:
             time.sleep(_PAUSE_SECONDS)  # Windows: another process has it open for reading, for a moment
     part.replace(path)
+
+
+# Digests of large files, with progress, and cancelable.
+
+CHUNK = 4 * 1024 * 1024
+
+
+class Progress:
+    """Counts bytes and reports how many of how many are done."""
+
+    def __init__(self, total: int, tell: Callable[[int, int], None]) -> None:
+        self._total = total
+        self._tell = tell
+        self._done = 0
+
+    def add(self, count: int) -> None:
+        """Add to the number of bytes done."""
+        self._done += count
+        self._tell(self._done, self._total)
+
+
+def sha256_of(path: Path, is_canceled: Callable[[], bool], progress: Progress | None = None) -> str:
+    """The digest of a file, in hexadecimal. Raises `OSError` and `Canceled`."""
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as file:
+        while chunk := file.read(CHUNK):
+            if is_canceled():
+                raise Canceled
+            digest.update(chunk)
+            if progress is not None:
+                progress.add(len(chunk))
+    return digest.hexdigest()
+
+
+# Keeps other threads and processes from using one of our files while it is changed.
+
+_POLL_SECONDS = 0.02
+
+_log = logging.getLogger(__name__)
+
+
+class BusyError(OSError):
+    """Another process has locked the file and doesn't release it."""
+
+    def __init__(self) -> None:
+        super().__init__(errno.EBUSY, "another Slipstream window is using it")
+
+
+class Lock:
+    """The lock of one file: ``NAME.lock`` next to it, which stays there (on Windows it is deleted with its last
+    holder).
+
+    The system releases it when its holder ends, however that happens. If it can't be acquired at all, as on a file
+    system without locks or with something else of that name in the way, this is logged, and only threads are kept
+    apart: no feature should fail because of a lock file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """``path`` is the file to be protected."""
+        self._path = path.with_name(f"{path.name}.lock")
+        self._mutex = threading.RLock()
+        self._file: filelock.BaseFileLock | None = None
+        self._has_told = False
+
+    @contextlib.contextmanager
+    def held(self, seconds: float) -> Iterator[None]:
+        """Wait for it, at most this long. The same thread may acquire it again. Raises `BusyError` and `OSError`.
+
+        For reading and writing a small file: never around anything that waits for the network or for the user.
+        """
+        if not self._mutex.acquire(timeout=seconds):
+            raise BusyError
+        try:
+            self.acquire(seconds)
+            try:
+                yield
+            finally:
+                self.release()
+        finally:
+            self._mutex.release()
+
+    def acquire(self, seconds: float = 0.0) -> None:
+        """Keep other processes out until `release`. Raises as `held` does."""
+        import filelock  # imported here, because it takes as long as everything else in the window's start except Qt
+
+        with self._mutex:
+            self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if self._file is None:
+                self._file = filelock.FileLock(self._path, thread_local=False, fallback_to_soft=False)
+            try:
+                self._file.acquire(timeout=seconds, poll_interval=_POLL_SECONDS)
+            except (filelock.Timeout, RuntimeError):
+                raise BusyError from None  # RuntimeError: this thread has it already, through another `Lock`
+            except (OSError, NotImplementedError) as error:
+                if not self._has_told:
+                    _log.warning("%s can't be locked and is used without a lock: %s", self._path.stem, error)
+                self._has_told = True
+
+    def release(self) -> None:
+        """Release it, unless something else here still needs it."""
+        with self._mutex:
+            if self._file is not None:
+                self._file.release()
+
+
+# The names of files with KV caches of chats, so that those of a deleted chat can be found without reading any.
+
+ENDING, PART_ENDING = ".kept", ".part"
+_NO_CHAT = "0"
+
+
+def name_begins(owner: str, chat: str) -> str:
+    """``owner``: what the cache depends on but for its tokens; ``chat``: an id, empty for what is of no stored chat."""
+    return f"{owner}-{chat or _NO_CHAT}-"
+
+
+def new_name(owner: str, chat: str) -> str:
+    import secrets  # what it imports is not for the first picture
+
+    return f"{name_begins(owner, chat)}{secrets.token_hex(8)}{ENDING}"
+
+
+def chat_of(path: Path) -> str:
+    """The id of the chat; empty where that is unknown, as in names of earlier versions."""
+    _owner, *parts = path.name.split("-")
+    return parts[0] if len(parts) == 2 and parts[0] != _NO_CHAT else ""
+
+
+def is_of(chat: str, chats: Collection[str]) -> bool:
+    """Whether a copy of ``chat`` is erased along with ``chats``. It always is if either is empty: unknown, or all."""
+    return not chats or not chat or chat in chats
+
+
+def erase_chat_caches(folder: Path, chats: Collection[str]) -> None:
+    """Delete the files of these chats, finished or not, as far as possible; without ``chats`` all files."""
+    with contextlib.suppress(OSError):
+        for path in list(folder.iterdir()):
+            if is_of(chat_of(path), chats):
+                with contextlib.suppress(OSError):
+                    path.unlink()

@@ -1,21 +1,21 @@
-"""One JSON file of our own: atomic, locked, versioned."""
+"""JSON files of our own: atomic, locked, versioned, and read as far as they can be understood."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Annotated, Any, Generic, NamedTuple, TypeVar, get_args, get_origin
 
 import msgspec
 
-from app import decoders
-from app.errors import KnownError
-from app.storage.files import broken_name, remove_strays, strays, write_whole
-from app.storage.lock import Lock
+from app import system
+from app.storage.files import Lock, broken_name, remove_strays, strays, write_whole
+from app.system import KnownError
 
 _MAX_BYTES = 64 * 1024 * 1024
 BACKGROUND_SECONDS = 10.0
@@ -212,13 +212,13 @@ def version_of(data: bytes) -> int:
 def decode(data: bytes, kind: type[V]) -> V:
     """JSON as a value of ``kind``; names of files that aren't valid text survive. Raises one of `NOT_UNDERSTOOD`."""
     try:
-        return decoders.decode(data, kind)
+        return system.decode(data, kind)
     except msgspec.ValidationError:
         raise
     except msgspec.DecodeError:
         if b"\\ud" not in data.lower():
             raise
-    return decoders.convert(json.loads(data), kind, str_keys=True)  # half a surrogate pair
+    return system.convert(json.loads(data), kind, str_keys=True)  # half a surrogate pair
 
 
 def encode(content: Any) -> bytes:
@@ -239,3 +239,176 @@ def _stamp(path: Path) -> object:
     except OSError:
         return None
     return status.st_mtime_ns, status.st_size, status.st_ino
+
+
+# Rows by key in one JSON file: what was measured and learned on this machine, and where files came from.
+
+log = logging.getLogger("slipstream.store")
+
+Row = TypeVar("Row")
+
+
+class KeyedFile(Generic[Row]):
+    """A row that isn't valid, such as one of another version, is ignored and stays in the file. Safe as `JsonFile` is.
+
+    Without ``what`` it is a cache: problems are only logged, and a file that can't be read is written over.
+    """
+
+    def __init__(
+        self,
+        path: Path | None,
+        kind: type[Row],
+        *,
+        inside: str = "entries",
+        key: Callable[[Row], object] | None = None,
+        most: int = 64,
+        version: int = 1,
+        what: str = "",
+        patience: float = PATIENCE_SECONDS,
+    ) -> None:
+        """``kind`` is the type of a row, for msgspec. Without a ``path`` nothing is stored.
+
+        The rows are ``inside`` this field of the file: an object, or an array where rows contain their ``key``. A path
+        as a key is made absolute; links in it stay as they are. Only
+        the newest ``most`` of them are kept. ``what`` begins the sentence “… couldn't be saved”; ``patience`` is as in
+        `JsonFile`.
+        """
+        self._kind = kind
+        self._inside = inside
+        self._key = key
+        self._most = most
+        self._version = version
+        self._is_cache = not what
+        self._file: JsonFile[dict[str, Any]] | None = None
+        if path is not None:
+            self._file = JsonFile(
+                path,
+                {},
+                version=version,
+                what=what or path.name,
+                patience=patience,
+                is_cache=self._is_cache,
+                log_level=logging.INFO if self._is_cache else logging.WARNING,
+            )
+
+    @property
+    def problem(self) -> str:
+        """Why the file couldn't be used the last time; empty if it could."""
+        return self._file.problem if self._file else ""
+
+    def get(self, key: object) -> Row | None:
+        raw = self._rows(self._file.read()).get(_absolute(key)) if self._file else None
+        return None if raw is None else self._row(raw)
+
+    def all(self) -> dict[Any, Row]:
+        """The valid rows by key; the latest last, where they are bounded."""
+        rows = self._rows(self._file.read()) if self._file else {}
+        return {key: row for key, raw in rows.items() if (row := self._row(raw)) is not None}
+
+    def put(self, key: object, row: Row) -> None:
+        """Store ``row``. Raises `NotSavedError`; it then applies until the process ends."""
+        self.put_all({key: row})
+
+    def add(self, row: Row) -> None:
+        """`put` for a row that contains its key."""
+        assert self._key is not None
+        self.put(self._key(row), row)
+
+    def put_all(self, rows: Mapping[Any, Row]) -> None:
+        """As `put`, several at once."""
+        new = {_absolute(key): msgspec.to_builtins(row, str_keys=True) for key, row in rows.items()}
+        self._update(lambda rows: {**{key: raw for key, raw in rows.items() if key not in new}, **new})
+
+    def remove(self, key: object) -> None:
+        """Raises as `put`."""
+        self._update(lambda rows: {one: raw for one, raw in rows.items() if one != _absolute(key)})
+
+    def _row(self, raw: Any) -> Row | None:
+        try:
+            return system.convert(raw, self._kind, str_keys=True)
+        except NOT_UNDERSTOOD as error:
+            log.info("a row of %s is not used: %s", self._file.path.name if self._file else "", error)
+            return None
+
+    def _rows(self, content: dict[str, Any]) -> dict[Any, Any]:
+        rows = content.get(self._inside, {})
+        if self._key is None:
+            return rows if isinstance(rows, dict) else {}
+        keyed = {}
+        for raw in rows if isinstance(rows, list) else ():
+            row = self._row(raw)
+            keyed[repr(raw) if row is None else self._key(row)] = raw
+        return keyed
+
+    def _update(self, change: Callable[[dict[Any, Any]], dict[Any, Any]]) -> None:
+        if self._file is None:
+            return
+
+        def changed(content: dict[str, Any]) -> dict[str, Any]:
+            rows = dict(list(change(self._rows(content)).items())[-self._most :])
+            return {**content, "version": self._version, self._inside: list(rows.values()) if self._key else rows}
+
+        try:
+            self._file.update(changed)
+        except NotSavedError as error:
+            if not self._is_cache:
+                raise
+            log.info("%s", error)
+
+
+def _absolute(key: object) -> object:
+    return os.path.abspath(key) if isinstance(key, Path) else key  # noqa: PTH100 - `Path.resolve` follows links
+
+
+def cache_file(name: str) -> Path | None:
+    """``None`` if there is no place for it, as in a container without a writable folder."""
+    try:
+        return system.cache_dir() / name
+    except KnownError as error:
+        log.info("%s is not saved: %s", name, error)
+        return None
+
+
+def key_of(facts: Mapping[str, object]) -> str:
+    """A short name for what an entry depends on: files, settings, threads, machine."""
+    return hashlib.sha256(msgspec.json.encode(dict(facts), order="sorted")).hexdigest()[:24]
+
+
+# Reads a typed value from JSON that may be of another version or edited by hand, as far as it is valid.
+
+_Value = TypeVar("_Value", bound=msgspec.Struct)
+
+
+def lenient(kind: type[_Value], content: dict[str, Any], problems: list[str], inside: str = "") -> _Value:
+    """``content`` as a value of ``kind``, with defaults for what is missing or invalid.
+
+    The names of invalid fields are appended to ``problems``, after ``inside``. Every field needs a default.
+    """
+    values: dict[str, Any] = {}
+    for field in msgspec.structs.fields(kind):
+        if field.encode_name not in content:
+            continue
+        raw = content[field.encode_name]
+        try:
+            values[field.name] = _value(field.type, raw, problems, f"{inside}{field.name}")
+        except (msgspec.ValidationError, TypeError):
+            problems.append(inside + field.name)
+    return kind(**values)
+
+
+def struct_of(kind: Any) -> type[msgspec.Struct] | None:
+    """The struct that an annotation names, if it names exactly one."""
+    plain = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    return plain if isinstance(plain, type) and issubclass(plain, msgspec.Struct) else None
+
+
+def _value(kind: Any, raw: Any, problems: list[str], name: str) -> Any:
+    if (struct := struct_of(kind)) is not None and isinstance(raw, dict):
+        return lenient(struct, raw, problems, f"{name}.")
+    plain = get_args(kind)[0] if get_origin(kind) is Annotated else kind
+    if get_origin(plain) is dict and isinstance(raw, dict) and (struct := struct_of(get_args(plain)[1])) is not None:
+        sound = {key: one for key, one in raw.items() if isinstance(one, dict)}
+        if len(sound) < len(raw):
+            problems.append(name)
+        return {key: lenient(struct, one, problems, f"{name}.") for key, one in sound.items()}
+    return system.convert(raw, kind)

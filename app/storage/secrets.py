@@ -7,7 +7,7 @@ import re
 import threading
 from typing import TYPE_CHECKING, Literal
 
-from app.errors import KnownError
+from app.system import KnownError
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend

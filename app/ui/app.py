@@ -20,13 +20,11 @@ from app.ui.notices import Notice
 from app.ui.server.control import ServerControl
 from app.ui.server.serving import Serving
 from app.ui.shell.announcer import Announcer
-from app.ui.shell.chats import Chats
-from app.ui.shell.edit_menu import EditMenu
 from app.ui.shell.main_window import MainWindow
-from app.ui.shell.messages import Messages
+from app.ui.shell.menus import EditMenu, Zoom
+from app.ui.shell.messages import Chats, Messages
 from app.ui.shell.other_windows import OtherWindows
 from app.ui.shell.speed_presenter import SpeedPresenter
-from app.ui.shell.zoom import Zoom
 
 if TYPE_CHECKING:
     from app.ui.compare.window import CompareWindow

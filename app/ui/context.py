@@ -11,26 +11,26 @@ from pathlib import Path
 
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app import paths
+from app import system
 from app.chats.presets import FILE_NAME as PRESETS_FILE
 from app.chats.presets import Presets
 from app.chats.settings import ChatSettings
 from app.chats.worker import ChatWorker
-from app.errors import KnownError
 from app.settings import Settings, SettingsFile
+from app.system import KnownError
 from app.ui import notices
 from app.ui.actions import Actions
 from app.ui.chat.answers import Answers
-from app.ui.chat.conversation import answer_settings
+from app.ui.chat.live_answer import answer_settings
 from app.ui.chat.open_chats import OpenChats
 from app.ui.chat.operations import ChatOperations
 from app.ui.chat.writer import StoredChats, StoredPresets
 from app.ui.engine.client import EngineClient
 from app.ui.engine.pair import PairLoader
-from app.ui.engine.pair_files import LoadingMarker
+from app.ui.engine.pair_names import LoadingMarker
 from app.ui.engine.queue import EngineQueue
 from app.ui.notices import NoticeList
-from app.ui.widgets.system_notifications import Notifier
+from app.ui.widgets.questions import Notifier
 from app.ui.widgets.tasks import Lane
 
 _log = logging.getLogger(__name__)
@@ -129,9 +129,9 @@ def make_context(
     """What there is one of, made in the order in which one needs the other. ``engine`` may still be starting."""
     notice_list, notifier = NoticeList(parent), Notifier(parent)
     settings = WindowSettings(file, notice_list, parent)
-    presets = StoredPresets(Presets(paths.data_dir() / PRESETS_FILE), notice_list, parent)
+    presets = StoredPresets(Presets(system.data_dir() / PRESETS_FILE), notice_list, parent)
     store = StoredChats(worker, notice_list, parent)
-    marker = LoadingMarker(paths.data_dir() / "loading.json")
+    marker = LoadingMarker(system.data_dir() / "loading.json")
     loader = PairLoader(engine, notice_list, marker, file.values, parent)
     queue = EngineQueue(engine, loader, parent)
     answers = Answers(

@@ -7,7 +7,7 @@ from typing import Literal
 
 from PySide6.QtCore import QObject, Signal
 
-from app.models.text import visible
+from app.models.names import visible
 from app.protocol.events import SpeedChange
 from app.protocol.remote import ServerFailure
 from app.settings import Pair

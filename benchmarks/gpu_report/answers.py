@@ -12,8 +12,8 @@ import llama_cpp
 import numpy as np
 
 from app.engine.host.engine import Engine
+from app.engine.llama.backend import default_threads
 from app.engine.llama.context import Context
-from app.engine.llama.thread_count import default_threads
 from app.protocol.commands import Load
 from app.protocol.options import Quantization
 from benchmarks import auto

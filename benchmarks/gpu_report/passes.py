@@ -12,13 +12,11 @@ from typing import Any
 import numpy as np
 
 from app.engine.llama import backend
+from app.engine.llama.backend import default_threads
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
-from app.engine.llama.thread_count import default_threads
-from app.engine.policy.costs import padded
-from app.engine.policy.graph_reuse import is_quicker_one_by_one, quickest_widths
-from app.protocol.limits import TARGET_OUTPUTS
-from app.protocol.options import LoadSettings, Quantization
+from app.engine.policy.costs import is_quicker_one_by_one, padded, quickest_widths
+from app.protocol.options import TARGET_OUTPUTS, LoadSettings, Quantization
 from benchmarks.gpu_report.sizes import Bench
 
 _BEFORE = 256

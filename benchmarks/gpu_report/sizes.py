@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from app.engine.llama.thread_count import default_threads
+from app.engine.llama.backend import default_threads
 from app.protocol.options import LoadSettings, Quantization
 from benchmarks.inflate import GUIDE, inflated, vocabulary_pair
 from tests.support.architectures import make

@@ -14,17 +14,16 @@ import llama_cpp
 import msgspec
 import psutil
 
+from app.client.connection import EngineEndedError
 from app.client.process import EngineProcess
-from app.client.state import EngineEndedError
 from app.commands.selftest import CHECKS, Workplace
 from app.engine.host.engine import Engine
 from app.engine.llama import backend
-from app.errors import KnownError
 from app.models.gguf import read_header
-from app.models.memory_estimate import estimate, shape_of
+from app.models.model_memory import estimate, shape_of
 from app.protocol.commands import Generate, Load
-from app.protocol.limits import MAX_CONTEXT_LENGTH
-from app.protocol.options import LoadSettings
+from app.protocol.options import MAX_CONTEXT_LENGTH, LoadSettings
+from app.system import KnownError
 from benchmarks.engine import questions
 from benchmarks.gpu_report.sizes import Bench
 from benchmarks.inflate import GUIDE

@@ -13,11 +13,10 @@ from typing import Any
 from app.engine.host.engine import Engine
 from app.engine.llama import backend
 from app.models.gguf import read_header
-from app.models.memory_estimate import estimate, shape_of
+from app.models.model_memory import estimate, shape_of
 from app.protocol.commands import Cancel, Generate, Load, Message
 from app.protocol.events import Event, GenerationFinished, GenerationStarted, LoadFailed, PairLoaded, RoundsReceived
-from app.protocol.limits import ALL_LAYERS, KvType
-from app.protocol.options import Sampling
+from app.protocol.options import ALL_LAYERS, KvType, Sampling
 from benchmarks.architecture_checks import Case, check
 from benchmarks.engine import questions
 from benchmarks.gpu_report.sizes import Bench

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.options import Sampling
+from app.protocol.options import MAX_DRAFT_LENGTH, Sampling
 from benchmarks import accept_rules, worlds
 from benchmarks.contenders import (
     BLOCK,

@@ -16,9 +16,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from app import program  # noqa: E402
+from app import system  # noqa: E402
 
-program.prepare_engine(os.environ)
+system.prepare_engine(os.environ)
 
 from app.engine.host.engine import Engine  # noqa: E402
 from app.protocol.commands import Generate, Load, Message  # noqa: E402

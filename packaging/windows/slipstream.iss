@@ -142,7 +142,7 @@ begin
     mbConfirmation, MB_YESNO, IDYES) = IDNO);
 end;
 
-{ The access token for Hugging Face is stored in Windows' credential manager (app/models/hub/tokens.py). }
+{ The access token for Hugging Face is stored in Windows' credential manager (app/models/hub/network.py). }
 procedure DeleteUserFiles;
 var
   Code: Integer;

@@ -14,16 +14,14 @@ from pathlib import Path
 import pytest
 
 from app.chats import attachments
-from app.chats.attachments import Content, attachments_folder
-from app.chats.backup import backup_folder, daily_backups
-from app.chats.database import MEMORY
+from app.chats.attachments import Content, attachments_folder, prompt_images, prompt_text
+from app.chats.database import MEMORY, backup_folder, daily_backups
 from app.chats.formats import slipstream
 from app.chats.formats.reading import ChatReading
 from app.chats.formats.writing import WRITE
 from app.chats.model import Attachment, StoredMessage
-from app.chats.prompt_parts import prompt_images, prompt_text
 from app.chats.store import ChatStore, new_id
-from app.errors import KnownError
+from app.system import KnownError
 from tests.support.vision_models import make_image
 
 DATA = Path(__file__).parent.parent / "data"

@@ -13,12 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from app.chats import schema
-from app.chats.backup import DAILY_BACKUPS, backup_folder, daily_backups
-from app.chats.database import MEMORY, open_database
-from app.chats.schema import OLDEST, VERSION
+from app.chats import database
+from app.chats.database import DAILY_BACKUPS, MEMORY, OLDEST, VERSION, backup_folder, daily_backups, open_database
 from app.chats.store import ChatStore
-from app.errors import KnownError
+from app.system import KnownError
 from tests.support.chats import add_question
 from tests.support.small_disk import remount, small_disk
 
@@ -211,7 +209,7 @@ def test_only_the_user_may_read_the_files(path: Path) -> None:
 def test_a_migration_keeps_a_copy_of_the_old_file_first(path: Path) -> None:
     write_chat(path, "before")
     step = ("ALTER TABLE chats ADD COLUMN color TEXT NOT NULL DEFAULT 'blue'",)
-    connection, notice = open_database(path, (*schema.MIGRATIONS, step))
+    connection, notice = open_database(path, (*database.MIGRATIONS, step))
     with contextlib.closing(connection):
         assert connection.execute("SELECT title, color FROM chats").fetchall() == [("c", "blue")]
         assert connection.execute("PRAGMA user_version").fetchone() == (VERSION + 1,)
@@ -233,8 +231,8 @@ def test_a_migration_keeps_a_copy_of_the_old_file_first(path: Path) -> None:
 )
 def test_a_migration_that_fails_changes_nothing(path: Path, step: tuple[str, ...]) -> None:
     chat_id = write_chat(path, "before")
-    with pytest.raises((sqlite3.Error, schema.MigrationError)):
-        open_database(path, (*schema.MIGRATIONS, step))
+    with pytest.raises((sqlite3.Error, database.MigrationError)):
+        open_database(path, (*database.MIGRATIONS, step))
     with ChatStore(path) as store:
         assert [m.text for m in store.branch(chat_id)] == ["before"]
         columns = [row[1] for row in store._connection.execute("PRAGMA table_info(chats)")]

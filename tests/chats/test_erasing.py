@@ -17,12 +17,12 @@ from pathlib import Path
 
 import pytest
 
-from app.chats.backup import MOST_DAYS, backup_folder, daily_backups
+from app.chats.database import MOST_DAYS, backup_folder, daily_backups
 from app.chats.model import to_json
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
-from app.errors import KnownError
-from app.storage.chat_caches import erase_chat_caches
+from app.storage.files import erase_chat_caches
+from app.system import KnownError
 from tests.support.chats import add_question, begin_answer
 
 SECRET = b"unmistakable"
@@ -317,7 +317,7 @@ def test_without_room_for_a_new_backup_the_last_one_stays(
 
     today = datetime(2026, 11, 22, 12)
     old = backup_of(path, today - timedelta(days=300))
-    monkeypatch.setattr("app.chats.backup.back_up", full)
+    monkeypatch.setattr("app.chats.database.back_up", full)
     with ChatStore(path, clock=today.timestamp) as store:
         store.remove_old_backups()
     assert old.exists()

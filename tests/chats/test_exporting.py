@@ -16,8 +16,8 @@ from app.chats.exporting import Export
 from app.chats.formats.html_page import for_paper
 from app.chats.model import StoredMessage
 from app.chats.store import ChatStore, new_id
-from app.errors import Canceled, KnownError
 from app.helper import Helper, shared
+from app.system import Canceled, KnownError
 from tests.chats.test_importing import rich_chat
 from tests.support.chats import add_question, begin_answer
 from tests.support.vision_models import make_image

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from app.chats.attachments import prompt_text
 from app.chats.database import MEMORY
 from app.chats.exporting import Export
 from app.chats.formats import slipstream
@@ -20,12 +21,11 @@ from app.chats.formats.records import ChatRecord, MessageRecord
 from app.chats.formats.writing import WRITE
 from app.chats.importing import Import, Imported
 from app.chats.model import StoredMessage, to_json
-from app.chats.prompt_parts import prompt_text
 from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore, new_id
-from app.errors import Canceled, KnownError
 from app.helper import Died, Helper, NotStarted, TookTooLong, TooMuchMemory, shared
 from app.protocol.answering import SamplingChoice
+from app.system import Canceled, KnownError
 from tests.chats.formats.test_formats import DATA
 from tests.support.chats import add_question, begin_answer
 

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.chats.preset_files import MAX_FILE_BYTES, PresetFile, preset_as_file, read_preset
+from app.chats.presets import MAX_FILE_BYTES, PresetFile, preset_as_file, read_preset
 from app.chats.settings import ChatSettings
-from app.errors import KnownError
 from app.protocol.answering import SamplingChoice
+from app.system import KnownError
 
 ALL = ChatSettings(
     system_prompt="Be brief. “äöü” \N{GRINNING FACE}",

@@ -11,8 +11,8 @@ import pytest
 
 from app.chats.presets import Presets
 from app.chats.settings import ChatSettings
-from app.errors import KnownError
 from app.protocol.answering import SamplingChoice
+from app.system import KnownError
 
 BRIEF = ChatSettings(system_prompt="Be brief.", sampling=SamplingChoice(temperature=0.2), stop=["END"])
 LONG = ChatSettings(max_tokens=4000, overflow="keep_ends", drafter="none", seed=3)

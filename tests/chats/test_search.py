@@ -12,8 +12,7 @@ from pathlib import Path
 import pytest
 
 from app.chats import search as searching
-from app.chats.backup import back_up, backup_folder
-from app.chats.database import MEMORY
+from app.chats.database import MEMORY, back_up, backup_folder
 from app.chats.model import Found, StoredMessage
 from app.chats.store import ChatStore
 from tests.support.chats import add_question, begin_answer

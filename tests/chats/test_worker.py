@@ -13,7 +13,7 @@ import pytest
 
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
-from app.errors import KnownError
+from app.system import KnownError
 from tests.support.chats import add_question
 
 _STREAMING = """

@@ -10,12 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from app.client.connection import EngineEndedError, ExitCause
 from app.client.process import AsyncEngineProcess, GenerationFailedError
-from app.client.state import EngineEndedError, ExitCause
-from app.errors import KnownError
 from app.protocol.commands import CheckText, Generate, Load, Message, Tokenize
 from app.protocol.events import GenerationFinished, GenerationStarted, RoundsReceived, TextChecked, Tokenized
 from app.protocol.options import LoadSettings
+from app.system import KnownError
 from tests.support.gguf_files import make_model
 from tests.support.mtp_models import make_table_model
 

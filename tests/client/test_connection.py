@@ -5,8 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from app.client.connection import Connection, Stalled, Timings
-from app.client.state import EngineExit, EngineState, ExitCause
+from app.client.connection import Connection, EngineExit, EngineState, ExitCause, Stalled, Timings
 from app.protocol import frames
 from app.protocol.commands import (
     Cancel,
@@ -36,8 +35,7 @@ from app.protocol.events import (
     TextChecked,
     TokensCounted,
 )
-from app.protocol.frames import FrameReader, ProtocolError
-from app.protocol.framing import decode_command, encode_frame
+from app.protocol.frames import FrameReader, ProtocolError, decode_command, encode_frame
 from app.protocol.remote import Connect, FindServers, Probe, ServerProbed, ServersFound
 
 HELLO = Hello(protocol=PROTOCOL_VERSION, engine="test")

@@ -9,11 +9,11 @@ from pathlib import Path
 import psutil
 import pytest
 
+from app.client.connection import EngineEndedError, ExitCause
 from app.client.process import EngineProcess
-from app.client.state import EngineEndedError, ExitCause
-from app.errors import Canceled, KnownError
 from app.protocol.commands import Generate, Load, Message, ScoreTokens
 from app.protocol.events import GenerationFinished, GenerationStarted, Round
+from app.system import Canceled, KnownError
 from tests.support.gguf_files import make_model
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")

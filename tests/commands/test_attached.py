@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from app.commands.attached import with_attached
-from app.errors import KnownError
+from app.system import KnownError
 from tests.helper.files_to_read import pdf
 from tests.support.command_line import called
 from tests.support.vision_models import make_image

@@ -8,7 +8,7 @@ from subprocess import CompletedProcess
 
 import pytest
 
-from app import paths
+from app import system
 from app.chats.store import ChatStore
 from tests.chats.formats.test_formats import DATA
 from tests.support.command_line import called
@@ -69,7 +69,7 @@ def test_wrong_words(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [["list"], ["search", "tea"], ["export", "--all"], ["import", DATA]])
 def test_a_window_that_has_the_chats_open_is_to_be_closed(arguments: list[str | Path]) -> None:
-    with ChatStore(paths.chat_file()) as store:
+    with ChatStore(system.chat_file()) as store:
         done = chats(*arguments)
         assert (done.returncode, done.stdout) == (1, "")
         assert "such as a window of Slipstream. Close it, then try again." in done.stderr

@@ -16,7 +16,7 @@ from app.models.library.library import Library
 from app.models.machine_memory import MachineMemory
 from app.models.origins import Origin, origins_file
 from app.models.trials import FileKey, StoredTrial, Trial, trials_file
-from app.protocol.devices import Device
+from app.protocol.events import Device
 from tests.support.gguf_files import make_model
 from tests.support.library_parts import small_model
 

@@ -16,16 +16,15 @@ from typing import Any, get_args
 import pytest
 
 from app import cli
-from app.models.downloads.item import Item, ItemState
+from app.models.downloads.item import FILE_NAME as QUEUE_NAME
+from app.models.downloads.item import Item, ItemState, SavedItem
 from app.models.downloads.part import Part, part_path
-from app.models.downloads.queue_file import FILE_NAME as QUEUE_NAME
-from app.models.downloads.queue_file import SavedItem
 from app.models.gguf import read_header
 from app.models.hub.catalog import DraftModel, load_catalog
 from app.models.hub.repository import Sort
+from app.models.mtp import find_projector
+from app.models.names import size_text
 from app.models.origins import origins_file
-from app.models.projectors import find_projector
-from app.models.text import size_text
 from tests.support.command_line import ROOT, called
 from tests.support.gguf_files import make_model
 from tests.support.hub_faults import Fault

@@ -13,10 +13,10 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app import paths
+from app import system
 from app.commands import selftest
 from app.commands.selftest import CHECKS, Workplace, failure, report
-from app.errors import KnownError
+from app.system import KnownError
 from tests.support.command_line import ROOT, slipstream
 
 NAMES = "program engine guide format formula chats folders resources starter keyring TLS window"
@@ -60,7 +60,7 @@ def test_a_failed_check_stops_no_other(capsys: pytest.CaptureFixture[str]) -> No
 
 @pytest.mark.usefixtures("guide_pair")
 def test_a_damaged_guide_is_found(tmp_path: Path) -> None:
-    folder = shutil.copytree(paths.resource("guide"), tmp_path / "guide")
+    folder = shutil.copytree(system.resource("guide"), tmp_path / "guide")
     assert selftest._check_guide(folder) > 1e6
     with (folder / "guide-draft.gguf").open("r+b") as file:
         file.seek(1_000_000)

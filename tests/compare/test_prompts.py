@@ -9,8 +9,8 @@ import pytest
 
 from app.compare import prompts
 from app.compare.prompts import OWN, Prompt, bundled, read
-from app.errors import KnownError
 from app.protocol.commands import Message
+from app.system import KnownError
 
 KINDS = ("code", "json", "prose", "story", "summary", "translation", "conversation")
 

@@ -11,13 +11,13 @@ import pytest
 
 from app.compare.prompts import Prompt, bundled
 from app.compare.results import Comparison, Skipped, summarize
-from app.compare.running import CURVE_LENGTHS, compare, curve
+from app.compare.steps import CURVE_LENGTHS, compare, curve
 from app.engine.decoding.accept_rules import gumbel
 from app.engine.host.engine import Engine
-from app.errors import Canceled
 from app.protocol.commands import Generate, Message
 from app.protocol.events import GenerationStarted, PairLoaded
 from app.protocol.options import Sampling
+from app.system import Canceled
 from tests.support.comparing import compare_one
 from tests.support.direct import direct_logits
 from tests.support.generation import GREEDY, ROUNDING, ask, run

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from app import __version__, paths
+from app import __version__, system
 from app.compare import prompts, setup
 from app.compare.results import Setup
-from app.errors import KnownError
 from app.protocol.commands import Generate
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.options import LoadSettings, Sampling
 from app.protocol.remote import RemoteModel, Server
+from app.system import KnownError
 from tests.support.gguf_files import make_model
 
 
@@ -59,7 +59,7 @@ def test_everything_is_put_down(tmp_path: Path) -> None:
 
 
 def test_the_bundled_things_are_called_so() -> None:
-    guide = paths.resource("guide", "guide-target.gguf")
+    guide = system.resource("guide", "guide-target.gguf")
     found = of(pair(guide), prompts.bundled_file())
     assert found.target.bundled and found.prompt_set == "bundled"
     assert found.prompt_set_sha256 == hashlib.sha256(prompts.bundled_file().read_bytes()).hexdigest()

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from app.errors import KnownError
 from app.helper.answer_format import checked_grammar
 from app.helper.grammars import answer
 from app.helper.messages import CheckGrammar, GrammarChecked, GrammarFailed
 from app.protocol.options import AnswerFormat
+from app.system import KnownError
 
 NESTED: dict[str, Any] = {
     "type": "object",

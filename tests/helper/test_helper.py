@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 import psutil
 import pytest
 
-from app import program
+from app import system
 from app.helper import MEMORY_LIMIT, Died, Helper, HelperError, NotStarted, TookTooLong
 from app.helper.messages import Highlight, Highlighted, Message, Rendered, RenderTemplate
 
@@ -139,7 +139,7 @@ def test_passing_the_time_costs_one_request_and_nothing_stays_open(hasty: Helper
     ids=["ends", "cut", "oversized"],
 )
 def test_a_program_that_is_no_helper_is_told(code: str, helper: Helper, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "own_command", lambda *_: [sys.executable, "-c", code])
+    monkeypatch.setattr(system, "own_command", lambda *_: [sys.executable, "-c", code])
     with pytest.raises(NotStarted, match="ended immediately"):
         helper.template(render("x"))
     assert helper.process_id is None
@@ -150,8 +150,8 @@ def test_it_gets_no_secrets_and_ends_with_its_input(monkeypatch: pytest.MonkeyPa
     helper.start()
     process = psutil.Process(helper.process_id)
     assert "HF_TOKEN" not in process.environ()
-    command = program.own_command("--role=helper")
-    result = subprocess.run(command, cwd=program.FOLDER, input=b"", capture_output=True, check=True)
+    command = system.own_command("--role=helper")
+    result = subprocess.run(command, cwd=system.FOLDER, input=b"", capture_output=True, check=True)
     assert result.stdout == result.stderr == b""
 
 
@@ -171,7 +171,7 @@ helper.template(RenderTemplate(sys.argv[1], "", "", [Message("user", "Hi")], "20
 def test_it_does_not_outlive_its_parent(source: str) -> None:
     parent = subprocess.Popen(
         [sys.executable, "-c", _PARENT + "sys.stdin.read()", source],
-        cwd=program.FOLDER,
+        cwd=system.FOLDER,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )

@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 from app.chats.settings import ChatSettings
 from app.protocol.answering import SamplingChoice
 from app.ui.engine.client import EngineClient, EngineState
-from app.ui.engine.pair_files import PairFiles
+from app.ui.engine.pair_names import PairFiles
 from app.ui.speed.drawings import PositionBars
 from app.ui.speed.parts import ServerSection
 from tests.live.test_answers import COUNT

@@ -6,15 +6,17 @@ import random
 
 import pytest
 
-from app.markdown.block_splitter import (
+from app.markdown.blocks import (
     MAX_BLOCK_CHARACTERS,
     MAX_LINE_CHARACTERS,
     MAX_TABLE_BARS,
+    Block,
     BlockSplitter,
+    Kind,
     OpenCode,
     close_inline,
+    visible,
 )
-from app.markdown.blocks import Block, Kind, visible
 
 EVERYTHING = """# Title
 A paragraph with **bold** text

@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import KnownError
 from app.models import gguf_parser
 from app.models.gguf import ModelFileError, read_header
 from app.models.library.index import summary_of
+from app.system import KnownError
 from tests.support import damaged_headers
 from tests.support.gguf_files import make_model
 from tests.support.header_probe import peak_memory, probe

@@ -11,8 +11,8 @@ import msgspec
 from app.models.gguf import read_header
 from app.models.inspect import describe, describe_pair, readable, readable_pair
 from app.models.memory_shape import shape_of
+from app.models.names import size_text
 from app.models.pairing import compare
-from app.models.text import size_text
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model, make_vocabulary_file
 from tests.support.mtp_models import make_head_file, make_random_model
 from tests.support.raw_gguf import header, string

@@ -10,7 +10,7 @@ import pytest
 
 from app.models import machine_memory
 from app.models.machine_memory import machine_now, private_bytes
-from app.protocol.devices import Device
+from app.protocol.events import Device
 
 GIB = 1024**3
 GPU = Device(name="CUDA0", description="GPU", total_bytes=8 * GIB, free_bytes=5 * GIB)

@@ -15,12 +15,11 @@ from hypothesis import strategies as st
 
 from app.engine.host.engine import Engine
 from app.models.gguf import read_header
-from app.models.memory_estimate import ModelShape, estimate, shape_of
 from app.models.memory_shape import Layer
+from app.models.model_memory import ModelShape, estimate, shape_of
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import GenerationFinished, Hello, PairLoaded
-from app.protocol.limits import ALL_LAYERS, KvType
-from app.protocol.options import LoadSettings, Sampling
+from app.protocol.options import ALL_LAYERS, KvType, LoadSettings, Sampling
 from tests.support.architectures import Architecture, make
 from tests.support.engine_process import EngineProcess
 from tests.support.gguf_files import make_model

@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
 from app.models.mtp import has_head, head_problem, is_assistant, is_head_only, is_wanted, mismatch, pays_off
 from app.models.pairing import compare
+from app.system import KnownError
 from tests.support.gemma4_models import KINDS, Gemma4, make_assistant, make_gemma4
 from tests.support.gguf_files import make_model
 from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_head_file, make_random_model

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import KnownError
-from app.models.opened_file import names_file, path_of
+from app.models.names import names_file, path_of
+from app.system import KnownError
 
 
 @pytest.mark.parametrize("argument", ["model.gguf", "Model.GGUF", f".{os.sep}bench", "file:///x.gguf", "FILE:///x"])

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import Canceled, KnownError
+from app.models.gguf import Piece, piece_of
 from app.models.hub.repository import RemoteFile, group, in_pieces
-from app.models.library.entry import LibraryEntry
-from app.models.pieces import Piece, piece_of
+from app.models.library.library import LibraryEntry
+from app.system import Canceled, KnownError
 from tests.support.library_parts import library, small_model
 
 

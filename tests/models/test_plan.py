@@ -9,15 +9,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.models.gpu_split import gpus_of_layers
-from app.models.machine_memory import MachineMemory
-from app.models.memory_estimate import ModelShape, estimate
-from app.models.memory_limits import MemoryLimits
+from app.models.machine_memory import MachineMemory, MemoryLimits
 from app.models.memory_shape import Layer
+from app.models.model_memory import ModelShape, estimate, gpus_of_layers
+from app.models.names import size_text
 from app.models.planner import LoadPlan, Wishes, alternatives, make_plan
-from app.models.text import size_text
-from app.protocol.devices import Device
-from app.protocol.limits import ALL_LAYERS
+from app.protocol.events import Device
+from app.protocol.options import ALL_LAYERS
 
 MIB, GIB = 1024**2, 1024**3
 

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from app.models.gguf import read_header
-from app.models.gpu_split import GpuSplit
-from app.models.memory_estimate import PairMemory, estimate, shape_of
-from app.models.projectors import find_projector, fits, projector_bytes
+from app.models.model_memory import GpuSplit, PairMemory, estimate, shape_of
+from app.models.mtp import find_projector, fits, projector_bytes
 from tests.support.gguf_files import make_model
 from tests.support.vision_models import make_projector, make_seeing_model
 

@@ -8,7 +8,7 @@ import pytest
 
 from app.models import ranking
 from app.models.gguf import GgufHeader, read_header
-from app.models.library.entry import LibraryEntry, in_order, matching
+from app.models.library.library import LibraryEntry, in_order, matching
 from app.models.ranking import Judge, RankedDraft, rank_drafts
 from app.models.trials import FileKey, StoredTrial, Trial, Trials, trials_file
 from tests.support.gguf_files import make_model, spm_vocabulary

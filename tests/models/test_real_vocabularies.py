@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from app.models.gguf import ModelFacts
+from app.models.gguf_parser import TokenizerFacts
 from app.models.pairing import Difference, judge
-from app.models.tokenizer import TokenizerFacts
 from tests.support import vocabularies
 
 DATA = Path(__file__).parent.parent / "data" / "vocabularies.json"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from app.models.text import count_text, printable, size_text, visible, visible_json
+from app.models.names import count_text, printable, size_text, visible, visible_json
 
 
 @pytest.mark.parametrize(

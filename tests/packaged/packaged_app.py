@@ -14,10 +14,9 @@ from typing import TypeVar
 
 import psutil
 
-from app.paths import HOME_VARIABLE
 from app.protocol.events import Hello
-from app.protocol.frames import FrameReader
-from app.protocol.framing import decode_event
+from app.protocol.frames import FrameReader, decode_event
+from app.system import HOME_VARIABLE
 from tests.packaged.clean_system import COMMAND_LIMIT_S, CleanSystem, User, inside
 from tests.packaged.display import Display
 from tests.packaged.waiting import wait_for

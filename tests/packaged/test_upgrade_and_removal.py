@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from app import __version__
-from app.paths import HOME_VARIABLE
+from app.system import HOME_VARIABLE
 from tests.conftest import GUIDE
 from tests.packaged.clean_system import CleanSystem
 from tests.packaged.conftest import NewApp

@@ -11,9 +11,8 @@ import pytest
 from installer import windows
 
 from app import __version__
-from app.models.hub.tokens import SERVICE
-from app.paths import NAME
-from app.program import engine_command
+from app.models.hub.network import SERVICE
+from app.system import NAME, engine_command
 from app.ui.shell.single_instance import RUNNING_MUTEX, announce_running
 
 SCRIPT = windows.SCRIPT.read_text(encoding="ascii")

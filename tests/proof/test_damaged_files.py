@@ -15,11 +15,11 @@ from app.chats.model import unpack
 from app.chats.presets import Presets
 from app.chats.settings import ChatSettings, chat_settings
 from app.chats.store import ChatStore
-from app.errors import KnownError
 from app.models.downloads.queue import DownloadQueue
 from app.models.downloads.transfer import Backoff
 from app.models.hub.network import Network, NetworkSettings
 from app.settings import SettingsFile
+from app.system import KnownError
 from app.ui.chat.footer import details_of, footer_of, note_of
 from app.ui.chat.live_answer import asked_with
 from tests.proof.conftest import Proof, StartWindow

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 from PySide6.QtGui import QGuiApplication, QImage
 
-from app.chats.reading_files import content_of
-from app.errors import KnownError
+from app.chats.transfer import content_of
 from app.helper import READING_SECONDS, Helper
+from app.system import KnownError
 from app.ui.chat.attachments import image_file
 from tests.helper import documents, files_to_read
 from tests.proof.conftest import Proof

@@ -28,7 +28,7 @@ from shiboken6 import isValid
 from app.chats.model import StoredMessage
 from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
-from app.models.library.entry import LibraryEntry
+from app.models.library.library import LibraryEntry
 from app.protocol.serving import Serve
 from app.ui import app as app_module
 from app.ui.app import App

@@ -6,8 +6,7 @@ import pytest
 
 from app.protocol.commands import Generate, Message, Ping
 from app.protocol.events import Piece, Round, RoundsReceived
-from app.protocol.frames import MAX_BYTES, FrameReader, ProtocolError
-from app.protocol.framing import decode_command, decode_event, encode_frame
+from app.protocol.frames import MAX_BYTES, FrameReader, ProtocolError, decode_command, decode_event, encode_frame
 from app.protocol.options import Sampling
 
 EVENT = RoundsReceived(

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 from app.models import starter
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.transcript import STARTER_EXAMPLES
-from app.ui.engine.pair_files import PairFiles
+from app.ui.engine.pair_names import PairFiles
 from tests.ui.conftest import application, user
 from tests.ui.shell.running import WAIT_MS, Running, button
 

@@ -13,15 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.remote import address, counters
-from app.remote.failures import RemoteError, reported, words_of
+from app.remote import figures as counters
+from app.remote import http as address
 from app.remote.figures import in_reply
-from app.remote.http import Http
-from app.remote.limits import Limits
-from app.remote.lines import DONE, Lines
-from app.remote.replies import part_of
-from app.remote.rounds import Rounds
-from app.remote.think_marks import ThinkMarks
+from app.remote.generation import Rounds
+from app.remote.http import Http, Limits, RemoteError, reported, words_of
+from app.remote.replies import DONE, Lines, ThinkMarks, part_of
 from tests.support import remote_streams
 from tests.support.model_server import ModelServer
 

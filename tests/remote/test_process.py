@@ -38,8 +38,8 @@ from app.protocol.events import (
     TokensCounted,
 )
 from app.protocol.remote import FindServers, Probe, ServerProbed, ServersFound
-from app.remote import finding
-from app.remote.limits import Limits
+from app.remote import connecting
+from app.remote.http import Limits
 from tests.support import remote_streams
 from tests.support.model_server import Answer, ModelServer, Reply, Wait
 from tests.support.remote_engine import QUESTION, RemoteEngine
@@ -115,7 +115,7 @@ def test_servers_of_this_machine_are_found() -> None:
         ModelServer({"/": Reply([b"hello"])}) as none,
     ):
         ports = (none.port, one.port, 1, two.port)
-        found = asyncio.run(finding.find(Limits(find=30.0), ports))
+        found = asyncio.run(connecting.find(Limits(find=30.0), ports))
         assert [(server.kind, server.needs_key) for server in found] == [("vllm", False), ("openai", True)]
         assert all("authorization" not in asked.headers for asked in [*one.asked, *two.asked, *none.asked])
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from app.server.limits import MAX_WAITING, Limits
+from app.server.guard import MAX_WAITING, Limits
 from tests.support.served import PATIENCE, Json, RawClient, Served, request, status
 
 SIZES = {"header_bytes": 4096, "body_bytes": 1_000_000, "connections": 16, "refused_connections": 24}

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.server.errors import ApiError
-from app.server.guard import Guard, check_json, preflight_headers
+from app.server.guard import ApiError, Guard, check_json, preflight_headers
 from tests.server.conftest import KEY
 from tests.support.served import Served, request, status
 

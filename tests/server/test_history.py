@@ -9,15 +9,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from app import decoders
+from app import system as decoders
 from app.protocol.commands import Message
 from app.protocol.events import ModelInfo, PairLoaded
-from app.server.anthropic_request import asked_by_messages
-from app.server.chat_request import Asked, asked
-from app.server.errors import ApiError
+from app.server.anthropic import asked_by_messages
+from app.server.chat_request import Asked, RequestImages, asked
 from app.server.fields import ChatRequest, MessagesRequest, ResponsesRequest, parsed
-from app.server.images import RequestImages
-from app.server.responses_request import asked_by_responses
+from app.server.guard import ApiError
+from app.server.responses import asked_by_responses
 
 Json = dict[str, Any]
 _EMPTY = {str: "", int: 0, float: 0.0, bool: False}

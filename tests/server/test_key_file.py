@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import KnownError
-from app.server.key_file import key_from
+from app.server.guard import key_from
+from app.system import KnownError
 
 posix = pytest.mark.skipif(os.name != "posix", reason="modes of files")
 

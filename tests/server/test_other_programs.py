@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from app.server.own_engine import Drafting
+from app.server.engines import Drafting
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 from tests.support.served import Json, Served, events
 from tests.support.tool_models import LIGHT, WEATHER

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.options import Sampling
-from app.server.fields import ChatRequest
+from app.server.fields import ChatRequest, Warnings
 from app.server.settings import command_for
-from app.server.warnings import Warnings
 
 STARTER = PairLoaded(request=1, target=ModelInfo(path="/m/SmolLM2-135M-Instruct.Q4_1.gguf", name=""))
 

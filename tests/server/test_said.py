@@ -7,7 +7,7 @@ import pytest
 from app.protocol.events import Figures, GenerationFinished, ModelInfo, PairLoaded, Piece
 from app.protocol.options import FinishReason
 from app.protocol.tools import ToolUse
-from app.server.said import Reader, Said
+from app.server.answers import Reader, Said
 from tests.support.tool_models import LIGHT, WEATHER
 
 MODEL = ModelInfo(

@@ -18,10 +18,10 @@ import httpx2
 import psutil
 import pytest
 
-from app.errors import KnownError
 from app.protocol.commands import Load
 from app.server.guard import Guard
-from app.server.headless import Address, serve
+from app.server.serving import Address, serve
+from app.system import KnownError
 from tests.support.command_line import ROOT, called, python_path
 from tests.support.matrix import in_proof
 from tests.support.served import Json

@@ -9,8 +9,8 @@ from pathlib import Path
 import filelock
 import pytest
 
+from app.storage.files import Lock
 from app.storage.json_file import JsonFile, NotSavedError, OtherVersionError, Versioned
-from app.storage.lock import Lock
 
 SOON_S = 30
 NAME = "counts.json"

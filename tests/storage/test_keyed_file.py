@@ -9,9 +9,8 @@ import msgspec
 import pytest
 
 from app.engine.policy.costs import Costs
-from app.errors import KnownError
-from app.storage.json_file import JsonFile
-from app.storage.keyed_file import KeyedFile, cache_file
+from app.storage.json_file import JsonFile, KeyedFile, cache_file
+from app.system import KnownError
 
 ONE = Costs(verify={1: 0.5, 2: 0.625}, since_plain=0.125)
 

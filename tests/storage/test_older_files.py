@@ -10,20 +10,17 @@ import msgspec
 import pytest
 
 from app.chats.attachments import attachments_folder
-from app.chats.backup import backup_folder
+from app.chats.database import OLDEST, VERSION, backup_folder
 from app.chats.model import unpack
 from app.chats.presets import Presets
-from app.chats.schema import OLDEST, VERSION
 from app.chats.settings import ChatSettings, chat_settings
 from app.chats.store import ChatStore
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.llama.checkpoints import RollBackSupport
-from app.engine.policy.acceptance import AcceptancePrior, RatePrior
+from app.engine.policy.acceptance import AcceptancePrior, RatePrior, Remembered, history_file
 from app.engine.policy.calibration import METHOD, Build, MeasuredCosts, costs_file, up_to_date
-from app.engine.policy.history import Remembered, history_file
-from app.models.downloads.item import ItemState
+from app.models.downloads.item import ItemState, QueueFile, has_work
 from app.models.downloads.part import Part
-from app.models.downloads.queue_file import QueueFile, has_work
 from app.models.library.index import LibraryIndex
 from app.models.library.library import Library
 from app.models.measurements import PlainKey, plain_speeds
@@ -33,7 +30,7 @@ from app.protocol.answering import SamplingChoice
 from app.protocol.events import KindFigures
 from app.protocol.options import LoadSettings
 from app.settings import Pair, SettingsFile
-from app.storage.keyed_file import KeyedFile
+from app.storage.json_file import KeyedFile
 from tests.support.simulator import pair_costs
 
 DATA = Path(__file__).parent.parent / "data" / "version-aa1f71ac"

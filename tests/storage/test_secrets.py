@@ -8,8 +8,8 @@ import keyring
 import pytest
 from keyring.backends import fail
 
-from app.errors import KnownError
 from app.storage.secrets import SERVICE, SecretStore
+from app.system import KnownError
 from tests.support.keyrings import MemoryKeyring
 
 SERVER = "http://far.example:8000"

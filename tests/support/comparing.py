@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison
-from app.compare.running import Engine, carry_out
-from app.compare.steps import Step, Steps, task_of
+from app.compare.steps import Engine, Step, Steps, carry_out, task_of
 from app.protocol.commands import Generate
 
 

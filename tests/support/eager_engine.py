@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Iterator
 
-from app.engine.host import chat_cache, state_file, worker
+from app.engine.host import chat_cache, chat_cache_files, worker
 
 
 def _dying(chunks: Iterator[memoryview | bytes]) -> Iterator[memoryview | bytes]:
@@ -22,8 +22,8 @@ def _dying(chunks: Iterator[memoryview | bytes]) -> Iterator[memoryview | bytes]
 def main() -> int:
     chat_cache.LEAST_SECONDS = chat_cache.READ_SECONDS_PER_BYTE = 0.0
     if sys.argv[1:] == ["dies"]:
-        whole = state_file.chunks
-        state_file.chunks = lambda header, state: _dying(whole(header, state))
+        whole = chat_cache_files.chunks
+        chat_cache_files.chunks = lambda header, state: _dying(whole(header, state))
     return worker.run()
 
 

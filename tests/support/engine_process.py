@@ -12,8 +12,7 @@ from typing import Self, TypeVar
 
 from app.protocol.commands import Command
 from app.protocol.events import Event
-from app.protocol.frames import FrameReader
-from app.protocol.framing import decode_event, encode_frame
+from app.protocol.frames import FrameReader, decode_event, encode_frame
 from tests.support.command_line import python_path
 
 T = TypeVar("T", bound=Event)

@@ -11,8 +11,7 @@ import pytest
 from app.engine.host.engine import Engine
 from app.protocol.commands import Generate, Message, ScoreTokens
 from app.protocol.events import GenerationFinished, GenerationStarted, Piece, PromptProgressed, Round, TokensScored
-from app.protocol.limits import DEFAULT_DRAFT_LENGTH
-from app.protocol.options import Sampling
+from app.protocol.options import DEFAULT_DRAFT_LENGTH, Sampling
 
 GREEDY = Sampling(temperature=0)
 ROUNDING = 0.2

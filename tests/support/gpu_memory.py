@@ -8,17 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from app.engine.host.contexts import _affordable_snapshots
+from app.engine.host.loading import _affordable_snapshots
 from app.engine.llama.context import Context
 from app.engine.llama.head import Head
-from app.engine.llama.model import Model
-from app.engine.llama.placement import Placement
+from app.engine.llama.model import Model, Placement
 from app.models.gguf import read_header
-from app.models.gpu_split import GpuSplit
-from app.models.memory_estimate import MemoryEstimate, estimate, shape_of
-from app.protocol.devices import Device
-from app.protocol.limits import DRAFT_OUTPUTS, KvType
-from app.protocol.options import LoadSettings
+from app.models.model_memory import GpuSplit, MemoryEstimate, estimate, shape_of
+from app.protocol.events import Device
+from app.protocol.options import DRAFT_OUTPUTS, KvType, LoadSettings
 from tests.support.architectures import make
 from tests.support.expert_models import make_expert_model
 from tests.support.gguf_files import make_model

@@ -9,7 +9,7 @@ import sys
 from dataclasses import replace
 
 from app.remote import process
-from app.remote.limits import Limits
+from app.remote.http import Limits
 
 LIMITS = Limits(connect=30.0, probe=30.0, poll=0.01, answer=20 * 1024 * 1024, line=12 * 1024 * 1024)
 

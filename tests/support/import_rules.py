@@ -23,7 +23,7 @@ def is_within(module: str, package: str) -> bool:
 
 
 def parsed(rules: list[str]) -> dict[str, list[str]]:
-    """``"app.chats -> app.errors, app.storage"`` as an entry from the first name to the others."""
+    """``"app.chats -> app.system, app.storage"`` as an entry from the first name to the others."""
     parts = (rule.partition("->") for rule in rules)
     return {
         package.strip(): [name.strip() for name in allowed.split(",") if name.strip()] for package, _, allowed in parts

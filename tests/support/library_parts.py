@@ -11,8 +11,7 @@ import pytest
 
 from app.models.gguf import GgufHeader, read_header
 from app.models.library import library as library_module
-from app.models.library.entry import LibraryEntry
-from app.models.library.library import Library
+from app.models.library.library import Library, LibraryEntry
 from tests.support.gguf_files import make_model
 
 

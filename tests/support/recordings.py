@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from app.protocol.remote import ServerKind
-from app.remote.dialects import DIALECTS
+from app.remote.connecting import DIALECTS
 from tests.support.live_servers import LiveServer
 from tests.support.model_server import Answer, Reply
 

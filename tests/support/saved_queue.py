@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.models.downloads.queue_file import SavedItem
+from app.models.downloads.item import SavedItem
 from app.storage.files import write_whole
 from app.storage.json_file import encode
 

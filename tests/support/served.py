@@ -20,10 +20,9 @@ import pytest
 from app.protocol.commands import Load
 from app.protocol.events import PairLoaded
 from app.protocol.options import LoadSettings
-from app.server.guard import Guard
-from app.server.headless import Address, serve
-from app.server.limits import Limits
-from app.server.own_engine import Drafting
+from app.server.engines import Drafting
+from app.server.guard import Guard, Limits
+from app.server.serving import Address, serve
 
 PATIENCE = 60.0
 Json = dict[str, Any]

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from app.engine.decoding.sampling import Distributions
 from app.engine.drafters import Proposal
-from app.engine.policy.costs import CostModel, Costs
-from app.engine.policy.draft_costs import DraftCosts
+from app.engine.policy.costs import CostModel, Costs, DraftCosts
 from app.engine.policy.policy import Decision, Outcome, Policy, Situation
 from app.protocol.events import Pause
 from app.protocol.options import DrafterName, ProposalMethod, TextKind

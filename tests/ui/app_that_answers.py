@@ -9,7 +9,7 @@ import sys
 
 from PySide6.QtCore import QTimer
 
-from app import paths
+from app import system
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.settings import SettingsFile
@@ -29,10 +29,10 @@ def answered_so_far(store: ChatStore) -> str:
 
 def main() -> None:
     application = Application([])
-    settings = SettingsFile(paths.settings_file())
+    settings = SettingsFile(system.settings_file())
     actions = all_actions()
     window = MainWindow(settings.values, actions)
-    worker = ChatWorker(paths.chat_file())
+    worker = ChatWorker(system.chat_file())
     engine = EngineClient([sys.executable, "-m", "tests.ui.scripted_engine", "endless"], parent=window)
     app = App(make_context(settings, engine, worker, actions, window), window)
     window.show()

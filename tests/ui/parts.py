@@ -31,10 +31,10 @@ from app.ui.chat.writer import StoredChats, StoredPresets
 from app.ui.context import AppContext, WindowSettings
 from app.ui.engine.client import EngineClient
 from app.ui.engine.pair import PairLoader
-from app.ui.engine.pair_files import LoadingMarker, PairFiles
+from app.ui.engine.pair_names import LoadingMarker, PairFiles
 from app.ui.engine.queue import EngineQueue
 from app.ui.notices import NoticeList
-from app.ui.widgets.system_notifications import Notifier
+from app.ui.widgets.questions import Notifier
 from tests.ui.recorded_actions import Recorded
 
 WAIT_MS = 20_000

@@ -31,9 +31,9 @@ from app.protocol.commands import (
     ReadMemory,
     ScoreTokens,
 )
-from app.protocol.devices import Device
 from app.protocol.events import (
     PROTOCOL_VERSION,
+    Device,
     DraftFigures,
     Event,
     Figures,
@@ -58,8 +58,7 @@ from app.protocol.events import (
     TokensCounted,
     TokensScored,
 )
-from app.protocol.frames import FrameReader
-from app.protocol.framing import decode_command, encode_frame
+from app.protocol.frames import FrameReader, decode_command, encode_frame
 from app.protocol.remote import Connect, RemoteModel, ServedModel, Server, ServerFailure
 
 DEVICES = [Device(name="CUDA0", description="Scripted GPU", total_bytes=8_000, free_bytes=6_000)]

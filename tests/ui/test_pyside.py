@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import delete, isValid
 
 import app
-from app.ui.widgets.focus_order import next_in_focus_order
+from app.ui.widgets.focus import next_in_focus_order
 
 
 def test_void_calls_do_not_use_up_none() -> None:

@@ -13,7 +13,7 @@ import sys
 from PySide6.QtCore import QTimer
 from PySide6.QtWidgets import QWidget
 
-from app import paths
+from app import system
 from app.chats.worker import ChatWorker
 from app.settings import Pair, ServerSettings, SettingsFile
 from app.ui.app import App
@@ -27,13 +27,13 @@ from app.ui.shell.main_window import MainWindow
 
 def main(target: str, draft: str, key: str = "") -> None:
     application = Application([])
-    settings = SettingsFile(paths.settings_file())
+    settings = SettingsFile(system.settings_file())
     settings.values.last_pair = Pair(target, draft or None)
     settings.values.server = ServerSettings(on=True, port=_free_port(), needs_key=bool(key))
     actions = all_actions()
     window = MainWindow(settings.values, actions)
     engine = EngineClient(parent=window)
-    app = App(make_context(settings, engine, ChatWorker(paths.chat_file()), actions, window), window)
+    app = App(make_context(settings, engine, ChatWorker(system.chat_file()), actions, window), window)
     window.show()
     if key:
         app.server._store.set(KEY_NAME, key)  # there is no keyring: in memory

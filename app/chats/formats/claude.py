@@ -6,9 +6,18 @@ import html
 import re
 from typing import Any
 
-from app.chats.formats.branches import Node, arranged
-from app.chats.formats.documents import Document
-from app.chats.formats.records import UNNAMED, AttachmentRecord, ChatRecord, LeftOut, MessageRecord, Role, message_of
+from app.chats.formats.records import (
+    UNNAMED,
+    AttachmentRecord,
+    ChatRecord,
+    LeftOut,
+    MessageRecord,
+    Node,
+    Role,
+    arranged,
+    message_of,
+)
+from app.chats.formats.turns import Document
 from app.chats.formats.values import items, mapping, mappings, seconds, text
 
 NAME = "claude"

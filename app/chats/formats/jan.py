@@ -7,15 +7,16 @@ from typing import Any
 
 import msgspec
 
-from app import decoders
-from app.chats.formats.branches import arranged, in_a_row
-from app.chats.formats.images import image_of, reason_for
+from app import system
+from app.chats.formats.json_stream import image_of, reason_for
 from app.chats.formats.records import (
     UNNAMED,
     AttachmentRecord,
     ChatRecord,
     LeftOut,
     MessageRecord,
+    arranged,
+    in_a_row,
     message_of,
     settings_of,
 )
@@ -59,7 +60,7 @@ def read_all(records: Iterator[Any], beside: Callable[[str], bytes], left_out: L
 
 def _thread(data: bytes) -> dict[str, Any]:
     try:
-        return decoders.decode(data, dict[str, Any]) if data else {}
+        return system.decode(data, dict[str, Any]) if data else {}
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return {}  # its messages can be read without it
 

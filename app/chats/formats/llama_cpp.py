@@ -6,14 +6,15 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from app.chats.formats.branches import Node, arranged
-from app.chats.formats.images import data_url, image_from, reason_for
+from app.chats.formats.json_stream import data_url, image_from, reason_for
 from app.chats.formats.records import (
     UNNAMED,
     AttachmentRecord,
     ChatRecord,
     LeftOut,
     MessageRecord,
+    Node,
+    arranged,
     message_of,
     settings_of,
 )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.chats.formats.branches import Node, arranged
-from app.chats.formats.records import ChatRecord, LeftOut, MessageRecord, message_of, settings_of
+from app.chats.formats.records import ChatRecord, LeftOut, MessageRecord, Node, arranged, message_of, settings_of
 from app.chats.formats.values import items, mapping, mappings, seconds, text
 
 NAME = "lm_studio"

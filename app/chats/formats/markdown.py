@@ -15,8 +15,16 @@ from typing import get_args
 
 from markdown_it import MarkdownIt
 
-from app.chats.formats.branches import arranged, in_a_row
-from app.chats.formats.records import AttachmentRecord, ChatRecord, Ending, LeftOut, MessageRecord, Role
+from app.chats.formats.records import (
+    AttachmentRecord,
+    ChatRecord,
+    Ending,
+    LeftOut,
+    MessageRecord,
+    Role,
+    arranged,
+    in_a_row,
+)
 from app.chats.formats.values import file_text
 
 NAME = "markdown"

@@ -7,8 +7,7 @@ import json
 import re
 from typing import Any
 
-from app.chats.formats.branches import Node, arranged, in_a_row
-from app.chats.formats.images import image_from, parts_of
+from app.chats.formats.json_stream import image_from, parts_of
 from app.chats.formats.records import (
     UNNAMED,
     AttachmentRecord,
@@ -16,6 +15,9 @@ from app.chats.formats.records import (
     Ending,
     LeftOut,
     MessageRecord,
+    Node,
+    arranged,
+    in_a_row,
     message_of,
     settings_of,
 )

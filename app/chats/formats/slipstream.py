@@ -6,9 +6,8 @@ from typing import Any
 
 import msgspec
 
-from app import decoders
-from app.chats.formats.branches import Node, arranged
-from app.chats.formats.records import ChatRecord, LeftOut, MessageRecord, UnusableError
+from app import system
+from app.chats.formats.records import ChatRecord, LeftOut, MessageRecord, Node, UnusableError, arranged
 from app.chats.formats.values import mapping, mappings
 
 NAME = "slipstream"
@@ -30,7 +29,7 @@ def read(record: dict[str, Any], left_out: LeftOut) -> ChatRecord:
     nodes: dict[str, Node] = {}
     for one in mappings(record.get("messages")):
         try:
-            message = decoders.convert(one, MessageRecord)
+            message = system.convert(one, MessageRecord)
         except msgspec.ValidationError:
             left_out["damaged"] += 1
             parent = one.get("parent")
@@ -38,7 +37,7 @@ def read(record: dict[str, Any], left_out: LeftOut) -> ChatRecord:
         else:
             nodes[message.id] = Node(message.parent, _checked(message))
     try:
-        chat = decoders.convert({**record, "messages": [], "settings": mapping(record.get("settings"))}, ChatRecord)
+        chat = system.convert({**record, "messages": [], "settings": mapping(record.get("settings"))}, ChatRecord)
     except msgspec.ValidationError:
         raise UnusableError("damaged") from None
     messages, current = arranged(nodes, chat.current)

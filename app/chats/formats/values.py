@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
-from app.engine.decoding.quotation import end_of
+from app.engine.decoding.thinking_splitters import end_of
 
 _LATEST_SECONDS = 4102444800.0  # the year 2100
 _IN_MILLISECONDS = 1e11

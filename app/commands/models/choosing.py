@@ -10,20 +10,19 @@ from typing import Any
 
 import msgspec
 
-from app import paths
-from app.errors import KnownError
+from app import system
 from app.models.gguf import read_header
-from app.models.library.entry import LibraryEntry
-from app.models.library.library import Library, open_library
-from app.models.text import printable, visible
+from app.models.library.library import Library, LibraryEntry, open_library
+from app.models.names import printable, visible
 from app.settings import Settings, SettingsFile
+from app.system import KnownError
 
 _SHOWN = 5
 
 
 def settings() -> Settings:
     """The saved settings. Raises `KnownError`."""
-    file = SettingsFile(paths.settings_file())
+    file = SettingsFile(system.settings_file())
     if file.notice:
         print(f"slipstream: {visible(file.notice)}", file=sys.stderr)
     return file.values

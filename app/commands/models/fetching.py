@@ -10,28 +10,23 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from app import paths
+from app import system
 from app.commands.models import choosing
 from app.commands.output import show_progress, show_result
-from app.errors import KnownError
-from app.models.downloads.item import Item, ItemProgress, ItemState
+from app.models.downloads.item import Item, ItemProgress, ItemState, figures
 from app.models.downloads.queue import DownloadQueue
-from app.models.downloads.wording import figures
 from app.models.gguf import ModelFileError
-from app.models.hub.api import Hub, HubConnection, network_settings
-from app.models.hub.catalog import CatalogModel, Offer, load_catalog
-from app.models.hub.catalog_items import resolve
-from app.models.hub.drafts import DraftCandidate, find_drafts, in_order
+from app.models.hub.api import Hub, HubConnection, network_settings, read_remote_header
+from app.models.hub.catalog import CatalogModel, Offer, load_catalog, resolve
+from app.models.hub.drafts import DraftCandidate, choose_projector, find_drafts, in_order, look_at
 from app.models.hub.errors import NoAccessError
-from app.models.hub.heads import look_at
 from app.models.hub.network import Network
-from app.models.hub.projectors import choose_projector
-from app.models.hub.remote_header import read_remote_header
 from app.models.hub.repository import RemoteFile, RemoteModel, Repository
 from app.models.library.library import own_folder
+from app.models.names import printable, size_text, visible
 from app.models.origins import origins_file
-from app.models.text import printable, size_text, visible
 from app.settings import Settings
+from app.system import KnownError
 
 _ACTIVE = (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING)
 _REFRESH_SECONDS = 0.25
@@ -192,7 +187,7 @@ def _fetch(network: Network, item: Item, values: Settings) -> tuple[Path, Path |
             Path(folder),
             own_folder(values.models_folder),
             parallel=values.parallel_downloads,
-            origins=origins_file(paths.data_dir()),
+            origins=origins_file(system.data_dir()),
             on_change=lambda _: changed.set(),
         )
         try:

@@ -11,10 +11,10 @@ from typing import get_args
 from app.commands.models import choosing
 from app.commands.options import command, option
 from app.commands.output import show_progress, show_result
-from app.errors import Canceled, KnownError
-from app.models.library.entry import LibraryEntry, SortKey, in_order, matching
 from app.models.library.folders import ModelFolder, found_folders
-from app.models.text import count_text, printable, size_text
+from app.models.library.library import LibraryEntry, SortKey, in_order, matching
+from app.models.names import count_text, printable, size_text
+from app.system import Canceled, KnownError
 
 _SENTENCES = {
     True: "is intact: the SHA-256 checksum matches.",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from app.commands.options import command, option
-from app.errors import KnownError
 from app.models.hub.errors import NoAccessError
+from app.system import KnownError
 
 _TOKEN = (
     "The access token comes from the system's keyring, where the Slipstream window stores it, or from the variable "

@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
-from app import paths, words
+from app import system, words
 from app.commands.models import choosing
 from app.commands.options import command, option
 from app.commands.output import show_result
-from app.models.library.entry import LibraryEntry
+from app.models.library.library import LibraryEntry
+from app.models.names import printable, size_text
 from app.models.ranking import Judge, RankedDraft, rank_drafts
-from app.models.text import printable, size_text
 from app.models.trials import Trial, trials_file
 
 
@@ -32,7 +32,7 @@ def list_drafts(options: argparse.Namespace) -> int:
     target = choosing.model(library, options.target, entries)
     choosing.check_usable(target)
     candidates = [choosing.model(library, options.draft, entries)] if options.draft else entries
-    ranked = rank_drafts(target, candidates, trials_file(paths.data_dir()), Judge(library.differences))
+    ranked = rank_drafts(target, candidates, trials_file(system.data_dir()), Judge(library.differences))
     library.save()
     drafts = [_described(place, draft) for place, draft in enumerate(ranked, 1)]
     show_result(options, {"target": choosing.described(target), "drafts": drafts}, _lines(target, ranked))

@@ -12,14 +12,14 @@ from app.client.process import EngineProcess
 from app.commands.models import choosing
 from app.commands.options import add_gpu_options, check_main_gpu, command, option, whole
 from app.commands.output import show_result
-from app.errors import KnownError
-from app.models.library.entry import LibraryEntry
+from app.models.library.library import LibraryEntry
 from app.models.machine_memory import MachineMemory, machine_now
-from app.models.memory_estimate import ModelShape
+from app.models.model_memory import ModelShape
+from app.models.names import size_text
 from app.models.planner import LoadPlan, Wishes, alternatives, layers_text, make_plan
 from app.models.ranking import Judge
-from app.models.text import size_text
-from app.protocol.limits import MAX_CONTEXT_LENGTH, KvType
+from app.protocol.options import MAX_CONTEXT_LENGTH, KvType
+from app.system import KnownError
 
 _PARTS = {
     "target_weights": "Target weights",

@@ -12,7 +12,7 @@ from app.commands.models import choosing
 from app.commands.options import command, option, whole
 from app.commands.output import show_result
 from app.models.hub.repository import MAX_RESULTS, SearchResult, Sort
-from app.models.text import count_text, printable
+from app.models.names import count_text, printable
 
 _LIMIT = 30
 _TITLES = ("repository", "downloads", "likes", "changed", "gated", "license")

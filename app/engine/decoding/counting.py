@@ -10,9 +10,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.engine.decoding.chat_template import TemplateInputs
-from app.engine.decoding.continuing import tokens_behind
-from app.engine.decoding.fitting import content_of
-from app.engine.decoding.prompt import ClosableVocabulary, PromptBuilder, Tokens, parts, unheard_of
+from app.engine.decoding.prompt import (
+    ClosableVocabulary,
+    PromptBuilder,
+    Tokens,
+    content_of,
+    parts,
+    tokens_behind,
+    unheard_of,
+)
 from app.engine.decoding.thinking import Marks
 from app.protocol.commands import CheckText, CountPrompt, CountTokens, Message
 from app.protocol.events import TokensCounted

@@ -10,8 +10,8 @@ from app.engine.decoding.sampling import InvalidLogitsError
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import FREE, NOTHING, Drafter, Needs, Proposal, check_needs
 from app.engine.policy.policy import Decision, Outcome, Policy, Situation
-from app.errors import KnownError
 from app.protocol.options import DrafterName, TextKind
+from app.system import KnownError
 
 _INVALID_DRAFT = (
     "The draft model produces invalid numbers, so its file is probably damaged. Choose another draft model."

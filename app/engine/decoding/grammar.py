@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.decoding.detokenizer import TokenTexts
-from app.errors import KnownError
+from app.engine.decoding.text import TokenTexts
 from app.protocol.events import Piece
+from app.system import KnownError
 
 # llguidance takes 50 ms to import: only when an answer has a format, not whenever an engine starts.
 if TYPE_CHECKING:

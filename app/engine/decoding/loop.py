@@ -11,29 +11,26 @@ from typing import Protocol
 import msgspec
 
 from app.engine.decoding.accept_rules import Verdict, block, coupled, rejection, sample
-from app.engine.decoding.detokenizer import TextStream, TokenTexts, answer_text
 from app.engine.decoding.drafting import NO_DRAFT, Draft, Drafting
 from app.engine.decoding.grammar import Grammar
-from app.engine.decoding.images import piece_end, text_of
-from app.engine.decoding.kv_cache import Cache
-from app.engine.decoding.logprobs import biased, logprobs
 from app.engine.decoding.sampling import (
     Distributions,
     Floats,
     Logits,
     TopLogits,
+    biased,
     distributions,
+    logprobs,
     masked,
     penalize_rows,
     stack,
 )
-from app.engine.decoding.sequence import Task, TokenSequence
-from app.engine.decoding.text_kind import TextKinds
+from app.engine.decoding.sequence import Cache, Task, TokenSequence, piece_end, text_of
+from app.engine.decoding.text import TextKinds, TextStream, TokenTexts, answer_text
 from app.engine.drafters import Proposal
-from app.errors import Canceled
 from app.protocol.events import Piece, Round
-from app.protocol.limits import EXACT_WIDTH, TARGET_OUTPUTS
-from app.protocol.options import DrafterName, FinishReason, TextKind
+from app.protocol.options import EXACT_WIDTH, TARGET_OUTPUTS, DrafterName, FinishReason, TextKind
+from app.system import Canceled
 
 _TOGETHER = TARGET_OUTPUTS
 """Tokens that a draft's roll-back removed are processed again so many at a time: wider passes round differently."""

@@ -15,11 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.decoding.accept_rules import gumbel, sample
-from app.engine.decoding.images import piece_end, spans_of, text_of
-from app.engine.decoding.kv_cache import Cache
 from app.engine.decoding.sampling import Floats, Logits, distributions, masked, penalize_rows
-from app.errors import Canceled
+from app.engine.decoding.sequence import Cache, piece_end, spans_of, text_of
 from app.protocol.options import Sampling
+from app.system import Canceled
 
 LEAST_ROUNDING = 0.02
 """Rounding is always assumed to shift a logit by at least this much, as was seen with F16 weights and an F16 KV cache.

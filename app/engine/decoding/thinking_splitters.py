@@ -1,13 +1,241 @@
-"""Follow an answer while it streams, and tell thinking from the answer itself."""
+"""How models mark their thinking, and telling it from the answer while both stream."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Protocol
+from dataclasses import dataclass
+from typing import NamedTuple, Protocol
 
-from app.engine.decoding.quotation import Written
-from app.engine.decoding.thinking_formats import FINAL, Channels, Format, Run
+# How models mark their thinking, and what text is once that is known.
+
+
+@dataclass(frozen=True)
+class Format:
+    """How thinking is marked by tags.
+
+    Attributes:
+        opening: In front of it.
+        closing: Behind it.
+        around: What the model may write in front of the answer and behind it then; hidden too.
+        between: What stands between the two where the template does not tell; empty: the tag on a line of its own.
+        tokens_only: Whether the tags count only where the vocabulary has tokens for them.
+        is_usual: Whether they count where neither the template nor the vocabulary has them.
+        spelled: ``closing`` without symbols.
+        token: ``closing`` with symbols, where the model spelled ``opening`` although it has tokens.
+        openings: ``opening`` with and without symbols.
+        is_spelled: Whether ``opening`` is written without symbols.
+    """
+
+    opening: str
+    closing: str
+    around: tuple[str, ...] = ()
+    between: str = ""
+    tokens_only: bool = False
+    is_usual: bool = False
+    spelled: str = ""
+    token: str = ""
+    openings: tuple[str, ...] = ()
+    is_spelled: bool = True
+
+
+FORMATS = (
+    Format(
+        "<think>", "</think>", ("<response>", "</response>"), is_usual=True
+    ),  # Qwen, DeepSeek, GLM, Kimi K2, SmolLM3, Granite …
+    Format("<thinking>", "</thinking>"),
+    Format("<thought>", "</thought>"),
+    Format("<Thought>", "</Thought>"),
+    Format("<reasoning>", "</reasoning>"),
+    Format("<reason>", "</reason>"),
+    Format("<seed:think>", "</seed:think>"),
+    Format("<mm:think>", "</mm:think>"),  # MiniMax M3
+    Format("<think:opensource>", "</think:opensource>"),  # Hunyuan 3
+    Format("Here are my reasoning steps:", "[BEGIN FINAL RESPONSE]"),  # Apriel
+    Format("[THINK]", "[/THINK]", between="[/THINK]"),  # Mistral
+    Format("◁think▷", "◁/think▷"),  # Kimi VL
+    Format("<|begin_of_thought|>", "<|end_of_thought|>", ("<|begin_of_solution|>", "<|end_of_solution|>")),
+    Format(
+        "<|START_THINKING|>",
+        "<|END_THINKING|>",
+        ("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+        between="<|END_THINKING|><|START_RESPONSE|>",
+    ),  # Cohere
+    Format("<|inner_prefix|>", "<|inner_suffix|>", between="<|inner_suffix|>", tokens_only=True),  # Apertus
+    Format("<|channel>thought", "<channel|>", between="\n<channel|>", tokens_only=True),  # Gemma 4
+    Format(
+        "<|think|>",
+        "<|end|><|begin|>assistant<|content|>",
+        between="<|end|><|begin|>assistant<|content|>",
+        tokens_only=True,
+    ),  # Solar
+    Format(
+        "<|open|>think<|sep|>",
+        "<|close|>think<|sep|>",
+        ("<|open|>response<|sep|>", "<|close|>response<|sep|>", "<|close|>message<|sep|>"),
+        between="<|close|>think<|sep|><|open|>response<|sep|>",
+        tokens_only=True,
+    ),  # Kimi K3
+)
+
+
+@dataclass(frozen=True)
+class Channels:
+    """The marks of channels, as symbols."""
+
+    start: str
+    channel: str
+    message: str
+    end: str
+
+
+HARMONY = Channels("<|start|>", "<|channel|>", "<|message|>", "<|end|>")
+ANALYSIS, FINAL = "<|channel|>analysis<|message|>", "<|channel|>final<|message|>"
+
+
+class Run(NamedTuple):
+    """Text that is decided."""
+
+    text: str
+    thinking: bool
+    shown: bool
+    """False for marks, and for the white space around them."""
+    instead: str = ""
+    """What is shown in place of a mark."""
+
+
+# Whether a mark that ends thinking is only written about: in code, or between quotation marks.
+#
+# What comes before a mark decides if it can, otherwise at most `_FAR` characters after it. Code that isn't closed by
+# then is no quotation: a model that leaves a fence or a backtick open still ends its thinking.
+
+_CODE_FENCE = re.compile(r"(?:[ \t>]|[-*+][ \t]|\d{1,9}[.)][ \t])*(`{3,}(?=[^`]*$)|~{3,})(.*)")
+_TICKS = re.compile(r"`+")
+_FAR = 200
+"""Characters behind a mark within which a fence has to be closed."""
+_NEAR = 80
+"""And a span of code or a text in quotation marks."""
+_IN_SENTENCE = re.compile(r"[,.;:)]| +[^\W\dA-Z]")
+"""What follows a word within one."""
+_QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "„": "“", "«": "»", "「": "」", "『": "』"}
+
+
+class Written:
+    """What a model has thought, as far as it tells whether the next mark is quoted."""
+
+    def __init__(self, openings: Sequence[str]) -> None:
+        """``openings``: the marks that open thinking."""
+        self._openings = openings
+        self._fence = ""
+        """How the code began that isn't closed; empty: there is none."""
+        self._open = 0
+        """Marks that were opened in it, up to the line."""
+        self._line = ""
+        self._closed = 0
+        """Marks that were closed in the line."""
+
+    def add(self, text: str) -> None:
+        """The thinking goes on with ``text``."""
+        *lines, self._line = f"{self._line}{text}".split("\n")
+        for line in lines:
+            found = _CODE_FENCE.match(line)
+            if self._fence:
+                self._open = max(self._open + self._opened(line) - self._closed, 0)
+                self._fence = "" if _closes(self._fence, line) else self._fence
+            elif found:
+                self._fence, self._open = found[1], 0
+            self._closed = 0
+
+    def add_mark(self, mark: str) -> None:
+        """The thinking goes on with a quoted ``mark``."""
+        self._closed += 1
+        self._line += mark
+
+    def quotes(self, behind: str) -> bool | None:
+        """Whether a mark is quoted that stands here in front of ``behind``; ``None``: what follows decides."""
+        in_fence = self._fence and not _closes(self._fence, self._line)
+        return self._in_fence(behind) if in_fence else self._in_line(behind)
+
+    @property
+    def opens(self) -> bool:
+        """Whether a quotation has begun directly in front of this place."""
+        ticks = _open_span(self._line)
+        return self._has_quote() or (bool(ticks) and self._line.endswith(ticks))
+
+    def _has_quote(self) -> bool:
+        before = self._line[-2:-1]
+        return self._line[-1:] in _QUOTES and (not before.strip() or before in "([{=,:")
+
+    def _opened(self, line: str) -> int:
+        return sum(line.count(opening) for opening in self._openings)
+
+    def _in_fence(self, behind: str) -> bool | None:
+        line, (rest, *lines) = self._line, behind[:_FAR].split("\n")
+        if self._open + self._opened(line) > self._closed:
+            return True
+        strings = [one for one in "\"'" if line.count(one) % 2]
+        if any(line.endswith(one) or one in rest[:_NEAR] for one in strings):
+            return True
+        if strings and not lines and len(rest) < _NEAR:
+            return None
+        if rest[:1].strip():
+            return False
+        for one in lines[:-1]:
+            if not one.strip() or _closes(self._fence, one):
+                return bool(one.strip())
+        return None if len(behind) < _FAR else False
+
+    def _in_line(self, behind: str) -> bool | None:
+        line, (rest, ends, _) = self._line, behind.partition("\n")
+        if self._has_quote() and (not behind or behind.startswith(_QUOTES[line[-1]])):
+            return bool(behind) or None
+        if not (ticks := _open_span(line)):
+            return self._in_sentence(behind)
+        is_whole = bool(ends) or len(rest) > _NEAR
+        for found in _TICKS.finditer(rest[:_NEAR]):
+            if found.end() == len(rest) and not ends:
+                break
+            is_opening = rest[: found.start()].endswith(" ") and not rest[found.end() :][:1].isspace()
+            if found.group() == ticks:
+                return not is_opening
+        return False if is_whole else None
+
+    def _in_sentence(self, behind: str) -> bool | None:
+        """Of a pair of marks, if the sentence goes on behind it."""
+        if self._opened(self._line) <= self._closed or self._line.lstrip().startswith(tuple(self._openings)):
+            return False
+        rest = behind.lstrip(" ")
+        return bool(_IN_SENTENCE.match(behind)) if rest else None
+
+
+def end_of(thinking: str, opening: str, closing: str) -> int:
+    """Where in a complete text that begins with ``thinking`` the ``closing`` mark is that ends it; −1: nowhere."""
+    written, at = Written((opening,)), 0
+    while (end := thinking.find(closing, at)) >= 0:
+        written.add(thinking[at:end])
+        at = end + len(closing)
+        if not written.quotes(f"{thinking[at : at + _FAR]}\n"):
+            return end
+        written.add_mark(closing)
+    return -1
+
+
+def _closes(fence: str, line: str) -> bool:
+    found = _CODE_FENCE.match(line)
+    return bool(found and found[1].startswith(fence) and not found[2].strip())
+
+
+def _open_span(line: str) -> str:
+    """The backticks with which a span of code begins that the line doesn't close; empty: there is none."""
+    runs = list(_TICKS.finditer(line))
+    at = 0
+    while at < len(runs):
+        ends = next((n for n in range(at + 1, len(runs)) if runs[n].group() == runs[at].group()), None)
+        if ends is None and not line[runs[at].end() :][:1].isspace():
+            return runs[at].group()
+        at = (at if ends is None else ends) + 1
+    return ""
+
 
 _LONGEST_HEADER = 60
 """Characters; what goes on without its end is no header of a channel."""

@@ -12,8 +12,7 @@ from typing import Literal
 
 from app.engine.decoding.sampling import Distributions
 from app.engine.decoding.sequence import Task, TokenSequence
-from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.options import DrafterName, ProposalMethod
+from app.protocol.options import MAX_DRAFT_LENGTH, DrafterName, ProposalMethod
 
 Worth = Callable[[float], bool]
 """Called with the drafter's confidence in the token it just proposed (`Proposal.confidences`); says whether to propose

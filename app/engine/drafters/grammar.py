@@ -5,8 +5,7 @@ from __future__ import annotations
 from app.engine.decoding.grammar import Grammar
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import Drafter, Proposal, Worth, always
-from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.options import DrafterName, ProposalMethod
+from app.protocol.options import MAX_DRAFT_LENGTH, DrafterName, ProposalMethod
 
 
 class GrammarDrafter(Drafter):

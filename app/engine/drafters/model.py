@@ -21,7 +21,6 @@ from app.engine.decoding.accept_rules import (
     with_noise,
 )
 from app.engine.decoding.grammar import Ahead
-from app.engine.decoding.kv_cache import Cache
 from app.engine.decoding.sampling import (
     Distributions,
     Logits,
@@ -34,10 +33,10 @@ from app.engine.decoding.sampling import (
     penalize_rows,
     stack,
 )
-from app.engine.decoding.sequence import Task, TokenSequence, shared_prefix
+from app.engine.decoding.sequence import Cache, Task, TokenSequence, shared_prefix
 from app.engine.drafters import Drafter, Proposal, Worth, always
-from app.errors import Canceled, KnownError
 from app.protocol.options import DrafterName, ProposalMethod, Sampling
+from app.system import Canceled, KnownError
 
 _AFTER_FULL_ACCEPTANCE = 2
 """The tokens missing then: the last one drafted, and the target's own."""

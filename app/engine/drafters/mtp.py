@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from app.engine.decoding.kv_cache import Cache
-from app.engine.decoding.sequence import shared_prefix
+from app.engine.decoding.sequence import Cache, shared_prefix
 from app.engine.drafters import WHOLE_PROMPT
 from app.engine.drafters.model import LoadedDraft, ModelDrafter
-from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.options import DrafterName
+from app.protocol.options import MAX_DRAFT_LENGTH, DrafterName
 
 
 @dataclass(frozen=True)

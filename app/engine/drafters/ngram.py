@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterator
 
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import Drafter, Proposal, Worth, always
-from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.options import DrafterName, ProposalMethod
+from app.protocol.options import MAX_DRAFT_LENGTH, DrafterName, ProposalMethod
 
 SHORTEST_MATCH = 3
 LONGEST_MATCH = 12

@@ -1,23 +1,160 @@
-"""Saved KV caches on disk: one folder with a limit, written by a separate thread while nothing computes."""
+"""Saved KV caches on disk: the format of a file, and one folder with a limit."""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import logging
 import os
 import shutil
+import struct
+import tempfile
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from io import BufferedReader
 from pathlib import Path
+from typing import Annotated
 
-from app import paths
-from app.engine.decoding.kv_cache import State, covers
-from app.engine.host import state_file
-from app.engine.host.state_file import BadFileError, StateFile
-from app.errors import Canceled, KnownError
-from app.storage.chat_caches import ENDING, PART_ENDING, erase_chat_caches, is_of, new_name
+import msgspec
+import numpy as np
+
+from app import system
+from app.engine.decoding.sequence import State, Tokens, covers
+from app.storage.files import ENDING, PART_ENDING, chat_of, erase_chat_caches, is_of, name_begins, new_name
+from app.storage.json_file import NOT_UNDERSTOOD
+from app.system import Canceled, KnownError
+
+# The format of a file that holds a copy of a KV cache: header, tokens, the engine's own bytes, a SHA-256 of it all.
+#
+#     8 bytes magic · 4 bytes length of the header · header (JSON) · tokens (int32) · state · 32 bytes digest
+#
+# The digest is checked before anything of the file reaches the engine, which trusts what it reads back.
+
+_MAGIC = b"SLIPKV\x00\x01"
+_LENGTH = struct.Struct("<I")
+_LONGEST_HEADER = 4096
+_CHUNK = 4 * 1024 * 1024
+_DIGEST_BYTES = hashlib.sha256().digest_size
+_TOKEN = np.dtype("<i4")
+
+_Count = Annotated[int, msgspec.Meta(ge=0)]
+
+
+class BadFileError(Exception):
+    """The file is damaged, cut off, or not one of ours."""
+
+
+class Header(msgspec.Struct, frozen=True):
+    """What a file says about the state in it; see `StateFile`."""
+
+    owner: str
+    tokens: _Count
+    size: _Count
+    least: _Count
+
+
+@dataclass(frozen=True, eq=False)
+class StateFile:
+    """What a file says about itself; only `read` checks everything."""
+
+    path: Path
+    owner: str
+    tokens: Tokens
+    size: int
+    """The size of the state in bytes."""
+    least: int
+    """See `State.least`."""
+
+    @property
+    def chat(self) -> str:
+        """The id of the chat; empty if that is unknown."""
+        return chat_of(self.path)
+
+
+def write(folder: Path, owner: str, chat: str, state: State, is_canceled: Callable[[], bool]) -> Path:
+    """Write a file that only the user can read under a temporary name, and return its path.
+
+    Raises `Canceled` if ``is_canceled``, which is called every few MiB, returns true, and `OSError`; nothing is left
+    then. There is no ``fsync``: a file damaged by a power cut is detected when it is read, and only the time it would
+    have saved is lost.
+    """
+    descriptor, name = tempfile.mkstemp(prefix=name_begins(owner, chat), suffix=PART_ENDING, dir=folder)
+    part = Path(name)
+    header = Header(owner, len(state.tokens), len(state.data), state.least)
+    try:
+        with open(descriptor, "wb") as file:  # noqa: PTH123 - the descriptor is open already
+            digest = hashlib.sha256()
+            for chunk in chunks(header, state):
+                if is_canceled():
+                    raise Canceled
+                file.write(chunk)
+                digest.update(chunk)
+            file.write(digest.digest())
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    return part
+
+
+def look(path: Path, owner: str) -> StateFile:
+    """What ``path`` says about itself. Raises `BadFileError` if it can't be ``owner``'s, and `OSError`."""
+    with path.open("rb") as file:
+        _, header, tokens = _read_front(file, owner)
+    return StateFile(path, owner, tokens, header.size, header.least)
+
+
+def read(known: StateFile, is_canceled: Callable[[], bool]) -> State:
+    """The state in a file, checked. Raises `Canceled` if ``is_canceled``, which is called every few MiB, returns true.
+
+    Raises `BadFileError`, `OSError`, and `MemoryError` if there isn't enough memory for it.
+    """
+    with known.path.open("rb") as file:
+        front, header, tokens = _read_front(file, known.owner)
+        digest = hashlib.sha256(front)
+        data = np.empty(header.size, np.uint8)
+        for begin in range(0, header.size, _CHUNK):
+            if is_canceled():
+                raise Canceled
+            chunk = data.data[begin : begin + _CHUNK]
+            if file.readinto(chunk) != len(chunk):
+                raise BadFileError("cut short")
+            digest.update(chunk)
+        if file.read() != digest.digest():
+            raise BadFileError("the digest does not match")
+    return State(tokens, data, header.least)
+
+
+def chunks(header: Header, state: State) -> Iterator[memoryview | bytes]:
+    """The content of a file, without the digest."""
+    encoded = msgspec.json.encode(header)
+    yield _MAGIC + _LENGTH.pack(len(encoded)) + encoded + state.tokens.astype(_TOKEN).tobytes()
+    for begin in range(0, len(state.data), _CHUNK):
+        yield state.data.data[begin : begin + _CHUNK]
+
+
+def _read_front(file: BufferedReader, owner: str) -> tuple[bytes, Header, Tokens]:
+    """Everything before the state: its bytes, and their meaning."""
+    front = file.read(len(_MAGIC) + _LENGTH.size)
+    if len(front) != len(_MAGIC) + _LENGTH.size or not front.startswith(_MAGIC):
+        raise BadFileError("not a saved cache")
+    (length,) = _LENGTH.unpack_from(front, len(_MAGIC))
+    if length > _LONGEST_HEADER:
+        raise BadFileError("not a saved cache")
+    encoded = file.read(length)
+    try:
+        header = system.decode(encoded, Header)
+    except NOT_UNDERSTOOD as error:
+        raise BadFileError(str(error)) from error
+    size = len(front) + length + header.tokens * _TOKEN.itemsize + header.size + _DIGEST_BYTES
+    if header.owner != owner or header.least > header.tokens or os.fstat(file.fileno()).st_size != size:
+        raise BadFileError("another owner or another size")
+    text = file.read(header.tokens * _TOKEN.itemsize)
+    if len(text) != header.tokens * _TOKEN.itemsize:
+        raise BadFileError("cut short")
+    return front + encoded + text, header, np.frombuffer(text, _TOKEN).astype(np.int32)
+
 
 log = logging.getLogger("slipstream.chat_cache")
 
@@ -69,7 +206,7 @@ class ChatCacheFiles:
     def read(self, file: StateFile, is_canceled: Callable[[], bool]) -> State | None:
         """The state in ``file``; ``None`` if reading is canceled or fails. A damaged file is deleted."""
         try:
-            state = state_file.read(file, is_canceled)
+            state = read(file, is_canceled)
         except Canceled:
             return None
         except BadFileError as error:
@@ -99,7 +236,7 @@ class ChatCacheFiles:
         found = []
         for path in self._paths(f"{owner}-*{ENDING}"):
             try:
-                found.append(state_file.look(path, owner))
+                found.append(look(path, owner))
             except BadFileError as error:
                 log.info("a saved cache is deleted: %s", error)
                 _unlink(path)
@@ -208,7 +345,7 @@ class ChatCacheFiles:
         if len(job.state.data) > self._allowed_bytes():
             log.info("a cache of %d MiB is not saved: the disk is nearly full", len(job.state.data) >> 20)
             return
-        part = state_file.write(self._folder, job.owner, job.chat, job.state, lambda: self._is_canceled(job))
+        part = write(self._folder, job.owner, job.chat, job.state, lambda: self._is_canceled(job))
         with self._changed:
             try:
                 if job.is_canceled:
@@ -258,7 +395,7 @@ class ChatCacheFiles:
 def of_this_user() -> ChatCacheFiles | None:
     """Where engine processes save KV caches; ``None`` if there is no place for them."""
     try:
-        return ChatCacheFiles(paths.chat_caches_dir())
+        return ChatCacheFiles(system.chat_caches_dir())
     except KnownError as error:
         log.info("no caches are saved to disk: %s", error)
         return None

@@ -9,30 +9,31 @@ from collections.abc import Callable, Collection, Generator, Iterator
 
 import msgspec
 
-from app.engine.decoding.detokenizer import answer_text
 from app.engine.decoding.drafting import Drafting
-from app.engine.decoding.images import text_of
 from app.engine.decoding.loop import Decoding, Stops
 from app.engine.decoding.prompt import Prompt
 from app.engine.decoding.sampling import InvalidLogitsError, Logits
 from app.engine.decoding.scoring import Choice, logits_behind
-from app.engine.decoding.sequence import Task, TokenSequence
+from app.engine.decoding.sequence import Task, TokenSequence, text_of
+from app.engine.decoding.text import answer_text
 from app.engine.drafters import NOTHING, WHOLE_PROMPT, Drafter
-from app.engine.host.answer_grammar import allowed_after
-from app.engine.host.chat_cache import ChatCaches, memory_limit
-from app.engine.host.exactness import exactness
+from app.engine.host.chat_cache import ChatCaches, memory_limit, process_prompt
 from app.engine.host.loading import NO_ROLL_BACK, LoadedModel, Loader, Target
-from app.engine.host.pair_costs import PairCosts, measured_costs
-from app.engine.host.pair_drafters import pair_drafters, usual_draft_length
-from app.engine.host.pair_threads import PairThreads, pair_threads
-from app.engine.host.prompt_processing import process_prompt
-from app.engine.host.recommended import recommended_sampling
-from app.engine.host.tasks import check_tokens, task_for, unknown_token
+from app.engine.host.model_files import recommended_sampling
+from app.engine.host.pair_costs import (
+    PairCosts,
+    PairThreads,
+    exactness,
+    measured_costs,
+    pair_drafters,
+    pair_threads,
+    usual_draft_length,
+)
+from app.engine.host.tasks import allowed_after, check_tokens, task_for, unknown_token
 from app.engine.llama import backend
-from app.engine.llama.thread_count import allowed_processors
+from app.engine.llama.backend import allowed_processors
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import CostModel
-from app.errors import Canceled, KnownError
 from app.protocol.answering import with_fields_of
 from app.protocol.commands import (
     CheckText,
@@ -58,9 +59,9 @@ from app.protocol.events import (
     TokensCounted,
     TokensScored,
 )
-from app.protocol.limits import EXACT_WIDTH
-from app.protocol.options import AcceptRule, TemplateVariables
+from app.protocol.options import EXACT_WIDTH, AcceptRule, TemplateVariables
 from app.protocol.statistics import Statistics
+from app.system import Canceled, KnownError
 
 log = logging.getLogger("slipstream.engine")
 

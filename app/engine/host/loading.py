@@ -1,45 +1,301 @@
-"""Loads a target and its draft: from files to models and contexts."""
+"""Loads a target and its draft: the options, the checks before it, and the contexts."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import platform
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
+from typing import Literal
 
 import msgspec
+import psutil
 
 from app import helper
 from app.engine.decoding.counting import TokenCounter
 from app.engine.decoding.grammar import GrammarVocabulary
 from app.engine.decoding.prompt import PromptBuilder
+from app.engine.decoding.sequence import shared_prefix
+from app.engine.decoding.thinking import Marks, Vocabulary, between, levels
 from app.engine.host.chat_cache import ChatCaches, ChatSwitcher
-from app.engine.host.contexts import keep_copies_on_gpu, longest_draft, target_context
-from app.engine.host.gpu_limits import check_cache, has_state_on_gpu
-from app.engine.host.heads import TargetHead, header_of_head, load_head, why_unused
-from app.engine.host.load_options import ModelOptions, repacks
-from app.engine.host.model_files import ModelFiles, Stamp, stamp_of
-from app.engine.host.thinking import ModelThinking
+from app.engine.host.model_files import ModelFiles, Stamp, TargetHead, header_of_head, load_head, stamp_of, why_unused
 from app.engine.host.threads import remembered_threads
-from app.engine.llama.backend import engine_name, gpu_devices
+from app.engine.llama.backend import (
+    IS_X86,
+    REPACKED,
+    REPACKED_UNLIKE,
+    Threads,
+    default_threads,
+    devices,
+    engine_name,
+    gpu_devices,
+    largest_tensor,
+    offload_handles,
+)
+from app.engine.llama.checkpoints import RollBackSupport, try_out
 from app.engine.llama.context import Context
-from app.engine.llama.model import Model
-from app.engine.llama.placement import Placement
-from app.engine.llama.thread_count import Threads, default_threads
-from app.errors import KnownError
+from app.engine.llama.model import ON_THE_CPU, WHERE_IT_FITS, Model, Placement
 from app.models.gguf import GgufHeader
+from app.models.memory_shape import Layer, ModelShape, shape_of
+from app.models.model_memory import CELLS, KV_BLOCKS, rounded_cells
 from app.models.mtp import head_problem, must_be_loaded
 from app.models.pairing import compare
-from app.protocol.commands import Load
+from app.protocol.commands import Load, Message
 from app.protocol.events import LoadProgressed, ModelInfo
-from app.protocol.limits import DRAFT_OUTPUTS, default_context_length
-from app.protocol.options import LoadSettings
-from app.storage.keyed_file import key_of
+from app.protocol.options import (
+    DRAFT_OUTPUTS,
+    MAX_DRAFT_LENGTH,
+    SPECIAL_OPTIONS,
+    LoadSettings,
+    TemplateVariables,
+    chosen_options,
+    default_context_length,
+    fewer_snapshots,
+    snapshots_for,
+)
+from app.storage.json_file import KeyedFile, cache_file, key_of
+from app.system import KnownError
+
+# How each model of a pair is loaded: what `LoadSettings` say about it.
+
+_FEW = 0.25
+"""As a share of a file's bytes."""
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """How one model of a pair is loaded."""
+
+    stage: Literal["target", "draft"]
+    settings: LoadSettings
+    """With the model's own context length and KV type."""
+    gpu_layers: int
+    placement: Placement
+
+    @classmethod
+    def of_target(cls, settings: LoadSettings) -> ModelOptions:
+        """Raises `KnownError` for what can't be combined."""
+        _check(settings)
+        return cls("target", settings, settings.target_gpu_layers, Placement.of_target(settings))
+
+    @classmethod
+    def of_draft(cls, settings: LoadSettings, target_length: int) -> ModelOptions:
+        """For a draft of a target whose context has ``target_length`` tokens. Raises `KnownError`."""
+        own = msgspec.structs.replace(
+            settings,
+            context_length=min(settings.draft_context_length or target_length, target_length),
+            kv_type=settings.kv_type if settings.draft_kv_type == "auto" else settings.draft_kv_type,
+        )
+        _check(own)
+        return cls("draft", own, settings.draft_gpu_layers, Placement.of_draft(settings))
+
+    @property
+    def own_placement(self) -> Placement:
+        """``placement`` of a model that shares nothing with another: without layers on a GPU, it needs none."""
+        return self.placement if self.gpu_layers else ON_THE_CPU
+
+    def memory_facts(self) -> dict[str, object]:
+        """What its memory depends on besides its context; options are left out where they are as they always were."""
+        facts: dict[str, object] = {"gpu_layers": self.gpu_layers}
+        if self.placement != WHERE_IT_FITS:
+            facts["placement"] = repr(self.placement)
+        if self.settings.flash_attention != "auto":
+            facts["flash_attention"] = self.settings.flash_attention
+        return facts
+
+
+def cost_facts(settings: LoadSettings) -> dict[str, object]:
+    """The settings that costs depend on; options are left out where they are as they always were."""
+    values = msgspec.to_builtins(settings)
+    usual = {name: value for name, value in values.items() if name not in SPECIAL_OPTIONS}
+    return usual | chosen_options(settings)
+
+
+def repacks(header: GgufHeader, settings: LoadSettings) -> bool:
+    """Whether the target's weights are written anew for quicker verify passes, which then round differently.
+
+    Not where few of them are of such types, so that it costs little, nor for the accept rule ``exact``. In a file that
+    is nearly all Q4_K, passes over four tokens take 1.4 times as long without it, and prompts 0.8 times
+    (``benchmarks/notes/real-models.md``). On Arm, where nothing was measured, more types are repacked.
+    """
+    sizes: Counter[str] = Counter()
+    for tensor in header.tensors:
+        sizes[tensor.type] += tensor.size
+    unlike = sum(sizes[kind] for kind in REPACKED_UNLIKE)
+    alike = sum(sizes[kind] for kind in REPACKED - REPACKED_UNLIKE)
+    if not IS_X86 or not unlike or alike > unlike:
+        return True
+    return not settings.exact and unlike + alike > _FEW * sum(sizes.values())
+
+
+def _check(settings: LoadSettings) -> None:
+    if settings.flash_attention == "off" and settings.kv_type != "f16":
+        raise KnownError(
+            f"A KV cache of type {settings.kv_type} needs flash attention, which is turned off. Turn it on, or choose "
+            "f16."
+        )
+
+
+# What is on a GPU, and what it can't compute with, checked before llama.cpp is asked: it would end the process.
+
+
+def has_state_on_gpu(header: GgufHeader, gpu_layers: int) -> bool:
+    """Whether a running state, or a part of it, is in a GPU's memory."""
+    return bool(offload_handles()) and any(layer.state for layer in _layers_on_gpu(shape_of(header), gpu_layers))
+
+
+def _layers_on_gpu(shape: ModelShape, gpu_layers: int) -> list[Layer]:
+    """The repeating ones. The output counts as a layer and is the first to be there."""
+    on_gpu = shape.gpu_slots if gpu_layers < 0 else min(gpu_layers, shape.gpu_slots)
+    return shape.layers[shape.gpu_slots - on_gpu :]
+
+
+def check_cache(header: GgufHeader, length: int, options: ModelOptions) -> None:
+    """Raise `KnownError` if a layer's keys or values of ``length`` tokens are more than its GPUs take as one tensor.
+
+    Vulkan has a limit for that: 4 GiB on most cards, 128 MiB on some small ones.
+    """
+    shape = shape_of(header)
+    layers = _layers_on_gpu(shape, options.gpu_layers)
+    # Windows are kept completely only where there is a running state, too.
+    whole = [layer for layer in layers if not layer.window or shape.running_state]
+    numbers = max((max(layer.keys, layer.values) for layer in whole), default=0)
+    limits = filter(None, map(largest_tensor, options.own_placement.gpus().values()))
+    limit = min(limits, default=0)
+    block, size = KV_BLOCKS[options.settings.kv_type]
+    if not limit or rounded_cells(length) * numbers * size // block <= limit:
+        return
+    most = limit * block // (numbers * size) // CELLS * CELLS
+    raise KnownError(
+        f"A KV cache for {length:,} tokens is too large for this computer's GPU. Choose a context of at most {most:,} "
+        "tokens, or set the layers on the GPU to 0."
+    )
+
+
+# The contexts of a pair: how many snapshots of a running state they keep, and how far they can be rolled back.
 
 log = logging.getLogger("slipstream.engine")
+
+_ROOM = 2
+"""A copy stays on the GPU if so many of them would fit."""
+
+
+def target_context(
+    model: Model, settings: LoadSettings, length: int, threads: Threads, *, has_head: bool = False
+) -> Context:
+    """With as many snapshots of its running state as there is memory for, or none if it wouldn't fit otherwise."""
+    snapshots = _affordable_snapshots(model, settings, threads.batch, has_head=has_head)
+
+    def with_snapshots(count: int) -> Context:
+        one, batch = threads
+        return Context(
+            model, settings, length=length, threads=one, batch_threads=batch, snapshots=count, same_kernels=True
+        )
+
+    while snapshots:
+        try:
+            return with_snapshots(snapshots)
+        except KnownError as error:
+            log.info("too little memory for %d snapshots: %s", snapshots, error)
+            snapshots = fewer_snapshots(snapshots)
+    return with_snapshots(0)
+
+
+def _affordable_snapshots(model: Model, settings: LoadSettings, threads: int, *, has_head: bool = False) -> int:
+    if not model.has_running_state:
+        return 0
+    small = msgspec.structs.replace(settings, batch_size=32, micro_batch_size=32)
+    with contextlib.closing(Context(model, small, length=1, threads=threads, outputs=1, snapshots=1)) as probe:
+        probe.decode_largest([0], 1, 1)
+        if not probe.checkpoints.snapshots:
+            return 0
+        size = probe.checkpoints.size()
+    memory = min(model.size_bytes, psutil.virtual_memory().available)
+    return snapshots_for(size, memory, has_head=has_head)  # 0: llama.cpp can't tell
+
+
+def longest_draft(context: Context, owner: str) -> int:
+    """How many draft tokens the memory of ``owner`` can undo: tested the first time, then remembered."""
+    back = context.checkpoints
+    if back.any_length:
+        return MAX_DRAFT_LENGTH
+    store = KeyedFile(cache_file("rolling_back.json"), RollBackSupport)
+    in_place = {"copies_in_place": True} if back.copies_in_place else {}
+    key = key_of({"owner": owner, "snapshots": back.snapshots, **in_place})
+    tried = store.get(key)
+    if tried is None:
+        tried = try_out(context, context.model.vocabulary_size)
+        store.put(key, tried)
+    back.use(tried)
+    if back.copies_in_place:  # allocates the copy while there is room for it
+        context.decode_largest([0], 1, 1)
+        context.hold(MAX_DRAFT_LENGTH)
+        context.clear()
+    return tried.longest_draft
+
+
+def keep_copies_on_gpu(context: Context, header: GgufHeader, gpu_layers: int) -> None:
+    """Let the copy of the running state before a draft stay on the GPU that has the state, where one is needed for
+    drafts: not with snapshots. If there were no room for it, llama.cpp would end the process.
+    """
+    if context.checkpoints.snapshots or not has_state_on_gpu(header, gpu_layers):
+        return
+    context.decode_largest([0], 1, 1)
+    size = context.checkpoints.size()
+    context.clear()
+    free = min(device.free_bytes for device in devices())
+    context.checkpoints.copies_in_place = free >= _ROOM * size
+    log.info("a copy of the running state takes %d bytes of %d on the GPU", size, free)
+
+
+# How a loaded target thinks, as far as its chat template and its vocabulary tell.
+
+_QUESTION = Message(role="user", content="Well?")
+_ANSWER = Message(role="assistant", content="So.", thinking="Hm.")
+
+
+class ModelThinking:
+    """Levels, marks, and what the template makes of thinking in earlier turns."""
+
+    def __init__(self, prompts: PromptBuilder, vocabulary: Vocabulary) -> None:
+        self._prompts = prompts
+        template = prompts.tokenizer.template
+        self.levels = levels(template)
+        """What can be asked for; empty where there is no choice."""
+        self.marks = Marks(vocabulary, template.source)
+        self.may_think = bool(self.levels) or self.marks.are_expected
+        self.between = between(template, self.levels.get("on", {}))
+        """What the template writes between thinking and answer; empty where that is not known."""
+        self._unshared: dict[str, int] = {}
+
+    def variables(self, level: str, others: TemplateVariables) -> TemplateVariables:
+        """The template's variables that ask for a ``level``, and ``others``. Raises `KnownError`."""
+        if level and level not in self.levels:
+            choice = f"It can be {', '.join(self.levels)}." if self.levels else "It can't be chosen with this model."
+            raise KnownError(f"The model's chat template doesn't know the thinking level “{level}”. {choice}")
+        return {**self.levels.get(level, {}), **others}
+
+    def unshared(self, variables: TemplateVariables) -> int:
+        """How many tokens at the end of a prompt the next turn's prompt won't have: most templates leave out thinking,
+        and with it the mark that they begin it with."""
+        key = repr(sorted(variables.items()))
+        if key not in self._unshared:
+            self._unshared[key] = self._count_unshared(variables)
+        return self._unshared[key]
+
+    def _count_unshared(self, variables: TemplateVariables) -> int:
+        inputs = self._prompts.inputs([], variables)
+        try:
+            chats = [_QUESTION], [_QUESTION, _ANSWER, _QUESTION]
+            first, second = (self._prompts.tokenizer.chat(chat, inputs) for chat in chats)
+        except KnownError:
+            return 0
+        return len(first) - shared_prefix(first, second)
+
 
 _SMALL_DRAFT_PARAMETERS = 20_000_000
 NO_ROLL_BACK = (

@@ -1,17 +1,39 @@
-"""The files of a model while it is loaded: that they stay the same, and how to recognize them later."""
+"""What belongs to a model's file: its stamp, its MTP head, what it recommends."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import logging
+import math
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.errors import KnownError
+import msgspec
+
+from app import system
+from app.engine.llama.backend import gpu_devices
+from app.engine.llama.context import Context
+from app.engine.llama.head import Head, HeadChain, SharedHead
+from app.engine.llama.model import Model
 from app.models.gguf import GgufHeader, check_loadable, read_header
-from app.models.text import printable
+from app.models.mtp import (
+    DRAFT_INSTEAD,
+    has_head,
+    head_problem,
+    is_assistant,
+    is_head_only,
+    is_wanted,
+    mismatch,
+    why_unwanted,
+)
+from app.models.names import printable
+from app.protocol.commands import Load
+from app.protocol.events import ModelInfo
+from app.protocol.options import DEFAULT_DRAFT_LENGTH, MAX_CONTEXT_LENGTH, MAX_DRAFT_LENGTH, Sampling
+from app.system import KnownError
 
 _FINGERPRINT_BYTES, _LEAST_FINGERPRINT_BYTES = 1024 * 1024, 16 * 1024
 """How many bytes are read at each of three places of a model, distributed over its parts; and the minimum for each
@@ -93,3 +115,135 @@ def _reading(path: Path) -> Iterator[None]:
         raise KnownError(
             f"{printable(path.name)} couldn't be read while it was being loaded: {reason}. Load it again."
         ) from None
+
+
+# The MTP head of a target: which file it is in, whether it is used, and loading it.
+
+log = logging.getLogger("slipstream.engine")
+
+
+@dataclass
+class TargetHead:
+    """The head of a target in memory."""
+
+    cache: Head
+    model: Model | None
+    """The model it is in, if it is in a file of its own."""
+    file: ModelInfo | None = None
+    """What the window shows about that file."""
+
+    def close(self) -> None:
+        """Free it, before its target."""
+        self.cache.close()
+        if self.model:
+            self.model.close()
+
+
+def header_of_head(command: Load, target: GgufHeader) -> GgufHeader | None:
+    """The header of the file whose head ``command`` wants: the target's, or of the file given in place of a draft
+    model; ``None`` if it wants none. Beside a draft model, the target's is only used if it is asked for.
+    """
+    if command.draft:
+        with contextlib.suppress(KnownError):  # the reason is given where it is loaded as a draft model
+            header = read_header(Path(command.draft))
+            if is_head_only(header):
+                return header
+        if command.head != "on":
+            return None
+    if not is_wanted(command.head, target, command.settings.target_gpu_layers):
+        return None
+    return target if command.head == "on" or has_head(target) else None
+
+
+def why_unused(command: Load, target: GgufHeader) -> str | None:
+    """Why ``command``, which wants no head, doesn't want that inside ``target``, for the user.
+
+    ``None`` if there is none that can be used.
+    """
+    if head_problem(target) is not None:
+        return None
+    return DRAFT_INSTEAD if command.draft else why_unwanted(command.head, target, command.settings.target_gpu_layers)
+
+
+def load_head(
+    target: Context, files: tuple[GgufHeader, GgufHeader], command: Load, load_model: Callable[[Path], Model]
+) -> TargetHead:
+    """Load the head for ``target``, and let it follow its cache.
+
+    ``files``: the headers of the target and of the file with the head; ``load_model`` is called for the latter if it is
+    another file. Raises `KnownError` if the head can't be used.
+    """
+    own, header = files
+    if problem := head_problem(header) if header is own else mismatch(own, header):
+        raise KnownError(problem)
+    with contextlib.ExitStack() as undo:
+        model = None
+        if header is not own:
+            check_loadable(header, as_head=True)
+            model = load_model(header.path)
+            undo.callback(model.close)
+        kind = SharedHead if is_assistant(header) else HeadChain if header.mtp_layers > 1 else Head
+        head = kind(target, model or target.model, command.settings)
+        undo.callback(head.close)
+        head.decode_largest([0, 0], 1, 1)  # allocates the compute buffers, for each head of a chain
+        head.clear()
+        target.head = head
+        undo.callback(setattr, target, "head", None)
+        target.decode([0], 0)  # whether it gives hidden states
+        target.clear()
+        if head.failure:
+            raise KnownError(head.failure)
+        undo.pop_all()
+    return TargetHead(head, model)
+
+
+def head_draft_length(gpu_layers: int) -> int:
+    """The fixed draft length for a head: as others have measured, until it is measured here."""
+    return 2 if gpu_layers and gpu_devices() else 3
+
+
+# What the file of a model recommends.
+
+_SAMPLING_KEYS = {
+    "temperature": "temp",
+    "top_k": "top_k",
+    "top_p": "top_p",
+    "min_p": "min_p",
+    "repetition_penalty": "penalty_repeat",
+    "penalty_window": "penalty_last_n",
+}
+"""Fields of `Sampling` and their names in a GGUF file, after ``general.sampling.``."""
+_ALL = {"top_k": 0, "penalty_window": MAX_CONTEXT_LENGTH}
+"""The meaning of llama.cpp's -1: every token of the vocabulary, the whole context."""
+_MOST_RECOMMENDED = 2**31 - 1
+"""llama.cpp reads 32 bits, and so do the window's fields."""
+
+
+def recommended_sampling(model: Model) -> tuple[Sampling, list[str]]:
+    """The sampling that the file of ``model`` recommends, and the names of the fields it specifies.
+
+    Invalid values are left out; the others are used.
+    """
+    sampling, fields = Sampling(), list[str]()
+    for name, key in _SAMPLING_KEYS.items():
+        text = model.metadata(f"general.sampling.{key}")
+        if not text:
+            continue
+        value: object = _ALL[name] if name in _ALL and text == "-1" else text
+        try:
+            changed = system.convert({**msgspec.to_builtins(sampling), name: value}, Sampling, strict=False)
+        except msgspec.ValidationError as error:
+            log.info("%s that %s recommends is not used: %s", name, model.path.name, error)
+            continue
+        if math.isfinite(number := getattr(changed, name)) and number <= _MOST_RECOMMENDED:
+            sampling = changed
+            fields.append(name)
+    return sampling, fields
+
+
+def default_draft_length(model: Model) -> int:
+    """The fixed draft length that the file of ``model`` recommends."""
+    value = model.metadata("slipstream.draft_length")
+    if value is None or not (value.isascii() and value.isdigit()):
+        return DEFAULT_DRAFT_LENGTH
+    return min(max(int(value), 1), MAX_DRAFT_LENGTH)

@@ -1,27 +1,43 @@
-"""The costs of a pair's passes on this machine, and what was learned in its earlier answers: measured once, then
-stored.
-"""
+"""What is known of a loaded pair: the costs of its passes, whether they are exact, its threads and drafters."""
 
 from __future__ import annotations
 
 import logging
 import platform
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Annotated
 
-from app.engine.decoding.kv_cache import MeasurableCache
-from app.engine.host.load_options import cost_facts
-from app.engine.host.loading import LoadedModel, Target
-from app.engine.host.thread_control import are_busy, current_usage, others_use
-from app.engine.host.threads import remember_threads, remembered_threads
-from app.engine.llama.backend import driver_name, engine_name, gpu_devices
-from app.engine.llama.thread_count import default_threads, other_threads
+import msgspec
+import numpy as np
+
+from app.engine.decoding.drafting import Drafting
+from app.engine.decoding.sampling import Floats
+from app.engine.decoding.sequence import MeasurableCache
+from app.engine.drafters import Drafter
+from app.engine.drafters.model import LoadedDraft
+from app.engine.drafters.mtp import LoadedHead
+from app.engine.drafters.table import drafters_of
+from app.engine.host.loading import LoadedModel, Target, cost_facts
+from app.engine.host.model_files import default_draft_length, head_draft_length
+from app.engine.host.threads import (
+    ThreadControl,
+    are_busy,
+    current_usage,
+    others_use,
+    remember_threads,
+    remembered_threads,
+)
+from app.engine.llama.backend import default_threads, driver_name, engine_name, gpu_devices, other_threads
+from app.engine.llama.context import Context
+from app.engine.policy.acceptance import PairHistory, history_file
 from app.engine.policy.calibration import Build, MeasuredCosts, costs_file, measure, time_plain, up_to_date
-from app.engine.policy.costs import Costs
-from app.engine.policy.history import PairHistory, history_file
-from app.protocol.events import SpeedChange
-from app.protocol.options import DrafterName
-from app.storage.keyed_file import KeyedFile, cache_file, key_of
+from app.engine.policy.costs import CostModel, Costs
+from app.protocol.events import Round, SpeedChange
+from app.protocol.options import DEFAULT_DRAFT_LENGTH, EXACT_WIDTH, TARGET_OUTPUTS, DrafterName, LoadSettings
+from app.storage.json_file import KeyedFile, cache_file, key_of
+from app.system import Canceled
 
 log = logging.getLogger("slipstream.engine")
 
@@ -123,3 +139,181 @@ def _with_quicker_threads(target: Target, measured: MeasuredCosts, is_canceled: 
         target.head.cache.use_threads(other, batch)  # as from the next load on
     costs = replace(measured.costs, verify={**measured.costs.verify, 1: seconds})
     return replace(measured, costs=costs, plain=seconds)
+
+
+# Which passes of a target give the same logits on this machine: tried when a file is new, then remembered.
+#
+# Text is the same with and without a draft if a token's logits don't depend on how many others are in its pass. On
+# processors the kernels are chosen so that they don't (`app.engine.llama.backend`), except with weights in F16, BF16
+# or F32. GPUs choose their kernels by the width of a pass. Passes padded to a multiple of some width are all computed
+# by one kernel, which is what the accept rule ``exact`` uses.
+
+_UNITS = (1, 2, 4, 8, EXACT_WIDTH)
+_BETWEEN, _SLOW_PASS = (3, 6, 12), 0.05
+"""Widths that are tried as well, unless a pass over one token takes so many seconds: on a model of 8 B, the others
+already take five.
+"""
+_BEHIND = 1000
+"""Tokens of context: llama.cpp uses other kernels of attention from about 500 on."""
+
+
+class Exactness(msgspec.Struct, frozen=True):
+    """Which passes give the same logits."""
+
+    unit: Annotated[int, msgspec.Meta(ge=1, le=EXACT_WIDTH)]
+    """Those over a multiple of so many tokens, up to `EXACT_WIDTH`; 1: all."""
+    behind: int
+    """At how many tokens of context this was tried."""
+
+
+def exactness(cache: Context, stamp: Sequence[int], settings: LoadSettings, canceled: Callable[[], bool]) -> Exactness:
+    """Of the target whose files have this ``stamp``, in its empty ``cache``, which is empty afterwards as well.
+
+    Raises `Canceled`.
+    """
+    build = (engine_name(), driver_name(gpu_devices()), platform.node(), platform.machine(), platform.processor())
+    key = key_of({"target": stamp, "build": build, "settings": cost_facts(settings)})
+    store = KeyedFile(cache_file("exactness.json"), Exactness)
+    known = store.get(key)
+    if known is None:
+        known = try_out(cache, canceled)
+        store.put(key, known)
+        log.info("passes give the same logits in multiples of %d tokens (%s)", known.unit, known)
+    return known
+
+
+def try_out(cache: Context, canceled: Callable[[], bool]) -> Exactness:
+    """Compare logits of passes of several widths bit by bit. See `exactness`."""
+    try:
+        behind = _begin(cache)
+        begun = time.perf_counter()
+        rows = {1: _row(cache, canceled, 1)}
+        is_quick = time.perf_counter() - begun < _SLOW_PASS
+        rows |= {width: _row(cache, canceled, width) for width in (*_UNITS[1:], *_BETWEEN * is_quick)}
+        return Exactness(next(unit for unit in _UNITS if _agree(rows, unit)), behind)
+    finally:
+        cache.roll_back(0)
+
+
+def _row(cache: Context, canceled: Callable[[], bool], width: int) -> Floats:
+    """The logits of a pass of this ``width``, which is rolled back."""
+    if canceled():
+        raise Canceled
+    before = len(cache.tokens)
+    cache.hold(EXACT_WIDTH)
+    logits = cache.decode(_tokens(width), width).copy()
+    cache.roll_back(before)
+    return logits
+
+
+def _agree(rows: dict[int, Floats], unit: int) -> bool:
+    return all(_are_equal(rows[width][:unit], rows[unit]) for width in rows if width % unit == 0)
+
+
+def _are_equal(one: Floats, other: Floats) -> bool:
+    """Bit by bit; a damaged model computes what is no number, every time."""
+    return np.array_equal(one.view(np.uint32), other.view(np.uint32))
+
+
+def _begin(cache: Context) -> int:
+    """A long context, if the memory can be made to look like one; returns its length."""
+    cache.roll_back(0)
+    cache.decode([0], 0)
+    length = min(_BEHIND, cache.length - 2 * EXACT_WIDTH)
+    if length > 1 and cache.lengthen(length):
+        return length
+    cache.decode(_tokens(EXACT_WIDTH - 1), 0)
+    return EXACT_WIDTH
+
+
+def _tokens(count: int) -> list[int]:
+    """The same beginning for every ``count``; any vocabulary has them."""
+    return [3 + 5 * i % 97 for i in range(count)]
+
+
+# The threads of a loaded pair: all its contexts compute with as many as other programs leave free.
+
+
+class PairThreads:
+    """Applies what a `ThreadControl` chooses.
+
+    A projector keeps its own number: fewer don't help (benchmarks/notes/real-models.md).
+    """
+
+    def __init__(self, target: Target, draft: LoadedModel | None, costs: Costs) -> None:
+        """``costs``: of the pair on a quiet computer, which passes are compared with."""
+        self._usual = [(one, one.threads, one.batch_threads) for one in _contexts(target, draft)]
+        self._costs = CostModel(costs, TARGET_OUTPUTS)
+        self.control = ThreadControl(max(target.context.threads, target.context.batch_threads))
+
+    def after_chunk(self) -> None:
+        """A chunk of a prompt was processed."""
+        self._use(self.control.processed(time.monotonic()))
+
+    def after_round(self, round_: Round, length: int, drafting: Drafting | None) -> Round:
+        """``round_`` behind ``length`` tokens, with the number of its threads if there were fewer than usual."""
+        control, self._costs.length = self.control, length
+        count, width = control.count if control.is_reduced else 0, min(round_.tested + 1, TARGET_OUTPUTS)
+        if not count:
+            self._costs.look_far(width, round_.verify_seconds)
+        expected = self._costs.verify(width)
+        self._use(control.passed(time.monotonic(), round_.verify_seconds, expected))
+        if drafting:
+            drafting.slowdown = control.slowdown
+        return msgspec.structs.replace(round_, threads=count) if count else round_
+
+    def restore(self) -> None:
+        """Use all threads, as after loading."""
+        self._use(self.control.most)
+
+    def _use(self, count: int) -> None:
+        for context, one, batch in self._usual:
+            context.use_threads(min(one, count), min(batch, count))
+
+
+def pair_threads(target: Target, draft: LoadedModel | None, costs: Costs | None) -> PairThreads | None:
+    """``None`` if the user has chosen a number, there is one thread only, or the processor computes no layer."""
+    settings, context = target.settings, target.context
+    is_fixed = settings.threads or settings.batch_threads or max(context.threads, context.batch_threads) == 1
+    return None if is_fixed or costs is None or not target.computes_on_cpu else PairThreads(target, draft, costs)
+
+
+def _contexts(target: Target, draft: LoadedModel | None) -> list[Context]:
+    contexts = [target.context]
+    if draft:
+        contexts.append(draft.context)
+    if target.head:
+        contexts.append(target.head.cache)
+    return contexts
+
+
+# The drafters of a loaded pair.
+
+
+def pair_drafters(
+    target: Target, draft: LoadedModel | None, costs: Costs | None, should_stop: Callable[[], bool]
+) -> list[Drafter]:
+    """All that can draft for ``target``, with or without a ``draft`` model; ``costs`` are those measured, if they were.
+
+    ``should_stop`` is asked while they decode.
+    """
+    model = head = None
+    if draft:
+        vocabulary = min(draft.model.vocabulary_size, target.model.vocabulary_size)
+        known = costs.drafts.get("model") if costs else None
+        one_by_one = known is not None and known.one_by_one
+        model = LoadedDraft(draft.context, vocabulary, draft.model.is_end, should_stop, draft.switcher, one_by_one)
+    if target.head:
+        cache = target.head.cache
+        vocabulary = min(cache.model.vocabulary_size, target.model.vocabulary_size)
+        head = LoadedHead(cache, vocabulary, target.model.is_end, should_stop, cache.longest_draft)
+    return drafters_of(target.model.is_end, model, head)
+
+
+def usual_draft_length(target: Target, draft: LoadedModel | None) -> int:
+    """The fixed draft length that is proposed for a pair."""
+    if draft:
+        return default_draft_length(draft.model)
+    if not target.head:
+        return DEFAULT_DRAFT_LENGTH
+    return min(head_draft_length(target.info.gpu_layers), target.head.cache.longest_draft)

@@ -1,17 +1,134 @@
-"""What a `Generate` asks of the loop, for a loaded target."""
+"""What a `Generate` asks of the loop, and the grammar that its answer has to follow."""
 
 from __future__ import annotations
 
+import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
 
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.decoding.grammar import Grammar
 from app.engine.decoding.prompt import Prompt
 from app.engine.decoding.sequence import Task
-from app.engine.host.answer_grammar import grammar_of
+from app.engine.decoding.text import TokenTexts
+from app.engine.decoding.tools import CallGrammar
 from app.engine.host.loading import Target
-from app.errors import KnownError
+from app.helper.answer_format import checked_grammar, is_valid, left_to_model
 from app.protocol.answering import with_fields_of
-from app.protocol.commands import Generate
+from app.protocol.commands import Generate, ScoreTokens
+from app.protocol.options import MAX_GRAMMAR_CHARACTERS, AnswerFormat
+from app.protocol.tools import FORMATS, Tool, ToolFormat, ToolUse
+from app.system import KnownError
+
+# The grammar that an answer of a loaded target has to follow.
+
+_ATTEMPTS = 3
+"""To make tools fit into one grammar."""
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What an answer follows.
+
+    Attributes:
+        mark_texts: What is shown of control tokens in it.
+        notes: Sentences about what isn't forced.
+        is_valid: Whether a finished answer is valid by that; ``None``: that can't be found out, or all is forced.
+    """
+
+    grammar: Grammar | None = None
+    mark_texts: Mapping[int, bytes] = field(default_factory=dict)
+    notes: Sequence[str] = ()
+    is_valid: Callable[[str], bool | None] = lambda _: None
+
+
+def grammar_of(target: Target, command: Generate | ScoreTokens) -> Followed:
+    """What the answer has to follow. Raises `KnownError` for a format that can't be used."""
+    if isinstance(command, Generate) and command.tools:
+        source, marks, notes = _call_grammar(target, command.tools, command.format)
+        check: Callable[[str], bool | None] = Followed.is_valid
+    elif command.format:
+        checked = checked_grammar(command.format)
+        source, marks, check = checked.grammar, {}, Followed.is_valid
+        notes = [left_to_model(checked.notes)] if checked.notes else []
+        if notes:
+            check = partial(is_valid, command.format)
+    else:
+        return Followed()
+    openings = frozenset[int]() if command.raw else target.thinking.marks.opening_tokens
+    return Followed(Grammar(target.grammar_vocabulary, source, openings), marks, notes, check)
+
+
+def allowed_after(target: Target, command: ScoreTokens, prompt: Sequence[int]) -> NDArray[np.bool_] | None:
+    """The tokens that may follow the answer, shape (vocabulary,); ``None``: all of them. Raises `KnownError`."""
+    grammar = grammar_of(target, command).grammar
+    if grammar is None:
+        return None
+    marks = None if command.raw else target.thinking.marks
+    grammar.follow(TokenTexts(target.model.piece, marks, prompt, by_grammar=True), command.answer)
+    if not grammar.in_force:
+        return None
+    with grammar.ahead() as ahead:
+        return ahead.allowed()
+
+
+def _call_grammar(
+    target: Target, use: ToolUse, format: AnswerFormat | None
+) -> tuple[str, Mapping[int, bytes], list[str]]:
+    """The grammar of an answer with calls, or in a JSON ``format``, in llguidance's notation, its control tokens, and
+    what it doesn't force."""
+    known = FORMATS[target.prompts.tokenizer.tool_format]
+    if len(msgspec.json.encode(use)) > MAX_GRAMMAR_CHARACTERS:
+        raise KnownError(f"The tools have more than {MAX_GRAMMAR_CHARACTERS:,} characters together.")
+    found = list(map(_checked_parameters, use.tools))
+    checked = checked_grammar(format) if format else None
+    answer = {"type": "object"} if format and format.kind == "json_object" else checked.schema if checked else None
+    grammar = CallGrammar(known, use, target.model, _forced_together(known, use, found), answer)
+    source = grammar.source()
+    notes = [left_to_model(checked.notes)] if checked and checked.notes else []
+    for tool, (_, inner) in zip(use.tools, found, strict=True):
+        unforced = list(dict.fromkeys([*inner, *grammar.notes.get(tool.name, ())]))
+        if unforced and tool.strict:
+            raise KnownError(f"The parameters of the tool {tool.name} can't be forced as “strict” asks: {unforced[0]}.")
+        notes += [f"Parameters of {tool.name}: {left_to_model(unforced)}"] if unforced else []
+    return source, grammar.marks, notes
+
+
+def _checked_parameters(tool: Tool) -> tuple[dict[str, Any], list[str]]:
+    """What of the parameters of one tool can be forced, and what can't."""
+    schema = {**tool.parameters, "type": "object"}
+    try:
+        found = checked_grammar(AnswerFormat(kind="json_schema", source=json.dumps(schema)), lenient=True)
+    except KnownError as error:
+        return {}, [f"the schema as a whole ({str(error).rstrip('.')})"]
+    return found.schema, found.notes
+
+
+def _forced_together(
+    known: ToolFormat, use: ToolUse, found: list[tuple[dict[str, Any], list[str]]]
+) -> list[dict[str, Any]]:
+    """What can be forced of the tools in one grammar: the largest schemas are left out of one that is too large."""
+    schemas = [schema for schema, _ in found]
+    for attempt in range(_ATTEMPTS + 1):
+        source = CallGrammar(known, use, forced=schemas).source()
+        try:
+            checked_grammar(AnswerFormat(kind="lark", source=source), "The tools together")
+        except KnownError:
+            if attempt == _ATTEMPTS:
+                raise
+            by_size = sorted(range(len(schemas)), key=lambda place: -len(msgspec.json.encode(schemas[place])))
+            for place in by_size[: 1 if attempt < _ATTEMPTS - 1 else None]:
+                schemas[place] = {}
+                found[place][1].append("the schema as a whole")
+        else:
+            break
+    return schemas
 
 
 def task_for(target: Target, command: Generate, prompt: Prompt) -> Task:

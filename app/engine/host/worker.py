@@ -21,14 +21,12 @@ from typing import BinaryIO
 
 import msgspec
 
-from app import program
+from app import system
 from app.engine.decoding.prompt import PromptTooLongError
 from app.engine.host import chat_cache_files
 from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.engine import Engine
-from app.engine.host.questions import Questions
 from app.engine.llama.backend import devices, engine_name, processor_features
-from app.errors import Canceled, KnownError
 from app.models.machine_memory import private_bytes
 from app.protocol.commands import (
     Cancel,
@@ -58,14 +56,78 @@ from app.protocol.events import (
     LoadFailed,
     MemoryRead,
     Pong,
+    PromptCounted,
     Round,
     RoundsReceived,
     StartFailed,
+    TextChecked,
+    Tokenized,
+    TokensCounted,
 )
-from app.protocol.frames import FrameReader, ProtocolError
-from app.protocol.framing import decode_command, encode_frame
+from app.protocol.frames import FrameReader, ProtocolError, decode_command, encode_frame
+from app.system import Canceled, KnownError
+
+# Questions during a computation that need the loaded model: a separate thread answers them.
+#
+# The thread that reads commands must not do this: a chat template may take two seconds, and nothing may delay `Pong`.
 
 log = logging.getLogger("slipstream.worker")
+
+Question = CountTokens | CountPrompt | CheckText | Tokenize
+Answer = TokensCounted | PromptCounted | TextChecked | Tokenized
+
+
+class Questions:
+    """Answers one after the other. Only the newest of the waiting counts is kept."""
+
+    def __init__(self, engine: Engine, send: Callable[[Answer], None]) -> None:
+        """``send`` is called in the thread, which ends with the process or when this raises `OSError`."""
+        self._engine = engine
+        self._send = send
+        self._waiting: list[Question] = []
+        self._is_asked = threading.Condition()
+
+    def start(self) -> None:
+        """Start answering."""
+        threading.Thread(target=self._run, name="questions", daemon=True).start()
+
+    def ask(self, question: Question) -> None:
+        """Queue a question, unless it can't be answered; a newer count replaces a waiting one."""
+        with self._is_asked:
+            if isinstance(question, CountTokens):
+                self._waiting = [other for other in self._waiting if not isinstance(other, CountTokens)]
+            self._waiting.append(question)
+            self._is_asked.notify()
+
+    def _run(self) -> None:
+        while True:
+            with self._is_asked:
+                self._is_asked.wait_for(lambda: self._waiting)
+                question = self._waiting.pop(0)
+            try:
+                answer = self._answer(question)
+            except KnownError as error:
+                log.info("not answered: %s", error)
+                continue
+            except Exception:
+                log.exception("a question was not answered")
+                continue
+            try:
+                self._send(answer)
+            except OSError:
+                return  # the window is gone, which the other threads notice
+
+    def _answer(self, question: Question) -> Answer:
+        match question:
+            case CountTokens():
+                return self._engine.count_tokens(question)
+            case CountPrompt():
+                return self._engine.count_prompt(question)
+            case CheckText():
+                return self._engine.check_text(question)
+            case Tokenize():
+                return self._engine.tokenize(question)
+
 
 _FLUSH_SECONDS = 1 / 60
 _SHARED_FLUSH_SECONDS = 1 / 15
@@ -283,7 +345,7 @@ def run(*, chat_files: bool = True, watched: bool = True) -> int:
     for interrupt in (signal.SIGINT, getattr(signal, "SIGBREAK", None)):
         if interrupt is not None:
             signal.signal(interrupt, signal.SIG_IGN)  # Ctrl+C goes to the window, which ends this process properly
-    events = program.claim_stdout()
+    events = system.claim_stdout()
     try:
         try:
             worker = Worker(sys.stdin.buffer, events, chat_files=chat_files, watched=watched)

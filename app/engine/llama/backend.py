@@ -1,4 +1,4 @@
-"""llama.cpp as a whole: started once per process; its devices, its log, and its reasons for failures."""
+"""llama.cpp as a whole: started once, its devices, log, kernels, and the threads it may use."""
 
 from __future__ import annotations
 
@@ -8,20 +8,22 @@ import logging
 import os
 import platform
 import re
+import struct
 import subprocess
 import sys
 from bisect import bisect
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import llama_cpp
+import psutil
 from llama_cpp import _ggml
 
-from app.errors import KnownError
-from app.program import windows_program
-from app.protocol.devices import Device
+from app.protocol.events import Device
+from app.system import KnownError, windows_program
 
 log = logging.getLogger("slipstream.llama")
 
@@ -233,3 +235,206 @@ def library() -> ctypes.CDLL:
         function = getattr(ggml, name)
         function.restype, function.argtypes = result, arguments
     return ggml
+
+
+# Which of llama.cpp's kernels compute a pass on the processor.
+#
+# Some of its kernels round differently for another width of a pass or another number of threads: flash attention
+# shares out the context among the threads in a pass over one token only, and K-quants are multiplied by other code
+# from eight tokens on. Its reference implementation has one kernel for all of them, which is as quick in passes over a
+# few tokens. Long prompts take about twice as long with it, so they are computed without. ``benchmarks/notes/real-
+# models.md`` has figures.
+
+_SCHEDULER = ("_ZNK13llama_context9get_schedEv", "?get_sched@llama_context@@QEBAPEAUggml_backend_sched@@XZ")
+"""``llama_context::get_sched`` as GCC, Clang and Microsoft's compiler name it."""
+_USE_REFERENCE = b"ggml_backend_cpu_set_use_ref"
+
+IS_X86 = platform.machine().lower() in ("x86_64", "amd64")
+REPACKED = frozenset({"Q4_0", "Q4_K", "Q2_K", "IQ4_NL", "MXFP4"})
+"""Types of weights that llama.cpp writes anew in another order on x86 when they are loaded."""
+REPACKED_UNLIKE = frozenset({"Q4_K", "Q2_K"})
+"""Those of which passes over four tokens and more are then multiplied by kernels that round differently."""
+
+
+class Kernels:
+    """Switches a context between llama.cpp's usual kernels and its reference implementation, on the processor.
+
+    Where llama.cpp's library doesn't show its scheduler, nothing is switched: `app.engine.host.pair_costs` then finds
+    that results depend on the width.
+    """
+
+    def __init__(self, context: int) -> None:
+        """``context``: llama.cpp's handle of a context."""
+        self._backends = _processor_backends(context)
+        self._uses_reference = False
+
+    def use_reference(self, wanted: bool) -> None:
+        """For the next passes."""
+        if wanted == self._uses_reference:
+            return
+        self._uses_reference = wanted
+        for handle, switch in self._backends:
+            switch(handle, wanted)
+
+
+def _processor_backends(context: int) -> list[tuple[int, ctypes._CFunctionType]]:
+    """ggml's handles of what computes on the processor for ``context``, with the function that switches each.
+
+    WORKAROUND for llama.h, which doesn't have the setting: ggml does, but not a way from a context to its backends.
+    """
+    scheduler = next((name for name in _SCHEDULER if hasattr(llama_cpp.llama_cpp._lib, name)), None)
+    if scheduler is None:
+        return []
+    ggml = library()
+    prototype = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+    found = prototype((scheduler, llama_cpp.llama_cpp._lib))(context)
+    result = []
+    for index in range(ggml.ggml_backend_sched_get_n_backends(found)):
+        handle = ggml.ggml_backend_sched_get_backend(found, index)
+        device = ggml.ggml_backend_get_device(handle)
+        if ggml.ggml_backend_dev_type(device) == CPU:
+            registry = ggml.ggml_backend_dev_backend_reg(device)
+            address = ggml.ggml_backend_reg_get_proc_address(registry, _USE_REFERENCE)
+            if address:
+                switch = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_bool)(address)
+                result.append((handle, switch))
+    return result
+
+
+# How many threads to compute with: one for each core that isn't a slow one, and what else may be quicker.
+#
+# A pass waits for its slowest thread, so the efficiency cores of a hybrid processor usually slow it down. The numbers
+# follow from the hardware alone. Which of them is quicker is timed once per model and remembered, because a different
+# number of threads rounds differently, and the same seed would give a different text after the next start.
+
+_CPUS = Path("/sys/devices/system/cpu")
+_FAST = 0.8
+"""As a fraction of the fastest core's capacity; cores of one kind differ slightly."""
+
+
+class Threads(NamedTuple):
+    """How many compute a pass over one token, and one over several."""
+
+    one: int
+    batch: int
+
+
+def default_threads() -> int:
+    """The physical performance cores this process may use, at least 1."""
+    allowed = allowed_processors()
+    if sys.platform == "linux":
+        cores = _linux_cores(_CPUS, allowed)
+    elif sys.platform == "darwin":
+        cores = _macos_cores()
+    elif sys.platform == "win32":
+        cores = _windows_cores()
+    else:
+        cores = 0
+    return max(1, min(cores or psutil.cpu_count(logical=False) or 1, len(allowed), container_cores() or len(allowed)))
+
+
+def other_threads() -> int | None:
+    """The number that may be quicker for passes over one token: all physical cores where some are efficiency cores.
+    Elsewhere half of them, because a few cores can use all of the memory's bandwidth and wait less for each other.
+    ``None`` with up to two cores.
+    """
+    usual, cores = default_threads(), min(psutil.cpu_count(logical=False) or 1, len(allowed_processors()))
+    if cores <= 2:
+        return None
+    return cores if cores > usual else (usual + 1) // 2
+
+
+def allowed_processors() -> set[int]:
+    """The logical processors this process may use."""
+    process = psutil.Process()
+    return set(process.cpu_affinity()) if hasattr(process, "cpu_affinity") else set(range(psutil.cpu_count() or 1))
+
+
+def container_cores(folder: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
+    """Whole cores' time that a container or a service may use, at least 1; 0 if there is no limit (cgroup v2 and v1).
+
+    More threads than that would all be stopped together for the rest of each period.
+    """
+    place = next((line[4:] for line in _file_text(own).splitlines() if line.startswith("0::/")), "")
+    limits = [_limit(*_file_text(group / "cpu.max").split()[:2]) for group in (folder / place, folder)]
+    v1 = folder / "cpu"
+    limits.append(_limit(_file_text(v1 / "cpu.cfs_quota_us"), _file_text(v1 / "cpu.cfs_period_us")))
+    found = [limit for limit in limits if limit]
+    return max(int(min(found)), 1) if found else 0
+
+
+def _limit(quota: str = "", period: str = "") -> float:
+    """Cores; 0 if there is no limit, which is written as ``max`` or -1."""
+    return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else 0.0
+
+
+def _linux_cores(cpus: Path, allowed: Iterable[int]) -> int:
+    """The fast cores among the ``allowed`` logical processors; 0 if ``cpus`` (from sysfs) doesn't say."""
+    capacity = {cpu: _capacity(cpus / f"cpu{cpu}") for cpu in allowed}
+    core = {cpu: _file_text(cpus / f"cpu{cpu}" / "topology" / "thread_siblings_list") for cpu in capacity}
+    if not capacity or not all(core.values()):
+        return 0
+    intel = _numbers(_file_text(cpus.parents[1] / "cpu_core" / "cpus"))
+    least = _FAST * max(capacity.values())
+    quick = (intel & capacity.keys()) or {cpu for cpu, value in capacity.items() if value >= least}
+    return len({core[cpu] for cpu in quick})
+
+
+def _capacity(cpu: Path) -> int:
+    """Relative speed: the kernel's own figure if there is one, as on Arm; 0 if there are no differences.
+
+    The highest frequency is no measure: cores of one kind have different ones on some processors.
+    """
+    text = _file_text(cpu / "cpu_capacity")
+    return int(text) if text.isdigit() else 0
+
+
+def _file_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
+
+
+def _numbers(ranges: str) -> set[int]:
+    """The numbers of a list like ``0-7,16``."""
+    numbers: set[int] = set()
+    for part in filter(None, ranges.split(",")):
+        first, _, last = part.partition("-")
+        if not first.isdigit() or (last and not last.isdigit()):
+            return set()
+        numbers.update(range(int(first), int(last or first) + 1))
+    return numbers
+
+
+def _macos_cores() -> int:
+    """Not tested: written from Apple's documentation of ``hw.perflevel0``, the fastest kind of core."""
+    value, size = ctypes.c_int32(0), ctypes.c_size_t(4)
+    system = ctypes.CDLL(None)
+    code = system.sysctlbyname(b"hw.perflevel0.physicalcpu", ctypes.byref(value), ctypes.byref(size), None, 0)
+    return value.value if code == 0 else 0
+
+
+def _windows_cores() -> int:
+    """Not tested: written from Microsoft's documentation of GetLogicalProcessorInformationEx."""
+    kernel = ctypes.CDLL("kernel32")
+    size = ctypes.c_uint32(0)
+    kernel.GetLogicalProcessorInformationEx(0, None, ctypes.byref(size))
+    buffer = ctypes.create_string_buffer(size.value)
+    if not size.value or not kernel.GetLogicalProcessorInformationEx(0, buffer, ctypes.byref(size)):
+        return 0
+    return _most_efficient(buffer.raw[: size.value])
+
+
+def _most_efficient(records: bytes) -> int:
+    """How many cores have the highest efficiency class, from the records of ``RelationProcessorCore``."""
+    classes = []
+    at = 0
+    while at + 10 <= len(records):
+        relationship, size, _flags, efficiency = struct.unpack_from("<IIBB", records, at)
+        if relationship == 0:
+            classes.append(efficiency)
+        if size == 0:
+            break
+        at += size
+    return classes.count(max(classes)) if classes else 0

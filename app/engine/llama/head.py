@@ -1,5 +1,4 @@
-"""The MTP head of a target, in llama.cpp: a layer that predicts the token that follows a token, from that token and the
-target's hidden state after the one before.
+"""MTP heads in llama.cpp: of a single layer, a chain of layers, or sharing the target's KV cache.
 
 The head has a KV cache of its own. Its cell at position p comes from token p and the target's hidden state after token
 p − 1, which exists only while the target processes that token. So the target's context hands over the hidden states of
@@ -21,17 +20,17 @@ from functools import cache
 from typing import Any
 
 import llama_cpp
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.decoding.kv_cache import common_length
 from app.engine.decoding.sampling import Floats
+from app.engine.decoding.sequence import common_length
 from app.engine.llama.checkpoints import WHOLE
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
-from app.errors import KnownError
-from app.protocol.limits import DRAFT_OUTPUTS, MAX_DRAFT_LENGTH, WAITING_STATES_BYTES
-from app.protocol.options import LoadSettings
+from app.protocol.options import DRAFT_OUTPUTS, MAX_DRAFT_LENGTH, WAITING_STATES_BYTES, LoadSettings
+from app.system import Canceled, KnownError
 
 log = logging.getLogger("slipstream.llama")
 
@@ -352,3 +351,181 @@ class Head(Context):
             self._functions.output_states(self._target, False, False)
             self._batch.embd = _FLOATS()  # not llama.cpp's to free
         super().close()
+
+
+# Several MTP heads of a target, of which the first drafts the first token, the second the second one, and so on.
+#
+# Each head is a layer with keys and values of its own in one KV cache, and llama.cpp computes one of them at a time.
+# All of them process the target's tokens and hidden states. The cells of a draft are written by one head alone, so
+# each head processes the whole draft again before it adds a token to it.
+
+
+class HeadChain(Head):
+    """The KV cache of all heads of a target. A draft has at most as many tokens as there are heads."""
+
+    _keeps_windows = True
+    """A cell has one place for all heads, which a cache that reuses what has left a window doesn't promise."""
+
+    def __init__(self, target: Context, model: Model, settings: LoadSettings) -> None:
+        """See `Head`."""
+        self._choose = found("llama_set_nextn_layer_offset", "i", "H", None, ctypes.c_int32)
+        super().__init__(target, model, settings)
+        self.longest_draft = model.mtp_layers
+        self._draft_states = np.zeros((self.longest_draft, len(self._own)), np.float32)
+        """The hidden states with which the tokens of the draft are processed."""
+        self._drafted = 0
+        """How many tokens at the end of the cache belong to the draft."""
+
+    def _add(self, tokens: Sequence[int], outputs: int) -> None:
+        """See `Head.decode`. All heads process ``tokens``, except for the last one if it has an output. That one is
+        processed by the first head if it comes after the text, and otherwise by the next one.
+        """
+        if outputs:
+            is_draft = self._drafted and len(self.tokens) > self._states.end
+            if len(tokens) > 1 or not is_draft:
+                self._process(tokens[:-1])
+            self._draft(tokens[-1])
+        else:
+            self._process(tokens)
+
+    def _process(self, tokens: Sequence[int]) -> None:
+        """Let all heads process the tokens that only one has processed so far, and ``tokens``."""
+        begin = len(self.tokens) - self._drafted
+        tokens = [*self.tokens[begin:], *tokens]
+        for head in range(self.longest_draft if tokens else 0):
+            self.roll_back(begin)
+            self._choose(self.handle, head)
+            super()._add(tokens, 0)
+
+    def _draft(self, token: int) -> None:
+        """Process ``token`` with the head whose turn it is. After the last one, the first begins anew, because
+        time is measured over more tokens.
+        """
+        if self._drafted == self.longest_draft:
+            self._drafted = 0
+        number, begin = self._drafted, len(self.tokens) - self._drafted
+        tokens, states = [*self.tokens[begin:], token], self._draft_states
+        if number:
+            states[number] = self._own
+        else:
+            self._fill(states[:1], begin - 1)
+        self.roll_back(begin)
+        self._choose(self.handle, number)
+        try:
+            if number:
+                self._inputs[:number] = states[:number]
+                Context._add(self, tokens[:-1], 0)
+            self._inputs[0] = states[number]
+            Context._add(self, tokens[-1:], 1)
+        except (Canceled, KnownError):
+            self.roll_back(begin)
+            raise
+        self._drafted = number + 1
+        self._keep_own()
+
+    def roll_back(self, length: int) -> None:
+        """See `Cache.roll_back`. What is left of a draft is of no use, because only one head has processed it."""
+        if length < len(self.tokens):
+            super().roll_back(min(length, len(self.tokens) - self._drafted))
+            self._drafted = 0
+
+    def clear(self, *, overwrite: bool = False) -> None:
+        """See `Head.clear`."""
+        super().clear(overwrite=overwrite)
+        self._drafted = 0
+        if overwrite:
+            self._draft_states[:] = 0.0
+
+
+# A drafting head that reads its target's KV cache and has none of its own: the assistant of a Gemma 4 model.
+#
+# llama.cpp lets its context see the cells of the last two layers of the target (``ctx_other``). All tokens of a draft
+# have the position that follows the target's last token, and none of them is written to a cache.
+
+
+class SharedHead(Head):
+    """A head without cells. Its ``tokens`` are the target's, and those it was given to draft from.
+
+    Nothing has to be processed before it can draft: what it needs is the target's hidden state after its last token.
+    """
+
+    _is_drafting = False
+    """Whether the last hidden state of its own belongs to a draft after the present tokens of the target."""
+
+    def __init__(self, target: Context, model: Model, settings: LoadSettings) -> None:
+        """See `Head`. It processes one token at a time, and only the last hidden states are kept."""
+        super().__init__(target, model, msgspec.structs.replace(settings, batch_size=1, micro_batch_size=1))
+        self.chunk = target.chunk
+        self._states = States(2 * HISTORY, len(self._own))
+
+    def _add(self, tokens: Sequence[int], outputs: int) -> None:
+        """Draft from the last of ``tokens``. Those before it have no effect: the target has not processed them either.
+
+        See `Head.decode`.
+        """
+        held = self._exact
+        if outputs and not self._is_drafting:
+            self._fill(self._inputs[:1], held - 1)
+        elif outputs:
+            self._inputs[0] = self._own
+        self.tokens.extend(tokens)
+        if not outputs:
+            return
+        self._batch.token[0], self._batch.pos[0], self._batch.logits[0] = tokens[-1], held, 1
+        self._batch.n_tokens = 1
+        code = llama_cpp.llama_decode(self.handle, self._batch)
+        if code != 0:
+            del self.tokens[held:]
+            self._raise(code)
+        self._is_drafting = True
+        self._keep_own()
+
+    def read(self, tokens: Sequence[int], count: int) -> None:
+        """See `Head.read`."""
+        states = self._states_of_target(count)
+        if states is not None:
+            last = states[-HISTORY:]
+            self._states.append(len(tokens) - len(last), last)
+        self._follow(tokens, len(tokens) - count)
+
+    def _follow(self, tokens: Sequence[int], same: int) -> None:
+        """The target has ``tokens``, of which the first ``same`` are those it had."""
+        same = min(same, len(self.tokens))
+        del self.tokens[same:]
+        self.tokens.extend(tokens[same:])
+        self._exact, self._is_drafting = len(tokens), False
+
+    def catch_up(self, tokens: Sequence[int], least: int = 0) -> None:
+        """Nothing is missing."""
+
+    def roll_back(self, length: int) -> None:
+        """See `Cache.roll_back`."""
+        if length < len(self.tokens):
+            del self.tokens[length:]
+            self._is_drafting = False
+
+    def follow(self, length: int, wanted: int) -> None:
+        """See `Head.follow`."""
+        super().follow(length, wanted)
+        self._follow(self.tokens, length)
+        self.roll_back(length)
+        self._exact = length
+
+    def clear(self, *, overwrite: bool = False) -> None:
+        """See `Head.clear`."""
+        super().clear(overwrite=overwrite)
+        self._is_drafting = False
+
+    def _erase(self, overwrite: bool) -> None:
+        """The cells are the target's, which may just have been restored."""
+
+    # ------------------------------------------------------------ copies
+
+    def _kv_size(self) -> int:
+        return 0
+
+    def _copy_kv_out(self, into: NDArray[np.uint8]) -> bool:
+        return not len(into)
+
+    def _take_over(self, cells: int, kv: NDArray[np.uint8], tokens: Sequence[int]) -> None:  # noqa: ARG002
+        self.tokens, self._exact = list(tokens), len(tokens)

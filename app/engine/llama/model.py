@@ -1,23 +1,141 @@
-"""The weights and the vocabulary of a model, in llama.cpp."""
+"""The weights and the vocabulary of a model, in llama.cpp, and which GPU they go on."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import llama_cpp
 
 from app.engine.llama import backend
-from app.engine.llama.placement import WHERE_IT_FITS, Placement
-from app.errors import Canceled, KnownError
-from app.models.architectures import longest_context
+from app.models.gguf import longest_context
 from app.protocol.commands import Image
+from app.protocol.options import LoadSettings, SplitMode
+from app.system import Canceled, KnownError
 
 if TYPE_CHECKING:
     from app.engine.llama.vision import Vision
+
+
+# Which of a model's weights go on which GPU, as llama.cpp is told.
+
+_SPLIT_MODES: dict[SplitMode, int] = {
+    "layer": llama_cpp.LLAMA_SPLIT_MODE_LAYER,
+    "row": llama_cpp.LLAMA_SPLIT_MODE_ROW,
+    "none": llama_cpp.LLAMA_SPLIT_MODE_NONE,
+}
+_EXPERTS = r"^blk\.({layers})\.ffn_(up|down|gate|gate_up)_(ch|)exps\."
+"""The tensors of a layer's experts; shared experts (``shexp``), which every token uses, are not among them."""
+
+
+class _Override(ctypes.Structure):
+    """llama.cpp's ``llama_model_tensor_buft_override``, which llama-cpp-python doesn't declare."""
+
+    _fields_ = [("pattern", ctypes.c_char_p), ("buffer_type", ctypes.c_void_p)]
+
+
+@dataclass(frozen=True)
+class Placement:
+    """Where a model goes, besides how many of its layers are on a GPU. See the fields of `LoadSettings`."""
+
+    only_gpu: str = ""
+    split_mode: SplitMode = "layer"
+    tensor_split: Sequence[float] = ()
+    expert_layers_on_cpu: int = 0
+    without_gpus: bool = False
+    """llama.cpp doesn't even know of any. Otherwise it computes long batches on them, without a single layer there."""
+
+    @classmethod
+    def of_target(cls, settings: LoadSettings) -> Placement:
+        only = settings.main_gpu if settings.split_mode == "none" else ""
+        return cls(only, settings.split_mode, settings.tensor_split, max(settings.expert_layers_on_cpu, 0))
+
+    @classmethod
+    def of_draft(cls, settings: LoadSettings) -> Placement:
+        """On its own GPU if it has one, otherwise like the target."""
+        if settings.draft_device:
+            return cls(settings.draft_device, "none")
+        target = cls.of_target(settings)
+        return cls(target.only_gpu, target.split_mode, target.tensor_split)
+
+    def gpus(self) -> dict[str, int]:
+        """llama.cpp's handles of the GPUs that get a part of the model, by name."""
+        found = backend.offload_handles()
+        if self.only_gpu:
+            return {self.only_gpu: _handle(self.only_gpu)}
+        if self.without_gpus:
+            return {}
+        if self.split_mode == "none":
+            return dict(list(found.items())[:1])
+        if any(self.tensor_split):
+            return {name: found[name] for name, share in zip(found, self.tensor_split, strict=True) if share}
+        return found
+
+    def first_gpu(self) -> int | None:
+        """llama.cpp's handle of the first of them, for what is not split; None if there are none."""
+        return next(iter(self.gpus().values()), None)
+
+    def apply(self, params: llama_cpp.llama_model_params) -> list[object]:
+        """Set it in ``params``. What is returned must live until the model is loaded.
+
+        Raises `KnownError` for GPUs that don't exist.
+        """
+        params.split_mode = _SPLIT_MODES[self.split_mode]
+        kept: list[object] = []
+        if self.without_gpus:
+            kept.append(none := (ctypes.c_void_p * 1)(None))
+            params.devices = ctypes.addressof(none)  # type: ignore[assignment]
+        elif self.only_gpu:
+            gpu = (ctypes.c_void_p * 2)(_handle(self.only_gpu), None)
+            params.devices, params.main_gpu = ctypes.addressof(gpu), 0  # type: ignore[assignment]
+            kept.append(gpu)
+        elif self.tensor_split:
+            shares = _shares(self.tensor_split)
+            if used := [gpu for gpu, share in shares.items() if share]:
+                # With the others, llama.cpp would prepare for passing batches from one to the next.
+                kept.append(gpus := (ctypes.c_void_p * (len(used) + 1))(*used, None))
+                params.devices = ctypes.addressof(gpus)  # type: ignore[assignment]
+            kept.append(given := (ctypes.c_float * llama_cpp.llama_max_devices())(*filter(None, shares.values())))
+            params.tensor_split = given
+        if self.expert_layers_on_cpu:
+            kept.append(overrides := _experts_on_cpu(self.expert_layers_on_cpu))
+            params.tensor_buft_overrides = ctypes.addressof(overrides)  # type: ignore[assignment]
+        return kept
+
+
+WHERE_IT_FITS = Placement()
+ON_THE_CPU = Placement(without_gpus=True)
+
+
+def _handle(name: str) -> int:
+    handles = backend.offload_handles()
+    if name not in handles:
+        there = f"The GPUs here are {', '.join(handles)}." if handles else "No GPU can be used here."
+        raise KnownError(f"There is no GPU named {name}. {there} Choose another one for this model, or none.")
+    return handles[name]
+
+
+def _shares(split: Sequence[float]) -> dict[int, float]:
+    """By llama.cpp's handles of the GPUs."""
+    gpus = backend.offload_handles()
+    if len(split) != len(gpus):
+        count = {0: "no GPU", 1: "one GPU"}.get(len(gpus), f"{len(gpus)} GPUs")
+        raise KnownError(
+            f"The shares of {len(split)} GPUs are given for this model, but this computer has {count}. Give one share "
+            "for each, or none."
+        )
+    return dict(zip(gpus.values(), split, strict=True))
+
+
+def _experts_on_cpu(layers: int) -> ctypes.Array[_Override]:
+    """The experts of the first ``layers`` layers; the list ends with an empty entry."""
+    pattern = _EXPERTS.format(layers="|".join(map(str, range(layers))))
+    return (_Override * 2)(_Override(pattern.encode(), backend.cpu_buffer_type()), _Override())
+
 
 _READ_IF_SPECIAL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
 
@@ -38,7 +156,7 @@ class Model:
         """Load ``path`` with ``gpu_layers`` layers on the GPU (−1: all), and ``with_head`` its MTP head.
 
         ``repacks``: whether weights may be written anew, for kernels that round differently (`REPACKS` of
-        `app.engine.llama.kernels`).
+        `app.engine.llama.backend`).
 
         ``on_progress`` gets the share done, from 0 to 1; if it returns False, loading stops and `Canceled` is raised.
         Raises `KnownError` if llama.cpp can't load the file, or there are no GPUs for its ``placement``.
@@ -166,7 +284,7 @@ class Model:
             size = -count
 
     def image(self, image: Image) -> list[int]:
-        """What stands for an image in a sequence (`app.engine.decoding.images`). Raises `KnownError`."""
+        """What stands for an image in a sequence (`app.engine.decoding.sequence`). Raises `KnownError`."""
         if self.vision is None:
             raise KnownError("This model can't see images. Remove them from the chat, or load it with its projector.")
         return self.vision.tokens(image)

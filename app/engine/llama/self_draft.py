@@ -21,13 +21,13 @@ from pathlib import Path
 import llama_cpp
 
 from app.engine.llama import backend
+from app.engine.llama.backend import default_threads
 from app.engine.llama.model import Model
-from app.engine.llama.thread_count import default_threads
-from app.errors import KnownError
 from app.models.gguf import GgufHeader, check_loadable, read_header
 from app.models.gguf_parser import Array
 from app.models.pairing import compare
 from app.protocol.options import Quantization
+from app.system import KnownError
 
 _FULL_PRECISION = {"F32", "F16", "BF16"}
 _BITS: dict[Quantization, float] = {"q8_0": 8.5, "q4_k_m": 5.0, "q4_0": 4.6}

@@ -21,13 +21,13 @@ import llama_cpp
 import numpy as np
 from llama_cpp import mtmd_cpp
 
-from app.engine.decoding.images import cells_of
 from app.engine.decoding.sampling import Floats
+from app.engine.decoding.sequence import cells_of
 from app.engine.llama import backend
 from app.engine.llama.checkpoints import SEQUENCE
-from app.errors import Canceled, KnownError
 from app.protocol.commands import Image
 from app.protocol.images import HEAD_BYTES, MOST_BYTES, is_bomb, problem_of, read_head
+from app.system import Canceled, KnownError
 
 EMBEDDING_BYTES = 256 * 1024 * 1024
 """What the embeddings of recent images may take together."""

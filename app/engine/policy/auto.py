@@ -13,12 +13,18 @@ from dataclasses import dataclass, replace
 
 from app.engine.drafters import FREE, Proposal
 from app.engine.policy.acceptance import AcceptanceEstimate, Priors
-from app.engine.policy.candidate import Candidate, Plan
+from app.engine.policy.candidate import Candidate, Expectations, Plan, ProbeBudget
 from app.engine.policy.costs import CostModel, Costs
-from app.engine.policy.expectations import Expectations
-from app.engine.policy.policy import Decision, Learned, Outcome, Situation
-from app.engine.policy.probing import ProbeBudget
-from app.engine.policy.promises import Promise, break_even, promised, speeds_by_length
+from app.engine.policy.policy import (
+    Decision,
+    Learned,
+    Outcome,
+    Promise,
+    Situation,
+    break_even,
+    promised,
+    speeds_by_length,
+)
 from app.protocol.events import Pause
 from app.protocol.options import DrafterName, Propose, TextKind
 

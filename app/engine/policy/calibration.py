@@ -9,14 +9,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from app.engine.decoding.kv_cache import MeasurableCache
-from app.engine.policy.costs import Costs
-from app.engine.policy.draft_costs import DraftCosts, MeasuredSeconds
-from app.engine.policy.graph_reuse import is_quicker_one_by_one, quickest_widths
-from app.errors import Canceled
+from app.engine.decoding.sequence import MeasurableCache
+from app.engine.policy.costs import Costs, DraftCosts, MeasuredSeconds, is_quicker_one_by_one, quickest_widths
 from app.protocol.events import SpeedChange
 from app.protocol.options import DrafterName, Sampling
-from app.storage.keyed_file import KeyedFile
+from app.storage.json_file import KeyedFile
+from app.system import Canceled
 
 log = logging.getLogger("slipstream.engine")
 

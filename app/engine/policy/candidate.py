@@ -2,17 +2,146 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from app.engine.policy.costs import CostModel
-from app.engine.policy.draft_costs import DraftCostModel
-from app.engine.policy.expectations import Expectations, Known
-from app.engine.policy.policy import Outcome, Situation
-from app.engine.policy.probing import ProbeBudget
-from app.engine.policy.promises import Promise, promised
-from app.engine.policy.stopping import Stopping
-from app.protocol.options import DrafterName, ProposalMethod, Propose
+from app.engine.policy.acceptance import STARTING_POINTS, AcceptanceEstimate, AcceptancePrior, MethodChoice
+from app.engine.policy.costs import CostModel, DraftCostModel
+from app.engine.policy.policy import Outcome, Promise, Situation, Stopping, promised
+from app.protocol.options import DrafterName, ProposalMethod, Propose, TextKind
+
+# What is expected of one drafter's tokens in each kind of text.
+
+Known = Mapping[TextKind, AcceptancePrior]
+
+
+class Expectations:
+    """How often the target accepts the tokens of one drafter: for each kind of text, and for each way to propose."""
+
+    def __init__(self, drafter: DrafterName, start: Known) -> None:
+        """``start``: what earlier answers taught."""
+        self._start = start
+        prior = start.get("prose") or max(start.values(), key=AcceptancePrior.weight, default=AcceptancePrior())
+        names = ("ngram",) if drafter == "ngram" else ("coupled", "greedy")
+        self._texts: dict[TextKind, dict[str, AcceptanceEstimate]] = {
+            "prose": {name: _estimate(name, prior) for name in names}
+        }
+        """The estimates for each kind of text that has occurred, by the names of the rates in a prior."""
+        self._kind: TextKind = "prose"
+        self.methods = MethodChoice(prior.greedy_advantage, prior.greedy_advantage_weight)
+
+    def enter(self, kind: TextKind) -> None:
+        """Text of this ``kind`` comes next. Of a new one, what is known about it is expected, or what was expected of
+        the text before it.
+        """
+        if kind not in self._texts:
+            known = self._start.get(kind, AcceptancePrior()).rates
+            before = self._texts[self._kind].items()
+            self._texts[kind] = {name: estimate.forked(known.get(name)) for name, estimate in before}
+        self._kind = kind
+
+    def __getitem__(self, name: str) -> AcceptanceEstimate:
+        """In the text that comes next: ``ngram``, or a way to propose."""
+        return self._texts[self._kind][name]
+
+    def in_text(self, kind: TextKind, name: str) -> AcceptanceEstimate:
+        """As `__getitem__`, in text of a ``kind`` that has occurred."""
+        return self._texts[kind][name]
+
+    def judged(self) -> int:
+        """How many tokens were judged in this answer."""
+        return sum(estimate.judged for estimates in self._texts.values() for estimate in estimates.values())
+
+    def learned(self) -> dict[TextKind, AcceptancePrior]:
+        """For the next answer; what wasn't tried in this one stays as it was."""
+        priors = dict(self._start)
+        for kind, estimates in self._texts.items():
+            known = priors[kind].rates if kind in priors else {}
+            rates = {**known, **{name: each.snapshot() for name, each in estimates.items() if each.judged}}
+            if rates:
+                priors[kind] = AcceptancePrior(rates, self.methods.greedy_advantage, self.methods.weight)
+        return priors
+
+
+def _estimate(name: str, prior: AcceptancePrior) -> AcceptanceEstimate:
+    edges, usual, shape = STARTING_POINTS[name]
+    return AcceptanceEstimate(edges, prior.rates.get(name, usual), shape)
+
+
+# When a drafter is tried that isn't expected to save time, so that trying costs a small, known share of the time.
+
+_SHARE = 0.015
+"""The largest share of the time that may go into probes if there is one drafter to try; of several, each gets this
+divided by the square root of their number.
+"""
+_PATIENCE, _LEAST = 0.95, 0.25
+"""Each failed probe reduces that share by this factor, down to this fraction; a successful one restores it."""
+_START_CREDIT, _MOST_CREDIT, _MOST_DEBT = 0.5, 2.0, 0.6
+"""Probing time at the start, at most saved up, and owed before a successful probe is repeated; in plain passes."""
+_PACE = 50.0
+"""The number of rounds over which saved-up credit is spent."""
+_LOSS_LIMIT = 0.3
+"""Plain passes of credit that testing a probe's draft may cost at most, when it was expected to pay off."""
+
+
+class ProbeBudget:
+    """Says when to probe, from a credit that grows over time.
+
+    A probe drafts, and tests the draft only if that saves time by itself: the target's own token then judges the first
+    drafted token for the price of drafting it, and of what the draft model has to catch up with first. All of that is
+    paid for; what a probe gains is added to the credit.
+
+    What has to be caught up with grows with every token. If it grows faster than the credit, as with a large draft
+    model on a CPU, the credit is never enough once it is spent, and there are no more probes in this answer. The next
+    one starts with the draft model up to date.
+    """
+
+    def __init__(self, plain: float, drafters: int = 1) -> None:
+        """``plain``: seconds of a plain round; ``drafters``: how many have such a budget."""
+        self._credit = _START_CREDIT * plain
+        self._most = self._share = _SHARE / math.sqrt(drafters)
+        self._waited = 0
+        """Rounds since the last probe."""
+        self._again = False
+
+    def is_due(self, price: float, growth: float, plain: float) -> bool:
+        """Whether to probe now for ``price`` seconds, which grow by ``growth`` with each token."""
+        if self._again and self._credit > -_MOST_DEBT * plain:
+            return True
+        income = self._income(growth, plain)
+        if growth >= income:
+            return self._credit >= price
+        saved_up = self._credit * min(self._waited / _PACE, 1.0) if self._credit > 0.0 else self._credit
+        return self._waited * income + saved_up >= price
+
+    def pass_time(self, tokens: int, growth: float, plain: float) -> None:
+        """A round yielded ``tokens``."""
+        self._waited += 1
+        self.pay(self._income(growth, plain) * tokens, plain)
+
+    def probed(self, draft: float, gain: float, forced: float, plain: float) -> None:
+        """A probe drafted for ``draft`` seconds; testing saved ``gain`` seconds (negative: lost).
+
+        ``forced``: seconds that testing costs if it can't be left out.
+        """
+        self._waited = 0
+        self._again = False
+        self.pay(max(gain, -_LOSS_LIMIT * plain - forced) - draft, plain)
+
+    def judged(self, hit: bool) -> None:
+        """The first token of a probe was right or not; a probe whose token was right is repeated at once."""
+        self._again = hit
+        self._share = self._most if hit else max(self._share * _PATIENCE, self._most * _LEAST)
+
+    def _income(self, growth: float, plain: float) -> float:
+        """Seconds of credit per token: failed probes only reduce what is left for the probe itself."""
+        return min(self._share * plain + growth, self._most * plain)
+
+    def pay(self, seconds: float, plain: float) -> None:
+        """Add ``seconds`` to the credit; negative: subtract them."""
+        self._credit = min(self._credit + seconds, _MOST_CREDIT * plain)
+
 
 _EXPECTED_LEFT = 300
 """Tokens that are expected to follow, in this answer and in the next ones of its chat: the cost of catching up is

@@ -8,22 +8,125 @@ from __future__ import annotations
 import math
 import statistics
 from bisect import bisect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Annotated, TypeVar
 
-from app.engine.policy.draft_costs import (
-    CERTAIN,
-    COST_GAIN,
-    FLOOR,
-    LONG,
-    SURPRISE_LIMIT,
-    DraftCostModel,
-    DraftCosts,
-    MeasuredSeconds,
-    SecondsOrZero,
-    surprise,
-)
+from msgspec import Meta
+
 from app.protocol.options import DrafterName
+
+# What a drafter that decodes costs on this machine, in seconds: measured at load, updated by every draft.
+
+MeasuredSeconds = Annotated[float, Meta(gt=1e-7)]
+"""For a pass; as a file may contain it: above zero, because ratios need that."""
+SecondsOrZero = Annotated[float, Meta(ge=0.0)]
+
+COST_GAIN = 0.05
+"""The share of a deviation that is applied to the cost of one thing alone."""
+CERTAIN = 0.15
+"""A deviation above this, several times in a row, is no coincidence."""
+FLOOR = 1e-9
+"""Seconds; nothing is free, and ratios need a positive number."""
+LONG = 4000
+"""A number of tokens of context that may double the time of a pass: the step in which growth is learned."""
+SURPRISE_LIMIT = 0.25
+"""The maximum (relative) deviation that counts, so that a single outlier changes little."""
+_CATCH_UP, _CATCH_UP_PRIOR, _CATCH_UP_KEEP = 0.03, 8.0, 0.9
+"""Of a token the drafter has missed: its cost in drafted tokens where it was not measured; the missed tokens the first
+figure is worth; and what is left of what was observed after one more catch-up."""
+_MANY = 32
+"""The number of tokens in one catch-up above which it says what each token costs in the next answer."""
+_FIRST_DRAFTS, _DRAFT_LIMIT = 3, 8.0
+"""Drafts whose median replaces the cost of a token, measured at load without sampling, where that is off by more than
+`CERTAIN`; at most so many times as much or as little."""
+
+
+@dataclass(frozen=True)
+class DraftCosts:
+    """Measured on this machine at load; all in seconds."""
+
+    token: MeasuredSeconds
+    """One drafted token."""
+    catch_up: SecondsOrZero | None = None
+    """One of many tokens that the drafter processes at once; ``None`` if unknown."""
+    growth: SecondsOrZero = 0.0
+    """What each token of context adds to a drafted token."""
+    one_by_one: bool = False
+    """Whether two tokens that are missing before a draft, as after one that was accepted completely, are processed in
+    two passes: the others have one token, too, and can use the same graph.
+    """
+
+
+class DraftCostModel:
+    """Costs of one drafter at the context's ``length``, kept up to date."""
+
+    def __init__(self, costs: DraftCosts) -> None:
+        self._measured = costs
+        """What was known when this began."""
+        self.length = 0
+        """Tokens in the context; the caller updates it."""
+        self._base = max(costs.token, FLOOR)
+        self._growth = costs.growth
+        self._first: list[float] = []
+        self._measured_catch_up = costs.catch_up
+        self._caught_up = [0.0, 0.0]
+        """Seconds that it took to catch up, and tokens."""
+
+    @property
+    def token(self) -> float:
+        """Seconds per drafted token."""
+        return self._base + self.length * self._growth
+
+    @property
+    def catch_up(self) -> float:
+        """Seconds the drafter takes for each token it has missed."""
+        seconds, tokens = self._caught_up
+        measured = self._measured_catch_up
+        prior = _CATCH_UP * self.token if measured is None else max(measured, FLOOR)
+        return (seconds + _CATCH_UP_PRIOR * prior) / (tokens + _CATCH_UP_PRIOR)
+
+    def observe(self, tokens: int, seconds: float) -> None:
+        """It took ``seconds`` to draft ``tokens`` tokens."""
+        if tokens <= 0:
+            return
+        if len(self._first) == _FIRST_DRAFTS:
+            self._follow(COST_GAIN * surprise(seconds / tokens, self.token))
+            return
+        self._first.append(seconds / tokens / self.token)
+        if len(self._first) == _FIRST_DRAFTS:
+            times = statistics.median(self._first)
+            if abs(times - 1.0) > CERTAIN:
+                self._follow(min(max(times, 1.0 / _DRAFT_LIMIT), _DRAFT_LIMIT) - 1.0)
+
+    def _follow(self, change: float) -> None:
+        step = max(self._growth, self._base / LONG)
+        weight = self.length * step / self.token
+        common = change / (1.0 + weight * weight)
+        self._base *= 1.0 + common
+        self._growth = max(self._growth * (1.0 + common) + common * weight * step, 0.0)
+
+    def observe_catch_up(self, tokens: int, seconds: float) -> None:
+        """It took ``seconds`` for ``tokens`` tokens (≥ 1) it had missed."""
+        spent = min(max(seconds, 0.0), (2.0 * self.catch_up + 0.1 * self.token) * tokens)  # an outlier moves little
+        observed = zip(self._caught_up, (spent, tokens), strict=True)
+        self._caught_up = [old * _CATCH_UP_KEEP + new for old, new in observed]
+        if tokens >= _MANY and self._measured_catch_up is not None:
+            self._measured_catch_up *= 1.0 + COST_GAIN * surprise(spent / tokens, self._measured_catch_up)
+
+    def snapshot(self) -> DraftCosts:
+        """The current costs, for the next answer. Like a change of all widths (`CostModel.snapshot`), a change is only
+        taken over by half (the square root).
+        """
+        token = math.sqrt(max(self._measured.token, FLOOR) * self._base)
+        growth = self._growth * token / self._base
+        return DraftCosts(token, self._measured_catch_up, growth, self._measured.one_by_one)
+
+
+def surprise(seconds: float, expected: float) -> float:
+    """The relative deviation from what was expected, within limits."""
+    return min(max(seconds / expected - 1.0, -SURPRISE_LIMIT), SURPRISE_LIMIT)
+
 
 _DRIFT_GAIN = 0.08
 """The share of a round's deviation that is applied to all widths: the context grew, the processor became slower."""
@@ -365,3 +468,54 @@ def _line(measured: Mapping[int, float], width: int) -> float:
     if width > right:
         slope = max(slope, 0.0)  # a dip at the end of the curve doesn't continue forever
     return measured[right] + slope * (width - right)
+
+
+# Where it pays that llama.cpp uses a graph again: measured once per pair, only where a GPU computes.
+#
+# llama.cpp keeps the graph of the last pass alone. A pass over another number of tokens, or with another number of
+# outputs, builds and allocates its graph anew, and CUDA records a graph only after two equal passes. So verify passes
+# may be padded to a few widths, and a draft model may process all tokens one by one.
+
+_DRAFTED = (4, 3, 4, 2, 6, 3, 4, 8)
+"""Widths as drafting runs them, one after the other: most of few tokens, some of many."""
+_WIDTHS: tuple[tuple[int, ...], ...] = ((), (8,), (4, 8))
+"""What passes may be padded to. Beyond 8, they take a GPU longer, and are rare."""
+_AFTER_FULL_ACCEPTANCE: Mapping[bool, Sequence[int]] = {False: (2, 1, 1, 1), True: (1, 1, 1, 1, 1)}
+"""The widths of the passes of a draft of four tokens, with the two missing ones at once and one by one."""
+_TIMES = 3
+_GAIN = 0.97
+"""The longest time, as a share of what is usual, at which something else is chosen."""
+
+K = TypeVar("K", bound=Hashable)
+
+
+def quickest_widths(seconds: Callable[[int], float], reused: Callable[[], int]) -> tuple[int, ...]:
+    """The `Costs.widths` with which passes of changing widths take the least time.
+
+    ``seconds`` runs a pass over so many tokens; ``reused`` says how many passes have used a graph again so far.
+    """
+    passes = {widths: [padded(width, widths) for width in _DRAFTED] for widths in _WIDTHS}
+    return _quickest(passes, (), seconds, reused)
+
+
+def is_quicker_one_by_one(seconds: Callable[[int], float], reused: Callable[[], int]) -> bool:
+    """See `DraftCosts.one_by_one`. The arguments are those of `quickest_widths`."""
+    return _quickest(_AFTER_FULL_ACCEPTANCE, False, seconds, reused)
+
+
+def _quickest(
+    passes: Mapping[K, Sequence[int]], usual: K, seconds: Callable[[int], float], reused: Callable[[], int]
+) -> K:
+    """Which of several orders of passes takes the least time, taking turns; the ``usual`` one unless another gains from
+    graphs that are used again.
+    """
+    times, counts = dict.fromkeys(passes, float("inf")), dict.fromkeys(passes, 0)
+    for _ in range(_TIMES):
+        for choice, widths in passes.items():
+            before = reused()
+            total = sum(seconds(width) for width in widths)
+            times[choice] = min(times[choice], total)  # whatever else is running only adds to it
+            counts[choice] = reused() - before
+    best = min(times, key=times.__getitem__)
+    is_better = counts[best] > counts[usual] and times[best] <= _GAIN * times[usual]
+    return best if is_better else usual

@@ -9,9 +9,8 @@ from typing import BinaryIO
 from urllib.parse import unquote
 
 from app.helper.files import html_text, plain
-from app.helper.files.found import FileText, how_many
+from app.helper.files.found import FileText, RefusedError, how_many
 from app.helper.files.packages import read_part, unpacked, xml_part
-from app.helper.files.refusal import RefusedError
 
 _ENCRYPTION = "META-INF/encryption.xml"
 _CIPHER = "{http://www.w3.org/2001/04/xmlenc#}CipherReference"

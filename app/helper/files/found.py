@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from app.helper.messages import FileReason
+
 _SEVERAL = {
     "byte that isn't UTF-8": "bytes that aren't UTF-8",
     "cell with an error": "cells with errors",
@@ -70,3 +72,15 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 def raised(text: str) -> str:
     """A superscript: 10⁶ must not become 106. Words stay as they are."""
     return text.translate(_RAISED) if _POWER.fullmatch(text.strip()) else text
+
+
+# Why a file isn't read.
+
+
+class RefusedError(Exception):
+    """A file that can't be read."""
+
+    def __init__(self, reason: FileReason, detail: str = "") -> None:
+        super().__init__(reason)
+        self.reason: FileReason = reason
+        self.detail = detail

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from app.helper.files.found import RefusedError
 from app.helper.files.reading import opened
-from app.helper.files.refusal import RefusedError
 from app.helper.messages import FileNotRead, ImageLookedAt, LookAtImage
 from app.protocol.images import HEAD_BYTES, read_head
 

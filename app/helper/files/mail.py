@@ -11,8 +11,7 @@ from email.message import EmailMessage, MIMEPart
 from typing import BinaryIO
 
 from app.helper.files import html_text, plain
-from app.helper.files.found import FileText, how_many
-from app.helper.files.refusal import RefusedError
+from app.helper.files.found import FileText, RefusedError, how_many
 
 _MOST_BYTES = 100 * 1024 * 1024
 _SHOWN = ("From", "To", "Cc", "Date", "Subject")

@@ -8,8 +8,7 @@ from collections import Counter
 from typing import Any, BinaryIO
 
 from app.helper.files import html_text
-from app.helper.files.found import FileText, counted, joined
-from app.helper.files.refusal import RefusedError
+from app.helper.files.found import FileText, RefusedError, counted, joined
 
 _MOST_OUTPUT = 10_000
 """Characters of one output; logs of training have millions."""

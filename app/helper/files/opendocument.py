@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 from xml.etree.ElementTree import Element
 
-from app.helper.files.found import FileText, counted, joined, table
+from app.helper.files.found import FileText, RefusedError, counted, joined, table
 from app.helper.files.packages import attribute, local_name, read_part, unpacked, xml_part
-from app.helper.files.refusal import RefusedError
 
 _MANIFEST = "META-INF/manifest.xml"
 _SKIPPED = frozenset(("forms", "settings", "note-citation", "event-listeners", "desc", "title", "sequence-decls"))

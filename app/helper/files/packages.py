@@ -18,7 +18,7 @@ from xml.etree.ElementTree import Element, ParseError
 from defusedxml import DefusedXmlException
 from defusedxml.ElementTree import fromstring
 
-from app.helper.files.refusal import RefusedError
+from app.helper.files.found import RefusedError
 
 MOST_BYTES = 64 * 1024 * 1024
 """Of a part, unpacked."""

@@ -9,8 +9,8 @@ from contextlib import closing
 import pypdfium2 as pdfium
 
 from app.helper.files import pdf
+from app.helper.files.found import RefusedError
 from app.helper.files.reading import opened
-from app.helper.files.refusal import RefusedError
 from app.helper.messages import DrawPage, FileNotRead, PageDrawn
 
 _LONGER_SIDE = 1600
@@ -20,7 +20,7 @@ _LONGER_SIDE = 1600
 def answer(request: DrawPage) -> PageDrawn | FileNotRead:
     """A page as PNG, or why there is none."""
     try:
-        with opened(request.path) as file, closing(pdf.opened(file)) as document:
+        with opened(request.path) as file, closing(pdf.open_document(file)) as document:
             with closing(document[min(request.page, len(document) - 1)]) as page:
                 longest = max(page.get_size())
                 if not 0 < longest < float("inf"):

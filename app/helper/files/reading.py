@@ -24,8 +24,7 @@ from app.helper.files import (
     slides,
     spreadsheet,
 )
-from app.helper.files.found import FileText
-from app.helper.files.refusal import RefusedError
+from app.helper.files.found import FileText, RefusedError
 from app.helper.messages import FileNotRead, FileRead, ReadFile
 
 MOST_BYTES = 100 * 1024 * 1024

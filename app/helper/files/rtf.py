@@ -8,9 +8,8 @@ from typing import BinaryIO
 
 from striprtf.striprtf import rtf_to_text
 
-from app.helper.files.found import FileText, how_many, table
+from app.helper.files.found import FileText, RefusedError, how_many, table
 from app.helper.files.plain import with_fewer_blank_lines
-from app.helper.files.refusal import RefusedError
 
 _CODE_PAGE = re.compile(rb"\\ansicpg(\d{1,5})")
 _HEX_DATA = re.compile(r"(?:[0-9a-fA-F]\s*+){256,}+")

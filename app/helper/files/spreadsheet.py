@@ -19,10 +19,9 @@ from python_calamine import (
     SheetVisibleEnum,
 )
 
-from app.helper.files.found import FileText, counted
+from app.helper.files.found import FileText, RefusedError, counted
 from app.helper.files.opendocument import refuse_encrypted
 from app.helper.files.packages import read_part, unpacked
-from app.helper.files.refusal import RefusedError
 
 Value = int | float | str | bool | date | datetime | time | timedelta
 _NO_VALUE = re.compile(

@@ -1,12 +1,19 @@
-"""One entry of the download queue and its progress."""
+"""The entries of the download queue, their progress and the words for it, and the queue on disk."""
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Sequence
 from enum import Enum
+from pathlib import Path
 
 import msgspec
 
 from app.models.hub.repository import RemoteFile, RemoteModel
+from app.models.names import size_text
+from app.storage.files import BusyError
+from app.storage.json_file import NOT_UNDERSTOOD, JsonFile, OtherVersionError, Versioned, decode, version_of
+from app.system import KnownError
 
 
 class ItemState(Enum):
@@ -105,3 +112,147 @@ class ItemProgress(msgspec.Struct, frozen=True, kw_only=True):
     """Why it is waiting, paused or failed: a sentence for the user."""
     page: str = ""
     """A page where the user can do something about it, such as accepting a gated repository's terms; or empty."""
+
+
+# The download queue on disk.
+
+FILE_NAME = "downloads.json"
+_STOPPED = (ItemState.PAUSED, ItemState.CANCELED, ItemState.FAILED, ItemState.DONE)
+
+
+class SavedItem(msgspec.Struct, frozen=True, kw_only=True):
+    """An item with everything that is stored about it."""
+
+    item: Item
+    folder: str
+    """The models folder when it was added: its parts are there."""
+    state: ItemState
+    message: str = ""
+    page: str = ""
+
+
+class _File(Versioned):
+    items: list[SavedItem]
+
+
+class QueueFile:
+    """The queue of one folder, for one process at a time: others are locked out until `release`."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises `KnownError` if another process has the queue."""
+        path = folder / FILE_NAME
+        self._file = JsonFile(path, _File(items=[]), what="The list of downloads", log_level=logging.INFO)
+        try:
+            self._file.lock.acquire()
+        except BusyError:
+            raise KnownError(
+                "Another Slipstream window is using the downloads. Use that one, or close it first."
+            ) from None
+        except OSError as error:
+            raise KnownError(f"The list of downloads can't be used: {error.strerror or error}.") from error
+
+    def read(self) -> tuple[list[SavedItem], str | None]:
+        """The items, and what to tell the user about the file; items that were running are `ItemState.QUEUED`.
+
+        A file that can't be understood is renamed. Raises `KnownError` if it can't be read or renamed, and if it is of
+        a newer version.
+        """
+        try:
+            items = self._file.load().items
+        except OtherVersionError:
+            raise KnownError(
+                "The list of downloads was written by a newer version of Slipstream, so it is left as it is and "
+                "nothing can be downloaded here. Use the newer version."
+            ) from None
+        except OSError as error:
+            raise KnownError(f"The list of downloads can't be used: {error.strerror or error}.") from error
+        notice: str | None = None
+        if self._file.aside is not None:
+            notice = (
+                f"The list of downloads couldn't be read. It was saved as {self._file.aside.name}, and everything "
+                "downloaded so far is kept. Add the downloads again, and they continue where they stopped."
+            )
+        return [_as_queued(saved) for saved in items], notice
+
+    def write(self, items: list[SavedItem]) -> None:
+        """Store the items. Raises `NotSavedError`."""
+        self._file.update(lambda _: _File(items=items))
+
+    def release(self) -> None:
+        """Let other processes use it."""
+        self._file.lock.release()
+
+
+def has_work(path: Path) -> bool:
+    """Whether anything continues at the next start; also true for a file that can't be used, so that this gets
+    reported.
+    """
+    try:
+        data = path.read_bytes()
+        items = decode(data, _File).items
+        return version_of(data) != 1 or any(saved.state not in _STOPPED for saved in items)
+    except FileNotFoundError:
+        return False
+    except (OSError, *NOT_UNDERSTOOD):
+        return True
+
+
+def _as_queued(saved: SavedItem) -> SavedItem:
+    return saved if saved.state in _STOPPED else msgspec.structs.replace(saved, state=ItemState.QUEUED, message="")
+
+
+# The text about downloads, for the window and the command line.
+
+_NO_BREAK = "\u00a0"
+_STATES = {
+    ItemState.QUEUED: "waiting",
+    ItemState.PAUSED: "paused",
+    ItemState.CANCELED: "canceled; downloaded parts are kept",
+    ItemState.FAILED: "stopped",
+    ItemState.DONE: "Complete · checksum verified",
+}
+
+
+def figures(progress: ItemProgress) -> str:
+    """``1.2 of 5 GB · 34 MB/s · 2 min left``, ``5 GB · Complete · checksum verified``."""
+    total = size_text(progress.item.size)
+    parts = [total if progress.state is ItemState.DONE else f"{size_text(progress.done)} of {total}"]
+    if progress.state is ItemState.RUNNING:
+        if progress.speed is not None:
+            parts.append(f"{size_text(round(progress.speed))}/s")
+        if progress.seconds_left is not None:
+            parts.append(f"{duration(progress.seconds_left)} left")
+    elif progress.state is ItemState.WAITING:
+        when = "" if progress.retry_in is None else f" in {duration(progress.retry_in)}"
+        parts.append(f"retrying{when} (attempt {progress.attempt + 1})")
+    else:
+        parts.append(_STATES[progress.state])
+    return " · ".join(parts)
+
+
+def summary(items: Sequence[ItemProgress]) -> str:
+    """``2 running, 1 paused · 34 MB/s``."""
+    counted = (
+        ("running", (ItemState.RUNNING, ItemState.WAITING)),
+        ("waiting", (ItemState.QUEUED,)),
+        ("paused", (ItemState.PAUSED, ItemState.CANCELED)),
+        ("stopped", (ItemState.FAILED,)),
+        ("done", (ItemState.DONE,)),
+    )
+    numbers = [(sum(one.state in states for one in items), word) for word, states in counted]
+    parts = [", ".join(f"{number} {word}" for number, word in numbers if number)]
+    speed = sum(one.speed or 0.0 for one in items if one.state is ItemState.RUNNING)
+    if speed:
+        parts.append(f"{size_text(round(speed))}/s")
+    return " · ".join(part for part in parts if part)
+
+
+def duration(seconds: float) -> str:
+    """``40 s``, ``2 min``, ``1 h 20 min``; coarse, because it is an estimate."""
+    if seconds < 59.5:
+        return f"{max(round(seconds), 1)}{_NO_BREAK}s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes}{_NO_BREAK}min"
+    hours, minutes = divmod(round(minutes, -1) if minutes >= 600 else minutes, 60)
+    return f"{hours}{_NO_BREAK}h" + (f" {minutes}{_NO_BREAK}min" if minutes and hours < 10 else "")

@@ -21,13 +21,12 @@ from pathlib import Path
 import filelock
 import msgspec
 
-from app.errors import KnownError
 from app.models.downloads.item import Item
-from app.models.hub.names import is_safe_name
-from app.models.hub.repository import RemoteFile
-from app.models.text import printable, size_text
+from app.models.hub.repository import RemoteFile, is_safe_name
+from app.models.names import printable, size_text
 from app.storage.files import remove_strays, sync_folder, write_whole
 from app.storage.json_file import NOT_UNDERSTOOD, decode, encode, version_of
+from app.system import KnownError
 
 SYNC_BYTES = 64 * 1024 * 1024
 _READ_BYTES = 1024 * 1024

@@ -10,16 +10,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from app.errors import Canceled, KnownError
 from app.models.downloads import part
-from app.models.downloads.item import Item, ItemProgress, ItemState
+from app.models.downloads.item import Item, ItemProgress, ItemState, QueueFile, SavedItem
 from app.models.downloads.part import RESERVE_BYTES, DiskFullError, bytes_on_disk, check_space, destinations
-from app.models.downloads.queue_file import QueueFile, SavedItem
 from app.models.downloads.transfer import Backoff, Transfer
 from app.models.hub.errors import NoAccessError
 from app.models.hub.network import Network
 from app.models.origins import Origins, origins_file
 from app.storage.json_file import NotSavedError
+from app.system import Canceled, KnownError
 
 _NOTIFY_SECONDS = 0.25
 _CLOSE_SECONDS = 5.0

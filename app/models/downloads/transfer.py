@@ -20,16 +20,15 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from app.errors import Canceled, KnownError
 from app.models.downloads.part import RESERVE_BYTES, DiskFullError, Part, check_space, discard, free_bytes, writing
 from app.models.gguf import ModelFileError, read_header
 from app.models.hub.errors import OfflineError, UnreachableError
-from app.models.hub.network import Network
-from app.models.hub.refusals import refused
+from app.models.hub.network import Network, refused
 from app.models.hub.repository import RemoteFile, file_url
+from app.models.names import is_sha256, printable, size_text, whole_number
 from app.models.origins import Origin, Origins
-from app.models.text import is_sha256, printable, size_text, whole_number
-from app.storage.hashing import sha256_of
+from app.storage.files import sha256_of
+from app.system import Canceled, KnownError
 
 if TYPE_CHECKING:
     import httpx2

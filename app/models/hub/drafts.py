@@ -1,4 +1,4 @@
-"""Finds drafts: small models of the target's family on the hub, compared by their tokenizers, never by their names.
+"""Finds on the hub what goes with a target: draft models, MTP heads, projectors.
 
 Names only determine where to look.
 """
@@ -7,17 +7,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import islice
-from typing import NamedTuple
+from pathlib import Path
+from typing import Literal, NamedTuple
 
-from app.errors import Canceled
-from app.models.gguf import GgufHeader, ModelFileError
-from app.models.hub.api import Hub
+from app.models.downloads.item import Item
+from app.models.gguf import GgufHeader, ModelFacts, ModelFileError, check_loadable, read_header
+from app.models.hub.api import Hub, read_remote_header
+from app.models.hub.catalog import CatalogModel
 from app.models.hub.errors import GatedError, NotFoundError
-from app.models.hub.remote_header import read_remote_header
+from app.models.hub.network import Network
 from app.models.hub.repository import RemoteModel, Repository, SearchResult
+from app.models.mtp import fits, has_head, head_problem, is_head_only, mismatch
 from app.models.names import plain_name
 from app.models.pairing import LARGE_DRAFT_SHARE, Verdict, compare
+from app.system import Canceled, KnownError
 
 BEST_SHARE = 1 / 10
 """As a fraction of the target's size: smaller drafts cost next to nothing."""
@@ -156,3 +161,107 @@ def best_draft(repository: Repository, target_bytes: int) -> RemoteModel | None:
             if named:
                 return named[0]
     return next((model for model in repository.models if model.size <= LARGE_DRAFT_SHARE * target_bytes), None)
+
+
+# Projectors (``mmproj``) on the hub: which one of a repository a model sees images with, told by the headers.
+
+_MAX_CHECKED = 3
+"""How many files are looked into."""
+_PREFERRED_PROJECTOR = ("F16", "BF16", "Q8_0")
+
+
+def choose_projector(network: Network, target: ModelFacts, files: Iterable[RemoteModel]) -> RemoteModel | None:
+    """The one of ``files`` that ``target`` sees with: in the usual precision if there is one. Raises `KnownError`."""
+    for file in sorted(files, key=_rank)[:_MAX_CHECKED]:
+        try:
+            header = read_remote_header(network, file, any_kind=True)
+        except ModelFileError:
+            continue
+        if fits(target, header):
+            return file
+    return None
+
+
+def projector_for(hub: Hub, model: CatalogModel, path: Path) -> Item:
+    """What the file ``path``, of a model of the catalog, needs to see images, as a download into its folder.
+
+    Raises `KnownError`, also if no repository has any.
+    """
+    header = read_header(path)
+    for name in dict.fromkeys(file.repository for file in model.files):
+        try:
+            repository = hub.repository(name)
+        except NotFoundError:
+            continue
+        if (found := choose_projector(hub.network, header, repository.vision)) is not None:
+            return Item.for_model(
+                f"{model.title}: projector for images", path.name, found, repository.license or model.license
+            )
+    raise KnownError(f"No file (mmproj) with which {model.title} sees images was found.")
+
+
+def _rank(file: RemoteModel) -> int:
+    return (
+        _PREFERRED_PROJECTOR.index(file.quantization)
+        if file.quantization in _PREFERRED_PROJECTOR
+        else len(_PREFERRED_PROJECTOR)
+    )
+
+
+# MTP heads on the hub: inside a model's file or in a file beside it, told by the headers, never by the names.
+#
+# Names only determine which files to look into.
+
+
+@dataclass(frozen=True)
+class HubModel:
+    """What the headers say about a model that hasn't been downloaded."""
+
+    header: GgufHeader
+    place: Literal["none", "inside", "beside", "alone"] = "none"
+    """Where its MTP head is; ``alone``: the file is only a head, nothing to chat with."""
+    head: RemoteModel | None = None
+    """The file of a head beside it."""
+    can_run: bool = True
+    """Whether this version can use the head."""
+    projector: RemoteModel | None = None
+    """The file beside it with which it sees images."""
+
+
+def look_at(
+    network: Network,
+    model: RemoteModel,
+    heads: Iterable[RemoteModel],
+    is_canceled: Callable[[], bool] = lambda: False,
+    vision: Iterable[RemoteModel] = (),
+) -> HubModel:
+    """Read the header of ``model``, of ``heads`` beside it if it has none inside, and of ``vision``, which may be
+    projectors.
+
+    Raises as `read_remote_header`; only for the model itself.
+    """
+    header = read_remote_header(network, model, is_canceled, any_kind=True)
+    if is_head_only(header):
+        return HubModel(header, "alone", can_run=head_problem(header) is None)
+    check_loadable(header)
+    found = _with_head(network, header, heads, is_canceled)
+    return replace(found, projector=choose_projector(network, header, vision))
+
+
+def _with_head(
+    network: Network, header: GgufHeader, heads: Iterable[RemoteModel], is_canceled: Callable[[], bool]
+) -> HubModel:
+    if has_head(header):
+        return HubModel(header, "inside", can_run=head_problem(header) is None)
+    for head in list(heads)[:_MAX_CHECKED]:
+        try:
+            found = read_remote_header(network, head, is_canceled, any_kind=True)
+        except ModelFileError:
+            continue
+        if not is_head_only(found):
+            continue
+        if mismatch(header, found) is None:
+            return HubModel(header, "beside", head)
+        if head_problem(found) is not None and found.architecture == header.architecture:
+            return HubModel(header, "beside", head, can_run=False)
+    return HubModel(header)

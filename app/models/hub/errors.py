@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.errors import KnownError
+from app.system import KnownError
 
 
 class RefusedError(KnownError):

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 import msgspec
 
-from app import decoders
+from app import system
 from app.models.gguf import GgufHeader, ModelFacts
 from app.models.gguf_parser import text_of
 from app.models.library.folders import FolderKind
@@ -123,7 +123,7 @@ class LibraryIndex:
 
 def summary_of(header: GgufHeader) -> ModelSummary:
     """The part of ``header`` that the index stores."""
-    facts = decoders.convert(header, ModelFacts, from_attributes=True)
+    facts = system.convert(header, ModelFacts, from_attributes=True)
     template = header.chat_template
     return ModelSummary(
         **msgspec.structs.asdict(facts),

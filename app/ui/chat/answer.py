@@ -18,15 +18,12 @@ from app.chats.model import StoredMessage, unpack
 from app.markdown.find import count_matches
 from app.protocol.events import Piece
 from app.ui.actions import Actions
-from app.ui.chat.footer import HELP, details_of, footer_of, note_of, thinking_title, thought_for
+from app.ui.chat.footer import HELP, action_button, details_of, footer_of, note_of, thinking_title, thought_for
 from app.ui.chat.messages import MessageButtons, MessageWidget
-from app.ui.chat.parts import action_button
 from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
-from app.ui.widgets.column import Column
-from app.ui.widgets.controls import explain, label
-from app.ui.widgets.entries import Widths
-from app.ui.widgets.layouts import row
+from app.ui.widgets.column import Column, Widths
+from app.ui.widgets.controls import explain, label, row
 
 if TYPE_CHECKING:
     from app.ui.chat.markdown.view import MarkdownView

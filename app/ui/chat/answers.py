@@ -16,7 +16,7 @@ from app.ui import notices
 from app.ui.chat.footer import WHILE_WRITTEN
 from app.ui.chat.host_consent import HostConsent
 from app.ui.chat.live_answer import LiveAnswer
-from app.ui.engine import Priority, drafters
+from app.ui.engine import Priority, pair_names
 from app.ui.engine.pair import PairLoader
 from app.ui.engine.queue import EngineQueue, Job, Loss
 from app.ui.notices import NoticeList
@@ -189,8 +189,8 @@ class Answers(QObject):
 
     def _on_finished(self, live: LiveAnswer, finished: GenerationFinished) -> None:
         if finished.draft_failure:
-            is_head = drafters.has_head(pair := self._pair_loader.pair())
-            both = is_head and drafters.has_model(pair)
+            is_head = pair_names.has_head(pair := self._pair_loader.pair())
+            both = is_head and pair_names.has_model(pair)
             notice = notices.draft_failed(finished.draft_failure, is_head=is_head, is_one_of_two=both)
             self._notice_list.show("drafting", notice)
         self._end(live, lambda: live.on_finished(finished))

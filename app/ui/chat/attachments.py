@@ -16,13 +16,12 @@ from shiboken6 import isValid
 
 from app.chats.attachments import Content
 from app.chats.model import Attachment
-from app.chats.reading_files import NoTextError, content_of, pages_of
-from app.errors import KnownError
+from app.chats.transfer import NoTextError, content_of, pages_of
 from app.helper import READING_SECONDS, Helper, HelperError
-from app.helper.encodings import LANGUAGES
-from app.helper.messages import ChatsRead, FileNotRead, Form, LookAtImage, ReadChats
-from app.models.text import printable, shortened
+from app.helper.messages import LANGUAGES, ChatsRead, FileNotRead, Form, LookAtImage, ReadChats
+from app.models.names import printable, shortened
 from app.protocol.images import MOST_PIXELS, ImageHead, is_bomb, problem_of
+from app.system import KnownError
 from app.ui import notices
 from app.ui.chat.chips import AttachmentPreview, Chip, Choices, ImagePreview, chips_of, largest_thumbnail
 from app.ui.chat.composer import Composer

@@ -19,9 +19,8 @@ from app.ui.chat.drop_area import DropArea
 from app.ui.chat.list.model import SEARCH_LIMIT, UNTITLED, count_text
 from app.ui.chat.list.view import ChatListView
 from app.ui.widgets import icons, theme
-from app.ui.widgets.announcing import announce
-from app.ui.widgets.controls import keeps_escape, label
-from app.ui.widgets.layouts import GAP, column, row
+from app.ui.widgets.controls import GAP, column, keeps_escape, label, row
+from app.ui.widgets.focus import announce
 from app.ui.widgets.theme import SPACING
 
 if TYPE_CHECKING:

@@ -23,13 +23,12 @@ from shiboken6 import isValid
 
 from app import words
 from app.chats.model import Attachment
-from app.models.text import is_right_to_left, visible
+from app.models.names import is_right_to_left, visible
 from app.ui.actions import Actions
-from app.ui.chat.parts import copy_text, icon_button
+from app.ui.chat.footer import copy_text, icon_button
 from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
-from app.ui.widgets.controls import explain, label, plain_tooltip, scrolling
-from app.ui.widgets.layouts import DIALOG_MARGINS, LEFT, MIDDLE, column, row
+from app.ui.widgets.controls import DIALOG_MARGINS, LEFT, MIDDLE, column, explain, label, plain_tooltip, row, scrolling
 from app.ui.widgets.theme import SPACING
 
 _NO_PICTURE = QSize(0, 0)

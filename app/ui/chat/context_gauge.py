@@ -9,8 +9,7 @@ from PySide6.QtGui import QKeyEvent, QPainter, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QFrame, QGridLayout, QLabel, QSizePolicy, QWidget
 
 from app.ui.widgets import theme
-from app.ui.widgets.controls import explain, label
-from app.ui.widgets.layouts import CARD_MARGINS, column
+from app.ui.widgets.controls import CARD_MARGINS, column, explain, label
 from app.ui.widgets.theme import SPACING
 
 if TYPE_CHECKING:

@@ -13,16 +13,16 @@ from dataclasses import dataclass
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app import words
+from app.chats.attachments import prompt_images, prompt_text
 from app.chats.model import Attachment
-from app.chats.prompt_parts import prompt_images, prompt_text
 from app.protocol.commands import CountTokens
 from app.protocol.events import Figures, TokensCounted
 from app.protocol.options import Overflow
 from app.protocol.remote import RemoteModel
 from app.ui import notices
 from app.ui.chat.composer import Composer
-from app.ui.chat.conversation import Conversation, conversation
 from app.ui.chat.footer import figures_of
+from app.ui.chat.live_answer import Conversation, conversation
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.context import AppContext
 from app.ui.engine import EngineState

@@ -14,10 +14,9 @@ from app.chats.model import StoredMessage
 from app.markdown.find import count_matches
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import icons, theme
-from app.ui.widgets.announcing import announce
-from app.ui.widgets.controls import keeps_escape, label, named
-from app.ui.widgets.entries import prose_margin
-from app.ui.widgets.layouts import row
+from app.ui.widgets.column import prose_margin
+from app.ui.widgets.controls import keeps_escape, label, named, row
+from app.ui.widgets.focus import announce
 from app.ui.widgets.theme import SPACING
 from app.ui.widgets.turns import turns
 

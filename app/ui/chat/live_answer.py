@@ -6,17 +6,19 @@ import sys
 import time
 import zlib
 from array import array
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app import decoders
+from app import system
+from app.chats.attachments import prompt_images, prompt_text
 from app.chats.model import PackedPiece, Status, StoredMessage, pack, to_json, unpack
 from app.chats.settings import ChatSettings
 from app.chats.store import new_id
-from app.protocol.answering import AnswerSettings
+from app.models.hub.recommended import recommended
+from app.protocol.answering import AnswerSettings, with_fields_of
 from app.protocol.commands import Generate, Message, generate
 from app.protocol.events import (
     Figures,
@@ -25,14 +27,136 @@ from app.protocol.events import (
     PairLoaded,
     Piece,
     PromptProgressed,
+    Round,
     RoundsReceived,
 )
 from app.protocol.statistics import joined
-from app.ui.chat.conversation import Conversation, conversation
+from app.settings import Settings
 from app.ui.chat.footer import CUT, figures_of
-from app.ui.chat.thinking_clock import ThinkingClock
+from app.ui.engine import pair_names
 from app.ui.engine.pair_names import has_written, speaker
 from app.ui.engine.queue import Job
+
+# How long a model thinks before its answer, while it does.
+
+
+class ThinkingClock:
+    """Counts as `Figures.thinking_seconds` does: from the first token of the answer to the last of its thinking."""
+
+    def __init__(self, before: float = 0.0) -> None:
+        """``before``: seconds that the model had thought for this answer when it was cut."""
+        self._before = before
+        self._first: tuple[float, float] | None = None
+        """When the first token came, by the engine's clock and by ours."""
+        self._until = 0.0
+        self._is_thinking = False
+
+    def add(self, rounds: Iterable[Round]) -> None:
+        """More of the answer."""
+        for one in rounds:
+            if one.tokens and self._first is None:
+                self._first = one.time, time.monotonic()
+            if self._first is None or not one.pieces:
+                continue
+            self._is_thinking = one.pieces[-1].thinking
+            if any(piece.thinking for piece in one.pieces):
+                self._until = one.time - self._first[0]
+
+    def seconds(self) -> float:
+        """So far; goes on between two rounds while the model thinks."""
+        if self._is_thinking and self._first is not None:
+            return self._before + max(self._until, time.monotonic() - self._first[1])
+        return self._before + self._until
+
+
+# From stored messages to what the engine is asked; pure functions.
+
+EXAMPLE = "What is speculative decoding?"
+
+
+def answer_settings(chat: ChatSettings, values: Settings, pair: PairLoaded | None) -> AnswerSettings:
+    """How the next answer of a chat is written; the automatic choice or the model's default
+    replaces what the pair doesn't have."""
+    found = recommended(pair, chat.thinking)
+    settings = with_fields_of(
+        AnswerSettings,
+        chat,
+        sampling=chat.sampling.over(found.sampling),
+        draft_length="auto" if values.draft_length is None else values.draft_length,
+        drafter=pair_names.usable(chat.drafter, pair),
+        propose=values.propose,
+        accept=values.accept,
+        thinking=found.thinking,
+        format=chat.format(),
+    )
+    if pair is None or pair.remote is None:
+        return settings
+    # The server decides how it drafts, and what the user didn't choose is left to it.
+    can_switch, wanted = pair.remote.can_switch_drafting, settings.format
+    return msgspec.structs.replace(
+        settings,
+        draft_length="auto",
+        drafter="none" if settings.drafter == "none" and can_switch else "auto",
+        format=wanted if wanted is not None and wanted.kind in pair.remote.formats else None,
+        chosen=list(chat.sampling.chosen()),
+    )
+
+
+@dataclass(frozen=True)
+class Conversation:
+    """Messages for the engine. ``sources[i]`` is the id of the stored message that message ``i`` begins with, without
+    the system prompt."""
+
+    messages: list[Message]
+    sources: list[str]
+
+    def under(self, system_prompt: str) -> Conversation:
+        """The same with a system prompt, unless that is empty."""
+        if not system_prompt.strip():
+            return self
+        return Conversation([Message(role="system", content=system_prompt), *self.messages], self.sources)
+
+    def first_in_context(self, first_dropped: int, dropped: int) -> str | None:
+        """The stored message behind those that were left out: ``dropped`` messages from ``first_dropped`` on.
+
+        Both count as the engine does, the system prompt included.
+        """
+        after = first_dropped + dropped - (len(self.messages) - len(self.sources))
+        return self.sources[after] if dropped and 0 <= after < len(self.sources) else None
+
+
+def conversation(branch: Sequence[StoredMessage], system_prompt: str = "") -> Conversation:
+    """What the engine sees of a branch.
+
+    Many chat templates insist on turns that alternate, so messages of one side that follow each other (after an answer
+    that never came) are joined, and empty answers left out.
+    """
+    turns: list[Message] = []
+    sources: list[str] = []
+    for message in branch:
+        thinking, text = message.thinking, prompt_text(message.text, message.attachments)
+        images = prompt_images(message.attachments)
+        if message.role == "assistant" and (not text or text.isspace()):
+            continue
+        if turns and turns[-1].role == message.role:
+            last = turns[-1]
+            joined = "\n\n".join(filter(None, (last.thinking, thinking)))
+            content = f"{last.content}\n\n{text}"
+            turns[-1] = msgspec.structs.replace(last, content=content, thinking=joined, images=last.images + images)
+        else:
+            sent_at = message.created_at
+            turns.append(Message(role=message.role, content=text, thinking=thinking, sent_at=sent_at, images=images))
+            sources.append(message.id)
+    return Conversation(turns, sources).under(system_prompt)
+
+
+def question_to_measure(branch: Sequence[StoredMessage], system_prompt: str) -> list[Message]:
+    """The chat up to its last question, or an example where there is none."""
+    last = max((place for place, message in enumerate(branch) if message.role == "user"), default=-1)
+    if last < 0:
+        return [Message(role="user", content=EXAMPLE)]
+    return conversation(branch[: last + 1], system_prompt).messages
+
 
 _TAIL, _SHARE = 6000, 0.04  # so many characters compress to so little where an answer goes in circles (lists: 0.06)
 _LOOK_AGAIN = 200  # pieces: a look takes a fraction of a millisecond
@@ -73,7 +197,7 @@ def _known_pieces(message: StoredMessage) -> list[Piece]:
 def asked_with(message: StoredMessage) -> AnswerSettings | None:
     """How an answer was asked for; ``None`` where an older version did not store all of it."""
     try:
-        return decoders.convert(message.settings, AnswerSettings)
+        return system.convert(message.settings, AnswerSettings)
     except msgspec.ValidationError:
         return None
 

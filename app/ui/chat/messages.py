@@ -23,15 +23,14 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QApplication, QMenu, QToolButton, QWidget
 
 from app.chats.model import Attachment, StoredMessage
-from app.models.text import shortened, visible
+from app.models.names import shortened, visible
 from app.ui.actions import Actions
 from app.ui.chat.chips import Chips, chips_of
-from app.ui.chat.editor import Editing
-from app.ui.chat.parts import action_button, copy_text, height_of, icon_button, version_switch
+from app.ui.chat.composer import Editing
+from app.ui.chat.footer import action_button, copy_text, height_of, icon_button, version_switch
 from app.ui.widgets import theme as themes
-from app.ui.widgets.controls import label
-from app.ui.widgets.entries import Widths
-from app.ui.widgets.layouts import row
+from app.ui.widgets.column import Widths
+from app.ui.widgets.controls import label, row
 from app.ui.widgets.turns import turns
 
 if TYPE_CHECKING:

@@ -19,11 +19,10 @@ from app.chats.model import Attachment, Chat, StoredMessage, title_for
 from app.chats.settings import ChatSettings, chat_settings
 from app.chats.store import ChatStore, new_id
 from app.chats.tree import Deletion
-from app.errors import KnownError
+from app.system import KnownError
 from app.ui.chat.answers import Answers
 from app.ui.chat.live_answer import LiveAnswer, can_continue, was_cut
-from app.ui.chat.unsent import UnsentMessage, edited_answer, new_question
-from app.ui.chat.writer import ChatWriter, StoredChats
+from app.ui.chat.writer import ChatWriter, StoredChats, UnsentMessage, edited_answer, new_question
 
 T = TypeVar("T")
 _Unsent = tuple[str, tuple[Attachment, ...]]

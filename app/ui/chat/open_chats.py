@@ -8,7 +8,7 @@ from operator import attrgetter
 from PySide6.QtCore import QMetaObject, QObject, QTimer, Signal, Slot
 
 from app.chats.settings import ChatSettings
-from app.errors import KnownError
+from app.system import KnownError
 from app.ui import notices
 from app.ui.chat.answers import SERVER, Answers
 from app.ui.chat.live_answer import LiveAnswer

@@ -12,8 +12,8 @@ from PySide6.QtCore import QObject, Signal, Slot
 
 from app.chats.model import Chat, Folder, Found
 from app.chats.store import ChatStore
-from app.errors import KnownError
-from app.models.text import shortened
+from app.models.names import shortened
+from app.system import KnownError
 from app.ui.chat.list.model import SEARCH_LIMIT, UNTITLED, count_text
 from app.ui.chat.writer import StoredChats
 

@@ -8,9 +8,8 @@ from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QSizePolicy, QWidget
 from app.models.hub.recommended import SOURCE_TEXTS
 from app.protocol.answering import WORDS
 from app.ui.widgets import theme
-from app.ui.widgets.controls import ElidedLabel, explain, label
+from app.ui.widgets.controls import ElidedLabel, column, explain, label, row
 from app.ui.widgets.forms import Decimal, Whole
-from app.ui.widgets.layouts import column, row
 from app.ui.widgets.theme import SPACING
 
 _STEPS = {

@@ -13,24 +13,20 @@ from PySide6.QtGui import QShowEvent
 from PySide6.QtWidgets import QFileDialog, QFrame, QInputDialog, QLineEdit, QMenu, QPushButton, QToolButton, QWidget
 from shiboken6 import isValid
 
-from app.chats.preset_files import PresetFile
-from app.chats.presets import MAX_NAME_LENGTH, Presets
+from app.chats.presets import MAX_NAME_LENGTH, PresetFile, Presets
 from app.chats.settings import ChatSettings, stop_strings_as_text, stop_strings_from
 from app.helper.answer_format import checked_grammar, left_to_model
 from app.models.hub.recommended import SOURCE_TEXTS, recommended
 from app.protocol.answering import TITLES, WORDS, SamplingChoice
-from app.protocol.limits import MAX_COUNT, MAX_GRAMMAR_CHARACTERS
-from app.protocol.options import AnswerFormat, DrafterChoice, Sampling
+from app.protocol.options import MAX_COUNT, MAX_GRAMMAR_CHARACTERS, AnswerFormat, DrafterChoice, Sampling
 from app.ui import notices
 from app.ui.chat.settings_fields import Parameter, TextField, describe, small_link
-from app.ui.engine import drafters
+from app.ui.engine import pair_names
 from app.ui.engine.pair_names import thinking_levels
 from app.ui.widgets import icons, theme
-from app.ui.widgets.controls import Choice, explain, label, scrolling
+from app.ui.widgets.controls import Choice, Section, column, explain, label, row, scrolling
 from app.ui.widgets.forms import Digits
-from app.ui.widgets.layouts import column, row
 from app.ui.widgets.questions import ask, ask_where_to_save
-from app.ui.widgets.section import Section
 from app.ui.widgets.tasks import Lane
 from app.ui.widgets.theme import SPACING
 
@@ -460,7 +456,7 @@ class ChatSettingsTab(QFrame):
             settings,
             found.sampling,
             {key: SOURCE_TEXTS[source] for key, source in found.sources.items()},
-            drafters.offered(drafters.usable(settings.drafter, pair), pair),
+            pair_names.offered(pair_names.usable(settings.drafter, pair), pair),
             thinking_levels(pair, recommended(pair).thinking),
             is_other_chat=is_other_chat,
         )

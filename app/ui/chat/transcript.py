@@ -18,16 +18,14 @@ from app.protocol.events import Piece, Round
 from app.settings import Pair, Settings
 from app.ui.actions import Actions
 from app.ui.chat.answer import AnswerMessage
-from app.ui.chat.markdown.folding import folded_length
+from app.ui.chat.footer import Card, ContextLine, height_of, named_button
+from app.ui.chat.markdown.fold_button import folded_length
 from app.ui.chat.messages import MessageWidget, UserMessage
-from app.ui.chat.parts import Card, ContextLine, height_of, named_button
-from app.ui.engine.pair_files import PairFiles, is_guide
+from app.ui.engine.pair_names import PairFiles, is_guide
 from app.ui.widgets import theme as themes
-from app.ui.widgets.column import Column
-from app.ui.widgets.controls import label, plain_tooltip
-from app.ui.widgets.entries import MARGIN, Entry, Widths
+from app.ui.widgets.column import MARGIN, Column, Entry, Widths
+from app.ui.widgets.controls import GAP, column, label, plain_tooltip
 from app.ui.widgets.icons import set_icon
-from app.ui.widgets.layouts import GAP, column
 from app.ui.widgets.turns import turns
 
 if TYPE_CHECKING:

@@ -15,14 +15,11 @@ from app.compare.steps import Compared, Task
 from app.compare.wording import chat_settings
 from app.protocol.events import Round
 from app.ui.compare import wording
-from app.ui.compare.pane import AnswerPane
-from app.ui.compare.runner import End
-from app.ui.compare.subject import RepeatedAnswer
-from app.ui.compare.tab import CompareTab, line
+from app.ui.compare.runner import End, RepeatedAnswer
+from app.ui.compare.tab import AnswerPane, CompareTab, line
 from app.ui.compare.wording import Verdict
 from app.ui.widgets import theme
-from app.ui.widgets.controls import label
-from app.ui.widgets.layouts import column, row
+from app.ui.widgets.controls import column, label, row
 from app.ui.widgets.theme import SPACING
 
 RUN_AGAIN = "Run again"

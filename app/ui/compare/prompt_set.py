@@ -17,16 +17,14 @@ from app.compare import prompts
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Skipped, Summary, summarize
 from app.compare.steps import Compared
-from app.errors import KnownError
+from app.system import KnownError
 from app.ui.compare import wording
-from app.ui.compare.runner import End
-from app.ui.compare.subject import SetChoice
+from app.ui.compare.runner import End, SetChoice
 from app.ui.compare.tab import CompareTab, line
 from app.ui.compare.wording import Verdict
 from app.ui.widgets import theme
-from app.ui.widgets.controls import explain, guard_wheel, label, plain_tooltip
+from app.ui.widgets.controls import column, explain, guard_wheel, label, plain_tooltip, row
 from app.ui.widgets.forms import Whole
-from app.ui.widgets.layouts import column, row
 from app.ui.widgets.table import LEFT, RIGHT, Table
 from app.ui.widgets.theme import SPACING
 from app.words import NO_BREAK

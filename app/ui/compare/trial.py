@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from app.errors import KnownError
 from app.models.gguf import ModelFileError
 from app.models.trials import FileKey, StoredTrial, Trial, Trials
 from app.protocol.answering import AnswerSettings
 from app.protocol.commands import Message, generate
 from app.protocol.events import PairLoaded
+from app.system import KnownError
 from app.ui.context import AppContext
 from app.ui.engine import Priority
-from app.ui.engine.pair_files import is_guide
+from app.ui.engine.pair_names import is_guide
 from app.ui.widgets.tasks import Lane
 
 if TYPE_CHECKING:

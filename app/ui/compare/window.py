@@ -12,14 +12,13 @@ from PySide6.QtGui import QAction
 from app.compare.results import Report
 from app.compare.steps import Compared, Task, task_of
 from app.compare.wording import up_to_rounding
-from app.errors import KnownError
 from app.protocol.commands import Generate, generate
 from app.protocol.remote import RemoteModel
+from app.system import KnownError
 from app.ui.compare import wording
 from app.ui.compare.one_answer import OneAnswer
 from app.ui.compare.prompt_set import PromptSet
-from app.ui.compare.runner import CANNOT_START, End, Runner
-from app.ui.compare.subject import RepeatedAnswer, SetChoice, Snapshot, Subject
+from app.ui.compare.runner import CANNOT_START, End, RepeatedAnswer, Runner, SetChoice, Snapshot, Subject
 from app.ui.compare.tab import FORMATS, CompareTab
 from app.ui.compare.wording import Verdict
 from app.ui.context import AppContext

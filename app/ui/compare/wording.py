@@ -8,7 +8,7 @@ from typing import Literal
 
 from app import words
 from app.compare.results import Comparison, Difference, Row, Skipped
-from app.models.text import shortened, visible
+from app.models.names import shortened, visible
 from app.protocol.commands import Generate
 from app.protocol.options import SEED_DECIDES
 from app.words import NO_BREAK

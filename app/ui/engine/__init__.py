@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 
-from app.client.state import EngineState
+from app.client.connection import EngineState
 
 __all__ = ["EngineState", "Priority"]
 

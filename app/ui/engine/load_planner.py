@@ -11,23 +11,21 @@ from pathlib import Path
 import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app.errors import KnownError
 from app.models.header_cache import AT_ONCE, Headers
 from app.models.machine_memory import MachineMemory, machine_now
-from app.models.memory_estimate import ModelShape, shape_of
+from app.models.model_memory import ModelShape, shape_of
+from app.models.mtp import find_projector, projector_bytes
 from app.models.pairing import compare
 from app.models.planner import LoadPlan, Wishes, make_plan
-from app.models.projectors import find_projector, projector_bytes
-from app.protocol.devices import Device
-from app.protocol.events import MemoryRead
-from app.protocol.limits import HeadChoice
-from app.protocol.options import LoadSettings
+from app.protocol.events import Device, MemoryRead
+from app.protocol.options import HeadChoice, LoadSettings
 from app.protocol.remote import Connect
 from app.settings import Settings
 from app.storage.secrets import SecretPlace, SecretStore, backend_name
+from app.system import KnownError
 from app.ui import notices
 from app.ui.engine.client import EngineClient, EngineExit
-from app.ui.engine.pair_files import PairFiles
+from app.ui.engine.pair_names import PairFiles
 from app.ui.notices import NoticeList
 from app.ui.widgets.tasks import Lane
 

@@ -10,18 +10,15 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from app.models.names import model_name
-from app.models.text import size_text
+from app.models.names import model_name, size_text
 from app.protocol.events import LoadFailed, LoadProgressed, MemoryRead, PairLoaded
-from app.protocol.limits import HeadChoice
-from app.protocol.options import LoadSettings
+from app.protocol.options import HeadChoice, LoadSettings
 from app.protocol.remote import RemoteModel
 from app.settings import Settings
 from app.ui import notices
-from app.ui.engine.child_process import CrashTracker
-from app.ui.engine.client import EngineClient, EngineExit, EngineState, ExitCause
+from app.ui.engine.client import CrashTracker, EngineClient, EngineExit, EngineState, ExitCause
 from app.ui.engine.load_planner import NO_MEMORY_FOR_IMAGES, FittedPair, LoadPlanner
-from app.ui.engine.pair_files import GUIDE_NAME, LoadingMarker, PairFiles, is_guide
+from app.ui.engine.pair_names import GUIDE_NAME, LoadingMarker, PairFiles, is_guide
 from app.ui.notices import Notice, NoticeList
 
 if TYPE_CHECKING:

@@ -1,21 +1,231 @@
-"""What a pair is called in the window, and how much it can think, and did."""
+"""What a pair and its drafters are called in the window, and how much it can think."""
 
 from __future__ import annotations
 
+import json
+import logging
+import os
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from app import words
-from app.models.names import base_name, model_name
-from app.models.text import count_text, printable, visible
+import msgspec
+
+from app import system, words
+from app.models.mtp import TURNED_OFF
+from app.models.names import base_name, count_text, model_name, printable, visible
+from app.protocol.commands import Load
 from app.protocol.events import Figures, KindFigures, ModelInfo, PairLoaded
-from app.protocol.options import TEMPLATE_TITLES
+from app.protocol.options import TEMPLATE_TITLES, DrafterChoice, DrafterName, DraftLength, HeadChoice, LoadSettings
 from app.protocol.remote import SERVER_NAMES, RemoteModel, Server
 from app.protocol.statistics import acceptance_rate, thinking_and_answer
 from app.settings import Pair
-from app.ui.engine.pair_files import GUIDE_NAME, PairFiles, is_guide
+
+# Which drafters a loaded pair can use, and their names in the window.
+
+NAMES: dict[DrafterName, str] = {
+    "model": "draft model",
+    "ngram": "n-grams",
+    "mtp": "MTP head",
+    "grammar": "answer format",
+}
+TITLES: dict[DrafterName, str] = {
+    "model": "Draft model",
+    "ngram": "n-grams",
+    "mtp": "MTP head",
+    "grammar": "Answer format",
+}
+"""At the start of a line."""
+IN_SENTENCES: dict[DrafterName, str] = {
+    "model": "the draft model",
+    "ngram": "n-grams",
+    "mtp": "the MTP head",
+    "grammar": "the answer's format",
+}
+
+
+_NO_MEMORY = "There isn't enough free memory for it."
+_FOR_ONCE = "The model was restarted without a draft. The next time you load it, its head is used as before."
+
+
+def has_model(pair: PairLoaded | None) -> bool:
+    return pair is not None and pair.draft is not None
+
+
+def has_head(pair: PairLoaded | None) -> bool:
+    return pair is not None and pair.has_head
+
+
+def has_own_head(pair: PairLoaded) -> bool:
+    """Whether there is an MTP head inside the target that the user can choose to use."""
+    is_inside = pair.has_head and pair.head_file is None
+    return allowed(pair) and (is_inside or pair.head_off is not None or pair.head_refused is not None)
+
+
+def why_no_head(pair: PairLoaded, choice: HeadChoice, *, for_once: bool = False) -> str:
+    """Why the MTP head inside the target isn't used, where the user's choice is ``choice``; empty if it is.
+
+    ``for_once``: it is off only for this load.
+    """
+    if for_once and pair.head_off == TURNED_OFF:
+        return _FOR_ONCE
+    if pair.head_off == TURNED_OFF and choice != "off":
+        return _NO_MEMORY  # the plan turned it off
+    return pair.head_off or pair.head_refused or ""
+
+
+def allowed(pair: PairLoaded | None) -> bool:
+    """Whether anything can draft for the target."""
+    return pair is None or pair.drafting_off is None
+
+
+def usable(chosen: DrafterChoice, pair: PairLoaded | None) -> DrafterChoice:
+    """``chosen``, or the automatic choice if ``chosen`` needs a draft model or an MTP head and there is none, or isn't
+    offered in the window."""
+    if chosen == "grammar":
+        return "auto"
+    if pair is None:
+        return chosen
+    lacks_model = chosen in ("model", "chain") and pair.draft is None
+    return "auto" if lacks_model or (chosen == "mtp" and not pair.has_head) else chosen
+
+
+def in_use(chosen: DrafterChoice, length: DraftLength, pair: PairLoaded | None) -> tuple[DrafterName, ...]:
+    """The drafters of the next answer; empty if drafting is off, or a server decides."""
+    if pair is not None and pair.remote is not None:
+        return ()
+    if length == 0 or chosen == "none" or not allowed(pair):
+        return ()
+    if chosen == "ngram" or not (has_model(pair) or has_head(pair)):
+        return ("ngram",)
+    return (chosen,) if chosen in _decoding(pair) else (*_decoding(pair), "ngram")
+
+
+def _decoding(pair: PairLoaded | None) -> tuple[DrafterName, ...]:
+    """Those of the loaded drafters that decode, the ones beside n-grams."""
+    found: list[DrafterName] = ["model"] if has_model(pair) else []
+    return (*found, "mtp") if has_head(pair) else tuple(found)
+
+
+def drafting(pair: PairLoaded | None) -> tuple[DrafterName, ...]:
+    """The drafters whose tokens answers of this pair can have."""
+    return (*(_decoding(pair) or ("model",)), "ngram")
+
+
+def offered(chosen: DrafterChoice, pair: PairLoaded | None) -> list[tuple[DrafterChoice, str]]:
+    """The choices for this pair with their names. ``chain`` is what the automatic choice does with a pair.
+
+    Draft length 0 turns drafting off; "None" is only listed if the settings file already says so.
+    """
+    choices: list[tuple[DrafterChoice, str]] = [("auto", "Automatic")]
+    if decoding := _decoding(pair):
+        choices += [(name, TITLES[name]) for name in (*decoding, "ngram")]
+    if chosen == "none":
+        choices.append(("none", "None"))
+    return choices
+
+
+# Which files are loaded together: those of a pair, the bundled one, and a record of what is being loaded.
+
+_log = logging.getLogger(__name__)
+
+GUIDE_NAME = "Slipstream Guide"
+
+
+@dataclass(frozen=True)
+class PairFiles:
+    """What is loaded together; or a model on a server, of which there are no files."""
+
+    target: str
+    """With a server, the model's name there; empty: whichever it has."""
+    draft: str | None = None
+    """A draft model, or a file with the target's MTP head."""
+    settings: LoadSettings = field(default_factory=LoadSettings)
+    head: HeadChoice = "auto"
+    """Whether to use an MTP head inside the target."""
+    template: str = ""
+    """The chat template to use, as in `Load.chat_template`."""
+    projector: str | None = field(default=None, compare=False)
+    """With what the target sees images. `LoadPlanner` looks for it in the target's folder, at every load."""
+    for_once: bool = False
+    """Loaded like this only this time, because something failed: nothing of it is to be remembered."""
+    server: str = ""
+    """Its address; empty: the files are on this computer."""
+
+    def command(self) -> Load:
+        """What the engine is asked, of files that are on this computer."""
+        return Load(
+            request=0,
+            target=self.target,
+            draft=self.draft,
+            projector=self.projector,
+            head=self.head,
+            chat_template=self.template,
+            settings=self.settings,
+        )
+
+    def preset_target(self) -> str:
+        """What the presets of this target are remembered by."""
+        return f"{self.server}#{self.target}" if self.server else self.target
+
+    def without_draft(self) -> PairFiles:
+        """Only the target, for once: after a crash that its draft or head may have caused."""
+        return replace(self, draft=None, head="off", for_once=True)
+
+    def on_cpu(self) -> PairFiles:
+        """The same with nothing on a GPU, for once: after a crash that its driver may have caused."""
+        settings = msgspec.structs.replace(
+            self.settings, target_gpu_layers=0, draft_gpu_layers=0, expert_layers_on_cpu=0
+        )
+        return replace(self, settings=settings, for_once=True)
+
+    def missing(self) -> Path | None:
+        """The first file that doesn't exist or is in a folder without permission."""
+        names = (name for name in (self.target, self.draft) if name and not self.server)
+        # Path.is_file raises an error without permission.
+        return next((Path(name) for name in names if not os.path.isfile(name)), None)  # noqa: PTH113
+
+
+def guide_files() -> PairFiles:
+    """The bundled pair."""
+    return PairFiles(
+        str(system.resource("guide", "guide-target.gguf")), str(system.resource("guide", "guide-draft.gguf"))
+    )
+
+
+def is_guide(target: str) -> bool:
+    return Path(target) == Path(guide_files().target)
+
+
+class LoadingMarker:
+    """A file that names the pair being loaded, so that one that crashes the app isn't loaded at every start."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def left_behind(self) -> PairFiles | None:
+        """The pair that was being loaded when the app crashed; ``None`` after a normal end."""
+        try:
+            value = json.loads(self._path.read_text(encoding="utf-8"))
+            return PairFiles(str(value["target"]), str(value["draft"]) if value.get("draft") else None)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+    def set(self, files: PairFiles) -> None:
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            self._path.write_text(json.dumps({"target": files.target, "draft": files.draft}), encoding="utf-8")
+        except OSError as error:
+            _log.warning("cannot record which pair is being loaded: %s", error)
+
+    def clear(self) -> None:
+        try:
+            self._path.unlink(missing_ok=True)
+        except OSError as error:
+            _log.warning("cannot remove the record of the pair being loaded: %s", error)
+
 
 GUIDE_SUBTITLE = "a tiny model that knows this app"
 _HAS_SIZE = re.compile(r"\d ?[MB]\b", re.IGNORECASE)  # 4k is a context

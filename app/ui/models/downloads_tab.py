@@ -9,20 +9,29 @@ from PySide6.QtCore import QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFrame, QProgressBar, QWidget
 
-from app import paths
-from app.errors import KnownError
-from app.models.downloads import wording
+from app import system
+from app.models.downloads import item as wording
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue import DownloadQueue
 from app.models.hub.network import Network
-from app.models.text import printable, size_text
+from app.models.names import printable, size_text
 from app.settings import Pair
+from app.system import KnownError
 from app.ui import notices
 from app.ui.context import AppContext
 from app.ui.models.library_service import models_folder
 from app.ui.widgets import theme
-from app.ui.widgets.controls import label, scrolling, show_text, small_button
-from app.ui.widgets.layouts import CARD_MARGINS, MIDDLE, PAGE_MARGINS, column, row
+from app.ui.widgets.controls import (
+    CARD_MARGINS,
+    MIDDLE,
+    PAGE_MARGINS,
+    column,
+    label,
+    row,
+    scrolling,
+    show_text,
+    small_button,
+)
 from app.ui.widgets.questions import ask, warn
 from app.ui.widgets.tasks import Results
 from app.ui.widgets.theme import SPACING
@@ -109,7 +118,7 @@ class DownloadsTab(QWidget):
             try:
                 self._queue = DownloadQueue(
                     self._network,
-                    paths.data_dir(),
+                    system.data_dir(),
                     models_folder(values),
                     parallel=values.parallel_downloads,
                     on_change=self._on_queue_changed,

@@ -12,8 +12,8 @@ from PySide6.QtGui import QBrush
 from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeView, QWidget
 
 from app import words
-from app.models.library.entry import LibraryEntry
-from app.models.text import printable, size_text
+from app.models.library.library import LibraryEntry
+from app.models.names import printable, size_text
 from app.ui.models.fit import FitBadge
 from app.ui.widgets import theme
 from app.ui.widgets.controls import plain_tooltip

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from PySide6.QtCore import QObject, QProcess, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices
 
-from app import paths
+from app import system
 from app.models.machine_memory import MachineMemory
 from app.models.starter import starter_file
 from app.models.trials import trials_file
-from app.program import windows_program
 from app.protocol.events import PairLoaded
 from app.settings import Settings
-from app.ui.engine.pair_files import is_guide
+from app.system import windows_program
+from app.ui.engine.pair_names import is_guide
 from app.ui.models.fit import UNKNOWN_FIT, FitBadge, badge_for
 from app.ui.widgets.tasks import Failed, Lane
 
@@ -31,9 +31,8 @@ _PATIENCE_SECONDS = 5.0
 """Seconds to wait at exit for running work."""
 
 if TYPE_CHECKING:
-    from app.models.library.entry import LibraryEntry
     from app.models.library.folders import ModelFolder
-    from app.models.library.library import Library
+    from app.models.library.library import Library, LibraryEntry
     from app.models.ranking import Ranking
 
 T = TypeVar("T")
@@ -71,7 +70,7 @@ class LibraryService(QObject):
         self._fits: dict[str, FitBadge] = {}
         self._frees: dict[str, int] = {}
         self._values = values
-        self.trials = trials_file(paths.data_dir())
+        self.trials = trials_file(system.data_dir())
         self._made: Library | None = None
         self._looked_into: tuple[Path, list[Path]] | None = None
         self._scanning: Future[Any] | None = None
@@ -216,7 +215,7 @@ class LibraryService(QObject):
             from app.models.library.library import Library
 
             self._looked_into = self._folders()
-            self._made = Library(*self._looked_into, paths.data_dir())
+            self._made = Library(*self._looked_into, system.data_dir())
         return self._made
 
     def _badges(self, entries: list[LibraryEntry]) -> dict[str, FitBadge]:

@@ -12,31 +12,35 @@ from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QGridLayout, QLineEdit, QMenu, QProgressBar, QSizePolicy, QWidget
 
-from app.errors import KnownError
 from app.models.downloads.part import free_bytes
-from app.models.library.entry import LibraryEntry
 from app.models.library.folders import FolderKind, ModelFolder
+from app.models.library.library import LibraryEntry
 from app.models.mtp import why_unwanted
+from app.models.names import count_text, printable, size_text, visible
 from app.models.ranking import RankedDraft, Ranking
-from app.models.text import count_text, printable, size_text, visible
-from app.protocol.limits import ALL_LAYERS
+from app.protocol.options import ALL_LAYERS
+from app.system import KnownError
 from app.ui.context import AppContext
 from app.ui.models.fit import UNKNOWN_FIT, FitBadge, measured_here, trial_role
 from app.ui.models.library_list import LibraryList, LibraryRow, row_of
 from app.ui.models.library_service import LibraryService, models_folder
 from app.ui.widgets import theme
 from app.ui.widgets.controls import (
+    LEFT,
+    LIST_MARGINS,
+    TOP,
     beside,
     clear_layout,
+    column,
     label,
     named,
     plain_tooltip,
     push_button,
+    row,
     scrolling,
     show_text,
     small_button,
 )
-from app.ui.widgets.layouts import LEFT, LIST_MARGINS, TOP, column, row
 from app.ui.widgets.questions import ask
 from app.ui.widgets.theme import SPACING
 

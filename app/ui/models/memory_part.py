@@ -11,13 +11,12 @@ from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QSlider, QToolTip, QWidget
 
 from app.models.machine_memory import MachineMemory
-from app.models.memory_estimate import Parts
 from app.models.memory_shape import ModelShape
+from app.models.model_memory import Parts
+from app.models.names import printable, size_text
 from app.models.planner import LEAST_CONTEXT, LoadPlan
-from app.models.text import printable, size_text
 from app.ui.widgets import theme
-from app.ui.widgets.controls import clear_layout, explain, label, named, small_button
-from app.ui.widgets.layouts import LEFT, column
+from app.ui.widgets.controls import LEFT, clear_layout, column, explain, label, named, small_button
 from app.ui.widgets.theme import SPACING
 
 _STEPS = 64

@@ -14,25 +14,27 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QMenu, QPushButton, QWidget
 
 from app.models.mtp import DRAFT_INSTEAD, why_unwanted
+from app.models.names import visible
 from app.models.planner import LoadPlan, alternatives
-from app.models.text import visible
-from app.protocol.devices import Device
-from app.protocol.limits import HeadChoice
-from app.protocol.options import AcceptRule, LoadSettings
+from app.protocol.events import Device
+from app.protocol.options import AcceptRule, HeadChoice, LoadSettings
 from app.settings import Pair, Settings
 from app.ui.engine.load_planner import MemoryWatch, plan_for_images, wishes_of
-from app.ui.engine.pair_files import PairFiles, guide_files, is_guide
-from app.ui.engine.pair_names import recent_titles
-from app.ui.models.fields import AcceptRuleFields, MemoryFields, SpecialFields, TemplateFields
+from app.ui.engine.pair_names import PairFiles, guide_files, is_guide, recent_titles
+from app.ui.models.fields import (
+    AcceptRuleFields,
+    FileRow,
+    MemoryFields,
+    PairPicks,
+    SpecialFields,
+    TemplateFields,
+    dropped_files,
+)
 from app.ui.models.fit import NO_TARGET, READING, PairCheck, PairChecker, measured_here
 from app.ui.models.library_service import LibraryService
 from app.ui.models.memory_part import MemoryPart
-from app.ui.models.pickers import FileRow, PairPicks, dropped_files
 from app.ui.widgets import theme
-from app.ui.widgets.controls import label, plain_tooltip, push_button, scrolling
-from app.ui.widgets.head_control import HeadControl
-from app.ui.widgets.layouts import column, row
-from app.ui.widgets.section import Section
+from app.ui.widgets.controls import HeadControl, Section, column, label, plain_tooltip, push_button, row, scrolling
 from app.ui.widgets.tasks import Lane
 from app.ui.widgets.theme import SPACING
 

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Qt, Slot
 from PySide6.QtWidgets import QWidget
 
-from app.errors import KnownError
-from app.models.opened_file import path_of
+from app.models.names import path_of
 from app.models.starter import STARTER_NAME, starter_file
 from app.settings import Pair, Settings
+from app.system import KnownError
 from app.ui import notices
 from app.ui.actions import Choice
 from app.ui.context import AppContext
-from app.ui.engine.pair_files import PairFiles, guide_files, is_guide
-from app.ui.engine.pair_names import recent_titles
+from app.ui.engine.pair_names import PairFiles, guide_files, is_guide, recent_titles
 from app.ui.widgets.tabbed_window import bring_to_front
 
 if TYPE_CHECKING:

@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Slot
 
-from app import paths
-from app.models.downloads.queue_file import FILE_NAME, has_work
+from app import system
+from app.models.downloads.item import FILE_NAME, has_work
+from app.models.names import size_text
 from app.models.starter import is_starter, starter_file
-from app.models.text import size_text
 from app.protocol.events import PairLoaded
 from app.ui import notices
 from app.ui.chat.live_answer import LiveAnswer
 from app.ui.chat.transcript import Introduction, Transcript, introduction
 from app.ui.context import AppContext
-from app.ui.engine.pair_files import is_guide
+from app.ui.engine.pair_names import is_guide
 from app.ui.widgets.tasks import Lane
 
 if TYPE_CHECKING:
@@ -94,10 +94,10 @@ class Proposals(QObject):
             library = open_library(self._values.models_folder, self._values.extra_folders)
             found, size = library.scan(self.lane.is_closed), starter.stat().st_size
             has_larger = any(entry.usable and entry.size > size for entry in found)
-            if has_larger or self._values.offline or has_work(paths.data_dir() / FILE_NAME):
+            if has_larger or self._values.offline or has_work(system.data_dir() / FILE_NAME):
                 return None
         offer = load_catalog().propose(self._ctx.loader.planner.memory.machine())
-        known = {origin.repository for origin in origins_file(paths.data_dir()).all().values()}
+        known = {origin.repository for origin in origins_file(system.data_dir()).all().values()}
         return offer if offer is not None and offer.file.repository not in known else None
 
     def _show_proposal(self, offer: Offer | None) -> None:

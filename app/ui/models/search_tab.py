@@ -11,22 +11,31 @@ from PySide6.QtCore import Qt, QUrl, Slot
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QCheckBox, QComboBox, QLineEdit, QTreeWidgetItem, QWidget
 
-from app.errors import KnownError
 from app.models.downloads.item import Item
-from app.models.hub.drafts import DraftCandidate
-from app.models.hub.heads import HubModel, look_at
+from app.models.hub.drafts import DraftCandidate, HubModel, look_at
 from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sort
-from app.models.library.entry import LibraryEntry
+from app.models.library.library import LibraryEntry
 from app.models.memory_shape import shape_of
-from app.models.text import count_text, printable, size_text
+from app.models.names import count_text, printable, size_text
+from app.system import KnownError
 from app.ui.context import AppContext
 from app.ui.models.downloads_tab import DownloadsTab
 from app.ui.models.fit import FitBadge, badge_for, badge_for_size
-from app.ui.models.hub_service import HubService
 from app.ui.models.library_service import LibraryService
+from app.ui.models.recommended_tab import HubService
 from app.ui.widgets import theme
-from app.ui.widgets.controls import beside, label, named, plain_tooltip, push_button, show_text, small_button
-from app.ui.widgets.layouts import LIST_MARGINS, column, row
+from app.ui.widgets.controls import (
+    LIST_MARGINS,
+    beside,
+    column,
+    label,
+    named,
+    plain_tooltip,
+    push_button,
+    row,
+    show_text,
+    small_button,
+)
 from app.ui.widgets.table import Table
 from app.ui.widgets.theme import SPACING
 

@@ -22,8 +22,7 @@ from PySide6.QtWidgets import (
 )
 
 from app import words
-from app.errors import KnownError
-from app.models.text import printable, visible
+from app.models.names import printable, visible
 from app.protocol.events import LoadFailed, PairLoaded
 from app.protocol.remote import (
     MAX_ADDRESS_CHARACTERS,
@@ -38,14 +37,23 @@ from app.protocol.remote import (
     ServersFound,
 )
 from app.storage.secrets import SecretPlace
+from app.system import KnownError
 from app.ui.context import AppContext
 from app.ui.engine.client import EngineClient, EngineExit
-from app.ui.engine.pair_files import PairFiles
-from app.ui.engine.pair_names import host_of, server_name
+from app.ui.engine.pair_names import PairFiles, host_of, server_name
 from app.ui.models.fit import Mood
 from app.ui.widgets import theme
-from app.ui.widgets.controls import explain, guard_wheel, label, named, push_button, show_text
-from app.ui.widgets.layouts import DIALOG_MARGINS, column, row
+from app.ui.widgets.controls import (
+    DIALOG_MARGINS,
+    column,
+    explain,
+    guard_wheel,
+    label,
+    named,
+    push_button,
+    row,
+    show_text,
+)
 from app.ui.widgets.theme import SPACING
 
 _WIDTH = 560

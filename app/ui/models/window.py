@@ -7,14 +7,13 @@ from pathlib import Path
 from PySide6.QtCore import QSize, Slot
 
 from app.models.hub.catalog import CatalogModel, Offer
-from app.models.hub.projectors import projector_for
-from app.models.library.entry import LibraryEntry
+from app.models.hub.drafts import projector_for
+from app.models.library.library import LibraryEntry
 from app.ui.context import AppContext
 from app.ui.models.downloads_tab import DownloadsTab
-from app.ui.models.hub_service import HubService
 from app.ui.models.library_service import LibraryService
 from app.ui.models.library_tab import LibraryTab
-from app.ui.models.recommended_tab import RecommendedTab
+from app.ui.models.recommended_tab import HubService, RecommendedTab
 from app.ui.models.search_tab import SearchTab
 from app.ui.widgets.tabbed_window import TabbedWindow
 

@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING
 from PySide6.QtWidgets import QGridLayout, QWidget
 
 from app.settings import Settings
-from app.ui.chat.editor import enter, send_key
+from app.ui.chat.composer import enter, send_key
 from app.ui.widgets import theme
-from app.ui.widgets.controls import label
+from app.ui.widgets.controls import LEFT, column, label
 from app.ui.widgets.forms import Fields
-from app.ui.widgets.layouts import LEFT, column
 from app.ui.widgets.theme import SPACING
 
 if TYPE_CHECKING:

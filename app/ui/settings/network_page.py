@@ -6,14 +6,13 @@ from PySide6.QtCore import QDateTime, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QApplication, QDialog, QDialogButtonBox, QLineEdit, QWidget
 
-from app.errors import KnownError
-from app.models.hub.tokens import TokenPlace
-from app.models.text import printable, size_text
+from app.models.hub.network import TokenPlace
+from app.models.names import printable, size_text
+from app.system import KnownError
 from app.ui.context import AppContext
 from app.ui.models.window import ModelsWindow
-from app.ui.widgets.controls import explain, label, named, push_button, show_text
+from app.ui.widgets.controls import DIALOG_MARGINS, column, explain, label, named, push_button, row, show_text
 from app.ui.widgets.forms import Fields
-from app.ui.widgets.layouts import DIALOG_MARGINS, column, row
 from app.ui.widgets.table import RowsTable
 from app.ui.widgets.theme import SPACING
 

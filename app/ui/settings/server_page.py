@@ -11,13 +11,12 @@ from PySide6.QtWidgets import QLineEdit, QPlainTextEdit, QTabBar, QWidget
 from app.settings import ServerSettings
 from app.storage.secrets import SecretPlace
 from app.ui.context import WindowSettings
-from app.ui.server import wording
+from app.ui.server import control as wording
 from app.ui.server.control import ServerControl, needs_key
 from app.ui.widgets import theme
-from app.ui.widgets.announcing import announce
-from app.ui.widgets.controls import label, named, push_button, show_text
+from app.ui.widgets.controls import column, label, named, push_button, row, show_text
+from app.ui.widgets.focus import announce
 from app.ui.widgets.forms import Fields
-from app.ui.widgets.layouts import column, row
 from app.ui.widgets.questions import ask
 from app.ui.widgets.table import RowsTable
 from app.ui.widgets.theme import SPACING

@@ -9,7 +9,7 @@ from PySide6.QtCore import QUrl
 from PySide6.QtGui import QAction, QDesktopServices, QGuiApplication, QKeySequence
 from PySide6.QtWidgets import QWhatsThis
 
-from app import paths
+from app import system
 from app.models.starter import starter_file
 from app.ui.actions import Action, Actions
 from app.ui.chat.composer import ATTACH_KEYS
@@ -92,7 +92,7 @@ def _toggle_drafted(app: App) -> None:
 
 
 def _toggle_wrap(app: App) -> None:
-    from app.ui.chat.markdown.code_headers import code_wrap
+    from app.ui.chat.markdown.code_blocks import code_wrap
 
     app.ctx.settings.values.code_wrap = not app.ctx.settings.values.code_wrap
     code_wrap().set_on(app.ctx.settings.values.code_wrap)
@@ -118,7 +118,7 @@ def _show_about(app: App) -> None:
 
 
 def _open_logs() -> None:
-    QDesktopServices.openUrl(QUrl.fromLocalFile(str(paths.log_dir())))
+    QDesktopServices.openUrl(QUrl.fromLocalFile(str(system.log_dir())))
 
 
 def _copy_report(app: App) -> None:

@@ -7,7 +7,7 @@ from PySide6.QtCore import QObject, QTimer, Slot
 
 from app import words
 from app.chats.model import StoredMessage
-from app.models.text import shortened, visible
+from app.models.names import shortened, visible
 from app.protocol.events import PairLoaded
 from app.ui.chat.footer import figures_of
 from app.ui.chat.list.model import UNTITLED
@@ -17,7 +17,7 @@ from app.ui.engine import EngineState
 from app.ui.engine.pair_names import pair_title
 from app.ui.notices import Notice
 from app.ui.shell.main_window import MainWindow
-from app.ui.widgets.announcing import announce
+from app.ui.widgets.focus import announce
 from app.ui.widgets.tabbed_window import bring_to_front
 
 _LONGEST_TITLE, _LONGEST_TEXT = 60, 120

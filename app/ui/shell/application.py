@@ -31,12 +31,10 @@ from PySide6.QtCore import (
 from PySide6.QtGui import QFileOpenEvent, QGuiApplication
 from PySide6.QtWidgets import QApplication, QMessageBox
 
-from app import APPLICATION_ID, __version__, logs, paths
-from app.errors import KnownError
-from app.models.opened_file import path_of
-from app.models.text import visible
-from app.program import CLOSE_WHEN_READY, has_display, write_line
+from app import APPLICATION_ID, __version__, system
+from app.models.names import path_of, visible
 from app.settings import SettingsFile
+from app.system import CLOSE_WHEN_READY, KnownError, has_display, write_line
 from app.ui import notices
 from app.ui.actions import Actions
 from app.ui.settings import general_page
@@ -144,7 +142,7 @@ def run(arguments: Sequence[str]) -> int:
     wanted = _Wanted.of(arguments)
     application = Application(wanted.for_qt)
     try:
-        instance = SingleInstance(paths.data_dir())
+        instance = SingleInstance(system.data_dir())
         if not instance.acquire():
             return _raise_first(instance, wanted)
         return _run_first(application, instance, wanted)
@@ -169,7 +167,7 @@ def _run_first(application: Application, instance: SingleInstance, wanted: _Want
     log, found = _start_log()
     announce_running()
     qInstallMessageHandler(_on_qt_message)
-    settings = SettingsFile(paths.settings_file())
+    settings = SettingsFile(system.settings_file())
     if settings.notice:
         found["settings"] = notices.plain_text(settings.notice)
     general_page.apply(settings.values)
@@ -253,7 +251,7 @@ class _Beginning(QObject):
         from app.ui.app import App
         from app.ui.context import make_context
 
-        worker = ChatWorker(paths.chat_file())
+        worker = ChatWorker(system.chat_file())
         self._app = App(make_context(self._settings, engine, worker, self._actions, self._window), self._window)
         if self._is_trial:
             self._app.ctx.loader.pair_changed.connect(self._on_trial_pair_changed)
@@ -356,10 +354,10 @@ class EndSignals(QObject):
             self._reader.recv(64)
 
 
-def _start_log() -> tuple[logs.Logs | None, dict[str, notices.Notice]]:
+def _start_log() -> tuple[system.Logs | None, dict[str, notices.Notice]]:
     """Set up the log; returns notices about the previous session or about a log that cannot be written."""
     try:
-        log = logs.start()
+        log = system.start_log()
     except KnownError as error:
         return None, {"log": notices.plain_text(str(error))}
     return log, {"crash": notices.previous_crash()} if log.previous_crash else {}

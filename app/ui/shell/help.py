@@ -23,19 +23,18 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app import __version__, paths
+from app import __version__, system
 from app.protocol.answering import WORDS
 from app.protocol.events import PROTOCOL_VERSION, Hello
 from app.protocol.remote import RemoteModel
 from app.ui.actions import native
 from app.ui.chat import footer
-from app.ui.chat.editor import send_key
-from app.ui.compare import pane, prompt_set
+from app.ui.chat.composer import send_key
+from app.ui.compare import prompt_set, tab
 from app.ui.engine.pair_names import server_name
-from app.ui.speed.help_text import HELP
+from app.ui.speed.wording import HELP
 from app.ui.widgets import icons, theme
-from app.ui.widgets.controls import label
-from app.ui.widgets.layouts import DIALOG_MARGINS, column, row
+from app.ui.widgets.controls import DIALOG_MARGINS, column, label, row
 from app.ui.widgets.theme import SPACING
 
 _LOGO = 64
@@ -107,7 +106,7 @@ class AboutDialog(_HelpDialog):
         )
         report = "\n".join(f"{name}: {value}" for name, value in versions)
         self.add_button("Copy versions", lambda: QGuiApplication.clipboard().setText(report))
-        self.add_button("Licenses", lambda: LicensesDialog(paths.licenses(), self).open())
+        self.add_button("Licenses", lambda: LicensesDialog(system.licenses(), self).open())
         logo = label()
         logo.setPixmap(icons.application().pixmap(_LOGO, _LOGO))
         title = label("Slipstream", scale=1.6, bold=True)
@@ -186,8 +185,8 @@ def figures() -> dict[str, list[str]]:
         "Context": [_CONTEXT_TEXT],
         "Chat settings": [f"{title}\n{text}" for title, text, *_ in WORDS.values()],
         "Compare": [
-            f"Speed\n{pane.SPEED_HELP}",
-            f"Time\n{pane.CLOCK_HELP}",
+            f"Speed\n{tab.SPEED_HELP}",
+            f"Time\n{tab.CLOCK_HELP}",
             *(f"{title}\n{text}" for title, text in prompt_set.COLUMNS.items()),
         ],
     }

@@ -19,15 +19,13 @@ from app.ui.chat.drop_area import DropArea
 from app.ui.chat.find_bar import FindBar
 from app.ui.chat.transcript import Transcript, introduction
 from app.ui.engine import EngineState
-from app.ui.engine.pair_files import GUIDE_NAME
-from app.ui.engine.pair_names import recent_title
+from app.ui.engine.pair_names import GUIDE_NAME, recent_title
 from app.ui.server.bar import ServingBar
-from app.ui.shell.bars import NoticeBar, UndoBar
-from app.ui.shell.top_bar import TopBar
+from app.ui.shell.top_bar import NoticeBar, TopBar, UndoBar
 from app.ui.speed.panel import SpeedPanel
 from app.ui.widgets import icons, theme
-from app.ui.widgets.focus_order import next_in_focus_order
-from app.ui.widgets.layouts import column
+from app.ui.widgets.controls import column
+from app.ui.widgets.focus import next_in_focus_order
 
 if TYPE_CHECKING:
     from app.ui.chat.settings_tab import ChatSettingsTab
@@ -108,7 +106,7 @@ class MainWindow(QMainWindow):
 
     def begin(self, ctx: AppContext) -> None:
         """The app is there."""
-        from app.ui.chat.markdown.code_headers import code_wrap
+        from app.ui.chat.markdown.code_blocks import code_wrap
 
         ctx.settings.saving.connect(lambda: self.store(ctx.settings.values))
         self.panels_changed.connect(ctx.settings.save_soon)

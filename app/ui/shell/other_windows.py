@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Literal
 
 from PySide6.QtCore import QObject, QTimer, Slot
 
-from app import paths
-from app.models.downloads.queue_file import FILE_NAME, has_work
+from app import system
+from app.models.downloads.item import FILE_NAME, has_work
 from app.ui.context import AppContext
 from app.ui.models.library_service import LibraryService
 from app.ui.models.proposals import Proposals
@@ -26,7 +26,7 @@ QUIET_MS = 3000
 """How long after the start the less urgent work begins."""
 
 
-_BEHIND_WINDOWS = ("app.models.downloads.queue", "app.models.hub.heads", "app.models.library.library")
+_BEHIND_WINDOWS = ("app.models.downloads.queue", "app.models.hub.drafts", "app.models.library.library")
 
 
 def import_models() -> None:
@@ -138,7 +138,7 @@ class OtherWindows(QObject):
 
     @Slot()
     def _on_quiet(self) -> None:
-        self._lane.submit(lambda: has_work(paths.data_dir() / FILE_NAME), self._on_downloads_known)
+        self._lane.submit(lambda: has_work(system.data_dir() / FILE_NAME), self._on_downloads_known)
         self._proposals.propose()
 
     def _on_downloads_known(self, there_are: bool) -> None:

@@ -16,9 +16,9 @@ import msgspec
 from PySide6.QtCore import QLockFile, QObject, Signal, Slot
 from PySide6.QtNetwork import QLocalServer, QLocalSocket
 
-from app import APPLICATION_ID, decoders
-from app.errors import KnownError
-from app.models.opened_file import SUFFIX
+from app import APPLICATION_ID, system
+from app.models.names import SUFFIX
+from app.system import KnownError
 
 _log = logging.getLogger(__name__)
 
@@ -50,7 +50,7 @@ def decode_request(request: bytes) -> Path | None:
     if not request.startswith(_OPEN) or not request.endswith(b"\n"):
         raise ValueError("no request of ours")
     try:
-        path = Path(decoders.decode(request.removeprefix(_OPEN), str))
+        path = Path(system.decode(request.removeprefix(_OPEN), str))
     except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from error
     if not path.is_absolute() or path.suffix.lower() != SUFFIX or not path.is_file():

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import msgspec
 from PySide6.QtCore import QObject, Slot
 
-from app import paths
+from app import system
 from app.models.measurements import PlainKey, PlainSpeed, PlainSpeeds, plain_speeds
 from app.models.trials import FileKey
 from app.protocol.commands import MeasurePlain
@@ -17,8 +17,7 @@ from app.protocol.events import Figures, GenerationFailed, GenerationFinished, P
 from app.protocol.options import DrafterChoice, DraftLength, LoadSettings, Sampling, chosen_options
 from app.protocol.remote import RemoteModel
 from app.ui import notices
-from app.ui.chat.conversation import question_to_measure
-from app.ui.chat.live_answer import LiveAnswer
+from app.ui.chat.live_answer import LiveAnswer, question_to_measure
 from app.ui.context import AppContext
 from app.ui.engine import Priority
 from app.ui.engine.client import EngineExit, EngineState
@@ -47,7 +46,7 @@ class SpeedPresenter(QObject):
         self._pair_loader = pair_loader
         self._chats = chats
         self._notice_list = ctx.notices
-        self._baseline = Baseline(plain_speeds(paths.data_dir()), self)
+        self._baseline = Baseline(plain_speeds(system.data_dir()), self)
         self._progress = 0.0
         self._live: LiveAnswer | None = None
         """The answer that began last."""

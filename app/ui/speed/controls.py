@@ -7,14 +7,12 @@ from PySide6.QtWidgets import QCheckBox, QSlider, QWidget
 
 from app import words
 from app.protocol.events import PairLoaded
-from app.protocol.limits import DEFAULT_DRAFT_LENGTH, MAX_DRAFT_LENGTH
-from app.protocol.options import DrafterChoice, DrafterName, DraftLength
-from app.ui.engine import drafters
+from app.protocol.options import DEFAULT_DRAFT_LENGTH, MAX_DRAFT_LENGTH, DrafterChoice, DrafterName, DraftLength
+from app.ui.engine import pair_names
 from app.ui.speed.drawings import Swatch
-from app.ui.speed.help_text import HELP
 from app.ui.speed.parts import Heading
-from app.ui.widgets.controls import Choice, explain, guard_wheel, label
-from app.ui.widgets.layouts import column, row
+from app.ui.speed.wording import HELP
+from app.ui.widgets.controls import Choice, column, explain, guard_wheel, label, row
 from app.ui.widgets.theme import SPACING
 
 _TINTS: dict[DrafterName, str] = {
@@ -143,7 +141,7 @@ class DrafterControl(QWidget):
             self._offer()
 
     def _offer(self) -> None:
-        choices = drafters.offered(self._chosen, self._pair)
+        choices = pair_names.offered(self._chosen, self._pair)
         self._box.offer(choices)
         self._box.show_value(self._chosen)
         self.setVisible(len(choices) > 1)
@@ -186,7 +184,7 @@ class ShowDrafted(QWidget):
         self._show_tints()
 
     def _show_tints(self) -> None:
-        shown = (*drafters.drafting(self._pair), *(("grammar",) if self._has_format else ()))
+        shown = (*pair_names.drafting(self._pair), *(("grammar",) if self._has_format else ()))
         for name, sample in self._samples.items():
             sample.setVisible(name in shown)
         self._legend.setAccessibleName(f"Tints: {', '.join(_TINTS[name] for name in shown)}")
@@ -195,5 +193,5 @@ class ShowDrafted(QWidget):
 def _sample(drafter: DrafterName) -> QWidget:
     """A tint with its name."""
     sample = QWidget()
-    row(Swatch(drafter), label(drafters.NAMES[drafter], "quiet"), on=sample)
+    row(Swatch(drafter), label(pair_names.NAMES[drafter], "quiet"), on=sample)
     return sample

@@ -18,7 +18,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from app.protocol.events import Figures, Pause, Round
-from app.protocol.limits import MAX_DRAFT_LENGTH
+from app.protocol.options import MAX_DRAFT_LENGTH
 from app.protocol.statistics import Statistics, acceptance_by_position, acceptance_rate
 
 LIVE_SECONDS = 3.0

@@ -12,21 +12,18 @@ from PySide6.QtWidgets import QFrame, QScrollArea, QWidget
 
 from app import words
 from app.protocol.events import Figures, KindFigures, PairLoaded, Round
-from app.protocol.limits import DEFAULT_DRAFT_LENGTH, HeadChoice
-from app.protocol.options import DrafterChoice, DraftLength
+from app.protocol.options import DEFAULT_DRAFT_LENGTH, DrafterChoice, DraftLength, HeadChoice
 from app.protocol.statistics import sums_by_kind
-from app.ui.engine import drafters
+from app.ui.engine import pair_names
 from app.ui.engine.pair_names import thinking_lines
 from app.ui.speed import wording
 from app.ui.speed.controls import DrafterControl, DraftLengthControl, ShowDrafted
 from app.ui.speed.drawings import LengthCurve, PositionBars, RoundBar
-from app.ui.speed.help_text import HELP
 from app.ui.speed.meter import Meter
 from app.ui.speed.parts import Heading, KindsSection, LiveFigure, PlainSpeed, ServerSection, StatusLines
+from app.ui.speed.wording import HELP
 from app.ui.widgets import theme
-from app.ui.widgets.controls import explain, stacked
-from app.ui.widgets.head_control import HeadControl
-from app.ui.widgets.layouts import column
+from app.ui.widgets.controls import HeadControl, column, explain, stacked
 from app.ui.widgets.theme import SPACING
 
 REFRESH_MS = 100
@@ -93,8 +90,8 @@ class SpeedPanel(QScrollArea):
         loaded, nothing changes.
         """
         if (pair := self._told.pair) is not None:
-            self.head.show_choice(choice, drafters.why_no_head(pair, choice, for_once=for_once))
-            self.head.setVisible(drafters.has_own_head(pair))
+            self.head.show_choice(choice, pair_names.why_no_head(pair, choice, for_once=for_once))
+            self.head.setVisible(pair_names.has_own_head(pair))
 
     def set_engine_state(self, text: str) -> None:
         """One or two words: starting, loading 40%, ready, answering, stopped."""
@@ -244,7 +241,7 @@ class SpeedPanel(QScrollArea):
         self._curve_section.setVisible(bool(self._curve))
         self._kinds_section.show_kinds(self._kinds, now.plain_speed)
         for control in (self.draft_length, self.drafter):
-            control.setEnabled(now.pair is not None and drafters.allowed(now.pair))
+            control.setEnabled(now.pair is not None and pair_names.allowed(now.pair))
 
     def _situation(self) -> wording.Situation:
         meter, asked = self._meter, self._told.asked

@@ -16,10 +16,9 @@ from app.protocol.events import KindFigures
 from app.protocol.statistics import acceptance_rate, kind_speed
 from app.ui.speed import wording
 from app.ui.speed.drawings import PositionBars, Sparkline
-from app.ui.speed.help_text import HELP
+from app.ui.speed.wording import HELP
 from app.ui.widgets import icons, theme
-from app.ui.widgets.controls import explain, label, small_button
-from app.ui.widgets.layouts import TOP, column, row
+from app.ui.widgets.controls import TOP, column, explain, label, row, small_button
 from app.ui.widgets.theme import SPACING
 
 _HEADING_ROLES: dict[wording.Mood, str] = {

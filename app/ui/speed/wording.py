@@ -10,7 +10,7 @@ from app.protocol.events import Figures, KindFigures, PairLoaded, Pause
 from app.protocol.options import DrafterChoice, DrafterName, DraftLength, TextKind
 from app.protocol.remote import RemoteModel
 from app.protocol.statistics import exported_acceptance_by_position, has_drafted, kind_speed
-from app.ui.engine import drafters
+from app.ui.engine import pair_names
 from app.words import NO_BREAK
 
 Mood = Literal["good", "plain", "warning", "bad"]
@@ -68,7 +68,7 @@ class Situation:
     @property
     def coming(self) -> Asked:
         """The settings of the next answer."""
-        return Asked(self.draft_length, drafters.in_use(self.drafter, self.draft_length, self.pair))
+        return Asked(self.draft_length, pair_names.in_use(self.drafter, self.draft_length, self.pair))
 
     @property
     def changes(self) -> bool:
@@ -120,11 +120,11 @@ def _here(now: Situation, pair: PairLoaded) -> Status:
     if pair.drafting_off is not None:
         return Status("No drafting", _sentence(pair.drafting_off))
     if pair.draft_refused is not None and not _has_drafted(now):
-        other = "The MTP head is used instead." if drafters.has_head(pair) else "N-grams are used instead."
+        other = "The MTP head is used instead." if pair_names.has_head(pair) else "N-grams are used instead."
         instead = other if now.drafters else "Answers are written without a draft."
         return Status("Draft model not used", f"{_sentence(pair.draft_refused)} {instead}", "warning")
     if pair.head_refused is not None and not _has_drafted(now):
-        other = "The draft model is used instead." if drafters.has_model(pair) else "N-grams are used instead."
+        other = "The draft model is used instead." if pair_names.has_model(pair) else "N-grams are used instead."
         instead = f" {other}" if now.drafters else ""
         return Status("MTP head not used", f"{_sentence(pair.head_refused)}{instead}", "warning")
     if now.changes:
@@ -225,9 +225,9 @@ def _next(now: Situation) -> str:
     if now.asked is None or not now.asked.drafters or now.asked.drafters == coming.drafters:
         return _length(coming.draft_length)
     if len(coming.drafters) > 1:
-        *names, last = (drafters.IN_SENTENCES[name] for name in coming.drafters)
+        *names, last = (pair_names.IN_SENTENCES[name] for name in coming.drafters)
         return f"{', '.join(names)} and {last}"
-    return f"only {drafters.IN_SENTENCES[coming.drafters[0]]}"
+    return f"only {pair_names.IN_SENTENCES[coming.drafters[0]]}"
 
 
 def _length(length: DraftLength) -> str:
@@ -249,7 +249,7 @@ def _paused_heading(now: Situation) -> str:
 
 def _stopped_heading(now: Situation) -> str:
     names = [name for name in now.drafters if name != "ngram"]
-    what = drafters.TITLES[names[0]] if len(names) == 1 else "Part of the drafting"
+    what = pair_names.TITLES[names[0]] if len(names) == 1 else "Part of the drafting"
     return f"{what} stopped in this answer"
 
 
@@ -308,7 +308,7 @@ def _on(now: Situation) -> Status:
 def _waiting(now: Situation) -> str:
     if now.answering:
         return f"Processing the prompt · {_length(now.draft_length)}"
-    if drafters.has_model(now.pair) or drafters.has_head(now.pair):
+    if pair_names.has_model(now.pair) or pair_names.has_head(now.pair):
         return f"Figures appear with the next answer · {_length(now.draft_length)}"
     more = (
         "This model's MTP head isn't in use."
@@ -389,3 +389,76 @@ def always_draft(default_length: int) -> str:
         f"Drafts even when that is slower, with a fixed draft length of {default_length}. This starts with the next "
         "answer and applies to every chat until you set the draft length to Auto again."
     )
+
+
+# The definitions of what the Speed panel shows, by name: for tooltips, screen readers and Help.
+
+HELP = {
+    "status": (
+        "What drafting is doing now, with the figures of this answer: the acceptance rate, the mean acceptance length "
+        "(tokens per pass) and the decode speed."
+    ),
+    "speed": (
+        "While an answer is being written: the tokens of the last 3 s ÷ that time. Afterwards, the decode speed: "
+        "tokens after the first ÷ time from the first to the last. Prompt processing is not included. The dashed line "
+        "is the measured speed without a draft."
+    ),
+    "acceptance": (
+        "Acceptance rate: accepted ÷ tested draft tokens (those that were checked in a verify pass). While an answer "
+        "is being written it covers the last 3 s, afterwards the whole answer."
+    ),
+    "speed-up": (
+        "Speed-up: the decode speed of this answer ÷ the decode speed without a draft, measured on this computer with "
+        "the same target model, context length and sampling settings."
+    ),
+    "measure": (
+        "Writes a short answer without a draft and without showing it, to measure how fast the target model is on its "
+        "own. Nothing is added to the chat."
+    ),
+    "positions": (
+        "Acceptance by position: of the drafts that had a token at this position, the share whose tokens up to and "
+        "including it were all accepted. While an answer is being written it covers the last 3 s, afterwards the whole "
+        "answer. Where the bars get short, a longer draft no longer helps."
+    ),
+    "server": (
+        "The server drafts by its own settings, which can't be changed from here. What Slipstream shows is what the "
+        "server says about its drafting; speeds and times are measured on this computer."
+    ),
+    "server-positions": (
+        "Of all verify passes of this answer, the share that accepted at least this many draft tokens, as the server "
+        "counted them. (vLLM defines acceptance by position like this.)"
+    ),
+    "round": (
+        "A round is one verify pass and the drafting before it; these are means over the answer. Draft: proposing the "
+        "draft tokens. Verify: the target model checks all of them in one pass. Other: sampling, text and bookkeeping."
+    ),
+    "curve": (
+        "The speed that each fixed draft length would reach on text like the last answer's. It is calculated from the "
+        "measured times of drafting and of verify passes and from the acceptance rate; these lengths were not run. "
+        "Length 0 means no draft; columns above the dashed line are faster than that. The filled column is the "
+        "length in use (with Auto, the mean of the last answer), the underlined number is the fixed length of the next "
+        "answer. Auto can beat its column, because it stops drafting where another token isn't worth its time."
+    ),
+    "kinds": (
+        "How well drafting works with this pair on this computer, by kind of text. It covers all answers, but recent "
+        "ones count more. The first figure is the acceptance rate, the second the decode speed on this kind of text "
+        "÷ the measured speed without a draft (or just the decode speed where that hasn't been measured). These "
+        "figures never leave this computer."
+    ),
+    "draft-length": (
+        "Draft length: how many tokens are drafted before each verify pass. Auto drafts as many as save time, based on "
+        "measurements on this computer, and pauses when none do. A fixed length is always used; 0 turns drafting off. "
+        "Changes take effect with the next answer."
+    ),
+    "drafter": (
+        "What proposes the draft tokens. A draft model works on any text, and so does an MTP head, which is the part "
+        "of a model that predicts further tokens. n-grams repeat what followed the same words earlier in the chat: "
+        "they cost almost nothing and work well on repetitive text such as code. Automatic uses whichever promises "
+        "more. Changes take effect with the next answer."
+    ),
+    "show-drafted": (
+        "Tints the draft tokens that were accepted in an answer, by drafter: the draft model, n-grams (dotted "
+        "underline), the MTP head (solid underline) or the answer's format (dashed underline). Point at one to see its "
+        "round; point at one of the target model's own tokens to see the draft token it replaced."
+    ),
+}

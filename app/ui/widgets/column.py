@@ -9,21 +9,146 @@ messages opens as fast as a short one, and needs little more memory.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import cast
+from typing import Protocol, cast
 
-from PySide6.QtCore import QEvent, QPoint, QRect, QRectF, Qt, Signal, Slot
-from PySide6.QtGui import QFontMetricsF, QKeyEvent, QPainter, QPaintEvent, QResizeEvent
-from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QFrame, QWidget
+from PySide6.QtCore import QEvent, QMargins, QObject, QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtGui import QFont, QFontMetricsF, QKeyEvent, QPainter, QPaintEvent, QResizeEvent, QTextCursor
+from PySide6.QtWidgets import QAbstractScrollArea, QApplication, QFrame, QTextEdit, QWidget
+from shiboken6 import isValid
 
-from app.ui.widgets import focus_ring
+from app.ui.widgets import focus, theme
 from app.ui.widgets import theme as themes
-from app.ui.widgets.column_focus import ColumnFocus
-from app.ui.widgets.entries import GAP, MARGIN, Entry, EntryWidget, Widths, prose_width
 from app.ui.widgets.garbage import delete_later
 from app.ui.widgets.turns import turns
+
+# The content of a `Column`: entries with their widgets, and how wide these may be.
+
+MARGIN = 24
+"""Free space left and right of the column, in pixels."""
+GAP = 12
+"""Between two entries."""
+PROSE_CHARACTERS = 72
+
+
+@dataclass(frozen=True)
+class Widths:
+    """How wide prose and code may be, in pixels."""
+
+    prose: int
+    code: int
+
+
+def prose_width(font: QFont, space: int) -> int:
+    """How wide a line of text should be if there are ``space`` pixels."""
+    return min(max(120, space - 2 * MARGIN), round(QFontMetricsF(font).averageCharWidth() * PROSE_CHARACTERS))
+
+
+def prose_margin(font: QFont, space: int) -> int:
+    """The margin on either side of a line of text, for what should be aligned with the messages."""
+    return (space - prose_width(font, space)) // 2
+
+
+class EntryWidget(Protocol):
+    """What a widget in the column must provide."""
+
+    def fit(self, widths: Widths) -> int:
+        """Use these widths; returns the height this needs, in pixels."""
+
+    def is_in_use(self) -> bool:
+        """Whether it has something that would be lost with it, such as a selection."""
+
+    def is_drawn(self) -> bool:
+        """Whether all of it is drawn, so that its height is the real one."""
+
+
+@dataclass(eq=False, slots=True)
+class Entry:
+    """One place in the column. ``build`` creates its widget, as a child of the column's viewport, when it comes near
+    the screen.
+    """
+
+    key: str
+    build: Callable[[Entry], QWidget]
+    height: int
+    text: str = ""
+    """Shown until there is a widget."""
+    content: object = None
+    """The data from which ``build`` creates the widget."""
+    widget: QWidget | None = None
+    stops: Sequence[QWidget] = ()
+    """Where the Tab key stops in it."""
+    fitted: Widths | None = None
+    drawn: int = 0
+    """How much of its height its widget fills so far."""
+    top: int = -1
+    """Its position in the column; -1 until it was placed."""
+    is_pinned: bool = False
+    """Whether its widget is kept, however far it is from the screen."""
+
+    def is_drawn(self) -> bool:
+        """Whether its height is the real one."""
+        return self.fitted is not None and cast(EntryWidget, self.widget).is_drawn()
+
+
+# The keyboard in a `Column`: in which order the Tab key goes, and the ring around what has the focus.
+
+
+def _stops(widget: QWidget) -> list[QWidget]:
+    """Where the Tab key stops in a widget, in its own order."""
+    return [one for one in widget.findChildren(QWidget) if one.focusPolicy() & Qt.FocusPolicy.TabFocus]
+
+
+class ColumnFocus(QObject):
+    """For one column."""
+
+    def __init__(self, column: QAbstractScrollArea) -> None:
+        super().__init__(column)
+        self._column = column
+        self._ringed: QWidget | None = None
+        """What has the keyboard: the column itself, or a message, or the text of one."""
+        application = cast(QApplication, QApplication.instance())
+        application.focusChanged.connect(self._on_focus_changed)
+
+    def order(self, entry: Entry, built: Iterable[Entry]) -> None:
+        """The Tab key goes through the messages as one reads, also where older ones were built later."""
+        stops = _stops(entry.widget) if entry.widget is not None else []
+        if stops == entry.stops:
+            return
+        entry.stops = stops
+        before = (one for one in built if one.stops and (one.top < entry.top or entry.top < 0) and one != entry)
+        above = max(before, key=lambda one: one.top, default=None)
+        last: QWidget = self._column if above is None else above.stops[-1]
+        for following in stops:
+            QWidget.setTabOrder(last, following)
+            last = following
+
+    def ring(self, built: Iterable[Entry], width: int) -> QRect | None:
+        """Around what has the keyboard: a message, which is so wide, or all of them."""
+        if self._ringed is None or self._ringed is self._column:
+            return None if self._ringed is None else self._column.viewport().rect()
+        entry = next((one for one in built if one.widget and one.widget.isAncestorOf(self._ringed)), None)
+        if entry is None or entry.widget is None:
+            return None
+        return QRect(entry.widget.pos(), QSize(width, entry.height)) + QMargins(5, 5, 5, 5)
+
+    @Slot("QWidget*", "QWidget*")
+    def _on_focus_changed(self, _old: QWidget | None, now: QWidget | None) -> None:
+        """Bring a control that was reached with the keyboard into view."""
+        viewport, bar = self._column.viewport(), self._column.verticalScrollBar()
+        ringed, self._ringed = self._ringed, focus.read_by_keyboard(self._column, now)
+        if ringed is not self._ringed:
+            viewport.update()
+        if now is None or not viewport.isAncestorOf(now) or now.height() > viewport.height() // 2:
+            return
+        place = QRect(now.mapTo(viewport, QPoint(0, 0)), now.size())
+        if place.top() < 0:
+            bar.setValue(bar.value() + place.top() - GAP)
+        elif place.bottom() > viewport.height():
+            bar.setValue(bar.value() + place.bottom() - viewport.height() + GAP)
+
 
 CODE_CHARACTERS = 100
 FAR = 5
@@ -398,7 +523,7 @@ class Column(QAbstractScrollArea):
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         if (ring := self._focus.ring(self._built, self.widths().prose)) is not None:
-            focus_ring.draw(QPainter(self.viewport()), ring)
+            focus.draw(QPainter(self.viewport()), ring)
         missing = [entry for entry in self._near(0) if entry.text and entry.drawn < entry.height]
         if missing:
             widths, painter = self.widths(), QPainter(self.viewport())
@@ -433,3 +558,81 @@ class Column(QAbstractScrollArea):
             bar.setValue(places[Qt.Key(event.key())])
         else:
             super().keyPressEvent(event)
+
+
+# Keeps the line being read in its place while the zoom changes the size of all text.
+
+SETTLING_MS = 500
+"""After a change of zoom: how long the column may take to learn how high its entries are."""
+
+
+class ReadingPlace(QObject):
+    """For one column, whose entries show their text in a `QTextEdit`. If its end was in view, it stays in view."""
+
+    def __init__(self, column: Column) -> None:
+        super().__init__(column)
+        self._column = column
+        self._view: QTextEdit | None = None
+        self._position = 0
+        """The first character of the line, in the view's document."""
+        self._y = 0
+        """Where the line was, in pixels from the top of the column."""
+        self._settling = QTimer(self, singleShot=True, interval=SETTLING_MS)
+        self._settling.timeout.connect(self._forget)
+        theme.notifier().zoom_begins.connect(self._remember)
+        theme.notifier().zoom_changed.connect(self._on_zoomed)
+        # Later, because the column is still placing its entries.
+        self._soon = QTimer(self, singleShot=True, interval=0)
+        self._soon.timeout.connect(self._restore)
+        column.verticalScrollBar().rangeChanged.connect(self._on_range_changed)
+
+    @Slot()
+    def _remember(self) -> None:
+        """The first line that is completely in view."""
+        if self._settling.isActive():
+            return  # of several changes in a row, the place before the first one counts
+        self._view = None if self._column.follows else self._first_view()
+        if self._view is not None:
+            inside = self._view.mapFrom(self._column.viewport(), QPoint(0, 0)).y()
+            cursor = self._view.cursorForPosition(QPoint(0, max(0, inside)))
+            if self._view.cursorRect(cursor).top() < inside:
+                cursor.movePosition(QTextCursor.MoveOperation.Down)
+            self._position, self._y = cursor.position(), self._place_of(cursor)
+
+    @Slot()
+    def _on_zoomed(self) -> None:
+        self._settling.start()
+        self._column.arrange()
+        self._restore()
+
+    @Slot()
+    def _on_range_changed(self) -> None:
+        if self._settling.isActive():
+            self._soon.start()
+
+    @Slot()
+    def _restore(self) -> None:
+        if self._view is None or not self._settling.isActive() or not isValid(self._view):
+            return
+        cursor = QTextCursor(self._view.document())
+        if self._position < self._view.document().characterCount():
+            cursor.setPosition(self._position)
+            bar = self._column.verticalScrollBar()
+            bar.setValue(bar.value() + self._place_of(cursor) - self._y)
+
+    @Slot()
+    def _forget(self) -> None:
+        self._view = None
+
+    def _first_view(self) -> QTextEdit | None:
+        """The one at the upper edge of the column, or the first one below it."""
+        viewport = self._column.viewport()
+        shown = [one for one in viewport.findChildren(QTextEdit) if one.isVisible()]
+        tops = {one: one.mapTo(viewport, QPoint(0, 0)).y() for one in shown}
+        below = [one for one in shown if tops[one] + one.height() > 0]
+        return min(below, key=lambda one: tops[one], default=None)
+
+    def _place_of(self, cursor: QTextCursor) -> int:
+        assert self._view is not None
+        top = self._view.cursorRect(cursor).topLeft()
+        return self._view.mapTo(self._column.viewport(), top).y()

@@ -7,14 +7,16 @@ import re
 import textwrap
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
-from PySide6.QtCore import QEvent, QLocale, QObject, Qt
+from PySide6.QtCore import QEvent, QLocale, QObject, Qt, Signal, Slot
 from PySide6.QtGui import QFont, QKeyEvent, QPaintEvent, QResizeEvent
 from PySide6.QtWidgets import (
     QApplication,
+    QBoxLayout,
     QComboBox,
     QFrame,
+    QHBoxLayout,
     QLabel,
     QLayout,
     QPushButton,
@@ -24,12 +26,68 @@ from PySide6.QtWidgets import (
     QStyle,
     QStyleOptionComboBox,
     QStylePainter,
+    QToolButton,
+    QVBoxLayout,
     QWidget,
 )
 
-from app.models.text import is_right_to_left, visible
-from app.ui.widgets import theme
-from app.ui.widgets.layouts import column
+from app.models.names import is_right_to_left, visible
+from app.ui.widgets import icons, theme
+from app.ui.widgets.theme import SPACING
+
+# Layouts in one call: what is in a row or in a column, in reading order.
+
+GAP = 2 * SPACING
+"""Between the parts of most rows and columns, in pixels."""
+PAGE_MARGINS = (5 * SPACING, 4 * SPACING, 5 * SPACING, 5 * SPACING)
+DIALOG_MARGINS = (5 * SPACING, 5 * SPACING, 5 * SPACING, 4 * SPACING)
+LIST_MARGINS = (5 * SPACING, 4 * SPACING, 3 * SPACING, 3 * SPACING)
+CARD_MARGINS = (4 * SPACING, 3 * SPACING, 4 * SPACING, 3 * SPACING)
+
+TOP, LEFT, MIDDLE = Qt.AlignmentFlag.AlignTop, Qt.AlignmentFlag.AlignLeft, Qt.AlignmentFlag.AlignVCenter
+
+_Box = TypeVar("_Box", bound=QBoxLayout)
+Item: TypeAlias = QWidget | QLayout
+Part: TypeAlias = Item | tuple[Item, int] | tuple[QWidget, Qt.AlignmentFlag] | int | None
+"""A widget or a layout, alone, with its stretch, or with its alignment; a number of pixels left free; or ``None`` for a
+stretch that takes the remaining space.
+"""
+Margins: TypeAlias = int | tuple[int, int, int, int]
+"""In pixels: the same on all sides, or left, top, right, bottom."""
+
+
+def row(*parts: Part, gap: int = GAP, margins: Margins = 0, on: QWidget | None = None) -> QHBoxLayout:
+    """The parts next to each other, as the layout of ``on`` if that is given."""
+    return _filled(QHBoxLayout(), parts, gap, margins, on)
+
+
+def column(*parts: Part, gap: int = GAP, margins: Margins = 0, on: QWidget | None = None) -> QVBoxLayout:
+    """The parts below each other, as the layout of ``on`` if that is given."""
+    return _filled(QVBoxLayout(), parts, gap, margins, on)
+
+
+def _filled(layout: _Box, parts: tuple[Part, ...], gap: int, margins: Margins, on: QWidget | None) -> _Box:
+    if on is not None:
+        on.setLayout(layout)
+    layout.setContentsMargins(*((margins,) * 4 if isinstance(margins, int) else margins))
+    layout.setSpacing(gap)
+    for part in parts:
+        _add(layout, part)
+    return layout
+
+
+def _add(layout: QBoxLayout, part: Part) -> None:
+    one, how = part if isinstance(part, tuple) else (part, 0)
+    stretch, place = (0, how) if isinstance(how, Qt.AlignmentFlag) else (how, Qt.AlignmentFlag(0))
+    if one is None:
+        layout.addStretch(1)
+    elif isinstance(one, int):
+        layout.addSpacing(one)
+    elif isinstance(one, QLayout):
+        layout.addLayout(one, stretch)
+    else:
+        layout.addWidget(one, stretch, place)
+
 
 W = TypeVar("W", bound=QWidget)
 
@@ -273,3 +331,95 @@ class Choice(QComboBox):
         elided = self.fontMetrics().elidedText(self.currentText(), Qt.TextElideMode.ElideRight, room.width())
         option.currentText = elided
         painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
+
+
+# The choice whether to use the MTP head inside a model, in the Speed panel and in the Open models dialog.
+
+HELP = (
+    "This model's file contains an MTP head: a part that predicts further tokens, and drafts without a second model. "
+    "Automatic uses it where it is expected to save time. It never changes the answers. A change loads the model again "
+    "and is remembered for this model."
+)
+_CHOICES = {"auto": "Automatic", "on": "On", "off": "Off"}
+"""Those of `app.protocol.options.HeadChoice`."""
+
+
+class HeadControl(QWidget):
+    """A list to choose from, and below it why the head isn't used, and what it brought."""
+
+    choice_changed = Signal(str)
+    """Carries a `HeadChoice`; only for choices of the user."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._box = Choice("MTP head")
+        self._box.offer(list(_CHOICES.items()))
+        self._reason = label(role="quiet", wraps=True)
+        line = row(label("MTP head", "heading"), (self._box, 1), gap=3 * SPACING)
+        self._measured = label(role="quiet", wraps=True, figures=True)
+        column(line, self._reason, self._measured, gap=SPACING, on=self)
+        for widget in (self, self._box):
+            explain(widget, HELP)
+        self._box.activated.connect(self._on_activated)
+        self.show_choice("auto", "")
+
+    def choice(self) -> str:
+        """A `HeadChoice`."""
+        return str(self._box.currentData())
+
+    def show_choice(self, choice: str, reason: str, measured: str = "") -> None:
+        """``reason``: why the head isn't used, a sentence; empty if it is. ``measured``: what a trial says of it."""
+        self._box.setCurrentIndex(self._box.findData(choice))
+        self._box.setAccessibleDescription(" ".join(text for text in (reason, measured) if text))
+        show_text(self._measured, measured)
+        show_text(self._reason, f"Not in use. {reason}" if reason else "")
+
+    @Slot(int)
+    def _on_activated(self, index: int) -> None:
+        self.choice_changed.emit(self._box.itemData(index))
+
+
+# A part of a dialog that can be opened and closed; closed, it shows its settings in a few words.
+
+
+class Section(QWidget):
+    """A heading with a triangle, and below it its content while it is open.
+
+    Attributes:
+        button: Opens and closes it.
+    """
+
+    def __init__(self, title: str, content: QWidget) -> None:
+        super().__init__()
+        self._title = title
+        self._content = content
+        self.button = QToolButton(toolButtonStyle=Qt.ToolButtonStyle.ToolButtonTextBesideIcon)
+        self.button.setText(title)
+        self.button.setCheckable(True)
+        theme.set_role(self.button, "section")
+        self._summary = ElidedLabel("quiet")
+        self._summary.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
+        line = QFrame()
+        theme.set_role(line, "line")
+        header = row(self.button, (self._summary, 1), gap=3 * SPACING)
+        header.addStretch()
+        column(line, header, content, gap=SPACING, on=self)
+        self.button.toggled.connect(self._on_toggled)
+        theme.follow(self, self._dress)
+        self._on_toggled(False)
+
+    def set_summary(self, text: str) -> None:
+        """A summary of its settings in a few words."""
+        self._summary.setText(text)
+        self._summary.setToolTip(plain_tooltip(text))
+
+    def _dress(self) -> None:
+        icon = "chevron-down" if self.button.isChecked() else "chevron-right"
+        self.button.setIcon(icons.themed(icon, theme.current()))
+
+    @Slot(bool)
+    def _on_toggled(self, is_open: bool) -> None:
+        self._content.setVisible(is_open)
+        self._summary.setVisible(not is_open)
+        self.button.setAccessibleName(f"{self._title}, {'open' if is_open else 'closed'}")
+        self._dress()

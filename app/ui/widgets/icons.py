@@ -9,10 +9,10 @@ from PySide6.QtGui import QAction, QColor, QIcon, QPainter, QPixmap
 from PySide6.QtSvg import QSvgRenderer
 from PySide6.QtWidgets import QAbstractButton
 
-from app import paths
+from app import system
 from app.ui.widgets import theme as themes
 
-FOLDER = paths.resource("icons")
+FOLDER = system.resource("icons")
 _SIZES = (16, 20, 24, 32, 48, 64)
 _drawn: dict[tuple[str, int, int], QIcon] = {}
 

@@ -7,7 +7,7 @@ from PySide6.QtGui import QCloseEvent, QKeySequence, QShortcut
 from PySide6.QtWidgets import QTabWidget, QWidget
 
 from app.ui.widgets import icons, theme
-from app.ui.widgets.layouts import column
+from app.ui.widgets.controls import column
 
 
 class TabbedWindow(QWidget):

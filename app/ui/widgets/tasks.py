@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from PySide6.QtCore import QObject, Qt, Signal, Slot
 
-from app.errors import Canceled, KnownError
+from app.system import Canceled, KnownError
 
 _log = logging.getLogger(__name__)
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from app.chats.formats import chatgpt
-from app.chats.formats.chatgpt_marks import without_marks
-from app.chats.formats.documents import changed
+from app.chats.formats.chatgpt import without_marks
 from app.chats.formats.records import ChatRecord, LeftOut
+from app.chats.formats.turns import changed
 from tests.chats.formats.test_formats import assert_sound, shown
 
 

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.chats.formats import sources
-from app.chats.formats.branches import Node, arranged
+from app.chats.formats import reading as sources
 from app.chats.formats.json_stream import MOST_CHARACTERS
 from app.chats.formats.reading import ChatReading
-from app.chats.formats.records import Batch, MessageRecord
+from app.chats.formats.records import Batch, MessageRecord, Node, arranged
 from tests.chats.formats.test_formats import DATA, assert_sound, read, shown
 
 GOOD: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello"}]}

@@ -17,8 +17,8 @@ from app.engine.decoding.accept_rules import (
     with_noise,
 )
 from app.engine.decoding.sampling import Distributions, TopLogits, distributions
-from app.errors import KnownError
 from app.protocol.options import Sampling
+from app.system import KnownError
 from tests.support.matrix import in_proof
 from tests.support.statistics import chi_square_p_value
 

@@ -8,10 +8,10 @@ from datetime import datetime
 import pytest
 
 from app.engine.decoding.chat_template import CHATML, ChatTemplate, TemplateInputs
-from app.errors import KnownError
 from app.helper import Helper
 from app.protocol.commands import Message
 from app.protocol.options import TemplateVariables
+from app.system import KnownError
 from tests.support.matrix import in_proof
 
 HI = Message(role="user", content="Hi")
@@ -225,7 +225,7 @@ def test_a_template_that_takes_memory_is_stopped(kind: str, patient: Helper) -> 
 
 
 def test_a_helper_that_cannot_be_started_is_a_known_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("app.program.own_command", lambda *_: ["/no/such/program"])
+    monkeypatch.setattr("app.system.own_command", lambda *_: ["/no/such/program"])
     with pytest.raises(KnownError, match=r"couldn't be started \(.*No such file.*\)\. Close other programs"):
         ChatTemplate(CHATML, process=Helper())
 

@@ -12,10 +12,10 @@ from app.engine.decoding.prompt import PromptBuilder
 from app.engine.decoding.thinking import Marks
 from app.engine.decoding.thinking import Vocabulary as ThinkingVocabulary
 from app.engine.llama.model import Model
-from app.errors import KnownError
 from app.protocol.commands import CheckText, CountTokens, Message
 from app.protocol.events import TokensCounted
 from app.protocol.options import Overflow
+from app.system import KnownError
 from tests.engine.decoding.test_prompt import SHORT, SpacedWords, Words, chat, text_of, user
 from tests.support.gguf_files import CHATML_TEMPLATE, Vocabulary, bpe_vocabulary, make_model, spm_vocabulary
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.engine.decoding.detokenizer import TextStream, TokenTexts
+from app.engine.decoding.text import TextStream, TokenTexts
 from app.protocol.events import Piece
 
 

@@ -15,8 +15,8 @@ from app.engine.drafters.ngram import NgramDrafter
 from app.engine.host.engine import Engine
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
-from app.errors import KnownError
 from app.protocol.options import DrafterChoice, Sampling
+from app.system import KnownError
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
 from tests.support.matrix import in_proof
 from tests.support.pairs import HOT, PENALIZED, WARM

@@ -11,11 +11,11 @@ import pytest
 
 from app.engine.decoding.sampling import InvalidLogitsError, candidates
 from app.engine.host.engine import Engine
-from app.engine.llama import top_k
-from app.errors import KnownError
+from app.engine.llama import context
 from app.protocol.commands import Generate, MeasurePlain, Message, ScoreTokens
 from app.protocol.events import GenerationFinished
 from app.protocol.options import AcceptRule, Sampling
+from app.system import KnownError
 from tests.support.generation import tokens_of
 from tests.support.gguf_files import CHATML_TEMPLATE, RandomWeights, Shape, Tensors, llama_weights, make_model
 from tests.support.pairs import Loader
@@ -72,7 +72,7 @@ def answer(engine: Engine, text: str = "hi", **options: object) -> GenerationFin
 def test_a_target_without_numbers_ends_the_answer_with_a_sentence(
     engine: Engine, load: Loader, files: dict[str, Path], is_picked: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(top_k, "pays", lambda _: is_picked)
+    monkeypatch.setattr(context, "pays", lambda _: is_picked)
     load(files["damaged"], files["sound"])
     for sampling, rule, drafter in itertools.product(SAMPLERS.values(), RULES, ("none", "ngram", "auto")):
         with pytest.raises(KnownError, match="produces invalid numbers"):

@@ -17,8 +17,7 @@ from app.engine.host.engine import Engine
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.policy import Decision, Situation
 from app.protocol.commands import Message
-from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.options import ProposalMethod, Sampling
+from app.protocol.options import MAX_DRAFT_LENGTH, ProposalMethod, Sampling
 from tests.support.generation import Answer, ask, assert_sums_close, run
 from tests.support.matrix import in_proof
 from tests.support.pairs import Loader, Pair

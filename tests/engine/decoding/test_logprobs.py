@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from app.engine.decoding.logprobs import biased, logprobs
+from app.engine.decoding.sampling import biased, logprobs
 
 
 def piece(token: int) -> bytes:

@@ -15,8 +15,7 @@ from app.engine.llama.context import Context
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
 from app.protocol.commands import Load, Message
-from app.protocol.limits import TARGET_OUTPUTS
-from app.protocol.options import LoadSettings, Sampling
+from app.protocol.options import TARGET_OUTPUTS, LoadSettings, Sampling
 from tests.support.generation import GREEDY, ask, assert_same, assert_sums_close, run
 from tests.support.matrix import in_proof
 from tests.support.mtp_models import HeadArchitecture, make_table_model

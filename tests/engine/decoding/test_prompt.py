@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from app.engine.decoding.chat_template import TemplateInputs
-from app.engine.decoding.fitting import LEAST_ANSWER
-from app.engine.decoding.prompt import ChatTokenizer, PromptBuilder
+from app.engine.decoding.prompt import LEAST_ANSWER, ChatTokenizer, PromptBuilder
 from app.engine.llama.model import Model
-from app.errors import KnownError
 from app.protocol.commands import Image, Message
+from app.system import KnownError
 from tests.support.gguf_files import UNKNOWN, USER_DEFINED, Vocabulary, bpe_vocabulary, make_model, spm_vocabulary
 
 CONTROLS = ["<s>", "</s>", "<|im_start|>", "<|im_end|>"]

@@ -13,10 +13,10 @@ import llama_cpp
 import pytest
 
 from app.engine.decoding.chat_template import TemplateInputs
-from app.engine.decoding.detokenizer import TokenTexts
 from app.engine.decoding.grammar import Grammar, GrammarVocabulary
 from app.engine.decoding.prompt import ChatTokenizer
-from app.engine.decoding.tool_grammar import CallGrammar
+from app.engine.decoding.text import TokenTexts
+from app.engine.decoding.tools import CallGrammar
 from app.engine.llama.model import Model
 from app.protocol.commands import Message
 from app.protocol.tools import ARGUMENTS, FORMATS, ID, KEY, NAME, VALUE, ToolFormat, ToolUse

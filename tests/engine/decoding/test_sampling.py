@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from app.engine.decoding.sampling import Floats, TopLogits, distributions, logits_needed, penalize_rows, top_candidates
-from app.errors import KnownError
 from app.protocol.options import Sampling
+from app.system import KnownError
 
 OPEN = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 

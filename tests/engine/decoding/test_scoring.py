@@ -12,9 +12,9 @@ from app.engine.decoding.sampling import Floats
 from app.engine.decoding.scoring import LOOKED_AT, Choice
 from app.engine.host.engine import Engine
 from app.engine.llama.context import Context
-from app.errors import Canceled, KnownError
 from app.protocol.commands import Generate, Message, ScoreTokens
 from app.protocol.options import Overflow, Role, Sampling
+from app.system import Canceled, KnownError
 from tests.support.direct import direct_logits
 from tests.support.generation import GREEDY, ROUNDING, ask, assert_same, run
 from tests.support.matrix import in_proof

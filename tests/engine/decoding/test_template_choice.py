@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from app.engine.decoding.chat_template import CHATML, TemplateInputs
-from app.engine.decoding.general_tools import one_by_one
+from app.engine.decoding.chat_template import BUILT_IN, CHATML, TemplateInputs
 from app.engine.decoding.prompt import ChatTokenizer
-from app.engine.decoding.template_choice import BUILT_IN
+from app.engine.decoding.tools import one_by_one
 from app.protocol.commands import Message
 from app.protocol.tools import FORMATS, ToolCall
 from tests.support.tool_models import LIGHT, WEATHER, template_for

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from app.engine.decoding.text_kind import TextKinds
+from app.engine.decoding.text import TextKinds
 from app.engine.host.engine import Engine
 from tests.support.generation import GREEDY, ask, run
 from tests.support.pairs import Loader, Pair

@@ -9,9 +9,9 @@ from functools import cache
 
 import pytest
 
-from app.engine.decoding.detokenizer import TextStream, TokenTexts, answer_text
+from app.engine.decoding.text import TextStream, TokenTexts, answer_text
 from app.engine.decoding.thinking import Marks
-from app.engine.decoding.thinking_formats import FORMATS
+from app.engine.decoding.thinking_splitters import FORMATS
 from app.protocol.events import Piece
 
 HARMONY = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")

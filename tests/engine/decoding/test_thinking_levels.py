@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app.engine.decoding.chat_template import ChatTemplate
-from app.engine.decoding.thinking_levels import Levels, between, levels
+from app.engine.decoding.thinking import Levels, between, levels
 
 TURNS = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
 THOUGHT = (

@@ -13,10 +13,8 @@ from app.engine.decoding.sampling import Distributions, distributions
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters.mtp import LoadedHead, MtpDrafter
 from app.engine.llama.context import Context
-from app.engine.llama.head import Head
-from app.engine.llama.head_chain import HeadChain
+from app.engine.llama.head import Head, HeadChain, SharedHead
 from app.engine.llama.model import Model
-from app.engine.llama.shared_head import SharedHead
 from app.protocol.options import AcceptRule, LoadSettings, Sampling
 from tests.support.gemma4_models import make_assistant, make_gemma4
 from tests.support.gguf_files import NORMAL, Vocabulary

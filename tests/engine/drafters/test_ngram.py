@@ -8,8 +8,7 @@ import pytest
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import Proposal
 from app.engine.drafters.ngram import CANDIDATES, INDEXED, LONGEST_MATCH, SHORTEST_MATCH, NgramDrafter
-from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.options import Sampling
+from app.protocol.options import MAX_DRAFT_LENGTH, Sampling
 
 LONG = 32_000
 

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from app.engine.llama import backend
-from app.protocol.devices import Device
+from app.protocol.events import Device
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.protocol.devices import Device
+from app.protocol.events import Device
 from tests.support.command_line import slipstream
 
 SECONDS = 900.0

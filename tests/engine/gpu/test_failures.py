@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from app.client.connection import EngineEndedError, ExitCause
 from app.client.process import EngineProcess
-from app.client.state import EngineEndedError, ExitCause
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import PromptProgressed, Round
 from app.protocol.options import LoadSettings, Sampling

@@ -9,10 +9,9 @@ import pytest
 
 from app.engine.decoding.sampling import Floats
 from app.engine.llama import backend
-from app.engine.llama.model import Model
-from app.engine.llama.placement import ON_THE_CPU
+from app.engine.llama.model import ON_THE_CPU, Model
 from app.protocol.commands import Image
-from app.protocol.devices import Device
+from app.protocol.events import Device
 from tests.support.vision_models import (
     KINDS,
     Encoder,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from app.models.gguf import read_header
-from app.models.memory_estimate import shape_of
-from app.protocol.devices import Device
+from app.models.model_memory import shape_of
+from app.protocol.events import Device
 from tests.support import gpu_memory
 from tests.support.gpu_memory import LENGTH, MIB, Case, allocated, planned
 

@@ -11,16 +11,14 @@ import pytest
 from app.engine.host.engine import Engine
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
-from app.errors import KnownError
 from app.models.gguf import read_header
-from app.models.load_plan import LoadPlan, Wishes
 from app.models.machine_memory import MachineMemory
 from app.models.memory_shape import shape_of
-from app.models.planner import make_plan
+from app.models.planner import LoadPlan, Wishes, make_plan
 from app.protocol.commands import Load
-from app.protocol.devices import Device
-from app.protocol.events import PairLoaded
+from app.protocol.events import Device, PairLoaded
 from app.protocol.options import LoadSettings, Sampling
+from app.system import KnownError
 from tests.support.architectures import Architecture, make
 from tests.support.generation import GREEDY, ask, assert_same, assert_sums_close, run
 from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_head_file, make_table_model

@@ -18,8 +18,7 @@ from llama_cpp import mtmd_cpp
 from app.engine.host.engine import Engine
 from app.engine.llama import backend
 from app.protocol.commands import Load, Message
-from app.protocol.devices import Device
-from app.protocol.events import PairLoaded
+from app.protocol.events import Device, PairLoaded
 from app.protocol.options import LoadSettings, Sampling
 from tests.support import gpu_memory
 from tests.support.architectures import Architecture, make

@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 
 from app.engine.host.engine import Engine
-from app.errors import KnownError
 from app.protocol.commands import ScoreTokens
 from app.protocol.options import AcceptRule, AnswerFormat, DrafterChoice, Sampling
+from app.system import KnownError
 from tests.support.generation import GREEDY, Answer, ask, assert_sums_close, run
 from tests.support.matrix import in_proof
 from tests.support.pairs import HOT, Loader, Pair

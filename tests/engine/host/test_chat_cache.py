@@ -16,8 +16,8 @@ from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.llama import backend
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
-from app.errors import KnownError
 from app.protocol.options import LoadSettings
+from app.system import KnownError
 from tests.support.pairs import Pair
 
 LENGTH = 512

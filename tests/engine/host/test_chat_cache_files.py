@@ -17,11 +17,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.engine.decoding.kv_cache import State
-from app.engine.host import state_file
-from app.engine.host.chat_cache_files import ChatCacheFiles
-from app.engine.host.state_file import Header
-from app.storage.chat_caches import chat_of
+from app.engine.decoding.sequence import State
+from app.engine.host import chat_cache_files
+from app.engine.host.chat_cache_files import ChatCacheFiles, Header
+from app.storage.files import chat_of
 
 OWNER = "0123456789abcdef"
 Usage = namedtuple("Usage", "total used free")
@@ -102,11 +101,11 @@ def test_a_file_cut_short_is_deleted(tmp_path: Path, keep: int) -> None:
     [
         b"",
         b"SQLite format 3\x00" + bytes(5000),
-        state_file._MAGIC + b"\xff\xff\xff\xff" + bytes(100),
-        state_file._MAGIC + b"\x02\x00\x00\x00{}" + bytes(100),
-        state_file._MAGIC + b"\x04\x00\x00\x00[[[[" + bytes(100),
+        chat_cache_files._MAGIC + b"\xff\xff\xff\xff" + bytes(100),
+        chat_cache_files._MAGIC + b"\x02\x00\x00\x00{}" + bytes(100),
+        chat_cache_files._MAGIC + b"\x04\x00\x00\x00[[[[" + bytes(100),
         *(
-            state_file._MAGIC + state_file._LENGTH.pack(len(header)) + header
+            chat_cache_files._MAGIC + chat_cache_files._LENGTH.pack(len(header)) + header
             for header in (b'{"owner":"\xff"}', b'{"x":' + b"[" * 4000)
         ),
     ],
@@ -120,7 +119,7 @@ def test_a_file_that_is_none_of_ours_is_deleted(tmp_path: Path, content: bytes) 
 
 def test_a_header_that_promises_more_than_there_is_reserves_nothing(tmp_path: Path) -> None:
     for number, (tokens, size) in enumerate([(2**40, 10), (10, 2**50)]):
-        front = next(state_file.chunks(Header(OWNER, tokens, size, 0), state()))
+        front = next(chat_cache_files.chunks(Header(OWNER, tokens, size, 0), state()))
         (tmp_path / f"{OWNER}-{number}.kept").write_bytes(bytes(front) + bytes(1000))
     assert ChatCacheFiles(tmp_path).of(OWNER) == []
 
@@ -170,7 +169,7 @@ def full_disk(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(header: Header, state: State) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(state_file, "chunks", fails)
+    monkeypatch.setattr(chat_cache_files, "chunks", fails)
 
 
 def no_folder(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +224,7 @@ class Held:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.reached, self.go_on = threading.Event(), threading.Event()
-        chunks = state_file.chunks
+        chunks = chat_cache_files.chunks
 
         def held(header: Header, state: State) -> object:
             for number, chunk in enumerate(chunks(header, state)):
@@ -234,7 +233,7 @@ class Held:
                     assert self.go_on.wait(20)
                 yield chunk
 
-        monkeypatch.setattr(state_file, "chunks", held)
+        monkeypatch.setattr(chat_cache_files, "chunks", held)
 
 
 def test_what_is_being_written_of_another_chat_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

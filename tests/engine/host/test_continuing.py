@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from app.engine.host.engine import Engine
-from app.errors import KnownError
 from app.protocol.commands import CheckText, Message
 from app.protocol.options import Sampling
+from app.system import KnownError
 from tests.support.generation import GREEDY, ask, run
 from tests.support.matrix import in_proof
 from tests.support.pairs import HOT, PENALIZED, WARM, Loader, Pair

@@ -13,11 +13,10 @@ import msgspec
 import pytest
 
 from app.engine.host.engine import Engine
-from app.errors import Canceled, KnownError
 from app.protocol.commands import Load, MeasurePlain, Message, ScoreTokens
 from app.protocol.events import LoadProgressed
-from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.options import AcceptRule, Sampling
+from app.protocol.options import MAX_DRAFT_LENGTH, AcceptRule, Sampling
+from app.system import Canceled, KnownError
 from tests.support.generation import GREEDY, ask, assert_same, assert_sums_close, run
 from tests.support.gguf_files import make_model
 from tests.support.matrix import in_proof

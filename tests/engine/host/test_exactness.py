@@ -8,13 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from app.engine.host import exactness
+from app.engine.host import pair_costs
 from app.engine.host.engine import Engine
 from app.engine.llama import backend
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
-from app.protocol.limits import EXACT_WIDTH, KvType
-from app.protocol.options import AcceptRule, DraftLength, LoadSettings, Sampling
+from app.protocol.options import EXACT_WIDTH, AcceptRule, DraftLength, KvType, LoadSettings, Sampling
 from tests.support.architectures import Architecture
 from tests.support.architectures import make as make_architecture
 from tests.support.generation import ask, run
@@ -110,7 +109,7 @@ class Cache:
     ],
 )
 def test_the_smallest_unit_is_found(kernel: Callable[[int], int], unit: int) -> None:
-    found = exactness.try_out(Cache(kernel), lambda: False)  # type: ignore[arg-type]
+    found = pair_costs.try_out(Cache(kernel), lambda: False)  # type: ignore[arg-type]
     assert (found.unit, found.behind) == (unit, 1000)
 
 

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from app.engine.host import gpu_limits
-from app.engine.host.gpu_limits import check_cache
-from app.engine.host.load_options import ModelOptions
+from app.engine.host import loading
+from app.engine.host.loading import ModelOptions, check_cache
 from app.engine.llama import backend
-from app.errors import KnownError
 from app.models.gguf import GgufHeader, read_header
-from app.protocol.limits import KvType
-from app.protocol.options import LoadSettings
+from app.protocol.options import KvType, LoadSettings
+from app.system import KnownError
 from tests.support.gguf_files import make_model
 
 KEYS = 64
@@ -32,7 +30,7 @@ def gpus(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Limits in bytes by name, 0 for none, of the GPUs there are; tests fill it."""
     found: dict[str, int] = {}
     monkeypatch.setattr(backend, "offload_handles", lambda: {name: number for number, name in enumerate(found)})
-    monkeypatch.setattr(gpu_limits, "largest_tensor", lambda handle: list(found.values())[handle])
+    monkeypatch.setattr(loading, "largest_tensor", lambda handle: list(found.values())[handle])
     return found
 
 

@@ -8,16 +8,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.engine.host.heads import header_of_head
+from app.engine.host.model_files import header_of_head
 from app.models.gguf import GgufHeader, read_header
 from app.models.machine_memory import MachineMemory
 from app.models.memory_shape import shape_of
 from app.models.mtp import head_problem
 from app.models.planner import make_plan
 from app.protocol.commands import Load
-from app.protocol.devices import Device
-from app.protocol.limits import HeadChoice
-from app.protocol.options import LoadSettings
+from app.protocol.events import Device
+from app.protocol.options import HeadChoice, LoadSettings
 from app.ui.engine.load_planner import wishes_of
 from tests.support.gguf_files import make_model
 from tests.support.matrix import in_proof

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
-from app.engine.decoding.images import spans_of
+from app.engine.decoding.sequence import spans_of
 from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.engine import Engine
 from app.engine.llama.vision import Vision
-from app.errors import KnownError
 from app.protocol.commands import CountTokens, Image, Load, Message
 from app.protocol.events import PairLoaded
 from app.protocol.images import MOST_PIXELS
 from app.protocol.options import LoadSettings, Sampling
+from app.system import KnownError
 from tests.support.architectures import make
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
 from tests.support.gguf_files import make_model

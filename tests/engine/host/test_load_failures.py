@@ -12,15 +12,13 @@ import gguf
 import pytest
 
 from app.engine.host.engine import Engine
-from app.engine.host.model_files import ModelFiles
-from app.engine.host.recommended import default_draft_length, recommended_sampling
+from app.engine.host.model_files import ModelFiles, default_draft_length, recommended_sampling
 from app.engine.llama import backend
 from app.engine.llama.model import Model
-from app.errors import KnownError
 from app.protocol.commands import Load
 from app.protocol.events import LoadProgressed, PairLoaded
-from app.protocol.limits import DEFAULT_DRAFT_LENGTH, MAX_CONTEXT_LENGTH
-from app.protocol.options import Sampling
+from app.protocol.options import DEFAULT_DRAFT_LENGTH, MAX_CONTEXT_LENGTH, Sampling
+from app.system import KnownError
 from tests.support.engine_process import ROOT
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 from tests.support.pairs import Loader, Pair

@@ -12,11 +12,9 @@ import pytest
 
 from app.engine.host.engine import Engine
 from app.engine.llama import backend
-from app.engine.llama.model import Model
-from app.engine.llama.placement import Placement
-from app.errors import KnownError
-from app.protocol.limits import MAX_LAYERS
-from app.protocol.options import Sampling
+from app.engine.llama.model import Model, Placement
+from app.protocol.options import MAX_LAYERS, Sampling
+from app.system import KnownError
 from tests.support.architectures import make
 from tests.support.expert_models import make_expert_model
 from tests.support.generation import ask, assert_same, run

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from app.engine.host.engine import Engine
-from app.errors import KnownError
 from app.protocol.commands import ScoreTokens
 from app.protocol.options import AcceptRule, AnswerFormat, DrafterChoice, Sampling
+from app.system import KnownError
 from tests.support.generation import GREEDY, ROUNDING, Answer, ask, run
 from tests.support.pairs import Loader, Pair
 from tests.support.thinking_models import ENDLESS, make_thinking_model

@@ -10,7 +10,7 @@ import pytest
 
 from app.engine.decoding.sampling import Logits, TopLogits
 from app.engine.host.engine import Engine
-from app.engine.llama import top_k
+from app.engine.llama import context
 from app.engine.llama.head import Head
 from app.protocol.commands import Load
 from app.protocol.options import AcceptRule, DrafterName, LoadSettings, Sampling
@@ -48,17 +48,17 @@ def answers(engine: Engine, pair: Pair, rule: AcceptRule, drafter: DrafterName) 
 
 def picked(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of rows that were picked, by pass, from now on. The engine must load again."""
-    read, seen = top_k.TopK.read, list[int]()
+    read, seen = context.TopK.read, list[int]()
 
-    def counting(self: top_k.TopK, first: int, outputs: int) -> Logits:
+    def counting(self: context.TopK, first: int, outputs: int) -> Logits:
         logits = read(self, first, outputs)
         assert isinstance(logits, TopLogits)
         seen.append(len(logits))
         return logits
 
     engine.unload()
-    monkeypatch.setattr(top_k.TopK, "read", counting)
-    monkeypatch.setattr(top_k, "pays", lambda _: True)
+    monkeypatch.setattr(context.TopK, "read", counting)
+    monkeypatch.setattr(context, "pays", lambda _: True)
     return seen
 
 

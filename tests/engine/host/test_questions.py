@@ -3,9 +3,9 @@ from __future__ import annotations
 import threading
 
 from app.engine.host.engine import Engine
-from app.engine.host.questions import Answer, Questions
-from app.errors import KnownError
+from app.engine.host.worker import Answer, Questions
 from app.protocol.commands import CheckText, CountTokens, Message, Tokenize
+from app.system import KnownError
 from tests.support.pairs import Loader, Pair
 
 CHAT = [Message(role="user", content="hello " * 50), Message(role="assistant", content="there " * 50)]

@@ -10,8 +10,7 @@ from app.engine.host.engine import Engine
 from app.engine.host.loading import NO_ROLL_BACK
 from app.engine.llama.checkpoints import Memory
 from app.protocol.commands import Generate, Load, Message
-from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.options import DraftLength, LoadSettings, Sampling
+from app.protocol.options import MAX_DRAFT_LENGTH, DraftLength, LoadSettings, Sampling
 from tests.support.architectures import POSITIONS, Architecture, make
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, longest, run
 from tests.support.made import Made

@@ -16,7 +16,7 @@ from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.engine import Engine
 from app.protocol.commands import Generate, Load, MeasurePlain, Message
 from app.protocol.options import LoadSettings
-from app.storage.chat_caches import chat_of
+from app.storage.files import chat_of
 from tests.support.generation import Answer, ask, run, tokens_of
 from tests.support.matrix import in_proof
 from tests.support.pairs import WARM, Pair

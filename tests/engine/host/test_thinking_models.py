@@ -12,12 +12,12 @@ from typing import Any
 
 import pytest
 
-from app.engine.decoding.detokenizer import TokenTexts
+from app.engine.decoding.text import TokenTexts
 from app.engine.host.engine import Engine
-from app.errors import KnownError
 from app.protocol.commands import CheckText, Generate, Message
 from app.protocol.events import Round
 from app.protocol.options import Sampling
+from app.system import KnownError
 from tests.support.generation import GREEDY, Answer, ask, assert_sums_close, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 from tests.support.made import Made

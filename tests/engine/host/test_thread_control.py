@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from app.engine.host.thread_control import ThreadControl, Usage
-from app.engine.llama.thread_count import container_cores
+from app.engine.host.threads import ThreadControl, Usage
+from app.engine.llama.backend import container_cores
 
 
 @dataclass

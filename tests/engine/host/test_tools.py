@@ -11,7 +11,6 @@ import jsonschema
 import pytest
 
 from app.engine.host.engine import Engine
-from app.errors import KnownError
 from app.protocol.commands import CountPrompt, Message
 from app.protocol.options import Sampling
 from app.protocol.tools import (
@@ -27,7 +26,8 @@ from app.protocol.tools import (
     ToolFormatName,
     ToolUse,
 )
-from app.server.call_reader import CallReader
+from app.server.tools import CallReader
+from app.system import KnownError
 from tests.support.generation import Answer, ask, run
 from tests.support.matrix import in_proof
 from tests.support.pairs import Loader

@@ -16,12 +16,10 @@ from app.engine.drafters import FREE
 from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.engine import Engine
-from app.engine.policy.costs import Costs
-from app.engine.policy.draft_costs import DraftCosts
+from app.engine.policy.costs import Costs, DraftCosts
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import PairLoaded
-from app.protocol.limits import HeadChoice
-from app.protocol.options import DrafterName, LoadSettings, Sampling
+from app.protocol.options import DrafterName, HeadChoice, LoadSettings, Sampling
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
 from tests.support.made import Made
 from tests.support.matrix import in_proof

@@ -15,7 +15,6 @@ import pytest
 
 from app.engine.host.engine import Engine
 from app.engine.host.worker import Worker
-from app.errors import KnownError
 from app.protocol.commands import (
     Cancel,
     ChatPart,
@@ -50,9 +49,9 @@ from app.protocol.events import (
     TextChecked,
     TokensCounted,
 )
-from app.protocol.frames import FrameReader
-from app.protocol.framing import decode_event
+from app.protocol.frames import FrameReader, decode_event
 from app.protocol.options import LoadSettings, Sampling
+from app.system import KnownError
 from tests.support.architectures import make
 from tests.support.engine_process import ROOT, EngineProcess
 from tests.support.gguf_files import CHATML_TEMPLATE

@@ -8,8 +8,7 @@ import pytest
 
 from app.protocol.commands import Load
 from app.protocol.events import Hello
-from app.protocol.frames import ProtocolError
-from app.protocol.framing import decode_command, decode_event
+from app.protocol.frames import ProtocolError, decode_command, decode_event
 from tests.support.engine_process import EngineProcess
 from tests.support.pairs import Pair
 

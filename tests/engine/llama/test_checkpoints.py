@@ -14,9 +14,8 @@ from app.engine.llama import backend, checkpoints
 from app.engine.llama.checkpoints import Bytes, Memory, try_out
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
-from app.errors import KnownError
-from app.protocol.limits import MAX_DRAFT_LENGTH
-from app.protocol.options import LoadSettings
+from app.protocol.options import MAX_DRAFT_LENGTH, LoadSettings
+from app.system import KnownError
 from tests.support.architectures import WINDOW, Architecture, make
 from tests.support.matrix import in_proof
 

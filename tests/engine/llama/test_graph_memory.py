@@ -9,13 +9,10 @@ from typing import Any
 import pytest
 
 from app.engine.llama.context import Context
-from app.engine.llama.model import Model
-from app.engine.llama.placement import ON_THE_CPU
+from app.engine.llama.model import ON_THE_CPU, Model
 from app.models.gguf import read_header
-from app.models.memory_estimate import shape_of
-from app.models.model_memory import ModelMemory
-from app.protocol.limits import TARGET_OUTPUTS
-from app.protocol.options import LoadSettings
+from app.models.model_memory import ModelMemory, shape_of
+from app.protocol.options import TARGET_OUTPUTS, LoadSettings
 from tests.support.architectures import make
 from tests.support.expert_models import make_expert_model
 from tests.support.gguf_files import make_model

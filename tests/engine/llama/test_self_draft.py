@@ -13,8 +13,8 @@ import pytest
 from app.engine.host.engine import Engine
 from app.engine.llama import self_draft
 from app.engine.llama.self_draft import cut, quantize
-from app.errors import KnownError
 from app.models.gguf import read_header
+from app.system import KnownError
 from tests.support.generation import GREEDY, ask, run
 from tests.support.gguf_files import RandomWeights, Shape, Tensors, llama_weights, make_model
 from tests.support.pairs import Loader

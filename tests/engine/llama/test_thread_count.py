@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from app.engine.llama.thread_count import _linux_cores, default_threads
+from app.engine.llama.backend import _linux_cores, default_threads
 
 
 def sysfs(folder: Path, siblings: list[str], capacities: list[int] | None = None, quick: str = "") -> Path:

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from app.engine.decoding.sampling import Floats, Logits, TopLogits, distributions, logits_needed, penalize_rows
-from app.engine.llama import backend, top_k
+from app.engine.llama import backend
+from app.engine.llama import context as top_k
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
-from app.protocol.limits import ALL_LAYERS
-from app.protocol.options import LoadSettings, Sampling
+from app.protocol.options import ALL_LAYERS, LoadSettings, Sampling
 from tests.support.gguf_files import make_model
 from tests.support.matrix import in_proof
 

@@ -8,8 +8,7 @@ import pytest
 
 from app.engine.host.engine import Engine
 from app.engine.policy.calibration import METHOD, Build, MeasuredCosts, costs_file, measure, up_to_date
-from app.engine.policy.costs import CostModel, Costs
-from app.engine.policy.draft_costs import DraftCosts
+from app.engine.policy.costs import CostModel, Costs, DraftCosts
 from app.protocol.options import DrafterName
 from tests.support.generation import ask, run
 from tests.support.pairs import Loader, Pair

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.engine.policy.costs import CostModel, Costs
-from app.engine.policy.draft_costs import DraftCosts
+from app.engine.policy.costs import CostModel, Costs, DraftCosts
 from tests.support.simulator import pair_costs
 
 

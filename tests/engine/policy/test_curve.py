@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.engine.policy.promises import break_even, speeds_by_length
+from app.engine.policy.policy import break_even, speeds_by_length
 
 
 def test_a_length_is_as_quick_as_its_tokens_by_its_seconds() -> None:

@@ -6,8 +6,7 @@ import msgspec
 import pytest
 
 from app.engine.host.engine import Engine
-from app.engine.policy.acceptance import AcceptancePrior, Priors, RatePrior
-from app.engine.policy.history import PairHistory, history_file
+from app.engine.policy.acceptance import AcceptancePrior, PairHistory, Priors, RatePrior, history_file
 from app.protocol.commands import MeasurePlain, Message
 from app.protocol.events import KindFigures
 from tests.support.generation import GREEDY, ask, run

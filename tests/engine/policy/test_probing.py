@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.engine.policy.probing import ProbeBudget
+from app.engine.policy.candidate import ProbeBudget
 
 
 @pytest.mark.parametrize("draft", [0.003, 0.02, 0.1, 0.5])

@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from app.engine.policy.stopping import Stopping
+from app.engine.policy.policy import Stopping
 
 FLAT = [1.0 + 0.01 * n for n in range(17)]
 

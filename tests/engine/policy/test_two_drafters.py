@@ -8,8 +8,7 @@ import pytest
 
 from app.engine.drafters import Proposal
 from app.engine.policy.auto import AutoPolicy
-from app.engine.policy.costs import Costs
-from app.engine.policy.draft_costs import DraftCosts
+from app.engine.policy.costs import Costs, DraftCosts
 from app.engine.policy.policy import Outcome, Situation
 from app.protocol.options import DrafterName
 from tests.support.matrix import in_proof

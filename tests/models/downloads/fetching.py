@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from app.errors import Canceled
 from app.models.downloads.part import destination, part_path
 from app.models.downloads.transfer import Backoff, Transfer
 from app.models.hub.network import Network
 from app.models.hub.repository import RemoteFile
 from app.models.origins import Origins
+from app.system import Canceled
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import HubServer
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.errors import KnownError
 from app.models.downloads.part import DiskFullError, check_space, destination, free_bytes
 from app.models.hub.repository import RemoteFile
+from app.system import KnownError
 
 
 def remote(path: str, repository: str = "maker/model-GGUF") -> RemoteFile:

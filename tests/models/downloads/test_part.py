@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import KnownError
 from app.models.downloads.part import Part, bytes_on_disk, discard, part_path
 from app.models.hub.repository import RemoteFile
+from app.system import KnownError
 
 FILE = RemoteFile(repository="owner/one", commit="0" * 40, path="one.gguf", size=5, sha256="1" * 64)
 

@@ -10,9 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.errors import KnownError
-from app.models.downloads.item import Item, ItemState
-from app.models.downloads.queue_file import FILE_NAME, SavedItem, has_work
+from app.models.downloads.item import FILE_NAME, Item, ItemState, SavedItem, has_work
+from app.system import KnownError
 from tests.models.downloads.fetching import MIB
 from tests.models.downloads.watched import WAIT_S, Watched
 from tests.support.hub_faults import Fault

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.errors import KnownError
+from app.system import KnownError
 from tests.models.downloads.fetching import FILE, MIB, REPOSITORY, Fetching, interrupted, is_complete
 from tests.support.hub_faults import Fault
 

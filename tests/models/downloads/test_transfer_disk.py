@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import KnownError
 from app.models.downloads import part
 from app.models.downloads.part import DiskFullError
 from app.models.downloads.transfer import Transfer
+from app.system import KnownError
 from tests.models.downloads.fetching import FILE, MIB, REPOSITORY, Fetching, is_complete
 from tests.support.small_disk import remount, small_disk
 

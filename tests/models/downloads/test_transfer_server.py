@@ -7,10 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.errors import KnownError
 from app.models.downloads.transfer import Backoff
 from app.models.hub.errors import NoAccessError
 from app.models.hub.network import NetworkSettings
+from app.system import KnownError
 from tests.models.downloads.fetching import FILE, MIB, REPOSITORY, Fetching, Waits, interrupted, is_complete
 from tests.support.hub_faults import Fault, Place
 from tests.support.hub_server import HubServer

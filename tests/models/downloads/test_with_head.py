@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.models.downloads.item import Item, ItemState
-from app.models.downloads.queue_file import FILE_NAME
+from app.models.downloads.item import FILE_NAME, Item, ItemState
 from app.models.hub.repository import RemoteModel
 from tests.models.downloads.fetching import MIB
 from tests.models.downloads.watched import Watched

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from app.models.downloads.item import Item, ItemProgress, ItemState
-from app.models.downloads.wording import duration, figures, summary
+from app.models.downloads.item import Item, ItemProgress, ItemState, duration, figures, summary
 from app.models.hub.repository import RemoteFile
 
 FILE = RemoteFile(repository="a/b", commit="0" * 40, path="m.gguf", size=5 * 10**9, sha256="0" * 64)

@@ -10,13 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from app.errors import KnownError
 from app.models.hub.api import Hub
 from app.models.hub.errors import GatedError, NotFoundError, RefusedError, TokenError, UnreachableError
-from app.models.hub.names import is_commit, is_repository_id, is_safe_path
 from app.models.hub.network import MAX_API_ANSWER, Network, NetworkSettings
-from app.models.hub.repository import Sort
-from app.models.text import is_sha256
+from app.models.hub.repository import Sort, is_commit, is_repository_id, is_safe_path
+from app.models.names import is_sha256
+from app.system import KnownError
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import HubServer
 

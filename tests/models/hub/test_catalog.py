@@ -28,12 +28,12 @@ from app.models.hub.catalog import (
     Sidecar,
     load_catalog,
 )
-from app.models.hub.names import is_repository_id
+from app.models.hub.repository import is_repository_id
 from app.models.machine_memory import MachineMemory
 from app.models.memory_shape import ModelShape, shape_of
 from app.models.names import quantization
 from app.models.pairing import LARGE_DRAFT_SHARE
-from app.protocol.devices import Device
+from app.protocol.events import Device
 
 GB = 10**9
 GIB = 2**30

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from app.errors import KnownError
 from app.models.hub.api import Hub
 from app.models.hub.catalog import (
     Accelerator,
@@ -19,10 +18,12 @@ from app.models.hub.catalog import (
     Offer,
     Sidecar,
     load_catalog,
+    places,
+    resolve,
 )
-from app.models.hub.catalog_items import places, resolve
 from app.models.hub.errors import NotFoundError
 from app.models.hub.network import Network
+from app.system import KnownError
 from tests.support.hub_server import HubServer
 
 HEAD = Sidecar(architecture="qwen35", file="mtp-m.gguf", size=1)

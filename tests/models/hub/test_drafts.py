@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.errors import Canceled
 from app.models.gguf import GgufHeader, read_header
 from app.models.hub.api import Hub
 from app.models.hub.drafts import (
@@ -21,6 +20,7 @@ from app.models.hub.errors import UnreachableError
 from app.models.hub.network import Network
 from app.models.hub.repository import RemoteFile, RemoteModel, Repository
 from app.models.pairing import Verdict
+from app.system import Canceled
 from tests.support.gguf_files import make_model
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import HubServer

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import KnownError
 from app.models import mtp
 from app.models.gguf import ModelFileError
 from app.models.hub.api import Hub
-from app.models.hub.heads import HubModel, look_at
+from app.models.hub.drafts import HubModel, look_at
 from app.models.hub.network import Network
+from app.system import KnownError
 from tests.support.hub_server import HubServer
 
 

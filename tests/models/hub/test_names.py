@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from app.models.hub.names import is_commit, is_repository_id, is_safe_path
-from app.models.text import is_sha256
+from app.models.hub.repository import is_commit, is_repository_id, is_safe_path
+from app.models.names import is_sha256
 
 
 @pytest.mark.parametrize(

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from app.errors import KnownError
 from app.models.gguf import GgufHeader, ModelFileError, read_header
-from app.models.hub import remote_header
+from app.models.hub import api
+from app.models.hub.api import LARGEST_PIECE, read_remote_header
 from app.models.hub.errors import GatedError, NotFoundError, RefusedError, UnreachableError
 from app.models.hub.network import Network, NetworkSettings
-from app.models.hub.remote_header import LARGEST_PIECE, read_remote_header
 from app.models.hub.repository import RemoteModel, group
+from app.system import KnownError
 from tests.support.gguf_files import make_model, make_vocabulary_file
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import CDN_HOST, HubServer
@@ -62,7 +62,7 @@ def test_all_parts_of_a_split_model(
     assert remote.file_size == sum(part.stat().st_size for part in parts)
     assert remote.split is not None
     assert not remote.split.missing
-    monkeypatch.setattr(remote_header, "MAX_FETCHED", 100)
+    monkeypatch.setattr(api, "MAX_FETCHED", 100)
     with pytest.raises(ModelFileError, match="the headers of its parts are too large"):
         read_remote_header(network, model)
 

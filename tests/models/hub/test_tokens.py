@@ -12,9 +12,8 @@ from keyring.backend import KeyringBackend
 from keyring.backends import fail, null
 from keyring.errors import KeyringLocked
 
-from app.errors import KnownError
-from app.models.hub.network import Network, NetworkSettings
-from app.models.hub.tokens import SERVICE, TokenStore
+from app.models.hub.network import SERVICE, Network, NetworkSettings, TokenStore
+from app.system import KnownError
 from tests.support.keyrings import MemoryKeyring
 
 HOST = "huggingface.co"

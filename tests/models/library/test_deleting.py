@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import KnownError
+from app.system import KnownError
 from tests.support.library_parts import library, small_model, titles
 from tests.support.permissions import reachable, without_rights
 

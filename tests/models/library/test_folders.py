@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from app.models.library.folders import FolderKind, ModelFolder, extra_folder, found_folders
-from app.models.library.walk import walk
+from app.models.library.folders import FolderKind, ModelFolder, extra_folder, found_folders, walk
 from tests.support.library_parts import library, ollama_manifest, small_model, titles
 from tests.support.permissions import reachable, without_rights
 

@@ -103,7 +103,7 @@ def test_folders_too_deep_or_too_full_are_bounded(tmp_path: Path, monkeypatch: p
     small_model(tmp_path / "models/1/2/3/4/5/6/7/8/9/too-deep.gguf")
     shown = library(tmp_path)
     assert titles(shown.scan()) == ["deep"] and shown.notices == []
-    monkeypatch.setattr("app.models.library.walk.MAX_FILES", 2)
+    monkeypatch.setattr("app.models.library.folders.MAX_FILES", 2)
     for name in ("a", "b", "c"):
         small_model(tmp_path / f"models/{name}.gguf")
     assert len(shown.scan()) == 2

@@ -8,10 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from app.errors import Canceled, KnownError
-from app.models.library.entry import LibraryEntry
-from app.models.library.library import open_library
+from app.models.library.library import LibraryEntry, open_library
 from app.models.origins import Origin, Origins, origins_file
+from app.system import Canceled, KnownError
 from tests.support.library_parts import small_model
 
 

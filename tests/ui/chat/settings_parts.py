@@ -12,7 +12,7 @@ from pytestqt.qtbot import QtBot
 from app.chats.presets import FILE_NAME
 from app.chats.settings import ChatSettings
 from app.settings import Settings
-from app.ui.chat.conversation import answer_settings
+from app.ui.chat.live_answer import answer_settings
 from app.ui.chat.settings_tab import ChatSettingsTab
 from tests.ui.parts import WAIT_MS, Rig
 

@@ -10,7 +10,7 @@ from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.options import Sampling
 from app.protocol.remote import RemoteModel, Server
 from app.settings import Settings
-from app.ui.chat.conversation import answer_settings
+from app.ui.chat.live_answer import answer_settings
 
 COOL = Sampling(temperature=0.0)
 PAIR = PairLoaded(

@@ -23,8 +23,8 @@ from app.ui.chat.composer import LONG_CHARACTERS, LONG_LINES, Composer
 from app.ui.chat.context_meter import ContextMeter
 from app.ui.chat.drop_area import DropArea
 from app.ui.chat.messages import UserMessage
-from app.ui.widgets.entries import Widths
-from app.ui.widgets.layouts import column
+from app.ui.widgets.column import Widths
+from app.ui.widgets.controls import column
 from tests.ui.parts import WAIT_MS, Rig
 from tests.ui.recorded_actions import Recorded
 from tests.ui.scripted_engine import CONTEXT_LENGTH

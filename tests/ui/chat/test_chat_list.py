@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QApplication, QLineEdit, QMenu
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import Chat, Folder, Found, Snippet
-from app.models.text import is_right_to_left
+from app.models.names import is_right_to_left
 from app.ui.chat.chat_list import ChatList
 from app.ui.chat.list.model import Heading, rows_of
 from app.ui.chat.list.results import results_of

@@ -17,12 +17,12 @@ from app.chats.model import Attachment
 from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
 from app.client.connection import Timings
-from app.errors import KnownError
 from app.protocol.answering import AnswerSettings
 from app.protocol.events import RoundsReceived
-from app.ui.chat.conversation import conversation
+from app.system import KnownError
+from app.ui.chat.live_answer import conversation
 from app.ui.engine import EngineState
-from app.ui.engine.pair_files import PairFiles
+from app.ui.engine.pair_names import PairFiles
 from app.ui.widgets.tasks import BUG
 from tests.ui.parts import WAIT_MS, Rig
 from tests.ui.scripted_engine import round_of

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from app.chats.model import Attachment, Role, StoredMessage
 from app.protocol.commands import Image
-from app.ui.chat.conversation import EXAMPLE, conversation, question_to_measure
+from app.ui.chat.live_answer import EXAMPLE, conversation, question_to_measure
 
 
 def branch(*messages: tuple[Role, str]) -> list[StoredMessage]:

@@ -11,7 +11,7 @@ from PySide6.QtGui import QImage, QTextDocument
 
 from app.helper import Helper
 from app.helper.messages import RenderMarkdown
-from app.ui.chat.printing import _Document
+from app.ui.chat.transfers import _Document
 
 
 @pytest.fixture(scope="module")

@@ -15,9 +15,9 @@ from PySide6.QtGui import QAction, QImage
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import Attachment, StoredMessage
-from app.errors import KnownError
 from app.helper import Helper
 from app.protocol.images import MOST_PIXELS, ImageHead, read_head
+from app.system import KnownError
 from app.ui import notices
 from app.ui.chat import attachments
 from app.ui.chat.attachments import SUBJECT, Thumbnails, decoded, image_file

@@ -9,8 +9,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app.ui.chat.composer import Composer
-from app.ui.chat.editor import MessageEditor
+from app.ui.chat.composer import Composer, MessageEditor
 
 
 @pytest.fixture

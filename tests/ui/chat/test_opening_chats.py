@@ -16,7 +16,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app import paths
+from app import system
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.client.connection import Timings
@@ -37,12 +37,12 @@ class Slow:
 
     def __init__(self, qtbot: QtBot) -> None:
         self.qtbot = qtbot
-        self.settings = SettingsFile(paths.settings_file())
+        self.settings = SettingsFile(system.settings_file())
         self.actions = all_actions()
         self.window = MainWindow(self.settings.values, self.actions)
         command = [sys.executable, "-m", "tests.ui.scripted_engine", "well"]
         self.engine = EngineClient(command, Timings(quit=0.5), self.window)
-        self.worker = ChatWorker(paths.chat_file())
+        self.worker = ChatWorker(system.chat_file())
         self.ctx = make_context(self.settings, self.engine, self.worker, self.actions, self.window)
         self.app = App(self.ctx, self.window)
         self.chats = self.ctx.chats
@@ -163,13 +163,13 @@ def test_text_typed_into_a_chat_that_never_opened_is_kept_by_the_end_of_the_app(
     slow.click(two)
     slow.type("and more")
     slow.close()
-    with ChatStore(paths.chat_file()) as store:
+    with ChatStore(system.chat_file()) as store:
         assert store.unsent(two) == "stored for two\nand more"
 
 
 def leave_unsent(text: str) -> str:
     """What the last run left: a chat, and text for the one to come."""
-    with ChatStore(paths.chat_file()) as store:
+    with ChatStore(system.chat_file()) as store:
         chat = store.create_chat("The last one")
         store.set_unsent(None, text)
         return chat.id
@@ -186,7 +186,7 @@ def test_text_for_a_chat_to_come_is_there_again_also_where_another_chat_is_shown
     slow.settle()
     assert slow.composer.text() == "left for later"
     slow.close()
-    with ChatStore(paths.chat_file()) as store:
+    with ChatStore(system.chat_file()) as store:
         assert store.unsent(None) == "left for later"
 
 
@@ -204,7 +204,7 @@ def test_text_typed_before_the_chats_are_open_does_not_replace_what_was_stored(q
     slow.settle()
     assert slow.composer.text() == "left for later\nquick\nthought"
     slow.close()
-    with ChatStore(paths.chat_file()) as store:
+    with ChatStore(system.chat_file()) as store:
         assert store.unsent(None) == "left for later\nquick\nthought"
 
 

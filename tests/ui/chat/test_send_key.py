@@ -9,8 +9,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from app.ui.chat.composer import Composer
-from app.ui.chat.editor import Editing, MessageEditor, enter, send_key
+from app.ui.chat.composer import Composer, Editing, MessageEditor, enter, send_key
 
 _KEYS = Qt.KeyboardModifier
 _NONE, _SHIFT, _CTRL = _KEYS.NoModifier, _KEYS.ShiftModifier, _KEYS.ControlModifier

@@ -20,7 +20,7 @@ from app.protocol.answering import SamplingChoice
 from app.protocol.options import AnswerFormat, Sampling
 from app.ui.engine.pair_names import thinking_levels
 from app.ui.widgets import stylesheet
-from app.ui.widgets.focus_order import next_in_focus_order
+from app.ui.widgets.focus import next_in_focus_order
 from tests.ui.chat.settings_parts import SettingsRig
 from tests.ui.parts import WAIT_MS
 

@@ -14,7 +14,7 @@ from app.chats.model import StoredMessage, pack, to_json
 from app.protocol.events import Figures, Piece, Round
 from app.ui.chat.answer import AnswerMessage, ThinkingPart
 from app.ui.chat.footer import thinking_title
-from app.ui.chat.thinking_clock import ThinkingClock
+from app.ui.chat.live_answer import ThinkingClock
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import theme
 from tests.ui.chat import stored

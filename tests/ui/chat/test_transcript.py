@@ -14,11 +14,11 @@ from pytestqt.qtbot import QtBot
 from app.chats.model import StoredMessage, unpack
 from app.protocol.events import Piece
 from app.ui.chat.answer import AnswerMessage
-from app.ui.chat.markdown.code_headers import CodeHeader
+from app.ui.chat.markdown.code_blocks import CodeHeader
 from app.ui.chat.messages import UserMessage
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import theme
-from app.ui.widgets.entries import Entry
+from app.ui.widgets.column import Entry
 from app.ui.widgets.turns import turns
 from tests.ui.chat import stored
 from tests.ui.chat.stored import FOOTER, calls, click, keys, named, settle, show

@@ -16,8 +16,7 @@ from shiboken6 import delete
 from app.chats.database import MEMORY
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
-from app.ui.chat.printing import Printing
-from app.ui.chat.transfers import ChatTransfers, ExportDialog, ImportDialog
+from app.ui.chat.transfers import ChatTransfers, ExportDialog, ImportDialog, Printing
 from app.ui.chat.writer import StoredChats
 from app.ui.notices import NoticeList
 from tests.chats.formats.test_formats import DATA

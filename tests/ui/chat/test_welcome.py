@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from app.ui.chat.transcript import EXAMPLES, Introduction, Transcript, Welcome
-from app.ui.widgets.entries import Widths
+from app.ui.widgets.column import Widths
 from tests.ui.chat import stored
 from tests.ui.chat.stored import calls, click, has_button, keys, named, settle
 from tests.ui.recorded_actions import Recorded

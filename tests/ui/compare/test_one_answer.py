@@ -18,9 +18,8 @@ from app.protocol.events import Piece, Round
 from app.ui.chat.answer import ThinkingPart
 from app.ui.compare import wording
 from app.ui.compare.one_answer import OneAnswer, is_in_thinking, marked
-from app.ui.compare.pane import AnswerPane
-from app.ui.compare.runner import End
-from app.ui.compare.subject import RepeatedAnswer
+from app.ui.compare.runner import End, RepeatedAnswer
+from app.ui.compare.tab import AnswerPane
 from tests.ui.compare.samples import WORDS, compared, comparison, prompt, run
 from tests.ui.parts import WAIT_MS
 

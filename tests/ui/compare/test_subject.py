@@ -13,7 +13,7 @@ from app.protocol.answering import AnswerSettings
 from app.protocol.commands import generate
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.options import Sampling
-from app.ui.compare.subject import Subject
+from app.ui.compare.runner import Subject
 
 PAIR = PairLoaded(
     request=1, target=ModelInfo(path="/m/t.gguf", name="Target"), draft=ModelInfo(path="/m/d.gguf", name="Draft")

@@ -20,7 +20,7 @@ from app.ui.compare import wording
 from app.ui.compare.runner import ENGINE_LOST
 from app.ui.compare.tab import FORMATS, CompareTab
 from app.ui.engine import EngineState
-from app.ui.engine.pair_files import PairFiles
+from app.ui.engine.pair_names import PairFiles
 from tests.ui.compare.comparing import Comparing
 from tests.ui.compare.conftest import MakeRig
 from tests.ui.parts import WAIT_MS
@@ -288,6 +288,6 @@ def test_an_export_that_fails_says_so(make: MakeComparing, tmp_path: Path, monke
     def full(*_arguments: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("app.ui.compare.subject.write_export", full)
+    monkeypatch.setattr("app.ui.compare.runner.write_export", full)
     assert "No space left on device" in exported(at, one, "JSON", tmp_path / "b", monkeypatch)
     assert not (tmp_path / "b.json").exists()

@@ -13,14 +13,13 @@ import pytest
 from PySide6.QtCore import QProcess, QProcessEnvironment, QTimer
 from pytestqt.qtbot import QtBot
 
-from app import paths
+from app import system
 from app.client.connection import Timings
-from app.paths import HOME_VARIABLE
 from app.protocol.commands import CountTokens, Generate, Load, Message
 from app.protocol.events import Round, TokensCounted
-from app.ui.engine import child_process
-from app.ui.engine.child_process import CrashTracker, child_environment
-from app.ui.engine.client import EngineClient, EngineExit, EngineState, ExitCause
+from app.system import HOME_VARIABLE
+from app.ui.engine import client
+from app.ui.engine.client import CrashTracker, EngineClient, EngineExit, EngineState, ExitCause, child_environment
 
 QUICK = Timings(tick=0.05, silence=0.2, no_progress=100.0, start=0.3, cancel=0.2, quit=0.3)
 PATIENT = Timings(quit=0.5)
@@ -254,7 +253,7 @@ def test_the_end_of_the_app_waits_for_a_hung_engine_only_so_long(
     engine.shutdown()
     assert unkillable == [old]
     assert engine.state() is EngineState.STOPPED
-    left = child_process._LEFT_BEHIND.pop()
+    left = client._LEFT_BEHIND.pop()
     os.kill(old, signal.SIGKILL)
     left.waitForFinished()
 
@@ -318,7 +317,7 @@ def test_hang_is_noticed(qtbot: QtBot, make_engine: MakeEngine, behavior: str) -
 
 
 def left_file() -> Path:
-    path = paths.chat_caches_dir() / "what-somebody-said.kept"
+    path = system.chat_caches_dir() / "what-somebody-said.kept"
     path.write_bytes(b"words")
     return path
 

@@ -8,7 +8,7 @@ import pytest
 
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.options import DrafterChoice, DrafterName, DraftLength
-from app.ui.engine import drafters
+from app.ui.engine import pair_names
 
 ALONE = PairLoaded(request=1, target=ModelInfo(path="t.gguf", name="t"))
 OFF = PairLoaded(request=1, target=ALONE.target, drafting_off="It cannot be rolled back.")
@@ -46,12 +46,12 @@ BOTH = PairLoaded(request=1, target=ALONE.target, draft=PAIR.draft, has_head=Tru
 def test_who_drafts(
     chosen: DrafterChoice, length: DraftLength, pair: PairLoaded, using: tuple[DrafterName, ...]
 ) -> None:
-    assert drafters.in_use(drafters.usable(chosen, pair), length, pair) == using
+    assert pair_names.in_use(pair_names.usable(chosen, pair), length, pair) == using
 
 
 def test_only_what_the_pair_allows_is_offered() -> None:
     def names(chosen: DrafterChoice, pair: PairLoaded | None) -> list[str]:
-        return [name for name, _ in drafters.offered(chosen, pair)]
+        return [name for name, _ in pair_names.offered(chosen, pair)]
 
     assert names("auto", PAIR) == names("chain", PAIR) == ["auto", "model", "ngram"]
     assert names("auto", ALONE) == names("model", ALONE) == names("auto", None) == ["auto"]
@@ -62,5 +62,5 @@ def test_only_what_the_pair_allows_is_offered() -> None:
 
 
 def test_every_drafter_has_its_names() -> None:
-    for names in (drafters.NAMES, drafters.TITLES, drafters.IN_SENTENCES):
+    for names in (pair_names.NAMES, pair_names.TITLES, pair_names.IN_SENTENCES):
         assert set(names) == set(get_args(DrafterName))

@@ -12,19 +12,17 @@ from pytestqt.qtbot import QtBot
 
 from app.models.gguf import read_header
 from app.models.machine_memory import MachineMemory
-from app.models.memory_estimate import ModelShape, shape_of
 from app.models.memory_shape import Layer
+from app.models.model_memory import ModelShape, shape_of
 from app.models.planner import Wishes, make_plan
-from app.protocol.devices import Device
-from app.protocol.events import MemoryRead, PairLoaded
-from app.protocol.limits import HeadChoice
-from app.protocol.options import LoadSettings
+from app.protocol.events import Device, MemoryRead, PairLoaded
+from app.protocol.options import HeadChoice, LoadSettings
 from app.settings import Settings
 from app.ui.engine import load_planner
 from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.load_planner import FittedPair, fitted, wishes_of
 from app.ui.engine.pair import PairLoader
-from app.ui.engine.pair_files import LoadingMarker, PairFiles
+from app.ui.engine.pair_names import LoadingMarker, PairFiles
 from app.ui.notices import NoticeList
 from tests.support.gguf_files import make_model
 from tests.support.mtp_models import make_head_file, make_table_model

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from app.ui.engine.pair_files import PairFiles
+from app.ui.engine.pair_names import PairFiles
 from tests.support.permissions import reachable, without_rights
 
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.remote import RemoteModel, Server
 from app.settings import Pair
-from app.ui.engine.pair_files import guide_files
 from app.ui.engine.pair_names import (
+    guide_files,
     has_written,
     model_title,
     pair_details,

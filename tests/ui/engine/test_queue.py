@@ -16,8 +16,7 @@ from typing import Any
 import pytest
 from PySide6.QtCore import QObject, Signal
 
-from app.client.connection import Question
-from app.client.state import EngineState
+from app.client.connection import EngineState, Question
 from app.protocol.commands import Generate, MeasurePlain, ScoreTokens
 from app.protocol.events import (
     Figures,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app import paths
+from app import system
 from app.client.connection import Timings
 from app.protocol.commands import CheckText, Load
 from app.protocol.events import MemoryRead, PairLoaded
@@ -18,7 +18,7 @@ from app.settings import Settings
 from app.ui import notices
 from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.pair import PairLoader
-from app.ui.engine.pair_files import LoadingMarker, PairFiles
+from app.ui.engine.pair_names import LoadingMarker, PairFiles
 from app.ui.notices import NoticeList
 from tests.support import remote_streams
 from tests.support.model_server import ModelServer
@@ -80,7 +80,7 @@ def test_the_process_follows_what_is_used(qtbot: QtBot, engine: EngineClient, se
 def test_what_is_forgotten_while_a_server_is_used_is_erased_here_too(
     qtbot: QtBot, engine: EngineClient, server: ModelServer
 ) -> None:
-    kept = paths.chat_caches_dir() / "0123456789abcdef.kept"
+    kept = system.chat_caches_dir() / "0123456789abcdef.kept"
     kept.parent.mkdir(parents=True, exist_ok=True)
     kept.write_bytes(b"of a chat")
     connect(qtbot, engine, server.url)
@@ -97,7 +97,7 @@ def test_what_our_engine_was_still_to_forget_is_erased_when_it_goes(
     engine = EngineClient(command, Timings(quit=0.5))
     try:
         load(qtbot, engine)
-        kept = paths.chat_caches_dir() / "0123456789abcdef.kept"
+        kept = system.chat_caches_dir() / "0123456789abcdef.kept"
         kept.parent.mkdir(parents=True, exist_ok=True)
         kept.write_bytes(b"of a chat")
         engine.forget()

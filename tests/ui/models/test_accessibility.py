@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QAbstractButton, QLabel, QMenu, QTabBar, QWidget
 
-from app import paths
+from app import system
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.library.folders import FolderKind, ModelFolder
 from app.models.origins import Origin, origins_file
@@ -29,7 +29,7 @@ def full(dressed: None, windows: Windows, tmp_path: Path) -> Windows:
     small_model(windows.models / f"{HOSTILE}.gguf", name=HOSTILE, vocab_size=700)
     small_model(windows.models / "draft.gguf", name=HOSTILE)
     origin = Origin(repository=HOSTILE, commit="0" * 40, path=HOSTILE, sha256="0" * 64, size=1, license=HOSTILE)
-    origins_file(paths.data_dir()).put(target, origin)
+    origins_file(system.data_dir()).put(target, origin)
     windows.values.extra_folders = [str(tmp_path / HOSTILE)]
     windows.scanned()
     windows.choose(target)

@@ -9,7 +9,7 @@ import sys
 import pytest
 from PySide6.QtWidgets import QLineEdit, QProgressBar
 
-from app import paths
+from app import system
 from app.models.downloads.item import Item
 from app.settings import Pair
 from app.ui.settings.network_page import TokenDialog
@@ -161,8 +161,8 @@ def test_all_are_paused_and_resumed_together(windows: Windows, content: bytes) -
 
 
 def test_a_queue_in_other_hands(closed_windows: Windows) -> None:
-    paths.data_dir().mkdir(parents=True, exist_ok=True)
-    command = [sys.executable, "-c", ANOTHER_QUEUE, str(paths.data_dir())]
+    system.data_dir().mkdir(parents=True, exist_ok=True)
+    command = [sys.executable, "-c", ANOTHER_QUEUE, str(system.data_dir())]
     sentence = "Another Slipstream window is using the downloads. Use that one, or close it first."
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
         assert other.stdout is not None and other.stdin is not None

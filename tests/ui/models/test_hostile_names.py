@@ -18,11 +18,11 @@ from app.settings import Pair, Settings
 from app.ui import notices
 from app.ui.chat.chat_list import ChatList
 from app.ui.engine import pair_names
-from app.ui.engine.pair_files import PairFiles
+from app.ui.engine.pair_names import PairFiles
 from app.ui.models.fit import NO_TARGET, READING
 from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.shell.all_actions import all_actions
-from app.ui.shell.bars import UndoBar
+from app.ui.shell.top_bar import UndoBar
 from tests.support.gguf_files import make_model
 from tests.support.library_parts import small_model
 from tests.ui.models.windows import WAIT_MS, Windows

@@ -12,11 +12,11 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QMenu, QMessageBox
 
-from app import paths
-from app.errors import KnownError
+from app import system
 from app.models.library.folders import FolderKind, ModelFolder
+from app.models.names import size_text
 from app.models.origins import Origin, origins_file
-from app.models.text import size_text
+from app.system import KnownError
 from app.ui.models.library_list import COLUMNS, when
 from app.ui.models.library_tab import offer
 from app.ui.widgets import theme
@@ -189,7 +189,7 @@ def test_facts(stocked: Windows) -> None:
     origin = Origin(
         repository="owner/Big-GGUF", commit="abcdef12" * 5, path="big.gguf", sha256="0" * 64, size=1, license="mit"
     )
-    origins_file(paths.data_dir()).put(file, origin)
+    origins_file(system.data_dir()).put(file, origin)
     stocked.scanned()
     stocked.choose(file)
     shown = texts(stocked.model_page)
@@ -231,7 +231,7 @@ def downloaded(windows: Windows, file: Path) -> None:
     digest = hashlib.sha256(file.read_bytes()).hexdigest()
     size = file.stat().st_size
     origin = Origin(repository="owner/x", commit="0" * 40, path=file.name, sha256=digest, size=size)
-    origins_file(paths.data_dir()).put(file, origin)
+    origins_file(system.data_dir()).put(file, origin)
     windows.scanned()
     windows.choose(file)
 

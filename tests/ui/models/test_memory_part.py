@@ -14,16 +14,16 @@ from pytestqt.qtbot import QtBot
 
 from app.models.gguf import read_header
 from app.models.machine_memory import MachineMemory
-from app.models.memory_estimate import shape_of
+from app.models.model_memory import shape_of
 from app.models.planner import Wishes, make_plan
-from app.protocol.devices import Device
+from app.protocol.events import Device
 from app.protocol.options import LoadSettings
 from app.settings import Settings
 from app.ui.engine.load_planner import MemoryWatch
-from app.ui.engine.pair_files import PairFiles
+from app.ui.engine.pair_names import PairFiles
 from app.ui.models.memory_part import MemoryBar, Segment
 from app.ui.models.open_dialog import OpenModelsDialog
-from app.ui.widgets.layouts import column
+from app.ui.widgets.controls import column
 from tests.support.gguf_files import make_model
 
 GIB = 2**30

@@ -25,15 +25,14 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from app.protocol.devices import Device
+from app.protocol.events import Device
 from app.protocol.options import AcceptRule, LoadSettings
 from app.settings import Pair, Settings
-from app.ui.engine.pair_files import PairFiles, guide_files
-from app.ui.models.fields import LoadFields
+from app.ui.engine.pair_names import PairFiles, guide_files
+from app.ui.models.fields import FileRow, LoadFields
 from app.ui.models.open_dialog import OpenModelsDialog
-from app.ui.models.pickers import FileRow
+from app.ui.widgets.controls import Section
 from app.ui.widgets.forms import Whole
-from app.ui.widgets.section import Section
 from tests.support.expert_models import make_expert_model
 from tests.support.gguf_files import make_model
 

@@ -14,13 +14,13 @@ from pytestqt.qtbot import QtBot
 
 from app.models import mtp
 from app.models.trials import FileKey, StoredTrial, Trial
-from app.protocol.limits import HeadChoice
+from app.protocol.options import HeadChoice
 from app.settings import Settings
-from app.ui.engine.pair_files import PairFiles
+from app.ui.engine.pair_names import PairFiles
+from app.ui.models.fields import FileRow
 from app.ui.models.library_service import LibraryService
 from app.ui.models.open_dialog import OpenModelsDialog
-from app.ui.models.pickers import FileRow
-from app.ui.widgets.head_control import HeadControl
+from app.ui.widgets.controls import HeadControl
 from tests.support.gemma4_models import make_assistant, make_gemma4
 from tests.support.gguf_files import make_model, spm_vocabulary
 from tests.support.mtp_models import SIZE, make_head_file, make_table_model

@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QWidget
 from app.protocol.options import LoadSettings
 from app.settings import Pair, Settings
 from app.ui import notices
-from app.ui.engine.pair_files import PairFiles, guide_files
+from app.ui.engine.pair_names import PairFiles, guide_files
 from app.ui.models.opening import Opening, as_remembered, keep_opened
 from tests.ui.models.windows import Windows
 

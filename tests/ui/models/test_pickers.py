@@ -12,8 +12,8 @@ from pytestqt.qtbot import QtBot
 
 from app.models.trials import FileKey, StoredTrial, Trial
 from app.settings import Settings
+from app.ui.models.fields import MOST_GRAY, FileRow, ModelPicker, PairPicks, Pick
 from app.ui.models.library_service import LibraryService
-from app.ui.models.pickers import MOST_GRAY, FileRow, ModelPicker, PairPicks, Pick
 from tests.support.library_parts import small_model
 from tests.ui.models.windows import MACHINE
 

@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QCheckBox, QLabel, QPushButton, QWidget
 from app.models import mtp
 from app.models.hub.catalog import Offer, Sidecar, load_catalog
 from app.models.machine_memory import MachineMemory
-from app.models.text import size_text
+from app.models.names import size_text
 from app.settings import Pair
 from app.ui.widgets import theme
 from tests.support.gemma4_models import make_assistant

@@ -16,7 +16,7 @@ from pytestqt.qtbot import QtBot
 from app.protocol.remote import ServedModel, Server
 from app.settings import Pair
 from app.storage.secrets import SERVICE
-from app.ui.engine.pair_files import PairFiles
+from app.ui.engine.pair_names import PairFiles
 from app.ui.models import servers
 from app.ui.models.servers import ServerDialog
 from tests.support import remote_streams

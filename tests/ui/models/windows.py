@@ -21,14 +21,14 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from app.models.downloads.item import Item
-from app.models.library.entry import LibraryEntry
+from app.models.library.library import LibraryEntry
 from app.models.machine_memory import MachineMemory
-from app.protocol.devices import Device
+from app.protocol.events import Device
 from app.settings import SettingsFile
 from app.ui.context import AppContext, WindowSettings
 from app.ui.engine.client import EngineClient
 from app.ui.engine.pair import PairLoader
-from app.ui.engine.pair_files import LoadingMarker
+from app.ui.engine.pair_names import LoadingMarker
 from app.ui.engine.queue import EngineQueue
 from app.ui.models.library_list import LibraryList
 from app.ui.models.library_service import LibraryService
@@ -39,7 +39,7 @@ from app.ui.notices import NoticeList
 from app.ui.server.control import ServerControl
 from app.ui.server.serving import Serving
 from app.ui.settings.window import SettingsWindow
-from app.ui.widgets.system_notifications import Notifier
+from app.ui.widgets.questions import Notifier
 from tests.support.hub_server import HubServer
 from tests.ui.recorded_actions import Recorded
 

@@ -14,7 +14,7 @@ from app.protocol.answering import AnswerSettings
 from app.protocol.options import LoadSettings
 from app.protocol.serving import Serve
 from app.ui.engine.client import EngineClient
-from app.ui.engine.pair_files import PairFiles
+from app.ui.engine.pair_names import PairFiles
 from app.ui.server.serving import Serving
 from tests.support.served import Client, Json
 from tests.ui.parts import WAIT_MS, Rig

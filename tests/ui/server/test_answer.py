@@ -24,7 +24,7 @@ from app.protocol.events import (
 from app.protocol.options import AnswerFormat, LoadSettings, Sampling
 from app.protocol.statistics import Statistics
 from app.protocol.tools import FORMATS, ToolFormatName, ToolUse
-from app.ui.server.answer import ServedAnswer
+from app.ui.server.serving import ServedAnswer
 from tests.support.matrix import in_proof
 from tests.support.tool_models import LIGHT, WEATHER, make_tool_model
 

@@ -11,8 +11,8 @@ import pytest
 from pytestqt.qtbot import QtBot
 
 from app.protocol.serving import Listening, Serve
-from app.ui.server import process as process_module
-from app.ui.server.process import ServerProcess
+from app.ui.server import serving as process_module
+from app.ui.server.serving import ServerProcess
 from tests.support.leftovers import Running, left_since
 from tests.ui.parts import WAIT_MS
 

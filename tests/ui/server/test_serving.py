@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from app.protocol.serving import Serve
-from app.server.limits import MAX_WAITING
+from app.server.guard import MAX_WAITING
 from app.ui import notices
 from app.ui.chat import answers
 from app.ui.engine import EngineState, Priority

@@ -10,7 +10,7 @@ import pytest
 from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
-from app import paths
+from app import system
 from app.chats.worker import ChatWorker
 from app.protocol.commands import Generate, Message
 from app.protocol.events import Round, RoundsReceived
@@ -20,8 +20,8 @@ from app.ui.app import App
 from app.ui.context import make_context
 from app.ui.engine import Priority
 from app.ui.engine.client import EngineClient, EngineState
-from app.ui.server.answer import ServedAnswer
 from app.ui.server.bar import ServingBar, figures_of, name_of, who_of
+from app.ui.server.serving import ServedAnswer
 from app.ui.shell.all_actions import all_actions
 from app.ui.shell.main_window import MainWindow
 from tests.support.served import Client
@@ -34,12 +34,12 @@ class Running:
 
     def __init__(self, qtbot: QtBot, pair: tuple[Path, Path]) -> None:
         self.qtbot = qtbot
-        settings = SettingsFile(paths.settings_file())
+        settings = SettingsFile(system.settings_file())
         settings.values.last_pair = Pair(str(pair[0]), str(pair[1]))
         self.actions = all_actions()
         self.window = MainWindow(settings.values, self.actions)
         self.engine = EngineClient(parent=self.window)
-        self.ctx = make_context(settings, self.engine, ChatWorker(paths.chat_file()), self.actions, self.window)
+        self.ctx = make_context(settings, self.engine, ChatWorker(system.chat_file()), self.actions, self.window)
         self.app = App(self.ctx, self.window)
         self.bar = self.window.serving_bar
         self.serving = self.app.serving

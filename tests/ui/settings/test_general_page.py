@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app.settings import Settings, SettingsFile
-from app.ui.chat.editor import send_key
+from app.ui.chat.composer import send_key
 from app.ui.context import WindowSettings
 from app.ui.notices import NoticeList
 from app.ui.settings.general_page import ZOOM_STEPS, GeneralPage, apply, zoom_beside

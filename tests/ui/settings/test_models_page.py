@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QFileDialog, QLineEdit
 
-from app.ui.settings.models_page import ModelsPage
+from app.ui.settings.window import ModelsPage
 from tests.support.hub_faults import Fault
 from tests.support.library_parts import small_model
 from tests.ui.models.windows import WAIT_MS, Pages, Windows, button, question, texts

@@ -7,7 +7,7 @@ import pytest
 from keyring.backends import fail
 from PySide6.QtWidgets import QCheckBox, QLineEdit, QSpinBox, QWidget
 
-from app.models.hub.tokens import SERVICE
+from app.models.hub.network import SERVICE
 from app.ui.settings.network_page import PURPOSES, NetworkPage, TokenDialog
 from tests.support.hub_server import HubServer
 from tests.support.keyrings import MemoryKeyring

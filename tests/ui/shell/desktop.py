@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from app.ui.widgets.system_notifications import Notifier
+from app.ui.widgets.questions import Notifier
 
 
 class Desktop(Notifier):

@@ -7,7 +7,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QAbstractButton, QMenu, QWidget
 from pytestqt.qtbot import QtBot
 
-from app import paths
+from app import system
 from app.chats.model import Chat
 from app.chats.settings import ChatSettings
 from app.chats.worker import ChatWorker
@@ -33,11 +33,11 @@ class Running:
 
     def __init__(self, qtbot: QtBot, engine: EngineClient | None = None) -> None:
         self.qtbot = qtbot
-        self.settings = SettingsFile(paths.settings_file())
+        self.settings = SettingsFile(system.settings_file())
         self.actions = all_actions()
         self.window = MainWindow(self.settings.values, self.actions)
         self.engine = engine or WarmEngine(parent=self.window)
-        self.worker = ChatWorker(paths.chat_file())
+        self.worker = ChatWorker(system.chat_file())
         self.ctx = make_context(self.settings, self.engine, self.worker, self.actions, self.window)
         self.app = App(self.ctx, self.window)
         self.chats = self.ctx.chats

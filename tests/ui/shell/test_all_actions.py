@@ -13,7 +13,7 @@ from pytestqt.qtbot import QtBot
 
 from app.ui.actions import Action, Actions, Choice, Menu, native
 from app.ui.shell.all_actions import ELSEWHERE, MENUS
-from app.ui.shell.edit_menu import NAMES
+from app.ui.shell.menus import NAMES
 
 # From the table of standard shortcuts in the documentation of QKeySequence, where Ctrl is Command on a Mac.
 _COMMON = "Ctrl+X Ctrl+C Ctrl+V Ctrl+Z Ctrl+A Ctrl+Left Ctrl+Right Ctrl+Home Ctrl+End Shift+Del Shift+Ins Ctrl+Ins"

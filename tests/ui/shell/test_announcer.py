@@ -16,7 +16,7 @@ from app.chats.model import StoredMessage
 from app.ui import notices
 from app.ui.engine.client import EngineClient
 from app.ui.shell.announcer import end_of_answer
-from app.ui.widgets.announcing import announce
+from app.ui.widgets.focus import announce
 from tests.ui.shell.hearing import Hearing, listening
 from tests.ui.shell.running import WAIT_MS, Running
 

@@ -15,19 +15,19 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QPushButton, QTextEdit, QToolButton, QWidget
 from pytestqt.qtbot import QtBot
 
-from app import paths
+from app import system
 from app.chats.model import StoredMessage
 from app.settings import Settings, SettingsFile
 from app.ui.actions import Actions
 from app.ui.chat.answer import AnswerMessage
-from app.ui.chat.markdown.code_headers import CodeHeader
+from app.ui.chat.markdown.code_blocks import CodeHeader
 from app.ui.chat.messages import UserMessage
 from app.ui.context import AppContext, WindowSettings
 from app.ui.notices import NoticeList
 from app.ui.settings.general_page import apply
 from app.ui.shell.all_actions import ELSEWHERE, MENUS
 from app.ui.shell.main_window import MainWindow, Panel
-from app.ui.shell.zoom import Zoom
+from app.ui.shell.menus import Zoom
 from app.ui.widgets import stylesheet
 from app.ui.widgets.tabbed_window import TabbedWindow
 
@@ -39,7 +39,7 @@ class Rig:
     def __init__(self, qtbot: QtBot, qapp: QApplication) -> None:
         stylesheet.apply(qapp)
         self.qtbot = qtbot
-        self.settings = WindowSettings(SettingsFile(paths.settings_file()), NoticeList())
+        self.settings = WindowSettings(SettingsFile(system.settings_file()), NoticeList())
         self.values = self.settings.values
         self.actions = actions_of_zoom()
         self.window = MainWindow(self.values, self.actions)

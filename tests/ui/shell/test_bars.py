@@ -14,9 +14,9 @@ from app.settings import Settings
 from app.ui import notices
 from app.ui.notices import Notice
 from app.ui.shell.all_actions import all_actions
-from app.ui.shell.bars import NoticeBar, UndoBar
 from app.ui.shell.main_window import MainWindow
-from app.ui.widgets.entries import prose_margin
+from app.ui.shell.top_bar import NoticeBar, UndoBar
+from app.ui.widgets.column import prose_margin
 from tests.ui.recorded_actions import Recorded
 
 

@@ -11,7 +11,7 @@ from pytestqt.qtbot import QtBot
 from app.chats.settings import ChatSettings
 from app.protocol.options import LoadSettings
 from app.settings import Pair
-from app.ui.engine.pair_files import PairFiles
+from app.ui.engine.pair_names import PairFiles
 from app.ui.models import opening
 from tests.support.gguf_files import make_model
 from tests.ui.shell.running import WAIT_MS

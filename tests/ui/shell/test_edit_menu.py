@@ -24,11 +24,11 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 
 from app.ui.actions import Actions
-from app.ui.chat.editor import MessageEditor
+from app.ui.chat.composer import MessageEditor
 from app.ui.chat.operations import ChatOperations
 from app.ui.context import AppContext
 from app.ui.shell.all_actions import MENUS
-from app.ui.shell.edit_menu import NAMES, EditMenu, possible
+from app.ui.shell.menus import NAMES, EditMenu, possible
 
 
 class Deletions(ChatOperations):

@@ -12,7 +12,7 @@ from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.chats.store import ChatStore
-from app.ui.chat.markdown.folding import SHOW_LESS_TEXT, folded_length
+from app.ui.chat.markdown.fold_button import SHOW_LESS_TEXT, folded_length
 from app.ui.chat.messages import MessageWidget
 from tests.support.chats import add_question, begin_answer
 from tests.ui.shell.running import WAIT_MS

@@ -14,13 +14,12 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QDialog, QLabel, QPlainTextEdit, QPushButton
 from pytestqt.qtbot import QtBot
 
-from app import __version__, paths
-from app.protocol.devices import Device
-from app.protocol.events import Hello
+from app import __version__, system
+from app.protocol.events import Device, Hello
 from app.ui.chat import footer
-from app.ui.compare import pane, prompt_set
+from app.ui.compare import prompt_set, tab
 from app.ui.shell.help import AboutDialog, FiguresDialog, LicensesDialog, figures
-from app.ui.speed.help_text import HELP
+from app.ui.speed.wording import HELP
 
 
 def test_about_names_every_version_and_copies_them(qtbot: QtBot) -> None:
@@ -61,10 +60,10 @@ def test_licenses_of_a_package_show_the_index_and_open_their_folder(
     index.parent.mkdir()
     index.write_text("Qt  6.11  LGPL-3.0-only", "utf-8")
     monkeypatch.setattr(sys, "_MEIPASS", str(tmp_path), raising=False)
-    assert paths.licenses() == index
+    assert system.licenses() == index
     opened: list[QUrl] = []
     monkeypatch.setattr(QDesktopServices, "openUrl", opened.append)
-    dialog = LicensesDialog(paths.licenses())
+    dialog = LicensesDialog(system.licenses())
     qtbot.addWidget(dialog)
     dialog.show()
     _click(dialog, "Open folder")
@@ -85,7 +84,7 @@ def test_every_figure_is_defined_for_the_keyboard_too(qtbot: QtBot) -> None:
     field = dialog.findChild(QPlainTextEdit)
     assert field is not None
     shown = field.toPlainText()
-    for text in (*HELP.values(), footer.HELP, pane.SPEED_HELP, *prompt_set.COLUMNS.values()):
+    for text in (*HELP.values(), footer.HELP, tab.SPEED_HELP, *prompt_set.COLUMNS.values()):
         assert text in shown
     for name in ("Temperature", "Repetition penalty", "System prompt", "Speed-up"):
         assert f"\n{name}\n" in shown

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app import paths
+from app import system
 from app.models.hub.catalog import load_catalog
 from app.protocol.options import LoadSettings
 from app.ui.chat.footer import figures_of
-from app.ui.engine.pair_files import PairFiles
+from app.ui.engine.pair_names import PairFiles
 from tests.support.hub_server import HubServer
 from tests.support.vision_models import CELLS, make_image, make_projector, make_seeing_model
 from tests.ui.chat.test_attachments import drop, mime
@@ -97,6 +97,6 @@ def test_a_temporary_chat_has_images_until_it_is_left(running: WithImages, tmp_p
     question, answer = running.model.messages
     path = Path(question.attachments[0].path)
     assert answer.status == "complete" and figures_of(answer.figures).prompt_tokens > CELLS["llava"]
-    assert path.is_file() and not path.is_relative_to(paths.data_dir())
+    assert path.is_file() and not path.is_relative_to(system.data_dir())
     running.chats.new()
     running.qtbot.waitUntil(lambda: not path.exists(), timeout=WAIT_MS)

@@ -17,15 +17,15 @@ from PySide6.QtWidgets import QComboBox, QPushButton, QWidget
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
-from app import paths
-from app.chats.backup import backup_folder
+from app import system
+from app.chats.database import backup_folder
 from app.chats.model import unpack
 from app.chats.settings import ChatSettings
 from app.chats.store import ChatStore
 from app.protocol.answering import SamplingChoice
 from app.settings import Settings, SettingsFile
 from app.ui import notices
-from app.ui.chat.markdown.code_headers import code_wrap
+from app.ui.chat.markdown.code_blocks import code_wrap
 from app.ui.engine.client import EngineClient
 from app.ui.shell.all_actions import all_actions
 from app.ui.shell.main_window import MainWindow
@@ -139,7 +139,7 @@ def test_how_to_draft_is_chosen_in_the_panel_and_kept(qtbot: QtBot) -> None:
     assert panel.drafter.choice() == tab.drafter.currentData() == "auto"
     running.close()
     qtbot.wait_until(lambda: not isValid(running.window), timeout=WAIT_MS)
-    kept = SettingsFile(paths.settings_file()).values
+    kept = SettingsFile(system.settings_file()).values
     assert kept.draft_length is None
 
 
@@ -153,7 +153,7 @@ def test_closing_in_an_answer_keeps_it_and_asks_the_store_nothing_more(qtbot: Qt
         pass
     running.close()
     qtbot.wait_until(lambda: not isValid(running.window), timeout=WAIT_MS)
-    with ChatStore(paths.chat_file()) as store:
+    with ChatStore(system.chat_file()) as store:
         assert store.branch(store.chats()[0].id)[-1].status == "interrupted"
 
 
@@ -233,17 +233,17 @@ def test_a_deleted_chat_is_erased_from_all_files(qtbot: QtBot) -> None:
     secret = "unmistakable"
 
     def is_erased() -> bool:
-        files = [file for file in paths.data_dir().rglob("*") if file.is_file()]
+        files = [file for file in system.data_dir().rglob("*") if file.is_file()]
         try:
             is_left = any(secret.encode() in file.read_bytes() for file in files)
         except FileNotFoundError:  # a temporary file of the engine, gone meanwhile: look again
             return False
         return not is_left and not any(file.suffix in (".erasing", ".copies") for file in files)
 
-    with ChatStore(paths.chat_file(), clock=lambda: 0.0) as store:  # it was in the trash for long
+    with ChatStore(system.chat_file(), clock=lambda: 0.0) as store:  # it was in the trash for long
         store.delete_chats([store.create_chat(secret).id])
-    shutil.rmtree(backup_folder(paths.chat_file()))
-    (paths.chat_caches_dir() / "a.kept").write_text(secret)
+    shutil.rmtree(backup_folder(system.chat_file()))
+    (system.chat_caches_dir() / "a.kept").write_text(secret)
     assert not is_erased()
     running = Running(qtbot, EngineClient())
     running.begin()  # it has been in the trash for long enough
@@ -252,7 +252,7 @@ def test_a_deleted_chat_is_erased_from_all_files(qtbot: QtBot) -> None:
     chat = running.make_chat(f"{secret} too")
     with qtbot.waitSignal(operations.chats_listed, timeout=WAIT_MS):
         operations.refresh()
-    copy = paths.chat_caches_dir() / "b.kept"
+    copy = system.chat_caches_dir() / "b.kept"
     copy.write_text(secret)
     with qtbot.waitSignal(operations.chats_deleted, timeout=WAIT_MS):
         operations.delete([chat.id])
@@ -337,15 +337,15 @@ def test_one_switch_wraps_all_code_and_is_kept(open_window: Callable[[], Running
 
 
 def test_chats_of_a_newer_version_are_left_alone_and_the_window_goes_on(qtbot: QtBot) -> None:
-    ChatStore(paths.chat_file()).close()
-    connection = sqlite3.connect(paths.chat_file())
+    ChatStore(system.chat_file()).close()
+    connection = sqlite3.connect(system.chat_file())
     connection.execute("PRAGMA user_version = 9999")
     connection.close()
-    before = paths.chat_file().read_bytes()
+    before = system.chat_file().read_bytes()
     running = Running(qtbot)
     running.begin()
     notice = running.ctx.notices.notices()["store"]
     assert "dismiss" in notice.actions
     assert "will be lost when you close Slipstream" in notice.text
     running.close()
-    assert paths.chat_file().read_bytes() == before
+    assert system.chat_file().read_bytes() == before

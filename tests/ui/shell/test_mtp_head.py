@@ -17,10 +17,9 @@ from pytestqt.qtbot import QtBot
 from app.chats.settings import ChatSettings
 from app.protocol.answering import SamplingChoice
 from app.protocol.events import PairLoaded
-from app.protocol.limits import HeadChoice
-from app.protocol.options import LoadSettings
+from app.protocol.options import HeadChoice, LoadSettings
 from app.ui.engine.client import EngineClient
-from app.ui.engine.pair_files import PairFiles
+from app.ui.engine.pair_names import PairFiles
 from app.ui.models.window import ModelsWindow
 from tests.support.mtp_models import SIZE, make_head_file, make_table_model
 from tests.ui.models.windows import texts

@@ -23,7 +23,7 @@ from PySide6.QtWidgets import (
 )
 from pytestqt.qtbot import QtBot
 
-from app import paths
+from app import system
 from app.chats.model import Chat, Folder
 from app.ui import notices
 from app.ui.chat.list.model import FolderRow
@@ -53,7 +53,7 @@ def windows(running: Running) -> list[QWidget]:
     main = running.window
     for name in ("show_shortcuts", "show_figures", "show_about", "chat_settings", "compare_last"):
         running.choose(name)
-    LicensesDialog(paths.licenses(), main).open()
+    LicensesDialog(system.licenses(), main).open()
     app.opening.open_models()
     others.settings().show_page("General")
     with running.qtbot.waitSignal(app.library.scanned, timeout=WAIT_MS):

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from app.ui.chat.markdown.code_blocks import highlighter
 from app.ui.chat.markdown.formulas import formula_service
-from app.ui.chat.markdown.highlight import highlighter
 from app.ui.chat.model import ChatState
 from app.ui.widgets.turns import turns
 from tests.ui.shell.running import WAIT_MS, Running

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app import paths
+from app import system
 from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.models.opening import Opening
 from tests.support.gguf_files import make_model
@@ -27,9 +27,9 @@ def opening(running: Running) -> Iterator[Opening]:
 @pytest.fixture
 def fits() -> Path:
     """A draft in the models folder that fits, beside one that doesn't. To be there before the window opens."""
-    paths.models_dir().mkdir(parents=True, exist_ok=True)
-    make_model(paths.models_dir() / "other.gguf", vocab_size=700)
-    return make_model(paths.models_dir() / "fits.gguf", layers=1)
+    system.models_dir().mkdir(parents=True, exist_ok=True)
+    make_model(system.models_dir() / "other.gguf", vocab_size=700)
+    return make_model(system.models_dir() / "fits.gguf", layers=1)
 
 
 def dialog_of(opening: Opening) -> OpenModelsDialog:

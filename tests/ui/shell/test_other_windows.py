@@ -12,12 +12,11 @@ from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
-from app import paths
-from app.models.downloads.item import Item, ItemState
-from app.models.downloads.queue_file import FILE_NAME, SavedItem, has_work
+from app import system
+from app.models.downloads.item import FILE_NAME, Item, ItemState, SavedItem, has_work
 from app.models.hub.repository import RemoteFile
 from app.ui.shell import other_windows
-from app.ui.widgets.system_notifications import Notifier
+from app.ui.widgets.questions import Notifier
 from tests.support.saved_queue import write_queue
 from tests.ui.shell.running import WAIT_MS, Running
 
@@ -51,7 +50,7 @@ def test_the_window_starts_without_engine_and_network_and_imports_http_beside_it
 
 
 def test_downloads_go_on_only_where_there_are_some(user: Path, kept: object) -> None:
-    file = paths.data_dir() / FILE_NAME
+    file = system.data_dir() / FILE_NAME
     assert not has_work(file)
     write_queue(file, [saved(ItemState.DONE), saved(ItemState.PAUSED), saved(ItemState.FAILED)])
     assert not has_work(file)

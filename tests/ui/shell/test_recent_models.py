@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app import paths
+from app import system
 from app.settings import Pair
 from app.ui.engine import EngineState
 from tests.ui.shell.running import WAIT_MS
@@ -23,7 +23,7 @@ class WithAnother(Chatting):
 
     def __init__(self, qtbot: QtBot, draft: Path) -> None:
         super().__init__(qtbot)
-        self.other = paths.models_dir() / self.NAME
+        self.other = system.models_dir() / self.NAME
         self.other.parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(draft, self.other)
         self.settings.values.remember_pair(Pair(str(self.other)))

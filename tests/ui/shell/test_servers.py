@@ -12,13 +12,13 @@ import pytest
 from PySide6.QtCore import Qt
 from pytestqt.qtbot import QtBot
 
-from app import paths
+from app import system
 from app.client.connection import Timings
 from app.settings import Pair, SettingsFile
 from app.ui.chat.answers import CONSENT
 from app.ui.chat.settings_tab import GRAYED, NO_SUCH_FORMAT
 from app.ui.engine.client import EngineClient, EngineState
-from app.ui.engine.pair_files import PairFiles
+from app.ui.engine.pair_names import PairFiles
 from app.ui.models.servers import ServerDialog
 from app.ui.speed.drawings import PositionBars
 from app.ui.speed.parts import ServerSection
@@ -40,7 +40,7 @@ def open_window(qtbot: QtBot) -> Iterator[OpenWindow]:
     def open_it(last: Pair | None = None, *, far: str = "") -> Chatting:
         """``far``: how a server on another computer behaves, which is scripted."""
         if last is not None:
-            file = SettingsFile(paths.settings_file())
+            file = SettingsFile(system.settings_file())
             file.values.remember_pair(last)
             file.save()
         command = [sys.executable, "-m", "tests.ui.scripted_engine"]

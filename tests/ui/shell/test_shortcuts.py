@@ -7,7 +7,7 @@ from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from app.ui.actions import plain
-from app.ui.chat.editor import send_key
+from app.ui.chat.composer import send_key
 from app.ui.shell.all_actions import ELSEWHERE, MENUS, all_actions
 from app.ui.shell.help import ShortcutsDialog
 

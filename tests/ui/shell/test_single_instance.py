@@ -17,7 +17,7 @@ import pytest
 from PySide6.QtNetwork import QLocalSocket
 from pytestqt.qtbot import QtBot
 
-from app.errors import KnownError
+from app.system import KnownError
 from app.ui.shell.single_instance import (
     MAX_REQUEST_BYTES,
     SingleInstance,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtWidgets import QPushButton
 
-from app import paths
+from app import system
 from app.models import starter
 from app.models.hub.catalog import Catalog
 from app.settings import Pair, SettingsFile
@@ -83,7 +83,7 @@ def test_hidden_until_it_is_chosen_in_the_menu(open_window: OpenWindow, starter_
     running.app.opening.hide_starter()
     running.qtbot.waitUntil(lambda: "Keep the guide" in shown(running) and USE not in shown(running), timeout=WAIT_MS)
     running.window.close()
-    assert SettingsFile(paths.settings_file()).values.starter_hidden
+    assert SettingsFile(system.settings_file()).values.starter_hidden
     again = open_window()
     again.ready()
     assert "Keep the guide" in shown(again) and USE not in shown(again)
@@ -156,7 +156,7 @@ def test_a_better_model_is_offered_once_when_an_answer_is_written_again(
 @pytest.mark.parametrize("reason", ["library", "offline"])
 def test_nothing_better_is_offered(starter_model: Path, running: Running, reason: str) -> None:
     if reason == "library":
-        small_model(paths.models_dir() / "larger.gguf", feed_forward=4096)
+        small_model(system.models_dir() / "larger.gguf", feed_forward=4096)
     else:
         running.settings.values.offline = True
     running.choose("load_starter")

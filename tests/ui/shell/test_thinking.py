@@ -21,8 +21,7 @@ from app.protocol.answering import SamplingChoice
 from app.protocol.options import LoadSettings
 from app.ui.chat.answer import AnswerMessage, ThinkingPart
 from app.ui.chat.model import ChatState
-from app.ui.engine.pair_files import PairFiles
-from app.ui.engine.pair_names import speaker
+from app.ui.engine.pair_names import PairFiles, speaker
 from tests.support.chats import add_question, begin_answer
 from tests.support.thinking_models import ENDLESS, make_thinking_model
 from tests.ui.shell.hearing import listening

@@ -12,13 +12,13 @@ from PySide6.QtWidgets import QFileDialog
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
-from app import paths
+from app import system
 from app.models.header_cache import AT_ONCE
 from app.protocol.options import LoadSettings
 from app.settings import Settings, SettingsFile
 from app.ui.context import WindowSettings
 from app.ui.engine import load_planner
-from app.ui.engine.pair_files import PairFiles
+from app.ui.engine.pair_names import PairFiles
 from app.ui.models import library_service
 from app.ui.models.library_service import LibraryService
 from app.ui.models.open_dialog import OpenModelsDialog
@@ -66,7 +66,7 @@ def goes_on(qtbot: QtBot, stalled: Stalled) -> None:
 
 
 def saved() -> dict[str, object]:
-    content = json.loads(paths.settings_file().read_text(encoding="utf-8"))
+    content = json.loads(system.settings_file().read_text(encoding="utf-8"))
     assert isinstance(content, dict)
     return content
 
@@ -75,7 +75,7 @@ def saved() -> dict[str, object]:
 
 
 def test_settings_are_saved_and_the_last_value_wins(qtbot: QtBot, owner: QObject, stalled: Stalled) -> None:
-    file = SettingsFile(paths.settings_file())
+    file = SettingsFile(system.settings_file())
     saver = WindowSettings(file, NoticeList(owner), owner)
     stalled.syncing()
     file.values.draft_length = 1
@@ -102,7 +102,7 @@ def test_a_disk_that_hangs_does_not_keep_the_app_and_is_not_written_to_later(
     owner: QObject, stalled: Stalled, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("app.ui.context.PATIENCE_SECONDS", 0.01)
-    file = SettingsFile(paths.settings_file())
+    file = SettingsFile(system.settings_file())
     saver = WindowSettings(file, NoticeList(owner), owner)
     stalled.syncing()
     file.values.draft_length = 1
@@ -119,11 +119,11 @@ def test_a_disk_that_hangs_does_not_keep_the_app_and_is_not_written_to_later(
 
 
 def test_a_failure_to_save_is_told(qtbot: QtBot, owner: QObject, home: Path) -> None:
-    file = SettingsFile(paths.settings_file())
+    file = SettingsFile(system.settings_file())
     notice_list = NoticeList(owner)
     saver = WindowSettings(file, notice_list, owner)
-    paths.settings_file().parent.parent.mkdir(parents=True, exist_ok=True)
-    in_the_way = paths.settings_file()
+    system.settings_file().parent.parent.mkdir(parents=True, exist_ok=True)
+    in_the_way = system.settings_file()
     in_the_way.mkdir(parents=True)
     (in_the_way / "file").write_text("so that it stays")
     saver.save()

@@ -8,7 +8,7 @@ from PySide6.QtCore import QProcess, QTimer
 
 from app.protocol.commands import Quit
 from app.protocol.events import Hello
-from app.protocol.framing import encode_frame
+from app.protocol.frames import encode_frame
 from app.ui.engine.client import EngineClient
 
 _PATIENCE_MS = 10_000

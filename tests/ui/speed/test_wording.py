@@ -8,8 +8,7 @@ import pytest
 from app.protocol.events import DraftFigures, Figures, ModelInfo, PairLoaded, Pause
 from app.protocol.remote import RemoteModel, Server
 from app.ui.speed import wording
-from app.ui.speed.help_text import HELP
-from app.ui.speed.wording import Asked, Situation, status
+from app.ui.speed.wording import HELP, Asked, Situation, status
 from tests.ui.speed.parts import N_GRAMS_PAUSED, PAUSED
 
 TARGET = ModelInfo(path="target.gguf", name="Target")

@@ -13,11 +13,10 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings
 from app.protocol.answering import TITLES, SamplingChoice
-from app.protocol.limits import KvType
-from app.protocol.options import DrafterChoice, LoadSettings
+from app.protocol.options import DrafterChoice, KvType, LoadSettings
 from app.settings import Settings
+from app.ui.widgets.controls import LEFT, column, row
 from app.ui.widgets.forms import Decimal, Form, Setting, Whole
-from app.ui.widgets.layouts import LEFT, column, row
 
 
 def test_ranges_come_from_the_table(qtbot: QtBot) -> None:

@@ -15,7 +15,7 @@ from PySide6.QtCore import QObject
 from pytestqt.qtbot import QtBot
 from shiboken6 import delete, isValid
 
-from app.errors import Canceled, KnownError
+from app.system import Canceled, KnownError
 from app.ui.widgets.tasks import Lane, Results
 
 

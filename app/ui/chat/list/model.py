@@ -22,7 +22,7 @@ from PySide6.QtCore import (
 )
 
 from app.chats.model import Chat, Folder
-from app.models.text import visible
+from app.models.names import visible
 from app.ui.actions import Actions
 from app.ui.widgets.controls import LOCALE, plain_tooltip
 

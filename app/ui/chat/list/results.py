@@ -10,8 +10,8 @@ from PySide6.QtGui import QFont, QFontMetrics, QKeyEvent, QPainter, QTextCharFor
 from PySide6.QtWidgets import QApplication, QListView, QStyledItemDelegate, QStyleOptionViewItem, QWidget
 
 from app.chats.model import Chat, Found
-from app.chats.search_text import matches, words_of
-from app.models.text import is_right_to_left, visible
+from app.chats.search import matches, words_of
+from app.models.names import is_right_to_left, visible
 from app.ui.actions import Actions
 from app.ui.chat.list.model import AnyIndex, RowsModel, moment_text, title_of_chat
 from app.ui.chat.list.view import MARGIN, add_key, bold, draw_background, draw_line, has_keyboard, row_height, set_up

@@ -26,8 +26,7 @@ from app.ui.actions import Actions
 from app.ui.chat.list.model import AnyIndex, RowsModel, count_text, moment_text, title_of_chat
 from app.ui.chat.list.view import MARGIN, add_key, draw_background, draw_line, has_keyboard, set_up
 from app.ui.widgets import icons, theme
-from app.ui.widgets.controls import label, plain_tooltip, small_button
-from app.ui.widgets.layouts import column, row
+from app.ui.widgets.controls import column, label, plain_tooltip, row, small_button
 from app.ui.widgets.questions import ask
 from app.ui.widgets.theme import SPACING
 

@@ -58,7 +58,7 @@ from PySide6.QtWidgets import (
 )
 
 from app.chats.model import Chat, Folder
-from app.models.text import is_right_to_left, shortened, visible
+from app.models.names import is_right_to_left, shortened, visible
 from app.ui.actions import Actions
 from app.ui.chat.list.model import (
     SORTS,

@@ -1,4 +1,4 @@
-"""The code blocks of a document: where they are, and their colors.
+"""The code blocks of a document: where they are, their colors, and what stands above each.
 
 Colors come some time after the text and lie over it, in the layouts of its lines, so the document stays as it was
 written. A block that is still being written is highlighted again and again, at most for a small share of the time, and
@@ -7,18 +7,109 @@ once more when it is complete.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache, partial
+from typing import TypeAlias
 
-from PySide6.QtCore import QTimer
+from PySide6.QtCore import QObject, QRectF, Qt, QTimer, Signal
 from PySide6.QtGui import QTextCursor, QTextDocument, QTextLayout
+from PySide6.QtWidgets import QPushButton, QWidget
 from shiboken6 import isValid
 
+from app import helper
 from app.helper.messages import ROLES, Highlight
+from app.models.names import shortened
+from app.ui.chat.footer import copy_text
 from app.ui.chat.markdown.formats import Formats
-from app.ui.chat.markdown.highlight import Found, highlighter
+from app.ui.chat.markdown.helper_service import HelperService
+from app.ui.widgets import theme as themes
+from app.ui.widgets.controls import label, row
 from app.ui.widgets.turns import turns
+
+# What stands above each code block of a view: its language, and a button that copies it.
+
+
+class CodeWrap(QObject):
+    """Whether long lines of code are wrapped, in all code blocks of the window."""
+
+    changed = Signal(bool)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.is_on = False
+
+    def set_on(self, wraps: bool) -> None:
+        if wraps != self.is_on:
+            self.is_on = wraps
+            self.changed.emit(wraps)
+
+
+@cache
+def code_wrap() -> CodeWrap:
+    """The one of the window."""
+    return CodeWrap()
+
+
+class CodeHeader(QWidget):
+    """The language and the button over the top of a code block's frame."""
+
+    def __init__(self, parent: QWidget, code: Callable[[], str]) -> None:
+        """``code``: the whole text of the block."""
+        super().__init__(parent)
+        self.setCursor(Qt.CursorShape.ArrowCursor)
+        self._language = label(role="quiet", scale=0.9)
+        self.copy_button = QPushButton("Copy")
+        themes.scale_font(self.copy_button, 0.9)
+        themes.set_role(self.copy_button, "flat")
+        self.copy_button.clicked.connect(lambda: copy_text(code(), self.copy_button))
+        row((self._language, 1), self.copy_button, gap=0, margins=(12, 3, 4, 0), on=self)
+
+    def place(self, frame: QRectF, height: float, language: str) -> None:
+        """Stand at the top of this frame; ``language`` is empty where it is not known."""
+        self.setGeometry(int(frame.left()), int(frame.top()), int(frame.width()), int(height))
+        self.show()
+        language = shortened(language, 24)
+        if (language or "code") != self._language.text():
+            self._language.setText(language or "code")
+            self.copy_button.setAccessibleName(f"Copy this {language} code" if language else "Copy this code")
+
+
+# Who finds what to color in code: the helper process, since a regular expression can run for ever.
+#
+# The window shows plain text at once, and colors it when the answer comes. What takes too long stays plain.
+
+Found: TypeAlias = tuple[list[list[int]] | None, float]
+"""What is to be colored (`app.helper.messages.Highlighted`), ``None`` if it took too long; and the seconds it took."""
+
+
+class Highlighter(HelperService):
+    """Has code highlighted, one request at a time."""
+
+    def __init__(self, process: helper.Helper | None = None) -> None:
+        super().__init__("highlight", process)
+
+    def ask(self, request: Highlight, is_wanted: Callable[[], bool], answered: Callable[[Found], None]) -> None:
+        """Call ``answered`` with what was found. ``is_wanted`` is asked, in another thread, when its turn has come."""
+        self._lane.submit(partial(self._highlight, request, is_wanted), answered)
+
+    def _highlight(self, request: Highlight, is_wanted: Callable[[], bool]) -> Found:
+        """In a thread of its own, which waits for the helper process."""
+        began = time.perf_counter()
+        lines: list[list[int]] | None = None
+        if is_wanted():
+            with contextlib.suppress(helper.HelperError):
+                lines = self._helper.highlight(request).lines
+        return lines, time.perf_counter() - began
+
+
+@cache
+def highlighter() -> Highlighter:
+    """The one of this process; it ends with the application."""
+    return Highlighter()
+
 
 MAX_CHARACTERS = 64 * 1024
 """Of a code block; what goes beyond stays plain."""

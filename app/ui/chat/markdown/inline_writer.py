@@ -8,17 +8,104 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from markdown_it.token import Token
-from PySide6.QtCore import QUrl
-from PySide6.QtGui import QTextBlock, QTextBlockFormat, QTextCharFormat, QTextFormat
+from PySide6.QtCore import QUrl, QUrlQuery
+from PySide6.QtGui import QDesktopServices, QTextBlock, QTextBlockFormat, QTextCharFormat, QTextCursor, QTextFormat
+from PySide6.QtWidgets import QMessageBox, QWidget
 
 from app.markdown import formulas
 from app.markdown.blocks import visible
 from app.markdown.dialect import AT, TAG, located
 from app.markdown.formulas import Formula
-from app.ui.chat.markdown.document_end import DocumentEnd
-from app.ui.chat.markdown.formats import Formats, Look
-from app.ui.chat.markdown.formula_objects import OBJECT, TYPE
-from app.ui.chat.markdown.formula_places import FormulaPlaces, WaitingFormula
+from app.models.names import printable, shortened
+from app.ui.chat.markdown.formats import CODE, ROLE, Formats, Look
+from app.ui.chat.markdown.formulas import OBJECT, TYPE, FormulaPlaces, WaitingFormula
+from app.ui.chat.markdown.underlay import Run, add_run
+from app.ui.widgets.questions import ask
+
+# The end of a document, where its blocks are begun.
+
+_Property = QTextFormat.Property
+_WIDE = re.compile("[\U00010000-\U0010ffff]|[^\U00010000-\U0010ffff]+")
+"""A character that takes two positions of Qt's, or others."""
+
+
+class DocumentEnd:
+    """Where `BlockWriter` and `InlineWriter` write.
+
+    Attributes:
+        cursor: Stands there.
+        is_free: Whether the last block is still to be filled, so that no other one has to be added.
+        runs: What was inserted shows which parts of the source.
+    """
+
+    def __init__(self, cursor: QTextCursor, formats: Formats) -> None:
+        self.cursor = cursor
+        self.is_free = True
+        self.runs: list[Run] = []
+        self._formats = formats
+
+    @property
+    def position(self) -> int:
+        """The end of what is written."""
+        return self.cursor.position()
+
+    @property
+    def next_position(self) -> int:
+        """Where the text of the next block will begin."""
+        return self.cursor.position() + (0 if self.is_free else 1)
+
+    def begin(self, block: QTextBlockFormat, characters: QTextCharFormat) -> None:
+        """Begin a block."""
+        if not self.is_free:
+            self.cursor.insertBlock(block, characters)
+            return
+        if self.cursor.position() == 0:
+            self._set_space_above(block)
+        self.cursor.setBlockFormat(block)
+        present = self.cursor.blockCharFormat()
+        present.clearProperty(_Property.ObjectIndex.value)  # that of the table before
+        if present != characters:
+            # Only then: it makes Qt lay out a table before it again.
+            self.cursor.setBlockCharFormat(characters)
+        self.is_free = False
+
+    def insert(self, text: str, characters: QTextCharFormat, source: int = -1, size: int = -1) -> None:
+        """Write text that shows ``size`` characters of the source from ``source`` on. -1: as many as it has itself;
+        without ``source``, none of it."""
+        start = self.cursor.position()
+        self.cursor.insertText(text, characters)
+        if source < 0 or not text:
+            return
+        if size >= 0 or text.isascii() or max(text, default="") <= "\uffff":
+            end = source + (len(text) if size < 0 else size)
+            add_run(self.runs, Run(start, self.cursor.position(), source, end, size >= 0))
+            return
+        for part in _WIDE.findall(text):
+            end = start + (2 if part > "\uffff" and len(part) == 1 else len(part))
+            add_run(self.runs, Run(start, end, source, source + len(part)))
+            start, source = end, source + len(part)
+
+    def remove_last(self) -> None:
+        """Take back the last character, a space."""
+        self.cursor.deletePreviousChar()
+        if self.runs and self.runs[-1].is_linear:
+            self.runs[-1].end -= 1
+            self.runs[-1].source_end -= 1
+
+    def take_runs(self) -> list[Run]:
+        """Those since the last time."""
+        runs, self.runs = self.runs, []
+        return runs
+
+    def _set_space_above(self, first: QTextBlockFormat) -> None:
+        """Qt ignores the space above the first block; a code block needs it for its header."""
+        space = self._formats.code_header if first.intProperty(ROLE) == CODE else 0.0
+        frame = self.cursor.document().rootFrame()
+        form = frame.frameFormat()
+        if form.topMargin() != space:
+            form.setTopMargin(space)
+            frame.setFrameFormat(form)
+
 
 ALLOWED_SCHEMES = frozenset({"http", "https", "mailto"})
 LINE_BREAK = "\u2028"
@@ -26,7 +113,6 @@ LINE_BREAK = "\u2028"
 NO_IMAGE = "image"
 """Shown for a picture without a description."""
 
-_Property = QTextFormat.Property
 _PUNCTUATION = re.compile(r"[.,;:]?(?=\s|\Z)")
 
 
@@ -259,3 +345,66 @@ def _marked(look: Look, marks: Counter[str], link: str) -> Look:
         raised=(marks["sup"] > 0) - (marks["sub"] > 0),
         link=link,
     )
+
+
+# Ask before an address that a model wrote is opened, and show what it is: nothing hidden, nothing that looks like
+# something else, and nothing that a mail program would attach by itself.
+
+_MAX_SHOWN = 300
+_MAX_HOST = 100
+_ENCODED = QUrl.ComponentFormattingOption.FullyEncoded
+_DECODED = QUrl.ComponentFormattingOption.FullyDecoded
+_MAIL_HEADERS = ("to", "cc", "bcc", "subject", "body")
+"""What a link may fill in (RFC 6068); others may attach files or send somewhere else."""
+
+
+def safe_url(url: QUrl) -> QUrl:
+    """The address as it may be opened: of a mail only the `_MAIL_HEADERS`."""
+    if url.scheme().lower() != "mailto":
+        return url
+    query = QUrlQuery()
+    for name, value in QUrlQuery(url).queryItems(_ENCODED):
+        if name.lower() in _MAIL_HEADERS:
+            query.addQueryItem(name.lower(), value)
+    safe = QUrl(url.toString(_ENCODED).partition("#")[0])
+    safe.setQuery(query)
+    return safe
+
+
+def host_in_words(url: QUrl) -> str:
+    """The host as it is looked up; beside it, where it has other than plain letters, as it would be read."""
+    encoded, readable = url.host(_ENCODED), printable(url.host(_DECODED), _MAX_HOST)
+    if encoded == readable or not readable:
+        return shortened(encoded, _MAX_HOST)
+    return f"{shortened(encoded, _MAX_HOST)} (written {readable})"
+
+
+def link_in_words(url: QUrl) -> str:
+    """Where a link leads, for a tool tip: the encoded address, and the host as it is written where that differs."""
+    safe = safe_url(url)
+    address = shortened(safe.toString(_ENCODED), _MAX_SHOWN)
+    if safe.scheme().lower() == "mailto" or safe.host(_ENCODED) == safe.host(_DECODED):
+        return address
+    return f"{address}\n{host_in_words(safe)}"
+
+
+def mail_in_words(url: QUrl) -> str:
+    """What a mail link fills in, a line each."""
+    lines = [("To", QUrl.fromPercentEncoding(url.path(_ENCODED).encode()))]
+    lines += [(name.capitalize(), value) for name, value in QUrlQuery(url).queryItems(_DECODED)]
+    return "\n".join(f"{name}: {printable(value, _MAX_SHOWN)}" for name, value in lines if value)
+
+
+def confirm_link(parent: QWidget, url: QUrl) -> None:
+    """Show where ``url`` leads, and open it when the user wants to go there; nothing happens where it may not be."""
+    if not checked_link(url.toString(_ENCODED)):
+        return
+    url = safe_url(url)
+    if url.scheme().lower() == "mailto":
+        question = f"Write an email to {printable(url.path(_DECODED), _MAX_HOST) or 'someone'}?"
+        details = mail_in_words(url)
+    else:
+        question = f"Open {host_in_words(url)} in your browser?"
+        details = shortened(url.toString(_ENCODED), _MAX_SHOWN)
+    opening = {"Open": lambda: QDesktopServices.openUrl(url)}
+    ask(parent, "Open link", question, details=details, safe=opening, icon=QMessageBox.Icon.NoIcon)

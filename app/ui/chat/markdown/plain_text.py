@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
-from PySide6.QtGui import QFont, QTextBlock, QTextBlockFormat, QTextCursor, QTextDocument, QTextList, QTextTable
+from bisect import bisect_right
+from collections.abc import Sequence
+from functools import partial
+
+from PySide6.QtCore import QMimeData
+from PySide6.QtGui import (
+    QFont,
+    QGuiApplication,
+    QTextBlock,
+    QTextBlockFormat,
+    QTextCursor,
+    QTextDocument,
+    QTextList,
+    QTextTable,
+)
+from PySide6.QtWidgets import QMenu
 
 from app.markdown.dialect import environment
 from app.ui.chat.markdown import formats
+from app.ui.chat.markdown.block_writer import TableRun
 from app.ui.chat.markdown.formats import CHECKED, UNCHECKED, Formats
-from app.ui.chat.markdown.formula_objects import OBJECT, with_sources
+from app.ui.chat.markdown.formulas import OBJECT, with_sources
 from app.ui.chat.markdown.rendering import Rendering
-from app.ui.chat.markdown.underlay import blocks_between, in_reading_order
+from app.ui.chat.markdown.underlay import Unit, blocks_between, in_reading_order
 from app.ui.widgets import theme as themes
 
 _TASKS = {CHECKED: "- [x] ", UNCHECKED: "- [ ] "}
@@ -94,3 +110,43 @@ def _with_bullet(block: QTextBlock, text: str) -> str:
     is_ordered = items.format().style() is items.format().Style.ListDecimal
     bullet = f"{items.format().start() + items.itemNumber(block)}." if is_ordered else "-"
     return "  " * (items.format().indent() - 1) + f"{bullet} {text}"
+
+
+# Copy a table of a message: its Markdown, or its cells with tabs between them.
+
+
+def selected_source(units: Sequence[Unit], source: str, start: int, end: int) -> str:
+    """The Markdown of what is selected where that is whole blocks, such as a table; empty where it is not."""
+    first = max(0, bisect_right(units, start, key=lambda unit: unit.start) - 1)
+    last = bisect_right(units, end, key=lambda unit: unit.start) - 1
+    if last < first or start > units[first].start or end < units[last].end:
+        return ""
+    return source[units[first].source_start : units[last].source_end]
+
+
+def table_source(tables: Sequence[TableRun], units: Sequence[Unit], source: str, position: int) -> str:
+    """The Markdown of the table at this document position, all its parts; empty where there is none."""
+    index = bisect_right(tables, position, key=lambda table: table.start) - 1
+    if index < 0 or position > tables[index].end:
+        return ""
+    parts = [table for table in tables if table.group == tables[index].group]
+    found = [unit for unit in units if unit.end >= parts[0].start and unit.start <= parts[-1].end]
+    return source[found[0].source_start : found[-1].source_end].strip("\n") if found else ""
+
+
+def add_table_actions(
+    menu: QMenu, tables: Sequence[TableRun], units: Sequence[Unit], source: str, position: int
+) -> None:
+    """Add what can be done with the table at this document position, if there is one."""
+    text = table_source(tables, units, source, position)
+    if text:
+        menu.addSeparator()
+        menu.addAction("Copy table as Markdown", partial(_copy, text, markdown=text))
+        menu.addAction("Copy table as text", lambda: _copy(plain_text(text), markdown=text))
+
+
+def _copy(text: str, *, markdown: str) -> None:
+    data = QMimeData()
+    data.setText(text)
+    data.setData("text/markdown", markdown.encode("utf-8", "replace"))
+    QGuiApplication.clipboard().setMimeData(data)

@@ -9,14 +9,12 @@ from dataclasses import replace
 
 from PySide6.QtGui import QTextCursor, QTextDocument
 
-from app.markdown.block_splitter import BlockSplitter, CodeLine, OpenCode
-from app.markdown.blocks import Block, Kind, visible
+from app.markdown.blocks import Block, BlockSplitter, CodeLine, Kind, OpenCode, visible
 from app.ui.chat.markdown.block_writer import BlockWriter, Mark
 from app.ui.chat.markdown.code_blocks import CodeRun
 from app.ui.chat.markdown.formats import Formats
-from app.ui.chat.markdown.formula_places import FormulaPlaces, Moves
-from app.ui.chat.markdown.places import add_run
-from app.ui.chat.markdown.underlay import Unit
+from app.ui.chat.markdown.formulas import FormulaPlaces, Moves
+from app.ui.chat.markdown.underlay import Unit, add_run
 
 _PORTION = 2048
 """Characters given to the splitter at once: a megabyte must not be split in one go."""

@@ -5,20 +5,87 @@ The document itself knows nothing of it, so showing it never changes layout, cop
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from PySide6.QtCore import QRectF
-from PySide6.QtGui import QFontMetricsF, QPainter, QPainterPath, QPen, QTextBlock, QTextDocument
+import msgspec
+from PySide6.QtCore import QRectF, Qt
+from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath, QPen, QTextBlock, QTextDocument
 
+from app.markdown.find import find_matches
 from app.protocol.events import Piece
+from app.ui.chat.markdown import formats
 from app.ui.chat.markdown.formats import MIRRORED
-from app.ui.chat.markdown.formula_objects import OBJECT
-from app.ui.chat.markdown.places import Run, Span, spans
-from app.ui.engine import drafters
-from app.ui.widgets.theme import Theme
+from app.ui.chat.markdown.formulas import OBJECT
+from app.ui.engine import pair_names
+from app.ui.widgets.theme import Theme, mix
+
+# Which characters of a document show which ones of its source, as noted while they were written.
+
+
+class Run(msgspec.Struct, gc=False):
+    """Document positions ``start`` to ``end`` show the source from ``source`` to ``source_end``: each a character, or,
+    where these are not as many, together one thing, such as a formula or an emoji."""
+
+    start: int
+    end: int
+    source: int
+    source_end: int
+    is_one: bool = False
+    """Not to be joined with what stands beside it."""
+
+    @property
+    def is_linear(self) -> bool:
+        return self.end - self.start == self.source_end - self.source
+
+    def shown(self, start: int, end: int) -> tuple[int, int] | None:
+        """The document positions that show these characters of the source."""
+        first, last = max(start, self.source), min(end, self.source_end)
+        if first >= last:
+            return None
+        if not self.is_linear:
+            return self.start, self.end
+        shift = self.start - self.source
+        return first + shift, last + shift
+
+
+def add_run(runs: list[Run], run: Run) -> None:
+    """Add what was written last, joined with what stands before it where that is one stretch in both."""
+    last = runs[-1] if runs else run
+    is_joined = last.end == run.start and last.source_end == run.source and last.is_linear and run.is_linear
+    if is_joined and not last.is_one and not run.is_one:
+        last.end, last.source_end = run.end, run.source_end
+    else:
+        runs.append(run)
+
+
+class Span(msgspec.Struct, frozen=True, gc=False):
+    """Document positions ``start`` to ``end`` came with piece number ``piece``."""
+
+    start: int
+    end: int
+    piece: int
+
+
+def spans(runs: Sequence[Run], starts: Sequence[int]) -> list[Span]:
+    """The pieces under these runs; ``starts``: where each piece begins in the source. What is one thing belongs to the
+    piece that began it."""
+    result: list[Span] = []
+    for run in runs if starts else ():
+        index = max(bisect_right(starts, run.source) - 1, 0)
+        if not run.is_linear:
+            result.append(Span(run.start, run.end, index))
+            continue
+        while index < len(starts) and starts[index] < run.source_end:
+            piece_end = starts[index + 1] if index + 1 < len(starts) else run.source_end
+            shown = run.shown(starts[index], piece_end)
+            if shown is not None:
+                result.append(Span(*shown, index))
+            index += 1
+    return result
+
 
 _ROUNDING = 3.0
 _CARET = 3.0
@@ -278,7 +345,7 @@ def _x(answer: object) -> float:
 def explanation(piece: Piece) -> str:
     """A token's tooltip, as plain text; empty if there is nothing to say."""
     if piece.drafter:
-        return f"Drafted by {drafters.IN_SENTENCES[piece.drafter]} and accepted in round {piece.round}"
+        return f"Drafted by {pair_names.IN_SENTENCES[piece.drafter]} and accepted in round {piece.round}"
     if piece.rejected is not None:
         return f"The draft said “{_shown(piece.rejected)}”; the target model chose “{_shown(piece.text)}”"
     return ""
@@ -287,3 +354,144 @@ def explanation(piece: Piece) -> str:
 def _shown(text: str) -> str:
     cut = text if len(text) <= 60 else text[:60] + "…"
     return cut.replace("\n", "↵").replace("\t", "⇥")
+
+
+# The matches of a search, marked under the text of a document.
+
+_LINE, _CURRENT_LINE = 1.0, 2.5
+"""Width of a mark's outline, in pixels."""
+
+Place = tuple[int, int, int]
+"""The number of a match, and two document positions in one block that show it or a part of it."""
+
+
+def mark_colors(theme: Theme, *, current: bool) -> tuple[QColor, QColor]:
+    """The outline of a mark, at least 3 : 1 on what text stands on, and its ground, on which text can be read."""
+    share = (0.34 if theme.is_dark else 0.26) if current else (0.18 if theme.is_dark else 0.12)
+    return theme.warning, mix(theme.surface, theme.warning, share)
+
+
+class FindMarks:
+    """The matches of a query in one text, and where its document shows them.
+
+    Attributes:
+        starts: Where each match begins in the source.
+    """
+
+    def __init__(self, document: QTextDocument) -> None:
+        self.query = ""
+        self.current: int | None = None
+        self._document = document
+        self.starts: list[int] = []
+        self._ends: list[int] = []
+        self._searched = -1
+        """How long the text was."""
+        self._known: dict[tuple[int, int, int, int], list[Place]] = {}
+
+    def search(self, query: str, source: str, *, plain: bool) -> int:
+        """Look for ``query`` in a text, or again after it has grown; gives back how many matches there are."""
+        if query != self.query:
+            self.query, self.current, self._searched = query, None, -1
+        if self._searched != len(source):
+            found = find_matches(source, query, plain=plain)
+            self.starts, self._ends = [start for start, _ in found], [end for _, end in found]
+            self._searched = len(source)
+            self._known.clear()
+        return len(self.starts)
+
+    def forget_places(self) -> None:
+        """The document is drawn anew."""
+        self._known.clear()
+
+    def boxes(self, index: int, units: Sequence[Unit]) -> list[QRectF]:
+        """Where a match is drawn, one box a line; empty where it is not drawn yet."""
+        start, end = self.starts[index], self._ends[index]
+        first = max(0, bisect_right(units, start, key=lambda unit: unit.source_start) - 1)
+        found = []
+        for unit in units[first:]:
+            if unit.source_start >= end:
+                break
+            found += [place for place in self._places(unit) if place[0] == index]
+        return [box for place in found for box in self._boxes(place)]
+
+    def paint(self, painter: QPainter, units: Sequence[Unit], theme: Theme) -> None:
+        """Paint the marks of these units; the painter's origin is the document's."""
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        places = [place for unit in units for place in self._places(unit)]
+        for is_current in (False, True):
+            line, ground = mark_colors(theme, current=is_current)
+            painter.setPen(QPen(line, _CURRENT_LINE if is_current else _LINE))
+            painter.setBrush(ground)
+            for place in places:
+                if (place[0] == self.current) == is_current:
+                    for box in self._boxes(place):
+                        shown = box.adjusted(-1, 0, 1, 0)
+                        shown.setTop(max(shown.top(), _CURRENT_LINE / 2))
+                        painter.drawRoundedRect(shown, _ROUNDING, _ROUNDING)
+
+    def _places(self, unit: Unit) -> list[Place]:
+        key = (unit.start, unit.end, unit.source_start, unit.source_end)
+        if key not in self._known:
+            self._known[key] = self._find(unit)
+        return self._known[key]
+
+    def _find(self, unit: Unit) -> list[Place]:
+        first = bisect_right(self._ends, unit.source_start)
+        if first == len(self.starts) or self.starts[first] >= unit.source_end:
+            return []
+        in_block: dict[tuple[int, int], tuple[int, int]] = {}
+        for run in unit.runs:
+            number = self._document.findBlock(run.start).position()
+            index = bisect_right(self._ends, run.source)
+            while index < len(self.starts) and self.starts[index] < run.source_end:
+                shown = run.shown(self.starts[index], self._ends[index])
+                if shown is not None:
+                    in_block[index, number] = (in_block.get((index, number), shown)[0], shown[1])
+                index += 1
+        return [(index, *positions) for (index, _), positions in in_block.items()]
+
+    def _boxes(self, place: Place) -> list[QRectF]:
+        return boxes_between(self._document, *place[1:])
+
+
+# What is painted around the text of a document: frames of code, rules, bars beside quotes.
+
+_BAR = 3
+"""Width of the bar beside a quote, in pixels."""
+
+
+def units_in(document: QTextDocument, units: list[Unit], top: float, bottom: float) -> list[Unit]:
+    """What is drawn between two heights. (Qt's own hit test takes longer the longer the text is.)"""
+
+    def top_of(unit: Unit) -> float:
+        return block_rect(document, document.findBlock(unit.start)).top()
+
+    first = max(0, bisect_right(units, top, key=top_of) - 1)
+    return units[first : bisect_left(units, bottom, lo=first, key=top_of)]
+
+
+def paint_roles(
+    painter: QPainter, document: QTextDocument, start: int, end: int, theme: Theme, prose_width: int
+) -> None:
+    """Paint the rules and the bars beside quotes between two positions."""
+    for block in blocks_between(document, start, end):
+        form = block.blockFormat()
+        if form.intProperty(formats.ROLE) == formats.RULE:
+            y = round(block_rect(document, block).center().y())
+            painter.fillRect(QRectF(0, y, prose_width, 1), theme.line)
+        elif form.intProperty(formats.DEPTH):
+            _paint_quote(painter, document, block, theme, prose_width)
+
+
+def _paint_quote(painter: QPainter, document: QTextDocument, block: QTextBlock, theme: Theme, prose_width: int) -> None:
+    form, below = block.blockFormat(), block.next()
+    rect = block_rect(document, block)
+    after = below.blockFormat()
+    is_other = after.boolProperty(formats.BEGINS)
+    shared = 0 if is_other else min(form.intProperty(formats.DEPTH), after.intProperty(formats.DEPTH))
+    is_right = block.textDirection() is Qt.LayoutDirection.RightToLeft
+    for depth in range(form.intProperty(formats.DEPTH)):
+        bottom = block_rect(document, below).top() if depth < shared else rect.bottom()
+        inset = depth * formats.QUOTE_INDENT
+        left = prose_width - inset - _BAR if is_right else inset
+        painter.fillRect(QRectF(left, rect.top(), _BAR, bottom - rect.top()), theme.line)

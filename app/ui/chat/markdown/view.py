@@ -16,12 +16,9 @@ from PySide6.QtWidgets import QMenu, QToolTip, QWidget
 from app.helper.rendering import without_pictures
 from app.protocol.events import Piece
 from app.ui.chat.markdown.drawn_text import DrawnText
-from app.ui.chat.markdown.find_marks import FindMarks
-from app.ui.chat.markdown.links import confirm_link, link_in_words
-from app.ui.chat.markdown.painting import paint_roles, units_in
-from app.ui.chat.markdown.plain_text import plain_text, text_between
-from app.ui.chat.markdown.table_menu import add_table_actions, selected_source
-from app.ui.chat.markdown.underlay import SourceMark, TokenTints, Unit, explanation
+from app.ui.chat.markdown.inline_writer import confirm_link, link_in_words
+from app.ui.chat.markdown.plain_text import add_table_actions, plain_text, selected_source, text_between
+from app.ui.chat.markdown.underlay import FindMarks, SourceMark, TokenTints, Unit, explanation, paint_roles, units_in
 
 _MOST_AS_HTML = 20_000
 """Characters of a copy that word processors get with its formats; it takes time."""

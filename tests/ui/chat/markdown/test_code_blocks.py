@@ -14,9 +14,9 @@ from app.helper import Helper, shared
 from app.helper.messages import Highlight, Highlighted
 from app.protocol.events import Piece
 from app.ui.chat.answer import AnswerMessage
-from app.ui.chat.markdown import code_blocks, drawn_text, highlight
+from app.ui.chat.markdown import code_blocks, drawn_text
+from app.ui.chat.markdown.code_blocks import Highlighter
 from app.ui.chat.markdown.formats import code_color
-from app.ui.chat.markdown.highlight import Highlighter
 from app.ui.chat.markdown.view import MarkdownView
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import theme
@@ -63,7 +63,7 @@ def name(role: str) -> str:
 
 def settle(qtbot: QtBot, view: MarkdownView, own: Highlighter | None = None) -> None:
     """Wait until nothing is being drawn, highlighted or colored. Colors come in turns after the answer with them."""
-    highlighter = own or highlight.highlighter()
+    highlighter = own or code_blocks.highlighter()
     qtbot.waitUntil(lambda: view.is_drawn and highlighter.is_idle and turns().is_idle())
 
 

@@ -7,8 +7,8 @@ from PySide6.QtCore import QPoint, QRectF
 from pytestqt.qtbot import QtBot
 
 from app.markdown.find import count_matches
-from app.ui.chat.markdown.find_marks import mark_colors
 from app.ui.chat.markdown.formats import code_color
+from app.ui.chat.markdown.underlay import mark_colors
 from app.ui.chat.markdown.view import MarkdownView
 from app.ui.widgets import theme
 from tests.ui.chat.markdown.test_view import SAMPLE, cut, settle, show, write

@@ -8,8 +8,8 @@ from PySide6.QtWidgets import QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.protocol.events import Piece
-from app.ui.chat.markdown.code_headers import CodeHeader
-from app.ui.chat.markdown.folding import FOLD_CHARACTERS, FOLD_LINES, SHOWN_CHARACTERS, SHOWN_LINES, folded_length
+from app.ui.chat.markdown.code_blocks import CodeHeader
+from app.ui.chat.markdown.fold_button import FOLD_CHARACTERS, FOLD_LINES, SHOWN_CHARACTERS, SHOWN_LINES, folded_length
 from app.ui.chat.markdown.view import MarkdownView
 from tests.ui.chat.markdown.test_view import settle
 

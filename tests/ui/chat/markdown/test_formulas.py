@@ -14,9 +14,8 @@ from app.helper import Died
 from app.helper.client import Helper
 from app.helper.messages import FormulaAnswer, RenderFormula
 from app.protocol.events import Piece
-from app.ui.chat.markdown import formula_objects, formula_places, formulas
-from app.ui.chat.markdown.formula_objects import OBJECT
-from app.ui.chat.markdown.formulas import FormulaService, formula_service
+from app.ui.chat.markdown import formulas
+from app.ui.chat.markdown.formulas import OBJECT, FormulaService, formula_service
 from app.ui.chat.markdown.plain_text import plain_text
 from app.ui.chat.markdown.underlay import block_rect
 from app.ui.chat.markdown.view import MarkdownView
@@ -32,7 +31,7 @@ def service() -> Iterator[FormulaService]:
     """One that waits for a slow machine, in place of that of the process."""
     service = FormulaService(Helper(seconds=60.0))
     with pytest.MonkeyPatch.context() as patch:
-        for module in (formulas, formula_places, formula_objects):
+        for module in (formulas, formulas, formulas):
             patch.setattr(module, "formula_service", lambda: service)
         yield service
     service.close()

@@ -9,7 +9,7 @@ from pytestqt.qtbot import QtBot
 
 from app.helper import Helper
 from app.helper.messages import Highlight
-from app.ui.chat.markdown.highlight import Found, Highlighter
+from app.ui.chat.markdown.code_blocks import Found, Highlighter
 
 
 class Answers(list[list[list[int]] | None]):
@@ -56,7 +56,7 @@ def test_what_takes_too_long_stays_plain_and_the_next_does_not(qtbot: QtBot) -> 
 def test_without_a_helper_everything_stays_plain(
     qtbot: QtBot, highlighter: Highlighter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("app.program.own_command", lambda *_: ["/no/such/program"])
+    monkeypatch.setattr("app.system.own_command", lambda *_: ["/no/such/program"])
     answers = Answers()
     ask(highlighter, answers, "python", "return")
     qtbot.waitUntil(lambda: highlighter.is_idle)

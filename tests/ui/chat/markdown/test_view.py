@@ -14,7 +14,7 @@ from pytestqt.qtbot import QtBot
 
 from app.protocol.events import Piece
 from app.protocol.options import DrafterName
-from app.ui.chat.markdown.code_headers import CodeHeader
+from app.ui.chat.markdown.code_blocks import CodeHeader
 from app.ui.chat.markdown.inline_writer import checked_link
 from app.ui.chat.markdown.underlay import explanation
 from app.ui.chat.markdown.view import MarkdownView

@@ -11,7 +11,7 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QApplication, QMenu, QScrollBar
 from pytestqt.qtbot import QtBot
 
-from app.ui.chat.markdown.code_headers import CodeHeader, code_wrap
+from app.ui.chat.markdown.code_blocks import CodeHeader, code_wrap
 from app.ui.chat.markdown.view import MarkdownView
 from tests.ui.chat.markdown.test_view import settle, show, write
 

@@ -1,0 +1,244 @@
+"""The engine of a server: a process of its own, or that of a window."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from contextvars import ContextVar
+from dataclasses import dataclass
+from itertools import count
+from typing import Protocol
+
+import msgspec
+
+from app.client.connection import EngineEndedError
+from app.client.process import AsyncEngineProcess, GenerationEvent, GenerationFailedError, TooLargeError
+from app.protocol.commands import CheckText, CountPrompt, Generate, Load, Tokenize
+from app.protocol.events import (
+    GenerationFailed,
+    GenerationFinished,
+    GenerationStarted,
+    LoadProgressed,
+    PairLoaded,
+    PromptCounted,
+    PromptProgressed,
+    RoundsReceived,
+    TextChecked,
+    Tokenized,
+)
+from app.protocol.frames import ProtocolError
+from app.protocol.options import DrafterChoice, DraftLength
+from app.protocol.serving import AnsweredQuestion, AnswerEvent, AsideQuestion, Asked, FromServer, GivenUp, Unavailable
+from app.system import KnownError
+
+asking: ContextVar[str] = ContextVar("asking", default="?")
+"""The program whose request is being answered, by its own name."""
+AnswerPart = GenerationStarted | PromptProgressed | RoundsReceived | GenerationFinished
+
+
+class Engine(Protocol):
+    """Where answers come from. Every method raises `KnownError` where the engine can't do it."""
+
+    @property
+    def pair(self) -> PairLoaded | None:
+        """What is loaded; ``None`` while nothing is."""
+
+    @property
+    def why_unavailable(self) -> str:
+        """A sentence for clients while nothing is loaded."""
+
+    def generate(self, command: Generate) -> AsyncGenerator[AnswerPart, None]:
+        """Answer; nobody else asks until the iterator is closed, which cancels the answer within one verify pass."""
+
+    async def check_text(self, question: CheckText) -> TextChecked: ...
+
+    async def count_prompt(self, question: CountPrompt) -> PromptCounted: ...
+
+    async def tokenize(self, question: Tokenize) -> Tokenized: ...
+
+
+# An engine process of the server's own, which is started again if it ends.
+
+_log = logging.getLogger("slipstream.server")
+_MOST_ENDS = 3
+"""How often an engine may end without an answer in between."""
+
+
+@dataclass(frozen=True)
+class Drafting:
+    """How a server drafts."""
+
+    drafter: DrafterChoice = "auto"
+    length: DraftLength = "auto"
+
+
+class OwnEngine:
+    """The pair of one `Load`, in an engine process; see `app.server.engines.Engine`."""
+
+    why_unavailable = "The model isn't loaded now. Try again in a moment."
+
+    def __init__(self, command: Load, drafting: Drafting | None = None) -> None:
+        """``drafting``: for requests that say nothing about it."""
+        self.pair: PairLoaded | None = None
+        self._command = command
+        self._drafting = drafting or Drafting()
+        self._process: AsyncEngineProcess | None = None
+        self._ends = 0
+
+    async def start(self, on_progress: Callable[[LoadProgressed], None] = lambda _: None) -> PairLoaded:
+        """Load the pair. Raises `KnownError`."""
+        self._process = AsyncEngineProcess()
+        await self._process.start()
+        self.pair = await self._process.load(self._command, on_progress)
+        return self.pair
+
+    async def keep_running(self) -> None:
+        """Start the engine again whenever it ends, until this is canceled. Raises `KnownError` if that is no use."""
+        while self._process is not None:
+            await self._process.ended.wait()
+            self.pair = None
+            await self._process.close()
+            self._ends += 1
+            if self._ends > _MOST_ENDS:
+                raise KnownError("The engine ended several times in a row, so the server stops.")
+            _log.warning("the engine has ended and is started again")
+            try:
+                await self.start()
+            except EngineEndedError as error:
+                _log.warning("%s", error)
+                await asyncio.sleep(self._ends)
+
+    async def close(self) -> None:
+        """End the process."""
+        self.pair = None
+        if self._process:
+            await self._process.close()
+
+    async def generate(self, command: Generate) -> AsyncGenerator[GenerationEvent, None]:
+        usual = self._drafting
+        command = msgspec.structs.replace(
+            command,
+            drafter=usual.drafter if command.drafter == "auto" else command.drafter,
+            draft_length=usual.length if command.draft_length == command.drafter == "auto" else command.draft_length,
+        )
+        async with aclosing(self._loaded().generate(command)) as events:
+            async for event in events:
+                if isinstance(event, GenerationFinished):
+                    self._ends = 0
+                yield event
+
+    async def check_text(self, question: CheckText) -> TextChecked:
+        answer = await self._loaded().ask_aside(question)
+        assert isinstance(answer, TextChecked)
+        return answer
+
+    async def count_prompt(self, question: CountPrompt) -> PromptCounted:
+        answer = await self._loaded().ask_aside(question)
+        assert isinstance(answer, PromptCounted)
+        return answer
+
+    async def tokenize(self, question: Tokenize) -> Tokenized:
+        answer = await self._loaded().ask_aside(question)
+        assert isinstance(answer, Tokenized)
+        return answer
+
+    def _loaded(self) -> AsyncEngineProcess:
+        if self.pair is None or self._process is None:
+            raise KnownError("The model is being loaded. Try again in a moment.")
+        return self._process
+
+
+# The engine of a window, which a server asks over its pipes.
+
+NOTHING_LOADED = "No model is loaded in Slipstream's window."
+
+
+class WindowEngine:
+    """One pair of the window, from its load to the next; see `app.server.engines.Engine`."""
+
+    def __init__(self, pair: PairLoaded | None, why: str, send: Callable[[FromServer], None]) -> None:
+        """``why`` there is no pair, if there is none. ``send`` raises `ProtocolError` for what is too large."""
+        self.pair = pair
+        self.why_unavailable = why or NOTHING_LOADED
+        self._send = send
+        self._answer: tuple[int, asyncio.Queue[AnswerEvent | Unavailable]] = (0, asyncio.Queue())
+        """The number of the answer that is wanted, and what came of it."""
+        self._questions: dict[int, asyncio.Future[AnsweredQuestion]] = {}
+
+    def receive(self, event: AnswerEvent | AnsweredQuestion | Unavailable) -> None:
+        """Something came from the window; what nobody waits for is left out."""
+        number, events = self._answer
+        if (question := self._questions.get(event.request)) is not None:
+            if question.done():
+                return
+            if isinstance(event, AnsweredQuestion):
+                question.set_result(event)
+            else:
+                question.set_exception(KnownError(self.why_unavailable))
+        elif event.request == number and not isinstance(event, AnsweredQuestion):
+            events.put_nowait(event)
+
+    def close(self, why: str) -> None:
+        """The pair isn't loaded any more; whoever waits is told that."""
+        self.pair, self.why_unavailable = None, why or NOTHING_LOADED
+        number, events = self._answer
+        events.put_nowait(Unavailable(request=number))
+        for question in self._questions.values():
+            if not question.done():
+                question.set_exception(KnownError(self.why_unavailable))
+
+    async def generate(self, command: Generate) -> AsyncGenerator[AnswerPart, None]:
+        number, events = self._answer = next(_numbers), asyncio.Queue()
+        self._ask(Asked(client=asking.get(), command=msgspec.structs.replace(command, request=number)))
+        is_over = False
+        try:
+            while not is_over:
+                event = await events.get()
+                is_over = isinstance(event, GenerationFinished | GenerationFailed | Unavailable)
+                if isinstance(event, Unavailable):
+                    raise KnownError(self.why_unavailable)
+                if isinstance(event, GenerationFailed):
+                    raise GenerationFailedError(event)
+                yield event
+        finally:
+            self._answer = 0, asyncio.Queue()
+            if not is_over:
+                self._send(GivenUp(request=number))
+
+    async def check_text(self, question: CheckText) -> TextChecked:
+        found = await self._answered(msgspec.structs.replace(question, request=next(_numbers)))
+        assert isinstance(found, TextChecked)
+        return found
+
+    async def count_prompt(self, question: CountPrompt) -> PromptCounted:
+        found = await self._answered(msgspec.structs.replace(question, request=next(_numbers)))
+        assert isinstance(found, PromptCounted)
+        return found
+
+    async def tokenize(self, question: Tokenize) -> Tokenized:
+        found = await self._answered(msgspec.structs.replace(question, request=next(_numbers)))
+        assert isinstance(found, Tokenized)
+        return found
+
+    async def _answered(self, question: AsideQuestion) -> AnsweredQuestion:
+        answer: asyncio.Future[AnsweredQuestion] = asyncio.get_running_loop().create_future()
+        self._questions[question.request] = answer
+        try:
+            self._ask(question)
+            return await answer
+        finally:
+            del self._questions[question.request]
+
+    def _ask(self, message: FromServer) -> None:
+        if self.pair is None:
+            raise KnownError(self.why_unavailable)
+        try:
+            self._send(message)
+        except ProtocolError as error:
+            raise TooLargeError from error
+
+
+_numbers = count(1)
+"""Of requests and questions together, over all pairs."""

@@ -1,0 +1,341 @@
+"""Tools in a request, and tool calls in the text of an answer."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import secrets
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from app import system
+from app.protocol.events import PairLoaded
+from app.protocol.tools import (
+    ARGUMENTS,
+    FORMATS,
+    ID,
+    ID_LENGTH,
+    KEY,
+    MAX_TOOLS,
+    NAME,
+    VALUE,
+    Tool,
+    ToolCall,
+    ToolFormat,
+    ToolUse,
+    parameters_of,
+    text_value,
+)
+from app.server.fields import Settings, Warnings, quoted
+from app.server.guard import invalid, not_supported
+from app.server.settings import answer_format
+
+_NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
+_ID = re.compile(rf"[A-Za-z0-9]{{{ID_LENGTH}}}")
+_NOT_READ = (msgspec.MsgspecError, UnicodeError, RecursionError)
+_FREE = {None: "auto", "auto": "auto", "none": "none", "required": "required", "any": "required"}
+"""What doesn't name a tool, in OpenAI's words."""
+
+
+@dataclass(frozen=True)
+class Namespaced:
+    """A function in a ``namespace``, as Codex sends those of MCP servers: its calls go back with both names."""
+
+    namespace: str
+    name: str
+
+    @property
+    def whole(self) -> str:
+        """What the model calls it."""
+        return self.namespace + ("" if self.namespace.endswith("_") else "__") + self.name
+
+
+def is_name(name: Any) -> bool:
+    """Whether a tool can have this name."""
+    return isinstance(name, str) and bool(_NAME.fullmatch(name))
+
+
+def tool_use(
+    sent: Sequence[Any],
+    choice: Any,
+    warnings: Warnings,
+    *,
+    several: bool = True,
+    custom: bool = False,
+) -> ToolUse | None:
+    """What the model may call; ``None``: nothing. ``custom``: tools of this type are functions, as Anthropic's are.
+
+    Raises `ApiError` where the request wants a call that there can't be.
+    """
+    tools = _usable(_functions(sent, custom=custom, warnings=warnings), warnings)
+    wanted, named, allowed = _choice(choice, warnings)
+    if allowed is not None:
+        tools = [tool for tool in tools if tool.name in allowed]
+    if named:
+        _check_named(named, [tool.name for tool in tools], sent)
+    elif wanted == "required" and not tools:
+        raise invalid("The request wants a call, and has no tool that this server can offer.")
+    if wanted == "none" or not tools:
+        return None
+    return ToolUse(tools=tools, required=wanted == "required", only=named, several=several)
+
+
+def check_together(request: Settings, use: ToolUse | None, pair: PairLoaded) -> None:
+    """Raises `ApiError` for formats that don't go together with tools."""
+    if use is None or use.required:  # then an answer is calls
+        return
+    wanted = answer_format(request)
+    if wanted and wanted.kind not in ("json_object", "json_schema"):
+        raise not_supported("This server doesn't support tools together with a grammar.")
+    if wanted and not FORMATS[pair.tool_format].anywhere:
+        raise not_supported("This model writes calls as JSON, so tools don't go together with an answer format.")
+
+
+def namespaced(sent: Iterable[Any]) -> dict[str, Namespaced]:
+    """The functions in namespaces, by what the model calls them."""
+    found = [
+        Namespaced(str(group.get("name") or ""), str(tool.get("name") or ""))
+        for group in sent
+        if isinstance(group, dict) and group.get("type") == "namespace" and isinstance(group.get("tools"), list)
+        for tool in group["tools"]
+        if isinstance(tool, dict)
+    ]
+    return {one.whole: one for one in found}
+
+
+def template_id(identity: str) -> str:
+    """What the chat template sees of the id of a call: Mistral's take nine letters and digits only."""
+    if _ID.fullmatch(identity):
+        return identity
+    return hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:ID_LENGTH]
+
+
+def as_object(arguments: Any) -> str | None:
+    """The arguments of an earlier call as a JSON object; ``None`` if they aren't one.
+
+    Clients send text, an object, nothing for a call without arguments (PHP's an empty list), or text in text.
+    """
+    text = ""
+    try:
+        for _ in range(2):
+            if isinstance(arguments, str):
+                text = arguments.strip()
+                arguments = system.decode(text, object) if text else None
+        if arguments is None or arguments == []:
+            return "{}"
+        written = msgspec.json.encode(arguments).decode() if isinstance(arguments, dict) else None
+    except _NOT_READ:
+        return None
+    return written and (text or written)  # as it was written, so that the prompt stays the same
+
+
+def _functions(sent: Iterable[Any], *, custom: bool, warnings: Warnings) -> list[dict[str, Any]]:
+    """The functions in any API's form, those of namespaces with their whole names."""
+    found: list[dict[str, Any]] = []
+    for tool in sent:
+        kind = tool.get("type") if isinstance(tool, dict) else None
+        inner = tool.get("function") if isinstance(tool, dict) and "function" in tool else tool
+        if kind == "namespace" and isinstance(tool.get("tools"), list):
+            members = _functions(tool["tools"], custom=custom, warnings=warnings)
+            space = str(tool.get("name") or "")
+            found += [{**one, "name": Namespaced(space, str(one.get("name") or "")).whole} for one in members]
+        elif isinstance(inner, dict) and (kind in (None, "function") or (custom and kind == "custom")):
+            found.append(inner)
+        else:
+            name = tool.get("name") if isinstance(tool, dict) else ""
+            warnings.add(f"The tool {quoted(name or kind)} was left out: this server only offers functions.")
+    return found
+
+
+def _usable(functions: Iterable[dict[str, Any]], warnings: Warnings) -> list[Tool]:
+    found: dict[str, Tool] = {}
+    for one in functions:
+        name, description = one.get("name"), one.get("description")
+        if not is_name(name):
+            warnings.add(
+                f"The tool {quoted(name)} was left out: a name has up to 128 letters, digits and signs out of _ . : / -"
+            )
+        elif name in found:
+            warnings.add(f"There are several tools called {quoted(name)}; the first one is used.")
+        elif len(found) >= MAX_TOOLS:
+            warnings.add(f"The tool {quoted(name)} was left out: a request can have up to {MAX_TOOLS}.")
+        else:
+            shown = description if isinstance(description, str) else ""
+            strict = one.get("strict") is True
+            found[str(name)] = Tool(name=str(name), description=shown, parameters=_parameters(one), strict=strict)
+    return list(found.values())
+
+
+def _parameters(function: dict[str, Any]) -> dict[str, Any]:
+    """The schema, without PHP's empty lists for empty objects."""
+    schema = function.get("parameters") or function.get("input_schema")
+    if not isinstance(schema, dict):
+        return {}
+    return {**schema, "properties": {}} if schema.get("properties") in ([], None) and "properties" in schema else schema
+
+
+def _choice(choice: Any, warnings: Warnings) -> tuple[str, str, set[str] | None]:
+    """``auto``, ``none`` or ``required``; the name of the one tool to be called; the names of those that may be."""
+    kind = choice.get("type") if isinstance(choice, dict) else choice
+    if not choice or (isinstance(kind, str) and kind in _FREE):
+        return _FREE[kind or None], "", None
+    if not isinstance(choice, dict):
+        warnings.add(f"The tool_choice {quoted(choice)} isn't known here; the model decides.")
+        return "auto", "", None
+    inside = (choice[key] for key in ("function", "custom", "allowed_tools") if isinstance(choice.get(key), dict))
+    inner = next(inside, choice)
+    if kind == "allowed_tools":
+        tools = inner.get("tools")
+        functions = _functions(tools if isinstance(tools, list) else [], custom=True, warnings=warnings)
+        mode = "required" if inner.get("mode") in ("required", "any") else "auto"
+        return mode, "", {str(one.get("name")) for one in functions}
+    name = inner.get("name") or ("" if kind in ("function", "tool") else kind)
+    if not isinstance(name, str) or not name:
+        raise invalid("The tool_choice names no tool.")
+    return "required", name, None
+
+
+def _check_named(named: str, names: Sequence[str], sent: Iterable[Any]) -> None:
+    if named in names:
+        return
+    kinds = [tool.get(key) for tool in sent if isinstance(tool, dict) for key in ("name", "type")]
+    if named in kinds:
+        raise not_supported(f"The request wants a call of {quoted(named)}, which this server can't offer.")
+    raise invalid("The tool_choice names a tool that the request doesn't have.")
+
+
+# Finds tool calls in the text of an answer, as it comes.
+
+_decode = json.JSONDecoder().raw_decode
+_NO_JSON = (ValueError, RecursionError)
+
+
+class CallReader:
+    """The calls of one answer, each of which is given out when it is whole: half a call is never.
+
+    The engine has the answer follow the format's grammar, so there is nothing else behind the first mark.
+    """
+
+    def __init__(self, known: ToolFormat, tools: Sequence[Tool]) -> None:
+        """``tools``: those that the model may call."""
+        before, after = known.call.split(ARGUMENTS)
+        begins, _, self._value_end = known.parameter.partition(VALUE)
+        self._parameter = _pattern(begins)
+        self._schemas = {tool.name: tool.parameters for tool in tools}
+        self._format = known
+        self._before, self._after = _pattern(before), _pattern(after)
+        self._text = ""
+        """What isn't decided."""
+        self._calls = False
+        """Whether there are calls from here on."""
+        self._has_text = False
+
+    def go_on(self, begun: str) -> None:
+        """The answer has begun with this, which isn't given out again."""
+        if begun.strip() and (self._format.mark in begun or not self._format.anywhere):
+            self.read(begun)
+
+    def read(self, text: str) -> tuple[str, list[ToolCall]]:
+        """The answer goes on with ``text``: what of it is text, and the calls that are whole now."""
+        self._text += text
+        shown = "" if self._calls else self._decided()
+        return shown, self._whole_calls() if self._calls else []
+
+    def end(self, *, cut: bool) -> str:
+        """The text that was held back, when the answer ends. Where it is ``cut``, what may be the beginning of a call
+        is left out."""
+        if self._calls:
+            return ""
+        held, self._text = self._text, ""
+        return held[: len(held) - _partial(held, self._format.mark)] if cut else held
+
+    def _decided(self) -> str:
+        """What is text for certain: neither the beginning of a mark, nor spaces that may stand in front of one."""
+        held, mark = self._text, self._format.mark
+        if not self._format.anywhere:
+            begins = held.lstrip()
+            if not self._has_text and (mark.startswith(begins) or begins.startswith(mark)):
+                self._calls = begins.startswith(mark)
+                self._text = begins if self._calls else held
+                return ""
+            self._has_text, self._text = True, ""
+            return held
+        before, found, _ = held.partition(mark)
+        if found:
+            self._calls, self._text = True, held[len(before) :]
+            return before.rstrip()
+        certain = len(held[: len(held) - _partial(held, mark)].rstrip())
+        self._text = held[certain:]
+        return held[:certain]
+
+    def _whole_calls(self) -> list[ToolCall]:
+        self._text = self._text.removeprefix(self._format.opening)
+        found: list[ToolCall] = []
+        while (one := self._next_call()) is not None:
+            found.append(one)
+        return found
+
+    def _next_call(self) -> ToolCall | None:
+        text = self._text.removeprefix(self._format.separator)
+        head = self._before.match(text)
+        if not head:
+            return None
+        read = self._parameters if self._format.parameter else _object
+        found = read(text, head.end(), head["name"])
+        if found is None:
+            return None
+        arguments, end = found
+        tail = self._after.match(text, end)
+        if not tail:
+            return None
+        self._text = text[tail.end() :]
+        parts = {**head.groupdict(), **tail.groupdict()}
+        identity = parts.get("id") or f"call_{secrets.token_hex(12)}"
+        return ToolCall(identity, parts["name"], arguments)
+
+    def _parameters(self, text: str, at: int, name: str) -> tuple[str, int] | None:
+        """The arguments in ``text`` that are written one by one, as JSON, and where they end; ``None``: they go on."""
+        schema, values = self._schemas.get(name, {}), dict[str, Any]()
+        schemas = parameters_of(schema).schemas
+        while head := self._parameter.match(text, at):
+            key = head["key"]
+            written = text_value(schemas.get(key, {}), schema)
+            if written is None:
+                try:
+                    values[key], end = _decode(text, head.end())
+                except _NO_JSON:
+                    return None
+            else:
+                end = text.find(self._value_end, head.end())
+                if end < 0:
+                    return None
+                values[key] = written.value(text[head.end() : end])
+            if not text.startswith(self._value_end, end):
+                return None
+            at = end + len(self._value_end)
+        return json.dumps(values, ensure_ascii=False), at
+
+
+def _object(text: str, at: int, _name: str) -> tuple[str, int] | None:
+    """The arguments in ``text`` that are a JSON object, and where they end; ``None``: they go on."""
+    try:
+        _, end = _decode(text, at)
+    except _NO_JSON:
+        return None
+    return text[at:end], end
+
+
+def _pattern(text: str) -> re.Pattern[str]:
+    escaped = re.escape(text)
+    named = escaped.replace(NAME, r"(?P<name>[A-Za-z0-9_.:/-]+)")
+    named = named.replace(KEY, r'(?P<key>[^<>"\n]+)')
+    return re.compile(named.replace(ID, rf"(?P<id>[A-Za-z0-9]{{{ID_LENGTH}}})"))
+
+
+def _partial(text: str, mark: str) -> int:
+    """How many characters at the end of ``text`` may be the beginning of ``mark``."""
+    return next((length for length in range(len(mark) - 1, 0, -1) if text.endswith(mark[:length])), 0)
