@@ -35,4 +35,4 @@ def test_what_follows_a_destroyed_widget_in_the_focus_order_lives_on(qtbot: QtBo
 
 def test_nothing_else_asks_for_the_focus_order() -> None:
     files = [file for file in Path(app.__path__[0]).rglob("*.py") if "InFocusChain" in file.read_text("utf-8")]
-    assert [file.name for file in files] == ["focus_order.py"]
+    assert [file.name for file in files] == ["focus.py"]

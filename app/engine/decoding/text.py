@@ -300,7 +300,7 @@ def answer_text(piece: Piece) -> str:
 #
 # | kind | which text |
 # |---|---|
-# | code | between fences of ``` or ~~~; lines indented by four where Markdown shows them as code; JSON without a fence |
+# | code | between fences of ``` or ~~~; lines indented by four where Markdown makes them code; JSON without a fence |
 # | list | lines that begin with a bullet or a number, and what goes on with them |
 # | prose | all else: paragraphs, headings, tables, quotes |
 #

@@ -7,8 +7,8 @@
 
 The marks themselves are hidden. Where a vocabulary has a token for one, only that token counts, not its text: a model
 that writes about ``<think>`` letter by letter is not thinking. Tags open thinking at the beginning of an answer only,
-and those that are quoted don't end it (`app.engine.decoding.thinking_splitters`). Of the tags that neither the template nor the
-vocabulary has, only ``<think>`` counts: the others are elements of XML that any model may write.
+and those that are quoted don't end it (`app.engine.decoding.thinking_splitters`). Of the tags that neither the template
+nor the vocabulary has, only ``<think>`` counts: the others are elements of XML that any model may write.
 """
 
 from __future__ import annotations
