@@ -181,20 +181,6 @@ def test_an_answer_is_found_when_it_is_finished(store: ChatStore) -> None:
     assert ids(store.search("cut")) == [chat.id]
 
 
-def test_what_streams_is_not_written_to_the_index(path: Path) -> None:
-    with ChatStore(path) as store:
-        chat = store.create_chat("c")
-        answer = begin_answer(store, chat.id, None)
-        index(store)
-        open_index = store._upkeep.opened()
-        assert open_index is not None
-        before = open_index._connection.total_changes
-        for number in range(5):
-            store.update_answer(answer.id, "words " * number, [])
-            assert not store.update_index()
-        assert open_index._connection.total_changes == before
-
-
 def test_short_words_are_read_for_in_the_newest_messages_only(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with ChatStore(path) as store:
         old, _ = chat_of(store, "图书 in the past", title="old"), chat_of(store, "x" * 2000)

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import csv
 import hashlib
 import io
 import json
-import re
 import shlex
 import signal
-from collections.abc import Iterator
 from pathlib import Path
 
-import msgspec
 import pytest
 
 from app import cli
 from app.client.process import EngineProcess
-from app.commands import compare, session
 from app.protocol.commands import Generate
-from app.protocol.events import PairLoaded
 from app.storage.files import write_export
 from tests.support.command_line import called
 from tests.support.gguf_files import Weights, make_model
@@ -68,30 +61,6 @@ def test_a_table_and_all_reports(pair: Pair, prompts: Path, tmp_path: Path) -> N
     assert len(report["comparisons"]) == report["planned"] == 6
     assert [c["seed"] for c in report["comparisons"]] == [0, 0, 0, 1, 1, 1]
     assert len(list(csv.reader(io.StringIO(outputs[1].read_text(encoding="utf-8"))))) == 7
-
-
-@contextlib.contextmanager
-def depending_on_width(options: argparse.Namespace) -> Iterator[tuple[EngineProcess, PairLoaded]]:
-    """As if passes over some numbers of tokens gave other logits, whatever this processor does."""
-    with session.loaded(options) as (engine, pair):
-        yield engine, msgspec.structs.replace(pair, exact_unit=8)
-
-
-def test_texts_of_a_file_that_is_not_exact_are_counted(
-    pair: Pair, prompts: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(compare, "loaded", depending_on_width)
-    drafting = arguments(pair, prompts, "--draft-length", "4")
-    for compared in (3, 6):
-        *_, last = called(*drafting).stdout.splitlines()
-        assert re.fullmatch(rf"Texts with a draft .* rounding: \d of {compared} were identical so far\.", last)
-    json.loads(called(*drafting, "--json").stdout)  # counted, but only a report
-    *_, last = called(*drafting).stdout.splitlines()
-    assert "of 12 were" in last
-    for others in (("--accept", "exact"), ("--accept", "rejection")):
-        assert "rounding" not in called(*drafting, *others).stdout
-    greedy = called(*drafting, "--accept", "rejection", "--temperature", "0").stdout
-    assert "of 15 were" in greedy
 
 
 def test_the_command_of_a_report_repeats_it(pair: Pair, prompts: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 import signal
@@ -23,7 +22,6 @@ from app.models.gguf import read_header
 from app.models.hub.catalog import DraftModel, load_catalog
 from app.models.hub.repository import Sort
 from app.models.mtp import find_projector
-from app.models.names import size_text
 from app.models.origins import origins_file
 from tests.support.command_line import ROOT, called
 from tests.support.gguf_files import make_model
@@ -241,32 +239,6 @@ def test_gated(server: HubServer, home: Path, tmp_path: Path, capsys: Shown, mon
     monkeypatch.setenv("HF_TOKEN", "hf_good")
     assert call("get", "owner/one") == 0
     assert Path(capsys.readouterr().out.strip()).read_bytes() == path.read_bytes()
-
-
-class Terminal(io.StringIO):
-    """Somebody who looks."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-def test_progress_is_one_line_of_a_terminal(
-    server: HubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Shown
-) -> None:
-    path = make_model(tmp_path / "one.gguf", width=256, layers=4)
-    server.add("owner/one", {"one.gguf": path})
-    server.faults.add("one.gguf", Fault(bytes_per_second=40_000_000, cut_at=path.stat().st_size // 2))
-    monkeypatch.setenv("COLUMNS", "30")
-    terminal = Terminal()
-    monkeypatch.setattr("sys.stderr", terminal)
-    assert call("get", "owner/one") == 0
-    shown = terminal.getvalue().split("\r\x1b[K")
-    (told,) = [line for line in shown if line.endswith("\n")]
-    assert told == "slipstream: The connection to 127.0.0.1 was lost. Trying again.\n"
-    shown.remove(told)
-    assert all(len(line) < 30 and "\n" not in line for line in shown)
-    assert any(f" of {size_text(path.stat().st_size)}" in line for line in shown)
-    assert shown[-1] == ""
 
 
 def test_what_others_have_stays_as_it_is(server: HubServer, home: Path, tmp_path: Path, capsys: Shown) -> None:

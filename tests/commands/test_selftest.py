@@ -15,7 +15,7 @@ import pytest
 
 from app import system
 from app.commands import selftest
-from app.commands.selftest import CHECKS, Workplace, failure, report
+from app.commands.selftest import CHECKS, Workplace, report
 from app.system import KnownError
 from tests.support.command_line import ROOT, slipstream
 
@@ -107,19 +107,3 @@ def _has_guide(process: psutil.Process) -> bool:
         return any(part.path.endswith("guide-target.gguf") for part in process.memory_maps())
     except psutil.Error:
         return False
-
-
-@pytest.mark.parametrize(
-    ("errors", "line"),
-    [
-        ("", ""),
-        ("qt.qpa.xcb: no display\nThis application failed to start\n", " qt.qpa.xcb: no display"),
-        ('Detected locale "C" with …\nhas switched\nfor more information.\nno display\n', " no display"),
-        ("\nTraceback (most recent call last):\n  File x\nLookupError: it\n", " LookupError: it"),
-    ],
-)
-def test_the_telling_line_of_a_failure(errors: str, line: str) -> None:
-    assert (
-        str(failure("It", 3, errors)) == f"It ended with exit status {3 if sys.platform != 'win32' else '0x3'}.{line}"
-    )
-    assert failure("It", 3, errors).__notes__ == [errors]

@@ -5,7 +5,6 @@ from __future__ import annotations
 from app.compare.prompts import Prompt
 from app.compare.results import (
     Comparison,
-    Difference,
     Run,
     first_difference,
     score_command,
@@ -43,17 +42,6 @@ def test_same_texts() -> None:
     assert first_difference(answer((1, "a"), (2, "b")), answer((1, "a"), (2, "b"))) is None
     assert first_difference(answer((1, "a"), (2, "b")), answer((3, "ab"))) is None, "the text is what counts"
     assert first_difference(Run(text=""), Run(text="")) is None
-
-
-def test_an_answer_that_goes_on() -> None:
-    cut, ended, longer = answer((1, "on")), answer((1, "on"), (9, "")), answer((1, "on"), (2, " and"))
-    assert first_difference(cut, longer) == Difference(
-        token=1, character=2, plain="", drafted=" and", plain_id=None, drafted_id=2
-    )
-    assert first_difference(longer, ended) == Difference(
-        token=1, character=2, plain=" and", drafted="", plain_id=2, drafted_id=9
-    )
-    assert score_command(1, comparison(cut, longer), ASKED) is None
 
 
 def test_what_the_engine_is_asked_and_what_it_answers() -> None:

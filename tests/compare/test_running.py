@@ -11,7 +11,7 @@ import pytest
 
 from app.compare.prompts import Prompt, bundled
 from app.compare.results import Comparison, Skipped, summarize
-from app.compare.steps import CURVE_LENGTHS, compare, curve
+from app.compare.steps import compare
 from app.engine.decoding.accept_rules import gumbel
 from app.engine.host.engine import Engine
 from app.protocol.commands import Generate, Message
@@ -133,18 +133,3 @@ def test_the_bundled_prompts_run_with_the_guide(engine: Engine, load: Loader, gu
     comparisons = [result for result in found if isinstance(result, Comparison)]
     assert len(comparisons) == len(found) == 21
     assert all(c.same or (c.difference and c.difference.near_tie) for c in comparisons)
-
-
-def test_the_curve(engine: Engine, load: Loader, random_pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    load(*random_pair)
-    asked = watched(engine, monkeypatch)
-    progress: list[tuple[int, int]] = []
-    command = msgspec.structs.replace(ask("", max_tokens=20, seed=4), draft_length=2)
-    found = curve(engine, [prompt("a"), prompt("b")], command, lambda done, total: progress.append((done, total)))
-    both = [*CURVE_LENGTHS, "auto"]
-    assert [length for _, length, _ in asked] == [*both, *reversed(both)]
-    assert {seed for _, _, seed in asked} == {4}
-    assert progress == [(i + 1, 24) for i in range(24)]
-    assert found.lengths == list(CURVE_LENGTHS) and len(found.speeds) == len(CURVE_LENGTHS)
-    assert all(speed is not None and speed > 0 for speed in found.speeds)
-    assert found.auto is not None and found.auto_length is not None and 0 <= found.auto_length <= 16

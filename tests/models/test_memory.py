@@ -24,9 +24,6 @@ from tests.support.architectures import Architecture, make
 from tests.support.engine_process import EngineProcess
 from tests.support.gguf_files import make_model
 from tests.support.matrix import in_proof
-from tests.support.mtp_models import (
-    make_random_model,
-)
 
 MODEL = ModelShape(
     architecture="llama",
@@ -268,19 +265,3 @@ def loaded(target: Path, draft: Path | None = None, **options: Any) -> tuple[Eng
     engine, settings = Engine(), LoadSettings(context_length=512, micro_batch_size=32, threads=1)
     pair = Load(request=1, target=str(target), draft=str(draft) if draft else None, settings=settings, **options)
     return engine, engine.load(pair, lambda _: None)
-
-
-@pytest.mark.parametrize(("head", "expected"), [("on", 4), ("off", 8)])
-def test_as_many_snapshots_as_the_engine_makes_beside_a_head(
-    tmp_path: Path, head: Literal["on", "off"], expected: int
-) -> None:
-    """A head that isn't loaded is part of the weights of which they may take an eighth: otherwise there were 6."""
-    path = make_random_model(tmp_path / "model.gguf", "qwen35", width=128)
-    shape = shape_of(read_header(path))
-    plan = estimate(shape, head=shape if head == "on" else None, context_length=512, target_gpu_layers=ALL_LAYERS)
-    engine, pair = loaded(path, head=head)
-    assert engine._target is not None
-    made = engine._target.context.checkpoints.snapshots
-    engine.unload()
-    assert pair.has_head == (head == "on")
-    assert planned_snapshots(plan.gpu.target_kv, shape) == made == expected

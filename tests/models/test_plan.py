@@ -145,32 +145,6 @@ def test_layers_are_spread_by_free_memory_unless_shares_are_given() -> None:
     assert [parts.target_weights for parts in given.estimate.gpus] == [3 * layers, 30 * layers]
 
 
-def test_where_spreading_by_free_memory_does_not_fit_the_plan_decides() -> None:
-    """The output is as large as eight layers, and llama.cpp counts it as one."""
-    heavy = msgspec.structs.replace(TARGET, output_weights=8 * TARGET.layers[0].weights)
-    here = next(
-        found
-        for tenths in range(160, 40, -1)
-        if make_plan(heavy, None, found := machine(32, tenths / 20, tenths / 20)).tensor_split
-    )
-    plan = make_plan(heavy, None, here)
-    assert plan.fits and plan.target_gpu_layers == ALL_LAYERS and sum(plan.tensor_split) == heavy.gpu_slots
-    assert plan.tensor_split[0] > plan.tensor_split[1] and max(totals(plan)) <= max(plan.gpu_spaces.values())
-    counts = [f"G{number} {count:.0f}" for number, count in enumerate(plan.tensor_split)]
-    assert plan.sentence.startswith("Everything fits on the GPUs and needs ")
-    assert plan.sentence.endswith(f" Layers of the target: {', '.join(counts)}.")
-    halves = Wishes(tensor_split=(1.0, 1.0), target_gpu_layers=ALL_LAYERS, kv_type="f16", context_length=8192)
-    fixed = make_plan(heavy, None, here, halves)
-    too_much = fixed.estimate.gpus[1].total
-    assert not fixed.fits and too_much > fixed.gpu_spaces["G1"]
-    assert fixed.sentence == (
-        f"The target needs {size_text(too_much)} on G1, but only {size_text(fixed.gpu_spaces['G1'])} is free."
-    )
-    assert make_plan(heavy, None, here, Wishes(tensor_split=(1.0, 1.0))).target_gpu_layers < heavy.gpu_slots
-    for_another_machine = (1.0, 1.0, 1.0)  # which the engine refuses
-    assert make_plan(heavy, None, here, Wishes(tensor_split=for_another_machine)).tensor_split == for_another_machine
-
-
 # ---------------------------------------------------------------- what gives way
 
 

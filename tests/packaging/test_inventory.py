@@ -51,20 +51,5 @@ def test_a_package_without_an_expression_or_a_text_is_named(small: SmallBundle) 
     ]
 
 
-def test_the_app_of_macos_has_its_parts_in_other_places(small: SmallBundle) -> None:
-    bundle = small.write()
-    app = bundle.folder
-    (app / "_internal").rename(app / "Frameworks")
-    (app / "Contents" / "Resources").mkdir(parents=True)
-    (app / "Frameworks").rename(app / "Contents" / "Frameworks")
-    write(app / "Contents" / "Info.plist", "<plist/>")
-    (app / "Contents" / "MacOS").mkdir()
-    (app / "slipstream").rename(app / "Contents" / "MacOS" / "slipstream")
-    assert bundle.contents == app / "Contents" / "Resources"
-    parts = _lines(take(bundle))
-    assert parts["Slipstream 0.1.0 MIT"] == ["Contents/Info.plist"]
-    assert parts["Qt 6.11.3 LGPL-3.0-only"] == ["Contents/Frameworks/PySide6/Qt/lib/libQt6Core.so.6"]
-
-
 def _lines(inventory: Inventory) -> dict[str, list[str]]:
     return {f"{part.name} {part.version} {part.license}": files for part, files in inventory.parts.items()}

@@ -333,9 +333,6 @@ class User(QObject):
         """What the notice about a full disk offers."""
         self.ctx.chats.save_again()
 
-    def restart_engine(self) -> None:
-        self.ctx.loader.restart()
-
     def show_library(self) -> None:
         """Open the library, and tell the problem of each model that is found."""
 

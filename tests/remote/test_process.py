@@ -15,29 +15,25 @@ from app.protocol.commands import (
     Cancel,
     ChatPart,
     CountTokens,
-    Forget,
     Generate,
     Load,
     MeasurePlain,
     Message,
     Ping,
     Quit,
-    ReadMemory,
     ScoreTokens,
 )
 from app.protocol.events import (
     PROTOCOL_VERSION,
-    Forgotten,
     GenerationFailed,
     GenerationFinished,
     Hello,
     LoadFailed,
-    MemoryRead,
     PlainMeasured,
     Pong,
     TokensCounted,
 )
-from app.protocol.remote import FindServers, Probe, ServerProbed, ServersFound
+from app.protocol.remote import Probe, ServerProbed
 from app.remote import connecting
 from app.remote.http import Limits
 from tests.support import remote_streams
@@ -59,15 +55,6 @@ def test_the_greeting_and_before_a_server_is_connected() -> None:
         assert engine.answer().failed.message == "No server is connected."
         engine.send(Load(request=5, target="x.gguf"))
         assert "can't load a file" in engine.until(LoadFailed).message
-
-
-def test_it_answers_like_an_engine(engine: RemoteEngine) -> None:
-    engine.send(Ping(), ReadMemory(), Forget())
-    assert not engine.until(Pong).busy
-    assert engine.until(MemoryRead) == MemoryRead()
-    engine.until(Forgotten)
-    engine.send(FindServers(request=6))
-    assert engine.until(ServersFound).request == 6
 
 
 def test_a_chat_in_parts(engine: RemoteEngine) -> None:
@@ -135,18 +122,6 @@ def test_counting(engine: RemoteEngine) -> None:
         pair = engine.connect(server.url)
         assert pair.remote is not None and not pair.remote.can_count
         engine.send(CountTokens(request=9, messages=chat), Ping())  # not answered
-        engine.until(Pong)
-
-
-def test_vllm_counts_with_its_template(engine: RemoteEngine) -> None:
-    routes = {**remote_streams.vllm(), "/tokenize": Reply.of({"count": 9, "max_model_len": 4096, "tokens": []})}
-    with ModelServer(routes) as server:
-        engine.connect(server.url)
-        engine.send(CountTokens(request=10, messages=QUESTION))
-        assert engine.until(TokensCounted).messages == 9
-        assert server.bodies("/tokenize")[-1]["messages"] == [{"role": "user", "content": QUESTION[0].content}]
-        server.routes["/tokenize"] = Reply.of({"error": "no"}, 500)
-        engine.send(CountTokens(request=11, messages=QUESTION), Ping())
         engine.until(Pong)
 
 

@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from app import system as decoders
-from app.protocol.commands import Message
 from app.protocol.events import ModelInfo, PairLoaded
 from app.server.anthropic import asked_by_messages
 from app.server.chat_request import Asked, RequestImages, asked
@@ -494,16 +493,3 @@ def test_drafting(fields: Json, drafter: str, length: int | str) -> None:
         found = ask([QUESTION], **fields)
         assert (found.command.drafter, found.command.draft_length) == (drafter, length)
         assert not found.warnings.sentences
-
-
-def test_the_beginning_of_an_answer_with_tools() -> None:
-    begun: list[Json] = [QUESTION, {"role": "assistant", "content": "It is"}]
-    for found in (
-        chat(begun, tools=[LOOK]),
-        claude(begun, tools=[{"name": "look"}]),
-        codex(begun, tools=[{"type": "function", "name": "look"}]),
-    ):
-        assert found.continued and found.continued.text == "It is" and names(found) == ["look"]
-        assert found.command.messages == [Message(role="user", content="Which colour?")]
-    alone = chat(begun[1:])
-    assert alone.continued and said(alone) == [("user", "")]

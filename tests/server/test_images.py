@@ -61,17 +61,6 @@ def test_an_image_is_seen(seeing: Served, tmp_path: Path, temporary: Path) -> No
     assert seeing.get("/props").json()["modalities"]["vision"] is True
 
 
-def test_the_same_image_again_and_in_a_stream(seeing: Served, tmp_path: Path, temporary: Path) -> None:
-    """Each request has a file of its own."""
-    options: Json = {"max_tokens": 8, "temperature": 0}
-    messages = question(url(png(tmp_path, seed=3)))
-    whole = seeing.chat(messages=messages, **options)["choices"][0]["message"]["content"]
-    seeing.chat("Something else.", **options)
-    parts = seeing.streamed(messages=messages, **options)
-    assert "".join(part["choices"][0]["delta"].get("content") or "" for part in parts) == whole
-    assert list(temporary.iterdir()) == []
-
-
 def test_anthropic_and_the_count(seeing: Served, tmp_path: Path, temporary: Path) -> None:
     source = {"type": "base64", "media_type": "image/png", "data": base64.b64encode(png(tmp_path)).decode()}
     content = [{"type": "image", "source": source}, {"type": "text", "text": "What is it?"}]

@@ -10,8 +10,7 @@ import pytest
 
 from app.server.engines import Drafting
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
-from tests.support.served import Json, Served, events
-from tests.support.tool_models import LIGHT, WEATHER
+from tests.support.served import Json, Served
 
 PATHS = ("/v1/chat/completions", "/v1/messages", "/v1/responses")
 SHORT: Json = {"max_tokens": 8, "max_output_tokens": 8, "temperature": 0.0}
@@ -140,20 +139,6 @@ def test_what_would_be_wrong_is_refused(calling: Served) -> None:
         {"messages": [{"role": "user", "content": "x"}], "tools": [{"type": "mcp"}], "tool_choice": {"type": "mcp"}},
     ):
         assert calling.post("/v1/chat/completions", body).status_code in (400, 501)
-
-
-def test_the_old_form_of_functions(calling: Served) -> None:
-    functions = [{"name": tool.name, "parameters": tool.parameters} for tool in (WEATHER, LIGHT)]
-    body: Json = {"messages": [{"role": "user", "content": "Well?"}], "functions": functions, "max_tokens": 600}
-    body.update(function_call={"name": LIGHT.name}, temperature=1.0)
-    answers = (ask(calling, PATHS[0], {**body, "seed": seed})["choices"][0] for seed in range(20))
-    choice = next(one for one in answers if one["finish_reason"] != "length")  # numbers of random weights can be long
-    assert choice["finish_reason"] == "function_call" and choice["message"]["function_call"]["name"] == LIGHT.name
-    assert "tool_calls" not in choice["message"] and json.loads(choice["message"]["function_call"]["arguments"])
-    streams = (events(calling.post(PATHS[0], {**body, "seed": seed, "stream": True}).content) for seed in range(20))
-    deltas = ([part["choices"][0]["delta"] for part in parts] for parts in streams)
-    calls = ([one["function_call"]["name"] for one in parts if "function_call" in one] for parts in deltas)
-    assert next(filter(None, calls)) == [LIGHT.name]
 
 
 def test_a_call_in_a_namespace_has_both_names(calling: Served) -> None:

@@ -69,16 +69,6 @@ def vllm(metrics: Json | None = None) -> dict[str, Answer]:
     }
 
 
-def vllm_counters(drafted: int, accepted: int, drafts: int) -> Reply:
-    """Its ``/metrics``, with two engines."""
-    lines = ["# HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.", "garbage", ""]
-    for name, value in (("drafts", drafts), ("draft_tokens", drafted), ("accepted_tokens", accepted)):
-        for engine in (0, 1):
-            labels = f'engine="{engine}",model_name="m}}"'
-            lines.append(f"vllm:spec_decode_num_{name}_total{{{labels}}} {float(value * engine)}")
-    return Reply(["\n".join(lines).encode()], 200, {"Content-Type": "text/plain"})
-
-
 # ------------------------------------------------------------ SGLang
 
 SGLANG_DETAILS = {

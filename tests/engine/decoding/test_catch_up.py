@@ -7,12 +7,11 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from app.engine.decoding.sampling import Floats
-from app.engine.host import pair_costs as measuring
 from app.engine.host.engine import Engine
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
 from app.protocol.events import Round
-from tests.support.generation import GREEDY, ask, assert_same, run
+from tests.support.generation import ask, run
 from tests.support.matrix import in_proof
 from tests.support.pairs import WARM, Loader, Pair
 from tests.support.simulator import (
@@ -84,24 +83,6 @@ def test_no_drafter_decodes_anything_before_the_first_token(
     assert set(counted.outputs) == {1}  # llama.cpp returns before a GPU is done where no logits are asked for
 
 
-@pytest.mark.parametrize("one_by_one", [False, True])
-def test_after_full_acceptance_two_tokens_are_processed_in_the_order_that_was_measured(
-    engine: Engine, load: Loader, random_pair: Pair, monkeypatch: pytest.MonkeyPatch, one_by_one: bool
-) -> None:
-    """The target drafts for itself, so nearly everything is accepted."""
-    costs = draft_changed(CHEAP, one_by_one=one_by_one)
-    monkeypatch.setattr(measuring, "measure", lambda *_, **__: costs)
-    load(random_pair[0], random_pair[0])
-    counted = Counting(engine, monkeypatch)
-    plain = run(engine, ask("x", sampling=GREEDY, draft_length=0, max_tokens=60))
-    command = ask("x", sampling=GREEDY, draft_length=3, max_tokens=60)
-    drafted = run(engine, command)
-    assert_same(engine, command, drafted, plain)
-    full = sum(round_.accepted == round_.drafted == 3 for round_ in drafted.rounds)
-    assert full > 5 and set(counted.widths[1:]) == ({1} if one_by_one else {1, 2})  # first comes the prompt
-    assert set(counted.outputs) == {1}
-
-
 @pytest.mark.parametrize(
     ("costs", "options"),
     [
@@ -166,13 +147,6 @@ def test_a_large_draft_leaves_a_long_prompt_alone(kind: float) -> None:
     outcome = run_policy(a_policy(DEAR_LATE), DEAR, text, around=Surroundings(DEAR_CATCH_UP, 3000))
     assert outcome.caught_up == 0 == outcome.drafted
     assert outcome.speed >= 0.999 * run_fixed(DEAR, text, 0)
-
-
-def test_a_catch_up_that_turns_out_dear_is_given_up() -> None:
-    text = trace((0.7,), length=300)
-    outcome = run_policy(a_policy(DEAR), DEAR, text, around=Surroundings(DEAR_CATCH_UP, 3000))
-    assert 0 < outcome.caught_up < 600
-    assert outcome.speed >= 0.85 * run_fixed(DEAR, text, 0)
 
 
 def test_under_rejection_a_fixed_length_is_drafted_in_every_round(

@@ -21,7 +21,7 @@ from app.protocol.options import LoadSettings, Sampling
 from app.system import KnownError
 from tests.support.architectures import Architecture, make
 from tests.support.generation import GREEDY, ask, assert_same, assert_sums_close, run
-from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_head_file, make_table_model
+from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_table_model
 
 Loading = Callable[..., PairLoaded]
 Sizes = dict[str, float]
@@ -83,19 +83,6 @@ def test_an_mtp_head_keeps_in_step(engine: Engine, tmp_path: Path, architecture:
     assert run(engine, ask("x", sampling=GREEDY, max_tokens=16, draft_length=0)).token_ids == answer.token_ids
 
 
-@pytest.mark.parametrize(("target_layers", "head_layers"), [(ALL, NONE), (NONE, ALL)])
-def test_a_head_file_may_be_elsewhere_than_its_target(
-    engine: Engine, tmp_path: Path, target_layers: int, head_layers: int
-) -> None:
-    target = make_table_model(tmp_path / "target.gguf", "glm4moe")
-    head = make_head_file(tmp_path / "mtp.gguf", "glm4moe")
-    settings = LoadSettings(target_gpu_layers=target_layers, draft_gpu_layers=head_layers, **SMALL)  # type: ignore[arg-type]
-    pair = engine.load(Load(request=1, target=str(target), draft=str(head), settings=settings), lambda _: None)
-    assert pair.has_head, pair.head_refused
-    draft = run(engine, ask("x", sampling=GREEDY, max_tokens=12, drafter="mtp", draft_length=3)).finished.figures.draft
-    assert draft.tested and draft.accepted == draft.tested
-
-
 def test_drafts_for_a_hybrid_are_no_longer_than_its_snapshots(engine: Engine, load: Loading, tmp_path: Path) -> None:
     load(make(tmp_path / "hybrid.gguf", "qwen35", weights="F32"), **SMALL)
     target = engine._loaded()
@@ -125,29 +112,6 @@ def test_the_state_of_a_hybrid_draft_model_is_copied_where_it_is(
     assert 0 < accepted < tested, "nothing was taken back"
     assert back._before_draft is not None
     assert (back._before_draft.data.nbytes < back.size() / 4) == (layers == ALL)
-
-
-@pytest.mark.parametrize("architecture", ["qwen35", "granitehybrid"])
-def test_a_copy_on_the_device_comes_back(tmp_path: Path, architecture: Architecture) -> None:
-    """Again and again, whatever was processed since: the logits are those of never having gone on."""
-    model = Model(make(tmp_path / "model.gguf", architecture, weights="F32"), ALL, lambda _: True)
-    context = Context(model, LoadSettings(), length=256, threads=1)
-    context.checkpoints.copies_in_place = True
-    context.decode(range(3, 13), 0)
-    for step in range(3):
-        context.hold(4)
-        held, rows = len(context.tokens), []
-        for wrong in ([40, 41, 42], [50], []):
-            if wrong:
-                context.decode(wrong, 1)
-                context.roll_back(held)
-            assert len(context.tokens) == held
-            rows.append(context.decode([20 + step], 1)[0].copy())
-            context.roll_back(held)
-        assert np.allclose(rows[0], rows[1], atol=1e-3) and np.allclose(rows[0], rows[2], atol=1e-3)
-        context.decode([30 + step], 0)
-    context.close()
-    model.close()
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen35"])

@@ -50,14 +50,3 @@ def test_the_longest_possible_context_is_named(
         check_cache(header, 100_000, options(kv_type=kv_type, target_gpu_layers=2))  # the output, and a layer
     check_cache(header, 100_000, options(kv_type=kv_type, target_gpu_layers=1))
     check_cache(header, 100_000, options(kv_type=kv_type, target_gpu_layers=0))
-
-
-def test_only_gpus_that_get_a_part_are_asked(header: GgufHeader, gpus: dict[str, int]) -> None:
-    gpus |= {"G0": 4096 * F16, "G1": 0, "G2": 8192 * F16}
-    for settings in ({}, {"tensor_split": (1.0, 1.0, 0.0)}, {"split_mode": "none"}):
-        with pytest.raises(KnownError, match="at most 4,096 tokens"):
-            check_cache(header, 100_000, options(**settings))
-    with pytest.raises(KnownError, match="at most 8,192 tokens"):
-        check_cache(header, 100_000, options(tensor_split=(0.0, 1.0, 3.0)))
-    check_cache(header, 100_000, options(tensor_split=(0.0, 1.0, 0.0)))
-    check_cache(header, 100_000, options(split_mode="none", main_gpu="G1"))

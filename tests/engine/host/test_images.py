@@ -241,12 +241,6 @@ def test_old_turns_leave_with_their_images(
     assert encoded == [image.sha256 for image in images[-len(spans) :]]
 
 
-def test_an_image_that_does_not_fit_is_refused(engine: Engine, pair_of: Callable[[str], Pair], tmp_path: Path) -> None:
-    pair_of("qwen2vl").load(engine, context_length=256)
-    with pytest.raises(KnownError, match="but the context only holds 256"):
-        answer(engine, user("What is this?", make_image(tmp_path / "a.png", 320, 320)))
-
-
 def damaged(path: Path, image: Image) -> Image:
     Path(image.path).write_bytes(Path(image.path).read_bytes() + b" ")
     return image

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,16 +10,12 @@ import pytest
 from app.engine.decoding.sampling import Logits, TopLogits
 from app.engine.host.engine import Engine
 from app.engine.llama import context
-from app.engine.llama.head import Head
 from app.protocol.commands import Load
 from app.protocol.options import AcceptRule, DrafterName, LoadSettings, Sampling
-from tests.support.gemma4_models import make_assistant, make_gemma4
 from tests.support.generation import Answer, ask, run
 from tests.support.matrix import in_proof
-from tests.support.mtp_models import make_random_model
 
 Pair = tuple[Path, Path | None]
-Ask = Callable[..., Answer]
 TEXT = "one two three four five six seven eight nine ten " * 4
 SAMPLINGS = [
     Sampling(temperature=0.8),
@@ -79,23 +74,6 @@ def test_with_a_draft_model(
     rows = picked(engine, monkeypatch)
     assert_alike(rule, whole, answers(engine, random_pair, rule, "model"))
     assert {1, 5} <= set(rows), "of the draft, and of verify passes"
-
-
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("architecture", ["qwen35", *in_proof(["glm4moe", "gemma4"])])
-def test_with_a_head(
-    engine: Engine, tmp_path: Path, architecture: str, rule: AcceptRule, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target = tmp_path / "target.gguf"
-    if architecture == "gemma4":
-        pair: Pair = make_gemma4(target), make_assistant(tmp_path / "mtp.gguf")
-    else:
-        pair = make_random_model(target, architecture), None  # type: ignore[arg-type]
-    whole = answers(engine, pair, rule, "mtp")
-    rows = picked(engine, monkeypatch)
-    assert_alike(rule, whole, answers(engine, pair, rule, "mtp"))
-    assert engine._target and isinstance(engine._target.context.head, Head)
-    assert {1, 5} <= set(rows)
 
 
 def test_whole_rows_for_an_answer_whose_sampling_needs_them(

@@ -28,7 +28,7 @@ from app.protocol.tools import (
 )
 from app.server.tools import CallReader
 from app.system import KnownError
-from tests.support.generation import Answer, ask, run
+from tests.support.generation import ask, run
 from tests.support.matrix import in_proof
 from tests.support.pairs import Loader
 from tests.support.schemas import random_schema
@@ -173,14 +173,6 @@ def test_arguments_of_any_tool_follow_its_schema(engine: Engine, load: Loader, t
             jsonschema.validate(arguments, tool.parameters)
             whole += 1
     assert whole
-
-
-def test_thinking_is_free(engine: Engine, load: Loader, tmp_path: Path) -> None:
-    pair = load(make_tool_model(tmp_path / "model.gguf", "hermes", thinks=True))
-    assert pair.thinking == ["off", "on"]
-    answer: Answer = run(engine, ask("Well?", tools=FORCED, sampling=WARM, max_tokens=600, thinking="on"))
-    assert answer.thinking.startswith("so then")
-    check(calls_in(answer.answer.strip(), FORMATS["hermes"]))
 
 
 def test_earlier_calls_and_their_results_are_in_the_prompt(engine: Engine, load: Loader, tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from app.engine.llama.context import Context
 from app.engine.llama.model import Model
 from app.protocol.options import MAX_DRAFT_LENGTH, LoadSettings
 from app.system import KnownError
-from tests.support.architectures import WINDOW, Architecture, make
+from tests.support.architectures import Architecture, make
 from tests.support.matrix import in_proof
 
 ALL: tuple[Architecture, ...] = ("qwen35", "lfm2", "granitehybrid", "mamba", "gemma3", "deepseek2", "llama")
@@ -97,50 +97,6 @@ def test_whatever_is_fed_and_taken_back(model: Model, snapshots: int, in_place: 
         if context.tokens and dice.random() < 0.2:
             assert error_against_fresh(context, fresh, dice.randrange(3, 500)) < _LARGEST_ERROR
     assert exact > (50 if snapshots or not model.has_running_state else 5)
-    context.close()
-    fresh.close()
-
-
-@pytest.mark.parametrize("model", WITH_SNAPSHOTS, indirect=True)
-def test_llama_cpp_reports_success_where_it_has_no_snapshot_and_that_is_not_believed(model: Model) -> None:
-    context, fresh = new_context(model, 8), new_context(model)
-    for step in range(20):
-        context.decode([100 + step], 0)  # one snapshot a pass: none of the states further back is there
-    assert context._memory.cut(15)
-    context.tokens = context.tokens[:15]
-    assert error_against_fresh(context, fresh, 7) > 0.1
-    context.clear()
-    context.decode(list(range(100, 110)), 0)
-    context.remember()
-    for step in range(10):
-        context.decode([110 + step], 0)
-    context.roll_back(15)
-    assert len(context.tokens) == 10
-    assert error_against_fresh(context, fresh, 7) < _LARGEST_ERROR
-    context.close()
-    fresh.close()
-
-
-@pytest.mark.parametrize("model", ["gemma3"], indirect=True)
-def test_llama_cpp_reports_success_where_the_window_is_gone_and_that_is_not_believed(model: Model) -> None:
-    context, fresh = new_context(model), new_context(model)
-    assert context.checkpoints.remembers(WINDOW + 1) and not context.checkpoints.remembers(WINDOW)
-    text = [3 + step * 7 % 490 for step in range(800)]
-    for start in range(0, 800, 50):
-        context.decode(text[start : start + 50], 0)
-        if start in (150, 350):
-            context.remember()  # at 200 the window is still there by itself
-    assert context._memory.oldest() > 500
-    assert [checkpoint.length for checkpoint in context.checkpoints._at_prompts] == [400]
-    context.roll_back(500)
-    assert len(context.tokens) == 400
-    assert error_against_fresh(context, fresh, 7) < _LARGEST_ERROR
-    context.roll_back(400)
-    for start in range(400, 800, 50):
-        context.decode(text[start : start + 50], 0)
-    assert context._memory.cut(500)
-    context.tokens = context.tokens[:500]
-    assert error_against_fresh(context, fresh, 7) > 0.01
     context.close()
     fresh.close()
 

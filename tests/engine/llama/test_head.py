@@ -78,29 +78,3 @@ def test_a_copy_goes_on_as_if_nothing_had_happened(cached: tuple[Context, Head])
     assert target.restore(state)
     assert (target.tokens, head.tokens) == (TOKENS[:60], TOKENS[:60])
     assert_near(prediction(head, TOKENS[:61]), expected(cached, TOKENS[:61]))
-
-
-def test_another_text_after_going_back_is_read_anew(cached: tuple[Context, Head]) -> None:
-    """Even where the target went back further than it was told to, because it can only go back to a checkpoint."""
-    target, head = cached
-    feed(target, TOKENS[:40])
-    target.remember()
-    feed(target, TOKENS[:300])
-    target.roll_back(50)
-    assert head.tokens == TOKENS[:50]
-    other = [*target.tokens, *TOKENS[300:330]]
-    feed(target, other)
-    assert head.tokens == target.tokens[: len(head.tokens)]
-    assert_near(prediction(head, [*other, 300]), expected(cached, [*other, 300]))
-
-
-def test_what_was_accepted_of_a_draft_is_processed_again(cached: tuple[Context, Head]) -> None:
-    """The cells of a draft come from hidden states of the head's own."""
-    target, head = cached
-    feed(target, TOKENS[:40])
-    for end in range(41, 45):
-        prediction(head, TOKENS[:end])
-    assert len(head.tokens) == 44
-    target.decode(TOKENS[40:44], 0)
-    assert head.tokens == TOKENS[:41]
-    assert_near(prediction(head, TOKENS[:45]), expected(cached, TOKENS[:45]))

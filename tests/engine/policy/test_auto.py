@@ -7,7 +7,6 @@ import pytest
 
 from app.engine.decoding.sampling import Distributions
 from app.engine.drafters import Proposal
-from app.engine.policy.acceptance import LEAD_EDGES, AcceptancePrior, Priors, RatePrior
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
 from app.engine.policy.policy import Decision, Outcome, Situation
@@ -260,30 +259,6 @@ def test_probes_under_rejection_stay_within_their_budget() -> None:
         seconds = (0.00008, costs.verify[tested + 1], 0.0001)
         policy.learn(Outcome(at(), decision, proposal, tested, 0, 0, *seconds))
     assert 5 < tests < 0.02 * rounds
-
-
-def test_a_snapshot_helps_the_same_text_and_hardly_hurts_another() -> None:
-    """Against a beginning that expects the same of every token, so that what is learned of confidence counts as well.
-
-    A new pair does better, for it begins with what confidence told of other pairs, and has been right about such text
-    before: how quick it is, is tested above, and that a snapshot is as good in the next test.
-    """
-    costs = CURVES["flat"]
-    flat = RatePrior(0.7, 4.0, ((0.7, 8.0),) * (len(LEAD_EDGES) + 1))
-    knows_nothing: Priors = {"model": {"prose": AcceptancePrior({"coupled": flat})}}
-
-    def gain(learned: str, kind: str) -> float:
-        teacher = a_policy(costs)
-        run_policy(teacher, costs, TEXTS[learned, True])
-        texts = [trace(TRACES[kind], length=300, seed=seed) for seed in range(10, 16)]
-        warm = [AutoPolicy(costs, propose="coupled", start=teacher.learned().priors) for _ in texts]
-        quick = sum(run_policy(c, costs, text).seconds for c, text in zip(warm, texts, strict=True))
-        cold = [AutoPolicy(costs, propose="coupled", start=knows_nothing) for _ in texts]
-        return sum(run_policy(c, costs, text).seconds for c, text in zip(cold, texts, strict=True)) / quick
-
-    assert gain("0.95", "0.95") > 1.02
-    assert gain("0.95", "worthless") > 0.99
-    assert gain("worthless", "0.95") > 0.94
 
 
 @pytest.mark.parametrize("curve", ["600 M Q8_0", *in_proof(["flat"])])
