@@ -202,6 +202,7 @@ _LLAMA = {
     "penalty_window": "repeat_last_n",
 }
 _SAMPLING = tuple(_LLAMA)
+_LIMITS = {"thinking_budget": "thinking_budget_tokens"}
 _JSON: tuple[FormatKind, ...] = ("json_object", "json_schema")
 
 
@@ -215,8 +216,8 @@ class Dialect:
     formats: tuple[FormatKind, ...] = ()
     levels: tuple[str, ...] = ()
     """Levels of thinking that can be asked for without knowing the model."""
-    has_budget: bool = False
-    """It takes a limit for thinking."""
+    limits: dict[str, str] = field(default_factory=dict)
+    """Limits in `PerChat` that it takes besides ``max_tokens``, and its names for them."""
     can_continue: bool = False
     all_top_k: int = 0
     """What stands for "all" in ``top_k``."""
@@ -236,7 +237,7 @@ class Dialect:
     def refused(self) -> dict[str, str]:
         """For `RemoteModel.refused`, without what depends on the model."""
         found = {one: f"{self.name} doesn't have this setting." for one in _SAMPLING if one not in self.sampling}
-        if not self.has_budget:
+        if "thinking_budget" not in self.limits:
             found["thinking_budget"] = f"{self.name} can't limit thinking."
         if not self.formats:
             found["answer_format"] = f"{self.name} can't make answers follow a format."
@@ -258,7 +259,7 @@ _DIALECTS = (
         "slipstream",
         _LLAMA,
         formats=(*_JSON, "gbnf"),
-        has_budget=True,
+        limits=_LIMITS,
         can_continue=True,
         extras=_LIVE,
         figures="live",
@@ -268,7 +269,7 @@ _DIALECTS = (
         "llama.cpp",
         _LLAMA,
         formats=(*_JSON, "gbnf"),
-        has_budget=True,
+        limits=_LIMITS,
         can_continue=True,
         extras=_LIVE,
         figures="live",

@@ -96,9 +96,8 @@ def _thinking(command: Generate, session: Session) -> dict[str, Any]:
         found["reasoning_effort"] = level
     if kwargs:
         found["chat_template_kwargs"] = kwargs
-    if command.thinking_budget is not None and session.dialect.has_budget:
-        found["thinking_budget_tokens"] = command.thinking_budget
-    return found
+    limits = ((theirs, getattr(command, name)) for name, theirs in session.dialect.limits.items())
+    return found | {name: limit for name, limit in limits if limit is not None}
 
 
 def _continuing(command: Generate, session: Session) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from app.protocol.events import Figures, GenerationFinished, PairLoaded, Piece, 
 from app.protocol.options import FinishReason
 from app.protocol.tools import ToolCall
 from app.server.answers import Answer, Reader, Said
-from app.server.chat_request import ROLES, Asked, History, RequestImages, budget, continuing
+from app.server.chat_request import ROLES, Asked, History, RequestImages, continuing
 from app.server.fields import AnthropicMessage, MessagesRequest, Warnings
 from app.server.guard import ApiError
 from app.server.http import server_sent
@@ -174,7 +174,6 @@ def asked_by_messages(
     command = msgspec.structs.replace(
         command_for(request, pair, history.whole(), warnings, pair.usable_thinking(level)),
         stop=list(filter(None, request.stop_sequences or [])),
-        thinking_budget=budget(thinking.budget_tokens or None) if thinking else None,
         tools=use,
     )
     return continuing(command, warnings)

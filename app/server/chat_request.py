@@ -20,7 +20,7 @@ import msgspec
 from app.protocol.commands import CheckText, Generate, Image, Message
 from app.protocol.events import PairLoaded
 from app.protocol.images import HEAD_BYTES, ImageHead, is_bomb, problem_of, read_head
-from app.protocol.options import MAX_COUNT, Role, TemplateVariables
+from app.protocol.options import Role, TemplateVariables
 from app.protocol.tools import ToolCall, ToolUse
 from app.server.fields import ChatMessage, ChatRequest, Content, Warnings, quoted
 from app.server.guard import ApiError, invalid, not_supported
@@ -403,7 +403,6 @@ def asked(request: ChatRequest, pair: PairLoaded, images: RequestImages, warning
     effort = request.reasoning_effort or (request.reasoning.effort if request.reasoning else None)
     command = msgspec.structs.replace(
         command_for(request, pair, messages, warnings, thinking_level(effort, pair.thinking, warnings)),
-        thinking_budget=budget(request.thinking_budget_tokens),
         template_variables=template_variables(request.chat_template_kwargs or {}, pair, warnings),
         tools=use,
         logprobs=_logprobs(request, use, warnings),
@@ -461,11 +460,6 @@ def thinking_level(effort: str | None, levels: Sequence[str], warnings: Warnings
         if level in levels:
             return level
     return ""
-
-
-def budget(tokens: int | None) -> int | None:
-    """Tokens to think; ``None``, like a negative number: no limit."""
-    return None if tokens is None or tokens < 0 else min(tokens, MAX_COUNT)
 
 
 def _tool_use(request: ChatRequest, warnings: Warnings) -> ToolUse | None:

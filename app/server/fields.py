@@ -70,7 +70,8 @@ class Speculative(msgspec.Struct):
 
 
 class Settings(msgspec.Struct, kw_only=True):
-    """What all requests for an answer have; ``None``: not given."""
+    """What all requests for an answer have; ``None``: not given. What is called as in `Sampling` or `PerChat` means the
+    same (`settings`)."""
 
     model: str | None = None
     max_tokens: Number | None = None
@@ -86,7 +87,7 @@ class Settings(msgspec.Struct, kw_only=True):
     presence_penalty: Number | None = None
     repeat_penalty: Number | None = None
     repetition_penalty: Number | None = None
-    repeat_last_n: Number | None = None
+    penalty_window: Number | None = msgspec.field(default=None, name="repeat_last_n")
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     timings_per_token: bool | None = None
@@ -161,7 +162,7 @@ class ChatRequest(Settings, kw_only=True):
     reasoning_effort: str | None = None
     reasoning: ReasoningOptions | None = None
     """OpenRouter's form of it."""
-    thinking_budget_tokens: int | None = None
+    thinking_budget: int | None = msgspec.field(default=None, name="thinking_budget_tokens")
     continue_final_message: bool | Literal["content", "reasoning_content"] | None = None
 
 
@@ -186,6 +187,8 @@ class Thinking(msgspec.Struct):
 
 
 class OutputConfig(msgspec.Struct):
+    """Anthropic's, and ``text`` of ``/v1/responses``."""
+
     format: ResponseFormat | None = None
 
 
@@ -202,9 +205,9 @@ class MessagesRequest(Settings, kw_only=True):
     tools: list[Any] | None = None
     tool_choice: Any = None
 
-
-class TextOptions(msgspec.Struct):
-    format: ResponseFormat | None = None
+    @property
+    def thinking_budget(self) -> int | None:
+        return (self.thinking and self.thinking.budget_tokens) or None
 
 
 class Item(msgspec.Struct):
@@ -230,7 +233,7 @@ class ResponsesRequest(Settings, kw_only=True):
     instructions: Content = None
     max_output_tokens: Number | None = None
     reasoning: ReasoningOptions | None = None
-    text: TextOptions | None = None
+    text: OutputConfig | None = None
     tools: list[Any] | None = None
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None

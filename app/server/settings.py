@@ -6,8 +6,10 @@ import json
 from typing import Any, get_args
 
 import msgspec
+from msgspec.inspect import IntType
 
 from app.models.hub.recommended import recommended
+from app.protocol.answering import PerChat, kind_of, range_of
 from app.protocol.commands import Generate, Message
 from app.protocol.events import PairLoaded
 from app.protocol.options import (
@@ -21,19 +23,11 @@ from app.protocol.options import (
     FormatKind,
     Sampling,
 )
-from app.server.fields import OwnOptions, Settings, StructuredOutputs, Warnings, quoted
+from app.server.fields import Number, OwnOptions, Settings, StructuredOutputs, Warnings, quoted
 from app.server.guard import invalid
 
-_RANGES: dict[str, tuple[float, float]] = {
-    "temperature": (0, 10),
-    "top_p": (1e-6, 1),
-    "min_p": (0, 1),
-    "frequency_penalty": (-10, 10),
-    "presence_penalty": (-10, 10),
-    "repetition_penalty": (1e-6, 10),
-    "top_k": (0, MAX_COUNT),
-    "penalty_window": (0, MAX_COUNT),
-}
+_ALL = {"top_k": 0, "penalty_window": MAX_COUNT}
+"""For which a negative number means all."""
 _DRAFTERS: dict[str, DrafterChoice] = {name: name for name in get_args(DrafterChoice)} | {
     "auto": "chain",  # `auto` is what the server was started with
     "off": "none",
@@ -51,13 +45,16 @@ def command_for(
     if request.n not in (None, 1):
         warnings.add("This server gives one answer per request, whatever n is.")
     own = request.slipstream or OwnOptions()
+    if request.max_completion_tokens is not None:
+        request.max_tokens = request.max_completion_tokens
+    settings: dict[str, Any] = _limits(request, warnings) | {
+        "seed": None if request.seed is None or request.seed == -1 else int(request.seed) % 2**63
+    }
     return Generate(
         request=0,
         messages=messages,
         sampling=_sampling(request, recommended(pair, thinking).sampling, warnings),
         thinking=thinking,
-        seed=None if request.seed is None or request.seed == -1 else int(request.seed) % 2**63,
-        max_tokens=_most_tokens(request, warnings),
         stop=_stops(request),
         format=answer_format(request),
         overflow="stop",
@@ -66,17 +63,20 @@ def command_for(
         accept="exact" if own.exact else "coupled",
         drafter=_drafter(own.drafter, pair, warnings),
         draft_length=_draft_length(request, own, warnings),
+        **settings,
     )
 
 
-def _most_tokens(request: Settings, warnings: Warnings) -> int | None:
-    """``None``, like a negative number: until the context is full."""
-    wanted = request.max_tokens if request.max_completion_tokens is None else request.max_completion_tokens
-    if wanted is None or wanted < 0:
-        return None
-    if wanted < 1:
-        warnings.add("The answer has one token: it can't have none.")
-    return int(min(max(wanted, 1), MAX_COUNT))
+def _limits(request: Settings, warnings: Warnings) -> dict[str, int | None]:
+    """The whole numbers among a chat's settings that the request has by the same name. ``None``, like a negative
+    number: no limit."""
+    found: dict[str, int | None] = {}
+    for name in PerChat.__struct_fields__:
+        if isinstance(kind_of(PerChat, name), IntType) and hasattr(request, name):
+            value = getattr(request, name)
+            is_given = value is not None and value >= 0
+            found[name] = int(_nearest(PerChat, name, min(value, MAX_COUNT), warnings)) if is_given else None
+    return found
 
 
 def likely(others: int, warnings: Warnings) -> int:
@@ -111,36 +111,28 @@ def _draft_length(request: Settings, own: OwnOptions, warnings: Warnings) -> Dra
 
 def _sampling(request: Settings, usual: Sampling, warnings: Warnings) -> Sampling:
     """``usual``: what is recommended for the target."""
-    repetition = request.repeat_penalty if request.repetition_penalty is None else request.repetition_penalty
-    if repetition is not None and repetition <= 0:
+    if request.repetition_penalty is None:
+        request.repetition_penalty = request.repeat_penalty
+    if request.repetition_penalty is not None and request.repetition_penalty <= 0:
         warnings.add("A repetition penalty of 0 or less was left out.")
-        repetition = None
-    wanted = {
-        "temperature": request.temperature,
-        "top_k": _whole(request.top_k, 0),
-        "top_p": 1e-6 if request.top_p == 0 else request.top_p,  # leaves the most likely token
-        "min_p": request.min_p,
-        "repetition_penalty": repetition,
-        "frequency_penalty": request.frequency_penalty,
-        "presence_penalty": request.presence_penalty,
-        "penalty_window": _whole(request.repeat_last_n, MAX_COUNT),
-    }
-    found = {name: _nearest(name, value, warnings) for name, value in wanted.items() if value is not None}
+        request.repetition_penalty = None
+    if request.top_p == 0:
+        request.top_p = 1e-6  # leaves the most likely token
+    found = {}
+    for name in Sampling.__struct_fields__:
+        value = getattr(request, name)
+        if value is not None:
+            found[name] = _nearest(Sampling, name, _ALL[name] if name in _ALL and value < 0 else value, warnings)
     return msgspec.structs.replace(usual, **found)
 
 
-def _whole(value: int | float | None, everything: int) -> int | None:
-    if value is None:
-        return None
-    return everything if value < 0 else int(min(value, MAX_COUNT))
-
-
-def _nearest(name: str, value: int | float, warnings: Warnings) -> int | float:
-    least, most = _RANGES[name]
+def _nearest(table: type[msgspec.Struct], name: str, value: Number, warnings: Warnings) -> Number:
+    """The nearest number that the table allows."""
+    least, most = range_of(table, name)
     nearest = min(max(value, least), most)
     if nearest != value:
         warnings.add(f"The value of {name} was changed to {nearest:g}, the nearest one that is allowed.")
-    return nearest
+    return int(nearest) if isinstance(most, int) else nearest
 
 
 def _biases(wanted: dict[str, Any] | list[Any], warnings: Warnings) -> dict[int, float]:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from msgspec.inspect import IntType, ListType, LiteralType
 from PySide6.QtCore import QSignalBlocker, QSize, Signal, Slot
 from PySide6.QtWidgets import QPlainTextEdit, QPushButton, QSizePolicy, QWidget
 
+from app.chats.settings import ChatSettings, stop_strings_as_text, stop_strings_from
 from app.models.hub.recommended import SOURCE_TEXTS
-from app.protocol.answering import WORDS
+from app.protocol.answering import TITLES, WORDS, kind_of, range_of
+from app.protocol.options import Sampling
 from app.ui.widgets import theme
-from app.ui.widgets.controls import ElidedLabel, column, explain, label, row
-from app.ui.widgets.forms import Decimal, Whole
+from app.ui.widgets.controls import Choice, ElidedLabel, column, explain, label, row
+from app.ui.widgets.forms import SMALLEST, Decimal, Digits, Whole
 from app.ui.widgets.theme import SPACING
 
 _STEPS = {
@@ -21,16 +26,6 @@ _STEPS = {
     "frequency_penalty": 0.1,
     "presence_penalty": 0.1,
     "penalty_window": 16,
-}
-_RANGES = {
-    "temperature": (0.0, 10.0),
-    "top_k": (0, 1_000_000),
-    "top_p": (0.0001, 1.0),
-    "min_p": (0.0, 1.0),
-    "repetition_penalty": (0.0001, 10.0),
-    "frequency_penalty": (-10.0, 10.0),
-    "presence_penalty": (-10.0, 10.0),
-    "penalty_window": (0, 1_000_000),
 }
 _NUMBER_WIDTH = 88
 
@@ -49,23 +44,45 @@ def small_link(text: str) -> QPushButton:
     return button
 
 
+def field_for(key: str) -> TextField | Lines | Digits | List:
+    """The field of a setting in `ChatSettings`, by its type and its words. It shows any value and gives it back as it
+    is until somebody changes it."""
+    words, kind = WORDS[key], kind_of(ChatSettings, key)
+    field: TextField | Lines | Digits | List
+    if isinstance(kind, IntType):
+        field = Digits(*range_of(ChatSettings, key))
+    elif isinstance(kind, ListType):
+        field = Lines(2)
+    elif isinstance(kind, LiteralType) or key == "thinking":
+        field = List(words.title)
+        field.offer([(value, title) for value, title in TITLES.get(key, {}).items()])
+    else:
+        field = TextField(5, getattr(kind, "max_length", None))
+    if not isinstance(field, List):
+        field.setPlaceholderText(words.empty)
+    field.show_value(getattr(ChatSettings(), key))
+    field.setAccessibleName(words.title)
+    describe(field, words.description)
+    return field
+
+
 class TextField(QPlainTextEdit):
     """Some lines of text; Tab leaves it."""
 
-    def __init__(self, lines: int) -> None:
+    def __init__(self, lines: int, longest: int | None = None) -> None:
         super().__init__(tabChangesFocus=True)
-        self._lines = lines
+        self._lines, self._longest = lines, longest
         self._given, self._shown = "", ""
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
-    def text(self) -> str:
-        """What was set, exactly, until something is typed: the editor itself has no no-break spaces, for example."""
+    def value(self) -> Any:
+        """What was shown, exactly, until something is typed: the editor itself has no no-break spaces, for example."""
         shown = self.toPlainText()
-        return self._given if shown == self._shown else shown
+        return self._given if shown == self._shown else shown[: self._longest]
 
-    def set_text(self, text: str) -> None:
+    def show_value(self, text: Any) -> None:
         """Show another text; nothing is to be undone then. The same one leaves everything as it is."""
-        if text != self.text():
+        if text != self.value():
             with QSignalBlocker(self):
                 self.setPlainText(text)
             self._given, self._shown = text, self.toPlainText()
@@ -74,6 +91,35 @@ class TextField(QPlainTextEdit):
         return QSize(120, self._lines * self.fontMetrics().lineSpacing() + 5 * SPACING)
 
     minimumSizeHint = sizeHint
+
+
+class Lines(TextField):
+    """A list of texts, one per line, with escapes."""
+
+    _texts: list[str] = []  # noqa: RUF012 - never changed
+
+    def value(self) -> Any:
+        typed = stop_strings_from(super().value())
+        return self._texts if typed == stop_strings_from(stop_strings_as_text(self._texts)) else typed
+
+    def show_value(self, texts: Any) -> None:
+        if stop_strings_from(super().value()) != texts:
+            super().show_value(stop_strings_as_text(texts))
+        self._texts = texts
+
+
+class List(Choice):
+    """A choice; what it doesn't offer stays while the first one is shown for it."""
+
+    _given: Any = None
+    _shown: Any = None
+
+    def value(self) -> Any:
+        return self._given if self.currentData() == self._shown else self.currentData()
+
+    def show_value(self, value: Any) -> None:
+        super().show_value(value)
+        self._given, self._shown = value, self.currentData()
 
 
 class Parameter(QWidget):
@@ -92,12 +138,12 @@ class Parameter(QWidget):
     def __init__(self, key: str) -> None:
         super().__init__()
         title, self._description, *_ = WORDS[key]
-        low, high = _RANGES[key]
+        low, high = range_of(Sampling, key)
         self.field: Whole | Decimal
-        if isinstance(low, int):
-            self.field = Whole(low, int(high), int(_STEPS[key]))
+        if isinstance(high, int):
+            self.field = Whole(low, high, int(_STEPS[key]))
         else:
-            self.field = Decimal(low, high, _STEPS[key])
+            self.field = Decimal(max(low, SMALLEST) if low > 0 else low, high, _STEPS[key])
         theme.follow_zoom(self.field, lambda: self.field.setFixedWidth(theme.px(_NUMBER_WIDTH)))
         self.field.setAccessibleName(title)
         self.field.setKeyboardTracking(False)  # a number that is half typed is none

@@ -14,13 +14,13 @@ from PySide6.QtWidgets import QFileDialog, QFrame, QInputDialog, QLineEdit, QMen
 from shiboken6 import isValid
 
 from app.chats.presets import MAX_NAME_LENGTH, PresetFile, Presets
-from app.chats.settings import ChatSettings, stop_strings_as_text, stop_strings_from
+from app.chats.settings import ChatSettings
 from app.helper.answer_format import checked_grammar, left_to_model
 from app.models.hub.recommended import SOURCE_TEXTS, recommended
-from app.protocol.answering import TITLES, WORDS, SamplingChoice
-from app.protocol.options import MAX_COUNT, MAX_GRAMMAR_CHARACTERS, AnswerFormat, DrafterChoice, Sampling
+from app.protocol.answering import WORDS, SamplingChoice
+from app.protocol.options import AnswerFormat, DrafterChoice, Sampling
 from app.ui import notices
-from app.ui.chat.settings_fields import Parameter, TextField, describe, small_link
+from app.ui.chat.settings_fields import Parameter, TextField, describe, field_for, small_link
 from app.ui.engine import pair_names
 from app.ui.engine.pair_names import thinking_levels
 from app.ui.widgets import icons, theme
@@ -38,10 +38,8 @@ SERVER_DRAFTS = "The server drafts by its own settings, which can't be changed f
 CHANGE_DELAY_MS = 300
 """After the last key, before a text that was typed counts."""
 NO_PRESET = "None"
-_KEYS = (
-    *("system_prompt", "thinking", "thinking_budget", "answer_format", "format_source"),
-    *("stop", "max_tokens", "seed", "overflow", "drafter"),
-)
+_TOP = ("system_prompt", "answer_format", "format_source")
+"""What is always in sight. What is about thinking is shown for models that think, all else under More."""
 _EXAMPLES: dict[str, str] = {
     "json_schema": '{"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}',
     "regex": "(yes|no), because .{10,200}",
@@ -62,6 +60,8 @@ class ChatSettingsTab(QFrame):
 
     Attributes:
         preset, preset_menu: The presets, and what can be done with them.
+        by_key: The fields of the other settings (`field_for`), and
+        parameters: those of the sampler, by their names.
         save_changes, undo: Below the preset, where it was changed.
         recommended_button, save_button: At the foot.
 
@@ -105,41 +105,18 @@ class ChatSettingsTab(QFrame):
         self.preset_button.setMenu(self.preset_menu)
         self._preset_state = label("", "quiet", scale=0.9)
         self.save_changes, self.undo = small_link("Save"), small_link("Undo")
-        self.system_prompt = TextField(5)
-        self.system_prompt.setPlaceholderText("For example: Answer in short sentences")
-        self.thinking = Choice("Thinking")
-        self.thinking_budget = Digits(MAX_COUNT)
-        self.thinking_budget.setPlaceholderText("No limit")
+        keys = (key for key in ChatSettings.__struct_fields__ if key not in ("preset", "sampling"))
+        self.by_key: dict[str, Any] = {key: field_for(key) for key in keys}
         self.parameters = {key: Parameter(key) for key in SamplingChoice.__struct_fields__}
-        self.max_tokens = Digits(MAX_COUNT)
-        self.max_tokens.setPlaceholderText("No limit")
-        self.seed = Digits(2**63 - 1)
-        self.seed.setPlaceholderText("Random")
-        self.stop = TextField(2)
-        self.answer_format = Choice("Answer format")
-        for kind, title in TITLES["answer_format"].items():
-            self.answer_format.addItem(title, kind)
-        self.format_source = TextField(5)
-        title, description, *_ = WORDS["format_source"]
-        self.format_source.setAccessibleName(title)
-        describe(self.format_source, description)
         self.format_problem = label("", "warning", wraps=True, scale=0.9)
         self.format_problem.hide()
-        self.overflow = Choice("When the context is full")
-        for overflow, title in TITLES["overflow"].items():
-            self.overflow.addItem(title, overflow)
-        self.drafter = Choice("Drafter")
         self.recommended_button = QPushButton("Use recommended values", autoDefault=False)
         describe(self.recommended_button, "Reset this chat's sampling. Other settings stay as they are.")
         self.save_button = QPushButton("Save as preset…", autoDefault=False)
         describe(self.save_button, "Save all of these settings under a name so you can use them in other chats.")
 
-    def _fields(self) -> dict[str, TextField | Digits | Choice]:
-        """Those of the settings that have one of their own, by their names in `ChatSettings`."""
-        return {key: getattr(self, key) for key in _KEYS}
-
     def _connect(self) -> None:
-        for field in self._fields().values():
+        for field in self.by_key.values():
             if isinstance(field, TextField):
                 field.textChanged.connect(self._typing.start)
             elif isinstance(field, Digits):
@@ -161,11 +138,11 @@ class ChatSettingsTab(QFrame):
             *self._field("preset", self.preset, self.preset_button),
             self._preset_row,
             2 * SPACING,
-            *self._field("system_prompt", self.system_prompt),
+            *self._field("system_prompt", self.by_key["system_prompt"]),
             2 * SPACING,
             self._thinking_part,
-            *self._field("answer_format", self.answer_format),
-            self.format_source,
+            *self._field("answer_format", self.by_key["answer_format"]),
+            self.by_key["format_source"],
             self.format_problem,
             2 * SPACING,
             self.sampling_section,
@@ -193,39 +170,23 @@ class ChatSettingsTab(QFrame):
         sampling, more = QWidget(), QWidget()
         column(*self.parameters.values(), gap=2 * SPACING, margins=(0, 0, 0, SPACING), on=sampling)
         self.sampling_section = Section("Sampling", sampling)
-        column(
-            *self._field("stop", self.stop),
-            SPACING,
-            *self._field("max_tokens", self.max_tokens, beside=True),
-            *self._field("seed", self.seed, beside=True),
-            SPACING,
-            *self._field("overflow", self.overflow),
-            SPACING,
-            *self._field("drafter", self.drafter),
-            gap=SPACING,
-            on=more,
-        )
+        self._about_thinking = [key for key in self.by_key if key.startswith("thinking")]
+        self._others = [key for key in self.by_key if key not in (*_TOP, *self._about_thinking)]
+        column(*itertools.chain(*(self._field(key, self.by_key[key]) for key in self._others)), gap=SPACING, on=more)
         self.more_section = Section("More", more)
         self._thinking_part = QWidget()
-        self._thinking_field = self._field("thinking", self.thinking)
-        column(
-            *self._thinking_field,
-            *self._field("thinking_budget", self.thinking_budget, beside=True),
-            2 * SPACING,
-            gap=SPACING,
-            on=self._thinking_part,
-        )
+        rows = [self._field(key, self.by_key[key]) for key in self._about_thinking]
+        self._levels = rows[0]
+        column(*itertools.chain(*rows), 2 * SPACING, gap=SPACING, on=self._thinking_part)
 
-    def _field(self, key: str, field: QWidget, *others: QWidget, beside: bool = False) -> list[QWidget]:
-        """A heading, and the field below or beside it."""
-        title, description, *_ = WORDS[key]
-        name = label(title, "heading", wraps=not beside)  # beside it, the field is what gives way
+    def _field(self, key: str, field: QWidget, *others: QWidget) -> list[QWidget]:
+        """A heading, and the field below it, or beside it if that is a number."""
+        is_number = isinstance(field, Digits)
+        name = label(WORDS[key].title, "heading", wraps=not is_number)  # beside it, the field is what gives way
         name.setBuddy(field)
-        explain(name, description)
-        field.setAccessibleName(title)
-        describe(field, description)
+        explain(name, WORDS[key].description)
         line = QWidget()
-        if beside:
+        if is_number:
             row((name, 1), field, gap=2 * SPACING, margins=(0, SPACING, 0, 0), on=line)
             return [line]
         row((field, 1), *others, gap=SPACING, on=line)
@@ -234,11 +195,11 @@ class ChatSettingsTab(QFrame):
     def fields(self) -> list[QWidget]:
         """All that takes the keyboard, as one reads."""
         numbers = [part for one in self.parameters.values() for part in (one.field, one.reset)]
+        top = ("system_prompt", *self._about_thinking, "answer_format", "format_source")
         return [
-            *(self.preset, self.preset_button, self.save_changes, self.undo, self.system_prompt),
-            *(self.thinking, self.thinking_budget, self.answer_format, self.format_source),
+            *(self.preset, self.preset_button, self.save_changes, self.undo, *(self.by_key[key] for key in top)),
             *(self.sampling_section.button, *numbers),
-            *(self.more_section.button, self.stop, self.max_tokens, self.seed, self.overflow, self.drafter),
+            *(self.more_section.button, *(self.by_key[key] for key in self._others)),
             *(self.recommended_button, self.save_button),
         ]
 
@@ -270,34 +231,12 @@ class ChatSettingsTab(QFrame):
 
     def settings(self) -> ChatSettings:
         """As they are set now; what a field cannot show stays as it is."""
-        before = self._settings
         sampling = {key: parameter.value() for key, parameter in self.parameters.items()}
-        stop = stop_strings_from(self.stop.text())
-        drafter, thinking = self.drafter.currentData(), self.thinking.currentData()
         return msgspec.structs.replace(
-            before,
-            system_prompt=self.system_prompt.text(),
-            thinking=before.thinking if thinking == self._shown_level(before.thinking) else thinking,
-            thinking_budget=self.thinking_budget.value(),
+            self._settings,
             sampling=SamplingChoice(**sampling),  # type: ignore[arg-type]
-            seed=self.seed.value(),
-            max_tokens=self.max_tokens.value() or None,
-            stop=before.stop if stop == stop_strings_from(stop_strings_as_text(before.stop)) else stop,
-            answer_format=self.answer_format.currentData(),
-            format_source=self.format_source.text()[:MAX_GRAMMAR_CHARACTERS],
-            overflow=self.overflow.currentData(),
-            drafter=before.drafter if drafter == self._shown_drafter(before.drafter) else drafter,
+            **{key: field.value() for key, field in self.by_key.items()},
         )
-
-    def _shown_drafter(self, drafter: DrafterChoice) -> DrafterChoice:
-        """What stands for one that cannot be chosen with the loaded model."""
-        return drafter if self.drafter.findData(drafter) >= 0 else "auto"
-
-    def _shown_level(self, thinking: str) -> str | None:
-        """The same; ``None`` where the model has no levels."""
-        if not self.thinking.count():
-            return None
-        return thinking if self.thinking.findData(thinking) >= 0 else ""
 
     def show_settings(
         self,
@@ -321,33 +260,20 @@ class ChatSettingsTab(QFrame):
         settings = msgspec.structs.replace(settings, **typed)
         for key, parameter in self.parameters.items():
             parameter.show_value(getattr(settings.sampling, key), getattr(advised, key), sources[key])
-        self.system_prompt.set_text(settings.system_prompt)
-        if stop_strings_from(self.stop.text()) != settings.stop:
-            self.stop.set_text(stop_strings_as_text(settings.stop))
-        for key, field in self._fields().items():
-            if isinstance(field, Digits) and field.value() != (value := getattr(settings, key)):
-                field.set_value(value)
-        self.answer_format.show_value(settings.answer_format)
-        self.format_source.set_text(settings.format_source)
-        has_source = settings.answer_format not in ("text", "json_object")
-        self.format_source.setPlaceholderText(_EXAMPLES.get(settings.answer_format, ""))
-        self.format_source.setVisible(has_source)
-        self.overflow.show_value(settings.overflow)
-        self.drafter.offer(offered)
-        self.drafter.show_value(self._shown_drafter(settings.drafter))
-        self._show_thinking(levels, settings.thinking)
+        self.by_key["drafter"].offer(offered)
+        self.by_key["thinking"].offer(levels)
+        for key, field in self.by_key.items():
+            field.show_value(getattr(settings, key))
+        source = self.by_key["format_source"]
+        source.setPlaceholderText(_EXAMPLES.get(settings.answer_format, ""))
+        source.setVisible(settings.answer_format not in ("text", "json_object"))
+        self._enable()
+        for widget in self._levels:
+            widget.setVisible(len(levels) > 1)
+        self._thinking_part.setVisible(bool(levels))
         has_chosen = settings.sampling != SamplingChoice()
         self.recommended_button.setEnabled(has_chosen)
         self.sampling_section.set_summary("changed" if has_chosen else "recommended")
-
-    def _show_thinking(self, levels: Sequence[tuple[str, str]], chosen: str) -> None:
-        self.thinking.offer(levels)
-        if levels:
-            self.thinking.show_value(self._shown_level(chosen) or "")
-        self._enable_budget()
-        for widget in self._thinking_field:
-            widget.setVisible(len(levels) > 1)
-        self._thinking_part.setVisible(bool(levels))
 
     def show_refused(self, reasons: Mapping[str, str], formats: Collection[str] | None) -> None:
         """Gray out what a server doesn't take, and say why; ``formats``: what it can make answers follow, ``None``: all
@@ -355,18 +281,18 @@ class ChatSettingsTab(QFrame):
         for key, parameter in self.parameters.items():
             parameter.show_refused(reasons.get(key, ""))
         self._refused = frozenset(key for key, reason in reasons.items() if reason)
-        for key, field in self._fields().items():
+        for key, field in self.by_key.items():
             if key != "format_source":
-                field.setEnabled(key not in self._refused)
-                describe(field, reasons.get(key) or WORDS[key][1])
-        self._enable_budget()
+                describe(field, reasons.get(key) or WORDS[key].description)
+        self._enable()
         self._foot.setText(WHEN if formats is None else f"{WHEN} {GRAYED}")
-        model = self.answer_format.model()
-        for place in range(self.answer_format.count()):
-            kind = self.answer_format.itemData(place)
+        choice = self.by_key["answer_format"]
+        model = choice.model()
+        for place in range(choice.count()):
+            kind = choice.itemData(place)
             is_offered = formats is None or kind == "text" or kind in formats
             flags = Qt.ItemFlag.ItemIsEnabled | Qt.ItemFlag.ItemIsSelectable if is_offered else Qt.ItemFlag.NoItemFlags
-            self.answer_format.setItemData(place, int(flags.value), _FLAGS_ROLE)
+            choice.setItemData(place, int(flags.value), _FLAGS_ROLE)
             reason = "" if is_offered else NO_SUCH_FORMAT
             model.setData(model.index(place, 0), reason, Qt.ItemDataRole.ToolTipRole)
 
@@ -374,15 +300,17 @@ class ChatSettingsTab(QFrame):
         """What stands below the settings."""
         return self._foot.text()
 
-    def _enable_budget(self) -> None:
-        is_off = self.thinking.currentData() == "off"
-        self.thinking_budget.setEnabled(not is_off and "thinking_budget" not in self._refused)
+    def _enable(self) -> None:
+        """Gray out what isn't taken, and what goes with thinking where that is off."""
+        is_off = self.by_key["thinking"].currentData() == "off"
+        for key, field in self.by_key.items():
+            field.setEnabled(key not in self._refused and not (is_off and key in self._about_thinking[1:]))
 
     def show_format_problem(self, text: str) -> None:
         """Why the format can't be used, or what of it is left to the model; empty if it can be used as a whole."""
         self.format_problem.setText(text)
         self.format_problem.setVisible(bool(text))
-        describe(self.format_source, WORDS["format_source"][1], text)
+        describe(self.by_key["format_source"], WORDS["format_source"].description, text)
 
     def show_presets(self, names: Sequence[str], chosen: str) -> None:
         """``chosen`` is empty for none."""
@@ -400,8 +328,7 @@ class ChatSettingsTab(QFrame):
         self.save_changes.setVisible(can_save)
         self.undo.setVisible(can_undo)
         self._preset_row.setVisible(bool(text))
-        description = WORDS["preset"][1]
-        describe(self.preset, description, text)
+        describe(self.preset, WORDS["preset"].description, text)
 
     @Slot()
     def commit(self) -> None:

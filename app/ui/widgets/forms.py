@@ -32,7 +32,7 @@ from app.ui.widgets.theme import SPACING
 
 FIELD_WIDTH = 132
 FIELD_MARGINS = (6 * SPACING, 0, 0, 2 * SPACING)
-_SMALLEST = 0.0001
+SMALLEST = 0.0001
 """What a decimal field can show."""
 _LARGEST = 2**30
 """Qt's numbers have 32 bits."""
@@ -155,18 +155,21 @@ class OneOf(QComboBox):
 class Digits(QLineEdit):
     """A number that is too large for a spin box; empty means none. It gets narrower where there is little space."""
 
-    def __init__(self, highest: int) -> None:
+    def __init__(self, lowest: int, highest: int) -> None:
+        """A number below ``lowest`` means none, too."""
         super().__init__()
-        self._highest = highest
+        self._lowest, self._highest = lowest, highest
         theme.follow_zoom(self, lambda: self.setMaximumWidth(theme.px(FIELD_WIDTH)))
         pattern = QRegularExpression(f"[0-9]{{0,{len(str(highest))}}}")
         self.setValidator(QRegularExpressionValidator(pattern, self))
 
     def value(self) -> int | None:
-        return min(int(self.text()), self._highest) if self.text() else None
+        number = min(int(self.text() or -1), self._highest)
+        return None if number < self._lowest else number
 
-    def set_value(self, value: int | None) -> None:
-        self.setText("" if value is None else str(value))
+    def show_value(self, value: int | None) -> None:
+        if value != self.value():
+            self.setText("" if value is None else str(value))
 
 
 class Fields:
@@ -386,7 +389,7 @@ def _range(setting: Setting, kind: Type) -> tuple[float, float]:
     """The lowest and the highest number that can be set, as they are shown."""
     number = _plain(kind.types[0]) if isinstance(kind, UnionType) else kind
     assert isinstance(number, IntType | FloatType)
-    above = None if number.gt is None else number.gt + _SMALLEST
+    above = None if number.gt is None else number.gt + SMALLEST
     return _first(setting.low, number.ge, above, 0), min(_first(setting.high, number.le, _LARGEST), _LARGEST)
 
 

@@ -101,7 +101,7 @@ def test_the_tab_never_widens_the_panel(qtbot: QtBot, rig: SettingsRig) -> None:
 
 
 def test_a_prompt_counts_a_moment_after_the_last_key_and_can_be_undone(qtbot: QtBot, rig: SettingsRig) -> None:
-    prompt = rig.tab.system_prompt
+    prompt = rig.tab.by_key["system_prompt"]
     with qtbot.waitSignal(rig.model.settings_changed, timeout=WAIT_MS):
         QTest.keyClicks(prompt, "Be ")
     with qtbot.waitSignal(rig.model.settings_changed, timeout=WAIT_MS):
@@ -116,8 +116,8 @@ def test_a_prompt_counts_a_moment_after_the_last_key_and_can_be_undone(qtbot: Qt
 
 
 def test_the_last_keys_count_for_the_message_that_is_sent(rig: SettingsRig) -> None:
-    rig.tab.system_prompt.setFocus()
-    QTest.keyClicks(rig.tab.system_prompt, "Be brief")
+    rig.tab.by_key["system_prompt"].setFocus()
+    QTest.keyClicks(rig.tab.by_key["system_prompt"], "Be brief")
     rig.write("temperature", "0.5")
     assert rig.chosen == ChatSettings()
     rig.ask("Hello")
@@ -134,12 +134,12 @@ def test_the_last_keys_count_for_the_message_that_is_sent(rig: SettingsRig) -> N
 def test_what_is_typed_belongs_to_the_chat_it_was_typed_in(rig: SettingsRig) -> None:
     rig.ask("Hello")
     first = rig.model
-    QTest.keyClicks(rig.tab.system_prompt, "Be brief")
+    QTest.keyClicks(rig.tab.by_key["system_prompt"], "Be brief")
     rig.write("top_k", "12")
     rig.chats.new()
     assert (first.settings.system_prompt, first.settings.sampling.top_k) == ("Be brief", 12)
     assert (rig.chosen, rig.tab.settings()) == (ChatSettings(), ChatSettings())
-    assert rig.tab.system_prompt.toPlainText() == ""
+    assert rig.tab.by_key["system_prompt"].toPlainText() == ""
     rig.open(first.id)
     assert rig.tab.settings() == first.settings
 
@@ -153,9 +153,9 @@ def test_what_is_half_typed_survives_what_happens_around_it(rig: SettingsRig) ->
     QTest.keyClick(field, Qt.Key.Key_Return)
     wanted = ChatSettings(drafter="ngram", sampling=SamplingChoice(temperature=1.5))
     assert rig.chosen == wanted
-    QTest.keyClicks(rig.tab.system_prompt, "Be brief")
+    QTest.keyClicks(rig.tab.by_key["system_prompt"], "Be brief")
     rig.model.set_settings(msgspec.structs.replace(wanted, drafter="model"))
-    assert rig.tab.system_prompt.toPlainText() == "Be brief"
+    assert rig.tab.by_key["system_prompt"].toPlainText() == "Be brief"
     rig.tab.commit()
     assert rig.chosen == msgspec.structs.replace(wanted, drafter="model", system_prompt="Be brief")
 
@@ -172,7 +172,7 @@ def test_an_empty_number_is_what_it_was_before(rig: SettingsRig) -> None:
     rig.tab.commit()
     assert rig.chosen == ChatSettings()
     for text, wanted in (("500", 500), ("", None)):  # length and seed may be left open
-        for digits in (rig.tab.max_tokens, rig.tab.seed):
+        for digits in (rig.tab.by_key["max_tokens"], rig.tab.by_key["seed"]):
             digits.selectAll()
             QTest.keyClick(digits, Qt.Key.Key_Backspace)
             QTest.keyClicks(digits, text)
@@ -182,11 +182,11 @@ def test_an_empty_number_is_what_it_was_before(rig: SettingsRig) -> None:
 
 def test_stop_strings_are_typed_line_by_line(qtbot: QtBot, rig: SettingsRig) -> None:
     with qtbot.waitSignal(rig.model.settings_changed, timeout=WAIT_MS):
-        QTest.keyClicks(rig.tab.stop, "END")
-        QTest.keyClick(rig.tab.stop, Qt.Key.Key_Return)
+        QTest.keyClicks(rig.tab.by_key["stop"], "END")
+        QTest.keyClick(rig.tab.by_key["stop"], Qt.Key.Key_Return)
     assert rig.chosen.stop == ["END"]
-    assert rig.tab.stop.toPlainText() == "END\n"  # the line that was begun is not taken away
-    QTest.keyClicks(rig.tab.stop, r"\n\n")
+    assert rig.tab.by_key["stop"].toPlainText() == "END\n"  # the line that was begun is not taken away
+    QTest.keyClicks(rig.tab.by_key["stop"], r"\n\n")
     rig.tab.commit()
     assert rig.chosen.stop == ["END", "\n\n"]
 
@@ -210,8 +210,8 @@ def test_what_a_field_cannot_show_is_kept(rig: SettingsRig, settings: ChatSettin
 
 
 def test_the_wheel_changes_nothing(rig: SettingsRig) -> None:
-    rig.tab.overflow.setFocus()
-    for field in (rig.tab.overflow, rig.tab.preset):
+    rig.tab.by_key["overflow"].setFocus()
+    for field in (rig.tab.by_key["overflow"], rig.tab.preset):
         middle = QPointF(field.rect().center())
         none = (Qt.MouseButton.NoButton, Qt.KeyboardModifier.NoModifier, Qt.ScrollPhase.NoScrollPhase)
         wheel = QWheelEvent(middle, field.mapToGlobal(middle), QPoint(), QPoint(0, -120), *none, False)
@@ -249,23 +249,23 @@ def test_a_level_that_the_model_does_not_have_is_not_offered_but_kept(rig: Setti
     pair = rig.pair_loader.pair()
     assert pair is not None and not pair.thinking
     rig.model.set_settings(ChatSettings(thinking="high", thinking_budget=512))
-    assert not rig.tab.thinking.isVisible() and not rig.tab.thinking_budget.isVisible()
-    rig.tab.system_prompt.setPlainText("Be brief.")
+    assert not rig.tab.by_key["thinking"].isVisible() and not rig.tab.by_key["thinking_budget"].isVisible()
+    rig.tab.by_key["system_prompt"].setPlainText("Be brief.")
     rig.tab.commit()
     assert (rig.chosen.thinking, rig.chosen.thinking_budget) == ("high", 512)
     asked = rig.answers.settings(rig.chosen)
     assert (asked.thinking, asked.thinking_budget) == ("", 512)
     show_thinking(rig, [])
-    assert not rig.tab.thinking.isVisible() and rig.tab.thinking_budget.isVisible()
+    assert not rig.tab.by_key["thinking"].isVisible() and rig.tab.by_key["thinking_budget"].isVisible()
     assert rig.tab.settings().thinking == "high"
     show_thinking(rig, ["off", "on"])
-    assert rig.tab.thinking.isVisible() and rig.tab.thinking.currentText() == "Model's default"
+    assert rig.tab.by_key["thinking"].isVisible() and rig.tab.by_key["thinking"].currentText() == "Model's default"
     assert rig.tab.settings().thinking == "high"  # nobody chose another one
     show_thinking(rig, ["low", "high", "xhigh"])
-    titles = [rig.tab.thinking.itemText(place) for place in range(rig.tab.thinking.count())]
+    titles = [rig.tab.by_key["thinking"].itemText(place) for place in range(rig.tab.by_key["thinking"].count())]
     assert titles == ["Model's default", "Low", "High", "Extra high"]
-    assert rig.tab.thinking.currentText() == "High"
-    pick(rig.tab.thinking, "")
+    assert rig.tab.by_key["thinking"].currentText() == "High"
+    pick(rig.tab.by_key["thinking"], "")
     assert rig.chosen.thinking == ""
 
 
@@ -276,7 +276,7 @@ def test_the_headings_beside_a_field_take_one_line(
     rig.tab.more_section.button.click()
     show_thinking(rig, ["off"])
     rig.tab.resize(264, 500)
-    for field in (rig.tab.thinking_budget, rig.tab.max_tokens, rig.tab.seed):
+    for field in (rig.tab.by_key["thinking_budget"], rig.tab.by_key["max_tokens"], rig.tab.by_key["seed"]):
         line = field.parentWidget()
         assert line is not None
         heading = next(one for one in line.findChildren(QLabel) if one.buddy() is field)
@@ -286,19 +286,19 @@ def test_the_headings_beside_a_field_take_one_line(
 
 def test_an_answer_format_is_asked_for_and_a_mistake_in_it_is_said(qtbot: QtBot, rig: SettingsRig) -> None:
     tab = rig.tab
-    assert not tab.format_source.isVisible() and not tab.format_problem.isVisible()
-    pick(tab.answer_format, "json_schema")
-    assert tab.format_source.isVisible()
-    QTest.keyClicks(tab.format_source, '{"type": "objekt"}')
+    assert not tab.by_key["format_source"].isVisible() and not tab.format_problem.isVisible()
+    pick(tab.by_key["answer_format"], "json_schema")
+    assert tab.by_key["format_source"].isVisible()
+    QTest.keyClicks(tab.by_key["format_source"], '{"type": "objekt"}')
     tab.commit()
     qtbot.waitUntil(tab.format_problem.isVisible, timeout=WAIT_MS)
     assert tab.format_problem.text() == "The JSON schema can't be used: at the top level: Invalid type: objekt."
-    assert "objekt" in tab.format_source.accessibleDescription()
-    tab.format_source.set_text('{"uniqueItems": true}')
+    assert "objekt" in tab.by_key["format_source"].accessibleDescription()
+    tab.by_key["format_source"].show_value('{"uniqueItems": true}')
     tab.commit()
     left = "Left to the model: “uniqueItems” at the top level."
     qtbot.waitUntil(lambda: tab.format_problem.text() == left, timeout=WAIT_MS)
-    tab.format_source.set_text('{"type": "object"}')
+    tab.by_key["format_source"].show_value('{"type": "object"}')
     tab.commit()
     qtbot.waitUntil(lambda: not tab.format_problem.isVisible(), timeout=WAIT_MS)
     wanted = AnswerFormat(kind="json_schema", source='{"type": "object"}')

@@ -125,18 +125,18 @@ def test_how_to_draft_is_chosen_in_the_panel_and_kept(qtbot: QtBot) -> None:
     running.ask("First")
     QTest.keyClick(auto, Qt.Key.Key_Space)
     QTest.keyClick(drafter, Qt.Key.Key_End)
-    assert chosen() == (5, "ngram") and tab.drafter.currentData() == "ngram"
+    assert chosen() == (5, "ngram") and tab.by_key["drafter"].currentData() == "ngram"
     running.ask("Second")
     QTest.keyClick(auto, Qt.Key.Key_Space)
     assert chosen() == (None, "ngram")
     answers = [message.text for message in running.model.messages if message.role == "assistant"]
     assert answers == ["auto auto auto", "5 ngram auto"]
-    tab.drafter.setCurrentIndex(tab.drafter.findData("model"))
-    tab.drafter.activated.emit(tab.drafter.currentIndex())
+    tab.by_key["drafter"].setCurrentIndex(tab.by_key["drafter"].findData("model"))
+    tab.by_key["drafter"].activated.emit(tab.by_key["drafter"].currentIndex())
     assert chosen() == (None, "model") and panel.drafter.choice() == "model"
     running.choose("new_chat")
     assert running.model.settings == ChatSettings()
-    assert panel.drafter.choice() == tab.drafter.currentData() == "auto"
+    assert panel.drafter.choice() == tab.by_key["drafter"].currentData() == "auto"
     running.close()
     qtbot.wait_until(lambda: not isValid(running.window), timeout=WAIT_MS)
     kept = SettingsFile(system.settings_file()).values

@@ -119,12 +119,12 @@ def test_what_a_server_does_not_take_is_gray_and_not_sent(open_window: OpenWindo
         not tab.parameters["top_k"].isEnabled()
         and "doesn't have this setting" in tab.parameters["top_k"].field.toolTip()
     )
-    assert not tab.overflow.isEnabled() and "up to vLLM" in tab.overflow.toolTip()
-    assert not tab.drafter.isEnabled() and tab.parameters["temperature"].isEnabled()
-    formats = tab.answer_format.model()
-    for place in range(tab.answer_format.count()):
+    assert not tab.by_key["overflow"].isEnabled() and "up to vLLM" in tab.by_key["overflow"].toolTip()
+    assert not tab.by_key["drafter"].isEnabled() and tab.parameters["temperature"].isEnabled()
+    formats = tab.by_key["answer_format"].model()
+    for place in range(tab.by_key["answer_format"].count()):
         index = formats.index(place, 0)
-        is_offered = tab.answer_format.itemData(place) in ("text", "json_schema")
+        is_offered = tab.by_key["answer_format"].itemData(place) in ("text", "json_schema")
         assert bool(formats.flags(index) & Qt.ItemFlag.ItemIsEnabled) is is_offered
         assert (formats.data(index, Qt.ItemDataRole.ToolTipRole) == NO_SUCH_FORMAT) is not is_offered
     temperature = tab.parameters["temperature"].field
@@ -135,7 +135,9 @@ def test_what_a_server_does_not_take_is_gray_and_not_sent(open_window: OpenWindo
     running.choose("load_guide")
     running.qtbot.waitUntil(lambda: running.ctx.loader.remote() is None, timeout=WAIT_MS)
     running.ready()
-    assert tab.parameters["top_k"].isEnabled() and tab.overflow.isEnabled() and tab.drafter.isEnabled()
+    assert (
+        tab.parameters["top_k"].isEnabled() and tab.by_key["overflow"].isEnabled() and tab.by_key["drafter"].isEnabled()
+    )
     assert GRAYED not in tab.foot()
 
 

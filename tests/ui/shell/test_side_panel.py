@@ -94,7 +94,7 @@ def test_the_page_its_width_and_the_last_keys_are_kept(qtbot: QtBot, open_window
     width = splitter.sizes()[2]
     assert width > 300
     qtbot.waitUntil(running.window.settings_tab.isEnabled, timeout=WAIT_MS)
-    QTest.keyClicks(running.window.settings_tab.system_prompt, "Be brief.")
+    QTest.keyClicks(running.window.settings_tab.by_key["system_prompt"], "Be brief.")
     running.window.close()
     again = open_window()
     assert again.window.settings_tab.isVisible()

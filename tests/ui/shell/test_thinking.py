@@ -201,23 +201,23 @@ def test_an_answer_without_tokens_goes_on_behind_its_thinking(running: Thinking,
 def test_the_settings_offer_what_the_model_has_and_an_answer_keeps_them(running: Thinking) -> None:
     tab = running.window.settings_tab
     running.choose("chat_settings")
-    running.qtbot.waitUntil(tab.thinking.isVisible)
-    levels = [tab.thinking.itemText(place) for place in range(tab.thinking.count())]
+    running.qtbot.waitUntil(tab.by_key["thinking"].isVisible)
+    levels = [tab.by_key["thinking"].itemText(place) for place in range(tab.by_key["thinking"].count())]
     assert levels == ["Model's default", "Off", "On"]
-    tab.thinking.setFocus()
-    tab.thinking.setCurrentIndex(1)
-    tab.thinking.activated.emit(1)
+    tab.by_key["thinking"].setFocus()
+    tab.by_key["thinking"].setCurrentIndex(1)
+    tab.by_key["thinking"].activated.emit(1)
     assert running.model.settings.thinking == "off"
-    assert not tab.thinking_budget.isEnabled()
+    assert not tab.by_key["thinking_budget"].isEnabled()
     running.ask("Well?")
     message = running.model.messages[-1]
     assert (message.thinking, message.text.strip(), message.settings["thinking"]) == ("", "yes no.", "off")
     assert running.answer().thinking is None
 
-    tab.thinking.setCurrentIndex(0)
-    tab.thinking.activated.emit(0)
-    tab.thinking_budget.setFocus()
-    QTest.keyClicks(tab.thinking_budget, "12")
+    tab.by_key["thinking"].setCurrentIndex(0)
+    tab.by_key["thinking"].activated.emit(0)
+    tab.by_key["thinking_budget"].setFocus()
+    QTest.keyClicks(tab.by_key["thinking_budget"], "12")
     running.ask("And with a limit?")
     limited = running.model.messages[-1]
     assert limited.settings["thinking_budget"] == 12
