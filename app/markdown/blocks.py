@@ -279,7 +279,7 @@ class BlockSplitter:
         return self._code_line(self._partial, self._code.block, self._at)
 
     def tail(self) -> list[Block]:
-        """What can still change, as blocks to draw for now (none while fenced code is open)."""
+        """The part that can still change, as blocks to draw for now; none while fenced code is open."""
         if self._code is not None:
             return []
         partial = "" if self._is_held_back(self._partial) else self._partial
@@ -287,7 +287,7 @@ class BlockSplitter:
         return [shown for block in blocks if (shown := _without_row(block)) is not None]
 
     def _is_held_back(self, partial: str) -> bool:
-        """Whether this beginning of a line does not yet say what it will be."""
+        """Whether this beginning of a line doesn't tell yet what it will be."""
         if self._open is not None and self._open.kind is Kind.TABLE:
             return True
         return partial.lstrip().startswith("|") or _UNDECIDED.match(partial) is not None
@@ -301,7 +301,7 @@ class BlockSplitter:
         self._is_in_line = False
 
     def _take_part(self, line: str) -> str:
-        """Take the first part of an overlong line; give back the rest."""
+        """Take the first part of an overlong line, and return the rest."""
         cut = line.rfind(" ", MAX_LINE_CHARACTERS // 2, MAX_LINE_CHARACTERS) + 1 or MAX_LINE_CHARACTERS
         self._take(line[:cut])
         self._parse()
@@ -383,7 +383,7 @@ class BlockSplitter:
         return [_rest_of(self._cut, self._at, text, first.closed), *others] if text.strip() else others
 
     def _close(self, block: Block) -> Block:
-        """This block is finished, or cut here: gives back what it can be continued with."""
+        """The block ends or is cut here; returns what continues it."""
         self.ready.append(replace(block, closed=True))
         self._drop(block.start + len(block.text))
         self._open = None
@@ -393,7 +393,7 @@ class BlockSplitter:
         return replace(block, joined=False, prefix=block.prefix or head)
 
     def _drop(self, place: int) -> None:
-        """What stands before this place of the source is in a block, or nothing."""
+        """Forget the lines before this place of the source."""
         count = 0
         while self._at < place:
             self._at += len(self._lines[count])
@@ -415,12 +415,12 @@ class BlockSplitter:
 
 
 def _rest_of(cut: Block, start: int, text: str, closed: bool) -> Block:
-    """The block that goes on with one that was cut."""
+    """The block that continues one that was cut."""
     return Block(cut.kind, start, text, closed, continued=True, joined=cut.joined, prefix=cut.prefix)
 
 
 def _size_to_cut(block: Block) -> int | None:
-    """After so many characters a block is too long for one; ``None`` where it is not."""
+    """Where to cut a block that is too long, in characters; ``None`` if it isn't."""
     is_table = block.kind is Kind.TABLE
     limit = MAX_TABLE_CHARACTERS if is_table else MAX_BLOCK_CHARACTERS
     if len(block.text) <= limit and block.text.count("|" if is_table else "\n") <= MAX_TABLE_BARS:

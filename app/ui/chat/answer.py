@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QRectF, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication, QPainter, QPaintEvent
-from PySide6.QtWidgets import QBoxLayout, QLabel, QMenu, QPushButton, QToolButton, QWidget
+from PySide6.QtWidgets import QLabel, QMenu, QPushButton, QToolButton, QWidget
 
 from app import words
 from app.chats.model import StoredMessage, unpack
@@ -23,7 +23,7 @@ from app.ui.chat.messages import MessageButtons, MessageWidget
 from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Column, Widths
-from app.ui.widgets.controls import explain, label, row
+from app.ui.widgets.controls import explain, label
 
 if TYPE_CHECKING:
     from app.ui.chat.markdown.view import MarkdownView
@@ -114,8 +114,7 @@ class ThinkingPart(QWidget):
             self._unseen += pieces
 
     def take(self, pieces: list[Piece], seconds: Callable[[], float]) -> None:
-        """More of an answer, of which only the thinking is shown, from its first letter on. ``seconds``: for how long
-        the model has thought so far."""
+        """More of an answer; only its thinking is shown here. ``seconds``: how long the model has thought so far."""
         self.append_pieces(pieces)
         if self.isHidden() and self.content.strip():
             self.show()
@@ -270,7 +269,7 @@ class ThinkingPart(QWidget):
             self.height_changed.emit()
 
     def _tell(self) -> None:
-        """To screen readers, without the seconds while they change."""
+        """Tell screen readers, without the seconds while these still change."""
         title = "Thinking" if self._timer.isActive() else self.button.text().replace(words.NO_BREAK, " ")
         name = f"{title}, {'open' if self.is_open else 'closed'}"
         if name != self.button.accessibleName():
@@ -287,41 +286,6 @@ class ThinkingPart(QWidget):
             QPainter(self).fillRect(line, themes.current().line)
 
 
-class AnswerButtons(MessageButtons):
-    """Of an answer."""
-
-    def __init__(self, message: MessageWidget, actions: Actions) -> None:
-        super().__init__(message, actions)
-        self._actions = actions
-        self._message_id = message.stored.id
-        self._continues = False
-        self.continue_button: QToolButton | None = None
-        self.regenerate_button = action_button("regenerate", actions, "regenerate_answer", self._message_id)
-        buttons = (self.copy_button, self.regenerate_button, self.more_button)
-        self._row: QBoxLayout = row(*buttons, *filter(None, [self.versions]), None, gap=4, on=self)
-
-    def set_continues(self, continues: bool) -> None:
-        """Whether the answer was cut, and can go on now."""
-        self._continues = continues
-        if continues and self.continue_button is None:
-            button = action_button("end", self._actions, "continue_message", self._message_id)
-            self.continue_button = button
-            self._row.insertWidget(2, button)
-            QWidget.setTabOrder(self.regenerate_button, button)
-            QWidget.setTabOrder(button, self.more_button)
-        self._show_continue()
-        self.fit(self.width())
-
-    def _show_continue(self) -> None:
-        if self.continue_button is not None:
-            self.continue_button.setVisible(self._continues and not self._is_busy)
-
-    def set_busy(self, busy: bool) -> None:
-        super().set_busy(busy)
-        self.regenerate_button.setVisible(not busy)
-        self._show_continue()
-
-
 class AnswerMessage(MessageWidget):
     """A model's answer in Markdown.
 
@@ -334,24 +298,22 @@ class AnswerMessage(MessageWidget):
         super().__init__(message, actions, parent.viewport())
         self._column = parent
         self._opened = opened
-        self._is_complete = False
+        self._is_complete = self._continues = False
         self._thinking_seconds: Callable[[], float] = float
         self.thinking: ThinkingPart | None = None
         self.progress: QLabel | None = None
         self.note: QLabel | None = None
         self.footer: QLabel | None = None
 
-    @property
-    def buttons(self) -> AnswerButtons:
-        """Its buttons, made now if there are none yet. Only of a complete answer."""
-        self.take_turn()
-        assert isinstance(self._buttons, AnswerButtons)
-        return self._buttons
-
-    def _make_buttons(self) -> AnswerButtons:
-        buttons = AnswerButtons(self, self._actions)
-        buttons.set_continues(self._continues)
+    def _make_buttons(self) -> MessageButtons:
+        own = {"regenerate": action_button("regenerate", self._actions, "regenerate_answer", self.stored.id)}
+        buttons = MessageButtons(self, self._actions, own, right=False)
+        if self._continues:
+            buttons.add("end", self._continue_button())
         return buttons
+
+    def _continue_button(self) -> QToolButton:
+        return action_button("end", self._actions, "continue_message", self.stored.id)
 
     # -- thinking
 
@@ -410,8 +372,19 @@ class AnswerMessage(MessageWidget):
         """Whether it was cut, and can go on now."""
         if continues != self._continues:
             self._continues = continues
-            if isinstance(self._buttons, AnswerButtons):
-                self._buttons.set_continues(continues)
+            self._show_continue()
+
+    def _show_continue(self) -> None:
+        if (buttons := self._buttons) is not None:
+            if self._continues and "end" not in buttons.own:
+                buttons.add("end", self._continue_button())
+            if "end" in buttons.own:
+                buttons.own["end"].setVisible(self._continues and not self._is_busy)
+            buttons.fit(buttons.width())
+
+    def set_busy(self, busy: bool) -> None:
+        super().set_busy(busy)
+        self._show_continue()
 
     def _has_buttons(self) -> bool:
         return self._is_complete

@@ -80,7 +80,7 @@ class Answers(QObject):
 
     @Slot()
     def go_on(self) -> None:
-        """Something was stored or allowed."""
+        """Submit what can be asked now that something was stored or allowed."""
         self._ask_for_consent()
         for live in [one for one in self.open if one.job is None and one.is_stored]:
             if not self.consent.is_needed(live.chat_id, live.branch):
@@ -95,12 +95,12 @@ class Answers(QObject):
             self.go_on()
 
     def stop(self, live: LiveAnswer) -> None:
-        """No more of this answer is wanted."""
+        """Stop this answer."""
         if live.job is None or self.queue.cancel(live.job):
             self._withdraw(live)
 
     def abandon(self, live: LiveAnswer) -> None:
-        """The chat of this answer goes: it ends at once, whatever the engine still has to say."""
+        """End this answer at once, because its chat goes away."""
         if live.job is None or not live.job.is_running():
             self.stop(live)
         else:
@@ -150,7 +150,7 @@ class Answers(QObject):
             self.go_on()
 
     def do_not_send(self) -> None:
-        """The user doesn't."""
+        """The user doesn't allow it."""
         if self._unallowed is not None:
             self.stop(self._unallowed)
 
@@ -178,7 +178,7 @@ class Answers(QObject):
         self.queue.submit(job)
 
     def stop_thinking(self, live: LiveAnswer) -> None:
-        """The rest of what the model would think before this answer isn't wanted."""
+        """Have the model stop thinking and write this answer."""
         if live.job is not None:
             self.queue.stop_thinking(live.job)
 

@@ -212,7 +212,7 @@ class Attachments(QObject):
         return choices[:-1] if choices and not choices[-1][0] else choices
 
     def _read_again(self, model: ChatModel, attachment: Attachment, path: str, encoding: str, form: Form) -> None:
-        """And attach it in the place of what was read first."""
+        """Read a file in another way, and attach that in place of the first version."""
 
         def done(content: Content) -> None:
             if isValid(model):
@@ -237,7 +237,7 @@ class Attachments(QObject):
                 self._attach_pages(model, path)
 
     def _attach_pages(self, model: ChatModel, path: str, in_place_of: Attachment | None = None) -> None:
-        """As images, in the place of its text if that is attached."""
+        """Attach its pages as images, in place of its text if that is attached."""
         unsent, name = model.unsent, name_of(path)
         unsent.attach([one for one in unsent.attachments if one != in_place_of])
         room = MOST_ATTACHMENTS - len(unsent.attachments) - len(unsent.reading)
@@ -334,7 +334,7 @@ class Attachments(QObject):
         self._cut()
 
     def _cut(self) -> None:
-        """Of the longest text."""
+        """Shorten the longest text."""
         use, model = self._meter.use, self._model
         if use is None or self._cuts == 0 or use.too_many <= 0:
             self._cuts = 0
@@ -411,7 +411,7 @@ def cut_to_fit(attachment: Attachment, tokens: int, use: ContextUse) -> Content 
 
 
 class Thumbnails(QObject):
-    """Kept by the checksums of what they show."""
+    """Small pictures of attached images, kept by checksum."""
 
     def __init__(self, parent: QObject | None = None) -> None:
         super().__init__(parent)

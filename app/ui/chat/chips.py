@@ -121,7 +121,7 @@ class Chip(QFrame):
         self.button.setIcon(QIcon(pixmap))
 
     def show_tokens(self, tokens: int) -> None:
-        """They have been counted."""
+        """Show how many tokens it takes."""
         self._set_detail(words.tokens(tokens))
 
     def _set_detail(self, detail: str, too_wide: int = 0) -> None:

@@ -234,7 +234,7 @@ class ContextMeter(QObject):
             self.changed.emit()
 
     def _forget(self) -> None:
-        """What was asked for no longer matters."""
+        """Drop the count that was asked for."""
         self._asked, self._counted = 0, None
         self._patience.stop()
         self._hide()

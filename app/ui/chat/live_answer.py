@@ -37,7 +37,7 @@ from app.ui.engine import pair_names
 from app.ui.engine.pair_names import has_written, speaker
 from app.ui.engine.queue import Job
 
-# How long a model thinks before its answer, while it does.
+# Measures how long a model thinks, while it does.
 
 
 class ThinkingClock:
@@ -322,7 +322,7 @@ class LiveAnswer(QObject):
     # ------------------------------------------------------------ the way of an answer
 
     def begin(self, settings: AnswerSettings, pair: PairLoaded | None) -> Generate:
-        """The engine can answer now: what it is to be asked."""
+        """The engine is free: returns what to ask it."""
         stored: dict[str, object] = {
             **msgspec.to_builtins(settings),
             "template": pair.template if pair else "model",

@@ -20,7 +20,7 @@ from PySide6.QtGui import (
     QPainter,
     QPaintEvent,
 )
-from PySide6.QtWidgets import QApplication, QMenu, QToolButton, QWidget
+from PySide6.QtWidgets import QApplication, QBoxLayout, QMenu, QToolButton, QWidget
 
 from app.chats.model import Attachment, StoredMessage
 from app.models.names import shortened, visible
@@ -44,12 +44,17 @@ _SPOKEN = 120
 
 
 class MessageButtons(QWidget):
-    """What all messages have: Copy, the versions where there are several, and a menu of the rest."""
+    """What all messages have: Copy, the versions where there are several, and a menu of the rest.
 
-    def __init__(self, message: MessageWidget, actions: Actions) -> None:
+    Attributes:
+        own: What only messages of this kind have, by its icon.
+    """
+
+    def __init__(self, message: MessageWidget, actions: Actions, own: dict[str, QToolButton], *, right: bool) -> None:
+        """``right``: they stand at the right end of their row."""
         super().__init__()
         stored = message.stored
-        self._is_busy = False
+        self.own = own
         self.copy_button = icon_button("copy", "Copy", "Copy this message")
         self.copy_button.clicked.connect(lambda: copy_text(message.view.content, self.copy_button))
         if not message.view.content:
@@ -63,6 +68,15 @@ class MessageButtons(QWidget):
         menu.aboutToShow.connect(lambda: message.fill_menu(menu))
         self.more_button.setMenu(menu)
         self.more_button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        buttons = (self.copy_button, *own.values(), self.more_button, *filter(None, [self.versions]))
+        self._row: QBoxLayout = row(*((None, *buttons) if right else (*buttons, None)), gap=4, on=self)
+
+    def add(self, name: str, button: QToolButton) -> None:
+        """One more of its own, behind the others."""
+        self._row.insertWidget(self._row.indexOf(self.more_button), button)
+        QWidget.setTabOrder([self.copy_button, *self.own.values()][-1], button)
+        QWidget.setTabOrder(button, self.more_button)
+        self.own[name] = button
 
     def fit(self, width: int) -> None:
         """Where there is no room for the words of the buttons, they only have icons."""
@@ -75,24 +89,8 @@ class MessageButtons(QWidget):
 
     def set_busy(self, busy: bool) -> None:
         """While an answer is being written, messages cannot be changed."""
-        self._is_busy = busy
-        self.more_button.setVisible(not busy)
-        if self.versions is not None:
-            self.versions.setVisible(not busy)
-
-
-class UserButtons(MessageButtons):
-    """Of the user's own words."""
-
-    def __init__(self, message: MessageWidget, actions: Actions) -> None:
-        super().__init__(message, actions)
-        self.edit_button = action_button("edit", actions, "edit_message")
-        self.edit_button.clicked.connect(message.start_editing)
-        row(None, self.copy_button, self.edit_button, self.more_button, *filter(None, [self.versions]), gap=4, on=self)
-
-    def set_busy(self, busy: bool) -> None:
-        super().set_busy(busy)
-        self.edit_button.setVisible(not busy)
+        for button in filter(None, (*self.own.values(), self.more_button, self.versions)):
+            button.setVisible(not busy)
 
 
 class MessageWidget(QWidget):
@@ -119,7 +117,6 @@ class MessageWidget(QWidget):
         self.stored = message
         self._actions = actions
         self._is_busy = False
-        self._continues = False
         self._shows_drafted = self._is_raw = False
         self._query = ""
         self._buttons: MessageButtons | None = None
@@ -141,7 +138,7 @@ class MessageWidget(QWidget):
         raise NotImplementedError
 
     def views(self) -> list[MarkdownView]:
-        """The texts in it that have been shown, as one reads."""
+        """Its texts that have been shown, in reading order."""
         return [self.view]
 
     def is_in_use(self) -> bool:
@@ -325,6 +322,13 @@ class MessageWidget(QWidget):
 
     # -- buttons
 
+    @property
+    def buttons(self) -> MessageButtons:
+        """Its buttons, made now if there are none yet; there must be some."""
+        self.take_turn()
+        assert self._buttons is not None
+        return self._buttons
+
     def _make_buttons(self) -> MessageButtons:
         raise NotImplementedError
 
@@ -366,13 +370,6 @@ class UserMessage(MessageWidget):
         self._show_chips()
         self._hide_empty_text()
 
-    @property
-    def buttons(self) -> UserButtons:
-        """Its buttons, made now if there are none yet."""
-        self.take_turn()
-        assert isinstance(self._buttons, UserButtons)
-        return self._buttons
-
     def _attachments(self) -> Sequence[Attachment]:
         return tuple(self._kept)
 
@@ -410,8 +407,10 @@ class UserMessage(MessageWidget):
     def _first_stop(self) -> QWidget:
         return self.chips.chips[0].button if self.chips is not None and self.chips.chips else self.view
 
-    def _make_buttons(self) -> UserButtons:
-        return UserButtons(self, self._actions)
+    def _make_buttons(self) -> MessageButtons:
+        edit = action_button("edit", self._actions, "edit_message")
+        edit.clicked.connect(self.start_editing)
+        return MessageButtons(self, self._actions, {"edit": edit}, right=True)
 
     def set_busy(self, busy: bool) -> None:
         super().set_busy(busy)

@@ -80,7 +80,7 @@ class ChatModel(QObject):
     Signals:
         state_changed: The new `ChatState`.
         end_read: The last messages of a chat that is being opened, to be seen before all are read.
-        branch_changed: The messages from this place on are other ones than before.
+        branch_changed: The messages from this place on have changed.
         answer_begun, answer_ended: The last message is being written (`live`), or has ended as it is now.
         stored: The store has another message, or the end of an answer; the list of chats is out of date.
         created: It has its first message.
@@ -130,7 +130,7 @@ class ChatModel(QObject):
         self._is_read = self.is_new
         self._queued: _Queued | None = None
         self._replaced: list[StoredMessage] = []
-        """What stands on the page again if the answer that waits is withdrawn."""
+        """What is shown again if the answer that waits is withdrawn."""
         self._told_state = self.state
 
     # ------------------------------------------------------------ what it is doing
@@ -206,7 +206,7 @@ class ChatModel(QObject):
         self._read(read, done)
 
     def open_new(self) -> None:
-        """Read what was left unsent in the chat that did not come into being yet."""
+        """Read what was left unsent in the new chat."""
         self.unsent.is_known = False
         self._read(lambda store: _unsent(store, None), lambda unsent: self.unsent.add_stored(*unsent))
 
@@ -244,13 +244,13 @@ class ChatModel(QObject):
         self._refresh()
 
     def _give_back(self) -> None:
-        """What was to be sent goes back to where it was written."""
+        """Put a message that wasn't sent back into the composer."""
         queued, self._queued = self._queued, None
         if queued is not None and queued.is_message:
             self.unsent.give_back(queued.text, queued.attachments)
 
     def _show(self, branch: list[StoredMessage]) -> None:
-        """Another branch, of which only what differs is told."""
+        """Show another branch, and tell only what differs."""
         old, same = self.messages, 0
         while same < min(len(old), len(branch)) and old[same] == branch[same]:
             same += 1
@@ -259,7 +259,7 @@ class ChatModel(QObject):
             self.branch_changed.emit(same)
 
     def _replace(self, place: int, messages: Sequence[StoredMessage]) -> None:
-        """These from this place on, in the place of what stands there."""
+        """Replace the messages from ``place`` on."""
         if place < len(self.messages) or messages:
             self.messages[place:] = messages
             self.branch_changed.emit(place)
@@ -378,7 +378,7 @@ class ChatModel(QObject):
         return True
 
     def stop(self) -> None:
-        """No more of the answer that is being written or waited for."""
+        """Stop the answer that is being written or waited for."""
         if self.live is not None:
             self._answers.stop(self.live)
         elif self._queued is not None:
@@ -389,7 +389,7 @@ class ChatModel(QObject):
                 self._refresh()
 
     def stop_thinking(self) -> None:
-        """Let the answer begin that the model is still thinking about."""
+        """Have the model stop thinking and answer."""
         if self.live is not None:
             self._answers.stop_thinking(self.live)
 
@@ -451,7 +451,7 @@ class ChatModel(QObject):
         self.settings_changed.emit()
 
     def set_settings(self, settings: ChatSettings) -> None:
-        """They count from the next answer on. Does nothing while those of the chat are not known yet."""
+        """Use these from the next answer on. Does nothing before the chat's own have been read."""
         if not self._is_read:
             return
         self._has_chosen = True
@@ -464,7 +464,7 @@ class ChatModel(QObject):
         self.settings_changed.emit()
 
     def follow(self, defaults: ChatSettings) -> None:
-        """What chats begin with is something else now; nothing changes where anything was chosen."""
+        """The defaults have changed: use them, unless the user has chosen settings for this chat."""
         if not self._has_chosen and defaults != self.settings:
             self.settings = defaults
             self.settings_changed.emit()
@@ -571,7 +571,7 @@ class ChatModel(QObject):
     # ------------------------------------------------------------ the end
 
     def close_store(self) -> None:
-        """The end of a temporary chat: what goes on in it is stopped, and the store that it has for itself goes."""
+        """End a temporary chat: stop its answer and close its private store."""
         if self.live is not None:
             self._answers.abandon(self.live)
         self._chat_store.close(wait=False)  # nothing of it is to be kept

@@ -99,7 +99,7 @@ class OpenChats(QObject):
 
     @Slot()
     def new(self) -> None:
-        """Show the chat that comes into being with its first message."""
+        """Show the new chat, which is created with its first message."""
         self._show(self._new)
 
     def new_temporary(self) -> None:
@@ -179,7 +179,7 @@ class OpenChats(QObject):
         QTimer.singleShot(0, self, self._tidy)
 
     def _tidy(self) -> None:
-        """Let go of chats that are not shown and where everything is done and stored."""
+        """Close chats that aren't shown and have nothing left to do or to save."""
         for chat_id, model in list(self._open.items()):
             if model is not self.current and model.is_settled():
                 del self._open[chat_id]

@@ -20,7 +20,7 @@ from app.ui.chat.writer import StoredChats
 _LONGEST_TITLE = 60
 T = TypeVar("T")
 TakeBack = Callable[[Callable[[str], None]], None]
-"""Takes a deletion back. Where that cannot be done now, it calls what it gets, with a sentence or an empty text: the
+"""Takes a deletion back. If that can't be done now, it calls its argument with a reason, which may be empty; the
 deletion can then be undone later."""
 
 
@@ -105,7 +105,7 @@ class ChatOperations(QObject):
             self._find(self._search)
 
     def watch_trash(self, watched: bool) -> None:
-        """Tell what is in the trash now and after each change, or no more."""
+        """Whether to list the trash, now and after each change."""
         self._is_trash_watched = watched
         if watched:
             self._list_trash()
@@ -252,11 +252,11 @@ class ChatOperations(QObject):
             deletion.take_back(put_back)
 
     def forget(self, chat_ids: Collection[str]) -> None:
-        """These chats are gone for good: nothing that was deleted of them can be taken back."""
+        """These chats are gone for good, so their deletions can't be undone."""
         self._leave_out(chat_ids, self._deletions)
 
     def _leave_out(self, chat_ids: Collection[str], deletions: Sequence[_Deletion]) -> None:
-        """These chats need nothing any more from these deletions."""
+        """Drop these chats from these deletions."""
         concerned = [one for one in deletions if not one.chat_ids.isdisjoint(chat_ids)]
         for deletion in concerned:
             deletion.chat_ids.difference_update(chat_ids)

@@ -218,7 +218,7 @@ class Transcript(QWidget):
 
     @Slot(int)
     def _on_branch_changed(self, place: int) -> None:
-        """The messages from this place on are other ones."""
+        """The messages from this place on have changed."""
         assert self._model is not None
         messages = [one for one in self._model.messages[place:] if one.role != "system"]
         first = place - sum(one.role == "system" for one in self._model.messages[:place])

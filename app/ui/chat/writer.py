@@ -334,7 +334,7 @@ class UnsentMessage(QObject):
         return self._begun
 
     def end_reading(self, number: int) -> bool:
-        """It is read, or isn't wanted any more. Returns whether it was wanted until now."""
+        """It was read, or removed by the user. Returns whether it was still wanted."""
         was_wanted = self.reading.pop(number, None) is not None
         if was_wanted:
             self.attachments_changed.emit()
@@ -350,7 +350,7 @@ class UnsentMessage(QObject):
         return taken
 
     def give_back(self, text: str, attachments: Sequence[Attachment]) -> None:
-        """A message that wasn't sent stands before what was written since."""
+        """Put a message that wasn't sent before what was written since."""
         self.attach([*attachments, *self.attachments])
         self.replace(joined(text, self.text))
 

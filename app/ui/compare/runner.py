@@ -150,7 +150,7 @@ class Runner(QObject):
             self._submit()
 
     def _submit(self) -> None:
-        """The next task, when it has its turn."""
+        """Submit the next task."""
         self._job = job = Job(self._next, self._priority, in_series=True)
         job.prompt_progressed.connect(self._on_prompt_progressed)
         job.rounds_received.connect(self._on_rounds_received)

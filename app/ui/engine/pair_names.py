@@ -31,16 +31,11 @@ NAMES: dict[DrafterName, str] = {
     "mtp": "MTP head",
     "grammar": "answer format",
 }
-TITLES: dict[DrafterName, str] = {
-    "model": "Draft model",
-    "ngram": "n-grams",
-    "mtp": "MTP head",
-    "grammar": "Answer format",
-}
+TITLES: dict[DrafterName, str] = {**NAMES, "model": "Draft model", "grammar": "Answer format"}
 """At the start of a line."""
 IN_SENTENCES: dict[DrafterName, str] = {
+    **NAMES,
     "model": "the draft model",
-    "ngram": "n-grams",
     "mtp": "the MTP head",
     "grammar": "the answer's format",
 }

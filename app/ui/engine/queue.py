@@ -106,7 +106,7 @@ class Job(QObject):
         self.is_over = False
         self.is_canceled = False
         self.is_cut = False
-        """It is being interrupted for something that goes before it."""
+        """It is being interrupted for something that goes first."""
         self.place = (priority, 0)
 
     def is_running(self) -> bool:
@@ -181,7 +181,7 @@ class EngineQueue(QObject):
         return was_open
 
     def drop(self, job: Job) -> None:
-        """Nobody wants to hear of it any more: it is over at once."""
+        """End it at once, without telling anybody."""
         if not job.is_over:
             if job.request:
                 self._engine.cancel()
@@ -244,7 +244,7 @@ class EngineQueue(QObject):
             self._ask(first)
 
     def _is_ready(self) -> bool:
-        """And no other pair is on its way, for which what waits may be meant."""
+        """Whether the engine is free and the pair is the one that was wanted, not one that is being replaced."""
         return self._engine.state() is EngineState.READY and self._loader.pair() is not None
 
     def _make_room(self, first: Job) -> None:

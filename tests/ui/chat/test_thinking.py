@@ -133,7 +133,7 @@ def test_an_answer_that_has_only_thinking_says_how_it_ended(qtbot: QtBot, transc
     assert not answer(transcript).view.isVisible()
     assert answer(transcript).spoken() == "Guide: Stopped thinking after 12 s, closed"
     buttons = answer(transcript).buttons
-    assert buttons.regenerate_button.isVisible() and not buttons.copy_button.isVisible()
+    assert buttons.own["regenerate"].isVisible() and not buttons.copy_button.isVisible()
     menu = QMenu()
     qtbot.addWidget(menu)
     answer(transcript).fill_menu(menu)

@@ -99,7 +99,7 @@ def test_regenerate_copy_and_versions(qtbot: QtBot, transcript: Transcript) -> N
     show(qtbot, transcript, stored.answer("a", "the **source**", 2, 2))
     message = answer(transcript, "a")
     regenerated = calls(transcript, "regenerate_answer")
-    click(message.buttons.regenerate_button)
+    click(message.buttons.own["regenerate"])
     assert regenerated == [("a",)]
     menu = message.buttons.more_button.menu()
     menu.aboutToShow.emit()
@@ -118,13 +118,13 @@ def test_editing_a_message(qtbot: QtBot, transcript: Transcript) -> None:
     show(qtbot, transcript, stored.question("u", "first", 1, 2))
     message = question(transcript, "u")
     edited = calls(transcript, "edit_message")
-    click(message.buttons.edit_button)
+    click(message.buttons.own["edit"])
     assert message.editing is not None
     message.editing.text.setPlainText("second")
     QTest.keyClick(message.editing.text, Qt.Key.Key_Escape)
     assert edited == []
     assert message.view.isVisible() and message.view.content == "first"
-    click(message.buttons.edit_button)
+    click(message.buttons.own["edit"])
     assert message.editing is not None
     editor = message.editing.text
     assert editor.isVisible() and editor.toPlainText() == "first"
@@ -155,14 +155,14 @@ def test_while_busy_nothing_can_be_changed(qtbot: QtBot, transcript: Transcript)
     transcript.set_busy(True)
     show(qtbot, transcript, stored.answer("late", "text", 1, 2))
     for key in ("a0", "late"):
-        assert not answer(transcript, key).buttons.regenerate_button.isVisible()
+        assert not answer(transcript, key).buttons.own["regenerate"].isVisible()
         assert not answer(transcript, key).buttons.more_button.isVisible()
         assert answer(transcript, key).buttons.copy_button.isVisible()
-    assert not question(transcript, "u0").buttons.edit_button.isVisible()
+    assert not question(transcript, "u0").buttons.own["edit"].isVisible()
     versions = answer(transcript, "late").buttons.versions
     assert versions is not None and not versions.isVisible()
     transcript.set_busy(False)
-    assert answer(transcript, "late").buttons.regenerate_button.isVisible()
+    assert answer(transcript, "late").buttons.own["regenerate"].isVisible()
     assert answer(transcript, "late").buttons.more_button.isVisible()
     assert versions.isVisible()
 
@@ -304,7 +304,7 @@ def test_what_is_in_use_is_not_freed(qtbot: QtBot, transcript: Transcript) -> No
     transcript.append_pieces([Piece(text="one "), Piece(text="two", drafter="model")])
     settle(qtbot, transcript)
     scroll(qtbot, transcript, 0)
-    click(question(transcript, "edited").buttons.edit_button)
+    click(question(transcript, "edited").buttons.own["edit"])
     answer(transcript, "selected").view.selectAll()
     transcript.column.go_to_end()
     settle(qtbot, transcript)

@@ -122,7 +122,7 @@ def test_a_cut_answer_goes_on_by_its_button(running: Chatting) -> None:
     cut = running.model.messages[-1]
     assert cut.finish_reason == "length"
     running.qtbot.waitUntil(lambda: running.is_enabled("continue_answer"), timeout=WAIT_MS)
-    button = running.answer().buttons.continue_button
+    button = running.answer().buttons.own.get("end")
     assert button is not None and button.isVisible()
     assert "Continue" in running.entries(-1)
     QTest.mouseClick(button, Qt.MouseButton.LeftButton)

@@ -380,7 +380,7 @@ class ChatListView(QListView):
         self.arrange(collapsed=self.chats.collapsed - {folder_id} if is_open else self.chats.collapsed | {folder_id})
 
     def selectAll(self) -> None:  # noqa: N802
-        """All chats; folders are no part of what is deleted or moved then."""
+        """Select all chats, but no folders: these aren't moved or deleted with chats."""
         self._select_places(place for place, row in enumerate(self.chats.rows) if isinstance(row, Chat))
 
     def _select_places(self, places: Iterable[int]) -> None:

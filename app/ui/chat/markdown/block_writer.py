@@ -156,7 +156,7 @@ class Mark:
 
 @dataclass(slots=True)
 class _List:
-    """One that is being written. ``number``: of its first item, if its items have any."""
+    """A list that is being written. ``number``: that of its first item, if they are numbered."""
 
     mark: str
     number: int | None
@@ -196,9 +196,9 @@ class BlockWriter:
         self._quotes = 0
         self._begins_quote = False
         self._item: Token | None = None
-        """An item whose bullet is still to be written, with its first line."""
+        """An item whose bullet is written with its first line."""
         self._note = ""
-        """The same of a footnote and its number."""
+        """The label of a footnote, likewise."""
         self._is_first = True
 
     def save(self) -> Mark:
@@ -250,7 +250,7 @@ class BlockWriter:
             self._inline.open_look = None
 
     def extend(self, old: Block, new: Block) -> bool:
-        """Write only the words that the last block has more than when it was written; False where more is new."""
+        """Append the words that were added to the last block; False if more than that has changed."""
         shown, look = old.text.rstrip(" "), self._inline.open_look
         is_grown = replace(new, text=old.text) == old and new.text.startswith(shown) and _WORDS.fullmatch(shown[-1:])
         more = new.text[len(shown) :].rstrip(" ")
@@ -332,7 +332,7 @@ class BlockWriter:
             self._lists.append(_List(token.markup, number))
 
     def _flush_item(self) -> None:
-        """Something else than text begins an item or a footnote, or nothing does: it has a line of its own."""
+        """An item or a footnote is empty or begins with something other than text: its bullet gets its own line."""
         if self._item is not None or self._note:
             self._begin_text("")
             self._begin_note()
@@ -401,7 +401,7 @@ class BlockWriter:
 
     @property
     def _left(self) -> float:
-        """How far code and tables stand in, in pixels."""
+        """The indent of code and tables, in pixels."""
         return len(self._lists) * self.formats.indent + min(self._quotes, _MAX_QUOTES) * QUOTE_INDENT
 
     # -- tables
@@ -453,7 +453,7 @@ class BlockWriter:
         return TableRun(at, column_widths(texts, self.formats), is_mirrored, at, self._left)
 
     def measure_table(self, run: TableRun) -> None:
-        """Formulas were put into cells of a table."""
+        """Refit a table after formulas were put into its cells."""
         document = self._cursor.document()
         run.measure(document, self.formats, self._inline.as_wide_as)
         run.refit(document, self.formats, self.width, self.margin)
@@ -461,7 +461,7 @@ class BlockWriter:
     # -- code
 
     def begin_code(self, language: str, left: float = 0.0) -> CodeRun:
-        """A new code block; its lines follow through `code_line`."""
+        """Begin a code block; `code_line` adds its lines."""
         if self.end.position > 0:
             # Qt drops the space above a block that follows a table, and the header stands there.
             self.end.is_free = False
@@ -511,7 +511,7 @@ def _columns(block: Block) -> int:
 
 
 def _rest_of_paragraph(text: str) -> Token:
-    """What goes on with a paragraph that was cut, whatever it begins with."""
+    """The rest of a paragraph that was cut: text, whatever it begins with."""
     places, lines, at, content = [], [], 0, 0
     for line in text.rstrip("\n").split("\n"):
         shown = line.lstrip(" \t")

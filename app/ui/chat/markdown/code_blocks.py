@@ -29,7 +29,7 @@ from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import label, row
 from app.ui.widgets.turns import turns
 
-# What stands above each code block of a view: its language, and a button that copies it.
+# The header of a code block: its language, and a button that copies it.
 
 
 class CodeWrap(QObject):
@@ -77,7 +77,7 @@ class CodeHeader(QWidget):
             self.copy_button.setAccessibleName(f"Copy this {language} code" if language else "Copy this code")
 
 
-# Who finds what to color in code: the helper process, since a regular expression can run for ever.
+# Finds what to color in code, in the helper process, since a regular expression can run forever.
 #
 # The window shows plain text at once, and colors it when the answer comes. What takes too long stays plain.
 
@@ -149,13 +149,13 @@ class CodeRun:
     """Highlighting it took too long."""
 
     def is_settled(self) -> bool:
-        """Whether nothing more can be found in it."""
+        """Whether no more colors will come."""
         is_complete = self.is_closed and self.asked == self.size
         return self.is_plain or not self.language or self.size > MAX_CHARACTERS or is_complete
 
 
 class CodeColors:
-    """Has the code blocks of a document highlighted and sets their colors."""
+    """Has the code blocks of a document highlighted, and sets their colors."""
 
     def __init__(
         self,
@@ -170,9 +170,9 @@ class CodeColors:
         self._runs = runs
         self._changed = changed
         self._settled = 0
-        """So many of the blocks want nothing any more."""
+        """How many of the blocks, from the first, are done."""
         self._asked: CodeRun | None = None
-        """What the helper process has at the moment."""
+        """What the helper process is working on."""
         self._coloring: CodeRun | None = None
         self._found: list[list[int]] = []
         self._blocks: list[int] = []
@@ -182,7 +182,7 @@ class CodeColors:
         self._rest: QTimer | None = None
 
     def update(self) -> None:
-        """More text was written, or a block has rested."""
+        """Ask for what is due: more text was written, or a block has rested."""
         run = self._wanting()
         if run is not None:
             self._asked = run
@@ -202,7 +202,7 @@ class CodeColors:
             self._rest.start(max(1, round((end - time.monotonic()) * 1000)))
 
     def close(self) -> None:
-        """The document is written anew: nothing that comes is for it."""
+        """The document is written anew: ignore what still arrives."""
         self._is_closed = True
 
     def _is_alive(self) -> bool:

@@ -30,11 +30,11 @@ from app.ui.chat.markdown.wide import BAR_HEIGHT, SafeBrowser, WidePart, WidePla
 from app.ui.widgets import theme as themes
 from app.ui.widgets.turns import turns
 
-# Where the frames of code stand in a view, what stands above each, and which parts are wider than their place.
+# Places the frames of code in a view, the header of each, and the scroll bars of parts that are too wide.
 
 
 class Frames:
-    """Those of one rendering of a text.
+    """The frames of one rendering.
 
     Attributes:
         prose_width, width: How wide lines of prose are, and how wide code and tables may be, in pixels.
@@ -64,7 +64,7 @@ class Frames:
         self._placed = 0
 
     def forget(self) -> None:
-        """What is drawn already may be elsewhere now."""
+        """What was placed may have moved."""
         self._placed = 0
 
     def place(self) -> None:
@@ -192,7 +192,7 @@ class DrawnText(SafeBrowser):
         )
 
     def _begin(self) -> None:
-        """Make what draws into the empty document, in the present theme and font."""
+        """Set up what draws into the empty document, in the current theme and font."""
         self._has_old_look = False
         self._drawn_font = self.font()
         font = themes.monospace_for(self._drawn_font) if self._is_raw else self._drawn_font
@@ -310,7 +310,7 @@ class DrawnText(SafeBrowser):
         return self._height
 
     def _measure(self, *, is_news: bool = False) -> None:
-        """``is_news``: the height is the real one now, even if it is no other than before."""
+        """``is_news``: the height is final now, even if it hasn't changed."""
         runs = self._rendering.code_runs
         # The frame of code at the very end reaches below its last line.
         below = formats.CODE_PADDING if runs and runs[-1].end >= self._rendering.writer.end.position else 0
@@ -362,14 +362,14 @@ class DrawnText(SafeBrowser):
         self.forget_places()
 
     def _describe_formulas(self) -> None:
-        """Tell screen readers the sources of the formulas: of the text they get a sign in the place of each."""
+        """Tell screen readers the sources of the formulas; in the text they only find a placeholder for each."""
         if self._is_finished and self._described != self._objects.made:
             self._described = self._objects.made
             sources = sources_in(self.document())
             self.setAccessibleDescription(f"Formulas: {'; '.join(sources)}" if sources else "")
 
     def forget_places(self) -> None:
-        """What was found in the document may be elsewhere now."""
+        """Positions found in the document may be out of date."""
 
     def _select(self, anchor: int, position: int) -> None:
         """Keep what the user has selected while text is added behind it."""
@@ -419,7 +419,7 @@ class DrawnText(SafeBrowser):
     # -- code blocks
 
     def _on_colored(self, start: int, end: int) -> None:
-        """Slanted letters may be wider: what was worked out from where the others stood no longer holds."""
+        """Italics may be wider, so shapes computed from the old positions no longer hold."""
         units = self._rendering.units
         first = max(0, bisect_right(units, start, key=lambda unit: unit.start) - 1)
         for unit in units[first : bisect_left(units, end, lo=first, key=lambda unit: unit.start)]:

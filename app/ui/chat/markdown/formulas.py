@@ -443,7 +443,7 @@ class DisplayRun:
 
 
 class Moves:
-    """Where positions of a document are after stretches of it were each replaced by one character.
+    """Maps positions of a document in which stretches were each replaced by one character.
 
     Attributes:
         places: Where these stretches began.
@@ -456,12 +456,12 @@ class Moves:
         self._less = [0, *accumulate(end - start - 1 for start, end in replaced)]
 
     def new(self, position: int) -> int:
-        """Where a position outside of these stretches is now."""
+        """Where a position outside these stretches is now."""
         return position - self._less[bisect_right(self._ends, position)]
 
 
 class FormulaPlaces:
-    """Those of one document.
+    """The formulas of one document.
 
     Attributes:
         objects: Draws them.

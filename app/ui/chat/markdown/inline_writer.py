@@ -22,11 +22,11 @@ from app.ui.chat.markdown.formulas import OBJECT, TYPE, FormulaPlaces, WaitingFo
 from app.ui.chat.markdown.underlay import Run, add_run
 from app.ui.widgets.questions import ask
 
-# The end of a document, where its blocks are begun.
+# The end of a document, where text is added.
 
 _Property = QTextFormat.Property
 _WIDE = re.compile("[\U00010000-\U0010ffff]|[^\U00010000-\U0010ffff]+")
-"""A character that takes two positions of Qt's, or others."""
+"""A character that takes two of Qt's positions, or a run of others."""
 
 
 class DocumentEnd:
@@ -35,7 +35,7 @@ class DocumentEnd:
     Attributes:
         cursor: Stands there.
         is_free: Whether the last block is still to be filled, so that no other one has to be added.
-        runs: What was inserted shows which parts of the source.
+        runs: Which parts of the source the inserted text shows.
     """
 
     def __init__(self, cursor: QTextCursor, formats: Formats) -> None:
@@ -86,14 +86,14 @@ class DocumentEnd:
             start, source = end, source + len(part)
 
     def remove_last(self) -> None:
-        """Take back the last character, a space."""
+        """Remove the last character, a space."""
         self.cursor.deletePreviousChar()
         if self.runs and self.runs[-1].is_linear:
             self.runs[-1].end -= 1
             self.runs[-1].source_end -= 1
 
     def take_runs(self) -> list[Run]:
-        """Those since the last time."""
+        """The runs since the last call."""
         runs, self.runs = self.runs, []
         return runs
 
@@ -144,8 +144,8 @@ class InlineWriter:
     Attributes:
         is_final: Whether the block is finished: what it has of formulas is drawn, else shown as source.
         offset: Where what was parsed begins in the source.
-        open_look: How what goes on with the last line would look, where more words change nothing of it.
-        first: What is before this place of the source was shown already, so it is not noted again.
+        open_look: The look of words that can simply be appended to the last line; ``None`` if they might change it.
+        first: Source before this place is shown already, and not recorded again.
     """
 
     def __init__(self, end: DocumentEnd, formats: Formats, places: FormulaPlaces | None) -> None:
@@ -158,14 +158,14 @@ class InlineWriter:
         self._formats = formats
         self._places = places
         self._line: Token | None = None
-        """What the tokens that are written are parts of."""
+        """The line whose tokens are being written."""
         self._resumed: QTextBlockFormat | None = None
-        """What goes on behind a formula on a line of its own has this format."""
+        """The format of text that continues after a formula on a line of its own."""
 
     # -- measuring
 
     def measured(self, tokens: Sequence[Token]) -> str:
-        """The longest line of these tokens, with something as wide in the place of each formula."""
+        """The longest line of these tokens, with digits as wide as each formula in its place."""
         parts = []
         for token in tokens:
             form = self._form(token.meta["formula"], Look()) if token.type == formulas.INLINE else None
@@ -192,7 +192,7 @@ class InlineWriter:
     # -- writing
 
     def start(self, line: Token | None = None) -> None:
-        """What is written next are parts of this line, and go on with nothing before it."""
+        """Begin a line: what is written next belongs to it."""
         self._line, self._resumed = line, None
 
     def write(self, line: Token, tokens: Sequence[Token], look: Look, form: QTextBlockFormat | None = None) -> None:
@@ -244,7 +244,7 @@ class InlineWriter:
         return begin + (source[begin : begin + len(token.content)].replace("\n", " ") != token.content)
 
     def _write_image(self, token: Token, link: str, at: int) -> None:
-        """What stands for an image: its description."""
+        """Write the description of an image in its place."""
         look, text = Look(italic=True, quiet=True, link=link), text_of(token.children or ()).strip()
         self._insert("[", look)
         text = visible(text).replace("\n", " ") or NO_IMAGE

@@ -1,4 +1,4 @@
-"""Draw Markdown into a document, block by block, so that what is finished is never touched again."""
+"""Draw Markdown into a document, block by block; what is finished is never touched again."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ _UNIT_LINES = 25
 _UNIT_CHARACTERS = 1000
 """A stretch of code is this long, or one line longer: its tints are worked out in one go."""
 MAX_CHARACTERS_PER_DRAW = 600
-"""Laying out comes after drawing and is not in its time budget, so that is limited by length."""
+"""Layout comes after drawing and isn't in its time budget, so it is limited by length."""
 _BAR_CHARACTERS = 12
-"""A cell of a table takes as long to lay out as so many characters of prose."""
+"""Laying out a table cell takes as long as so many characters of prose."""
 
 
 class Rendering:
@@ -59,7 +59,7 @@ class Rendering:
         """Its blocks, as they were drawn."""
 
     def lasting_code_runs(self) -> list[CodeRun]:
-        """Those that are not part of a block that is still growing, which is drawn anew each time."""
+        """The code blocks outside the tail, which is drawn anew each time."""
         return self.code_runs[: self._tail[0].code_runs] if self._tail is not None else self.code_runs
 
     # -- input
@@ -74,7 +74,7 @@ class Rendering:
         self._unread.append(None)
 
     def move(self, moves: Moves) -> None:
-        """Formulas were put in the place of their sources."""
+        """Adjust positions after formulas replaced their sources."""
         first = max(0, bisect_left(self.units, moves.places[0], key=lambda unit: unit.end))
         for unit in self.units[first:]:
             unit.start, unit.end = moves.new(unit.start), moves.new(unit.end)
@@ -173,7 +173,7 @@ class Rendering:
             self.writer.code_line(run, "", -1, partial=True)
 
     def _extend_tail(self) -> bool:
-        """Where what came adds at most words to the block at the end, write these; False if more is to be drawn."""
+        """If the new text only adds words to the last block, append these; False if more has to be drawn."""
         portion = self._unread[0] if len(self._unread) == 1 else None
         if portion is None or self._tail is None or self._code is not None:
             return False

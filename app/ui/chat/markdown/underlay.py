@@ -26,15 +26,15 @@ from app.ui.widgets.theme import Theme, mix
 
 
 class Run(msgspec.Struct, gc=False):
-    """Document positions ``start`` to ``end`` show the source from ``source`` to ``source_end``: each a character, or,
-    where these are not as many, together one thing, such as a formula or an emoji."""
+    """Document positions ``start`` to ``end`` show the source from ``source`` to ``source_end``: character by
+    character, or, if these are not as many, as one unit, such as a formula or an emoji."""
 
     start: int
     end: int
     source: int
     source_end: int
     is_one: bool = False
-    """Not to be joined with what stands beside it."""
+    """Not to be joined with its neighbors."""
 
     @property
     def is_linear(self) -> bool:

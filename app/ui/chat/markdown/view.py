@@ -119,7 +119,7 @@ class MarkdownView(DrawnText):
         self.viewport().update()
 
     def forget_places(self) -> None:
-        """What was found in the document may be elsewhere now."""
+        """Positions found in the document may be out of date."""
         if self._mark is not None:
             self._mark.forget_place()
         self._find.forget_places()

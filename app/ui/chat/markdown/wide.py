@@ -106,7 +106,7 @@ class WidePlaces:
             bar.hide()
 
     def renumber(self, new: Callable[[int], int]) -> None:
-        """The numbers of all groups are others now."""
+        """The numbers of all groups have changed."""
         self._offsets = {new(group): offset for group, offset in self._offsets.items()}
 
     def _new_bar(self, number: int) -> QScrollBar:
