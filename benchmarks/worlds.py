@@ -32,6 +32,7 @@ from app.protocol.commands import Generate, Load, Message
 from app.protocol.options import MAX_DRAFT_LENGTH, DraftLength, LoadSettings, Sampling
 from benchmarks.contenders import Contender, Counts
 from tests.support.generation import run
+from tests.support.vocabulary import FakeVocabulary
 
 CATCH_UP = 0.1
 """Cost of a token the draft model has to take in besides, in tokens it drafts."""
@@ -221,17 +222,11 @@ class _OneChat:
         pass
 
 
-class _Letters:
+class _Letters(FakeVocabulary):
     """A vocabulary in which nothing ends."""
 
-    def piece(self, _token: int) -> bytes:
+    def piece(self, token: int) -> bytes:  # noqa: ARG002
         return b"x"
-
-    def mark(self, _token: int) -> str:
-        return ""
-
-    def is_end(self, _token: int) -> bool:
-        return False
 
 
 class MadeUpPair:
@@ -270,7 +265,7 @@ class MadeUpPair:
             drafting = Drafting(policy, [ModelDrafter(draft)])
         with machine.ticking(), contender.playing() if contender else contextlib.nullcontext():
             sequence = TokenSequence(target.tokens)
-            decoding = loop.Decoding(target, sequence, _Letters(), drafting, task, 0.0, loop.Stops(lambda: False))
+            decoding = loop.Decoding(target, sequence, _Letters(), drafting, task, 0.0, lambda: False)
             counts = Counts.of(list(decoding.rounds(prompt_logits)))
         if policy:
             self._priors[key] = policy.learned().priors

@@ -8,9 +8,10 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 from app import helper
+from app.engine.decoding import Vocabulary
 from app.helper import messages as helper_messages
 from app.protocol.commands import Message
 from app.protocol.options import TEMPLATE_TITLES, GeneralTemplate, TemplateKind, TemplateVariables
@@ -24,6 +25,7 @@ CHATML = (
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
 
+_TRIED_AT = datetime(2026, 1, 1)
 _REASONS = {
     "broken": "is broken ({detail})",
     "endless": "produces endless text",
@@ -33,10 +35,10 @@ _REASONS = {
 
 
 class UnusableTemplateError(KnownError):
-    """A template, and not the helper or the chat, is why there is no prompt."""
+    """There is no prompt because of the template, not because of the helper or the chat."""
 
     def __init__(self, reason: str) -> None:
-        """``reason``: what goes on behind "The chat template"."""
+        """``reason`` completes a sentence that begins with "The chat template"."""
         super().__init__(f"The model's chat template {reason}. Choose another one where you open the model.")
         self.reason = reason
 
@@ -49,21 +51,21 @@ class TemplateInputs:
     variables: TemplateVariables = field(default_factory=dict)
     tools: Sequence[Tool] = ()
     text_arguments: bool = False
-    """Whether the template wants the arguments of calls as a JSON text, and not as an object."""
+    """Whether the template wants the arguments of calls as JSON text rather than as an object."""
 
 
 class ChatTemplate:
     """Renders messages to the text a model expects.
 
     Attributes:
-        source: What the file has.
+        source: In Jinja.
         variables: The names that `TemplateInputs.variables` may have.
     """
 
     def __init__(self, source: str, bos: str = "", eos: str = "", process: helper.Helper | None = None) -> None:
-        """``process``: what compiles and renders it, by default the helper that all of this process share.
+        """``process`` compiles and renders it: by default the helper that is shared in this process.
 
-        Raises `KnownError` when ``source`` is no valid template.
+        Raises `KnownError` when ``source`` isn't a valid template.
         """
         self.source = source
         self._bos = bos
@@ -75,11 +77,10 @@ class ChatTemplate:
         self.variables = frozenset(checked.variables)
 
     def render(self, chat: Sequence[Message], inputs: TemplateInputs | None = None) -> str:
-        """The prompt for ``chat``, up to where the answer begins. ``inputs``: by default nothing but the time.
+        """The prompt for ``chat``, up to where the answer begins; `app.helper.templates.answer` adapts the chat.
 
-        What the helper does for templates that can't take it as it is: `app.helper.templates.answer`. Raises
-        `KnownError` when the template fails, leaves out words of the user, does not declare one of the variables,
-        passes the time or the memory of a request (`app.helper.limits`) or writes more than 16 MB.
+        Raises `KnownError` when the template fails, leaves out words of the user, doesn't declare one of the variables,
+        or exceeds the time, the memory or the 16 MB of text that a request may take.
         """
         inputs = inputs or TemplateInputs(datetime.now())
         if unknown := sorted(inputs.variables.keys() - self.variables):
@@ -89,8 +90,15 @@ class ChatTemplate:
         request = helper_messages.RenderTemplate(self.source, self._bos, self._eos, plain, now, variables, tools)
         return _asked(self._helper.template, request).text
 
+    def attempt(self, *chat: Message, **inputs: Any) -> str | None:
+        """`render` to find out what the template writes, at a fixed time; ``None`` where it refuses."""
+        try:
+            return self.render(chat, TemplateInputs(_TRIED_AT, **inputs))
+        except KnownError:
+            return None
+
     def forget(self) -> None:
-        """End the process that rendered it, and what is left of messages in its memory."""
+        """End the process that rendered it: messages may still be in its memory."""
         self._helper.stop()
 
 
@@ -146,12 +154,11 @@ def _known(error: helper.HelperError) -> KnownError:
             )
 
 
-# Which chat templates a model is used with: those of its file, one that was chosen instead, or a general one where the
-# file has none that works.
+# Which chat templates a model is used with: those of its file, a chosen one, or a general one if none works.
 
 
 def _turns(begins: str, goes_on: str, ends: str, role: str = "message.role", answerer: str = "assistant") -> str:
-    """A template in which turns look alike; the role of each stands between the first two marks."""
+    """A template in which all turns look alike, with the role between the first two marks."""
     turns = f"{begins}{{{{ {role} }}}}{goes_on}{{{{ message.content }}}}{ends}"
     answer = f"{begins}{answerer}{goes_on}"
     return f"{{% for message in messages %}}{turns}{{% endfor %}}{{% if add_generation_prompt %}}{answer}{{% endif %}}"
@@ -168,45 +175,30 @@ BUILT_IN: dict[GeneralTemplate, tuple[str, str]] = {
     "llama3": (_LLAMA3, "<|start_header_id|>"),
     "phi3": (_turns("<|", "|>\n", "<|end|>\n"), "<|assistant|>"),
 }
-"""General templates, each with a token that models have which were made for it."""
+"""General templates, each with a token of the models that were made for it."""
 _TURN_ENDS = ("<|im_end|>", "<|im_start|>", "<end_of_turn>", "<start_of_turn>", "<|eot_id|>", "<|end|>", "<|user|>")
 _LONGEST_FILE = 1 << 20
 _TOOL_USE = "tool_use"
 _TRIAL = [Message(role="user", content="What is the highest mountain?")]
 
 
-class Vocabulary(Protocol):
-    """What is needed of `app.engine.llama.model.Model`."""
-
-    def chat_template(self, name: str = "") -> str | None: ...
-    def special_text(self, which: str) -> str: ...
-
-
 @dataclass(frozen=True)
 class Templates:
-    """What a model is used with.
-
-    Attributes:
-        kind: Where they are from.
-        usual: For chats.
-        with_tools: For chats with tools; often the same.
-        refused: Why not those that should be used, for the user.
-        stops: Ends of turns that are plain text for this model, so that they have to stop its answers as strings.
-    """
+    """What a model is used with, and where that is from."""
 
     kind: TemplateKind
     usual: ChatTemplate
     with_tools: ChatTemplate
+    """Often the same."""
     refused: str | None
+    """Why the ones that should be used aren't, for the user."""
     stops: list[str]
+    """Ends of turns that are plain text for this model, so that they have to be stop strings."""
 
 
 def choose(vocabulary: Vocabulary, choice: str, marks: Collection[str]) -> Templates:
-    """``choice``: the name of a template in `BUILT_IN` or the path of a file, to be used instead of the model's own;
-    empty: none. ``marks``: the texts of the model's special tokens.
-
-    Raises `KnownError` where nothing can be rendered at all.
-    """
+    """``choice``: a name in `BUILT_IN` or the path of a file, to be used instead of the model's own; empty: none.
+    ``marks``: the texts of the model's special tokens. Raises `KnownError` if nothing can be rendered."""
     reasons: list[str] = []
     texts = vocabulary.special_text("bos"), vocabulary.special_text("eos")
     for kind, sources in _candidates(vocabulary, choice, marks, reasons):
@@ -229,7 +221,7 @@ def choose(vocabulary: Vocabulary, choice: str, marks: Collection[str]) -> Templ
 def _candidates(
     vocabulary: Vocabulary, choice: str, marks: Collection[str], reasons: list[str]
 ) -> Iterator[tuple[TemplateKind, dict[str, str]]]:
-    """Templates by their names, the usual one without; the best first."""
+    """Templates by name, the best first; the usual one has the empty name."""
     built_in = {kind: {"": source} for kind, (source, _) in BUILT_IN.items()}
     if kind := next((kind for kind in built_in if kind == choice), None):
         yield kind, built_in[kind]
@@ -251,7 +243,7 @@ def _read(path: Path) -> str:
 
 
 def _named(source: str) -> dict[str, str]:
-    """A file may have a list of templates with names, in JSON."""
+    """By name: a file may have a JSON list of named templates."""
     with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError):
         found = {str(one["name"]): str(one["template"]) for one in json.loads(source)}
         if found:

@@ -1,7 +1,7 @@
 """Counts the tokens of a chat including what is being typed, while another thread computes with the same model.
 
-What would be sent is rendered and counted. The part before the typed text is counted once and kept as a number, so that
-a keystroke costs the same in a chat of any length, except for reading its messages.
+What would be sent is rendered and counted. The part before the typed text is counted once: a keystroke costs the same
+in a chat of any length, except for reading its messages.
 """
 
 from __future__ import annotations
@@ -10,18 +10,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from app.engine.decoding.chat_template import TemplateInputs
-from app.engine.decoding.prompt import (
-    ClosableVocabulary,
-    PromptBuilder,
-    Tokens,
-    content_of,
-    parts,
-    tokens_behind,
-    unheard_of,
-)
-from app.engine.decoding.thinking import Marks
-from app.protocol.commands import CheckText, CountPrompt, CountTokens, Message
+from app.engine.decoding.prompt import PromptBuilder, content_of, parts, unheard_of
+from app.protocol.commands import CountTokens, Message
 from app.protocol.events import TokensCounted
+from app.protocol.options import TemplateVariables
 
 _REMEMBERED_FRAMES = 8
 _NOTHING = Message(role="user", content="")
@@ -39,29 +31,28 @@ class _Frame:
 
 
 class TokenCounter:
-    """Counts tokens for one loaded target. One thread at a time; only `close` may be called from another."""
+    """Counts tokens for one loaded target, one thread at a time. Raises `KnownError` once the model is closed."""
 
-    def __init__(self, prompts: PromptBuilder, vocabulary: Tokens) -> None:
+    def __init__(self, prompts: PromptBuilder) -> None:
         """``prompts`` decides what would be left out."""
         self._prompts = prompts
-        self._vocabulary = ClosableVocabulary(vocabulary)
-        self._tokenizer = prompts.tokenizer.with_tokens(self._vocabulary)
+        self._tokenizer = prompts.tokenizer
         self._frames: dict[int, _Frame | None] = {}
         """By a hash of the messages; the most recently used one comes last."""
 
-    def count(self, command: CountTokens) -> TokensCounted:
-        """Raises `KnownError` if the template fails, and once the model is no longer loaded."""
+    def count(self, command: CountTokens, variables: TemplateVariables) -> TokensCounted:
+        """``variables`` of the template. Raises `KnownError` if it fails."""
         system, turns = parts(command.messages)
         text = Message(role="user", content=command.text.strip(), images=command.images)
         before = list(turns)
         if turns and turns[-1].role == "user":  # some templates don't allow two questions in a row
             before.append(Message(role="assistant", content=""))
-        inputs = self._prompts.inputs(command.messages, command.template_variables)
+        inputs = self._prompts.inputs(command.messages, variables)
 
         def length(kept: list[Message]) -> int:
             return self._tokens([*system, *kept[:-1]], text, inputs) + command.attached
 
-        cut = self._prompts.cut(system, [*before, text], command.overflow, self._tokenizer, length)
+        cut = self._prompts.fitting.cut(system, [*before, text], command.overflow, length)
         kept = cut.kept([*before, text])[:-1]
         bare = self._tokens([], _NOTHING, inputs)
         own = self._tokens(system, _NOTHING, inputs) - bare if system else 0
@@ -86,32 +77,9 @@ class TokenCounter:
         word = unheard_of()
         return len(self._tokenizer.tokens((word, {word: text}), goes_on=True))
 
-    def check(self, command: CheckText, marks: Marks, between: str) -> list[int] | None:
-        """See `tokens_behind`. Raises `KnownError` if the template fails, and once the model is no longer loaded."""
-        inputs = self._prompts.inputs([], command.template_variables)
-        prompt = self._tokenizer.chat([Message(role="user", content="Well?")], inputs)
-        answer = Message(role="assistant", content=command.text, thinking=command.thought)
-        return tokens_behind(prompt, answer, self._tokenizer, self._vocabulary.piece, marks, between)
-
-    def prompt(self, command: CountPrompt) -> int:
-        """The tokens of the prompt for a chat. Raises `KnownError` if the template fails, and once the model is no
-        longer loaded."""
-        tools = command.tools.tools if command.tools else ()
-        inputs = self._prompts.inputs(command.messages, command.template_variables, tools)
-        return len(self._tokenizer.chat(command.messages, inputs))
-
-    def tokens(self, text: str, *, special: bool, bos: bool) -> tuple[list[int], list[bytes]]:
-        """The tokens of a text alone, and their bytes. Raises `KnownError` once the model is no longer loaded."""
-        tokens = self._tokenizer.plain(text, special=special, bos=bos)
-        return tokens, list(map(self._vocabulary.piece, tokens))
-
     def forget(self) -> None:
         """Forget earlier chats."""
         self._frames = {}
-
-    def close(self) -> None:
-        """Wait for a tokenization that is running; nothing uses the model after that."""
-        self._vocabulary.close()
 
     def _tokens(self, messages: Sequence[Message], text: Message, inputs: TemplateInputs) -> int:
         """The length of the prompt for ``messages`` and this one from the user."""
@@ -123,7 +91,7 @@ class TokenCounter:
         return frame.before + len(self._tokenizer.tokens((rest, hidden), goes_on=frame.before > 0))
 
     def _frame(self, messages: Sequence[Message], inputs: TemplateInputs) -> _Frame | None:
-        """``None`` if the template doesn't simply write the last message once."""
+        """``None`` if the template doesn't write the last message exactly once."""
         texts = ((message.role, content_of(message), message.thinking) for message in messages)
         key, frames = hash((inputs.now.date(), *inputs.variables.items(), *texts)), self._frames
         if key in frames:

@@ -17,9 +17,8 @@ _INVALID_DRAFT = (
     "The draft model produces invalid numbers, so its file is probably damaged. Choose another draft model."
 )
 _REPEATED_TOKENS, _CYCLE = 128, 8
-"""So many tokens that repeat one character, or at most so many tokens, are no answer:
-https://github.com/ggml-org/llama.cpp/issues/23577.
-"""
+"""An answer is stuck when so many tokens repeat one character or a cycle of at most so many tokens:
+https://github.com/ggml-org/llama.cpp/issues/23577."""
 _REPEATED = "The answer repeats itself without end, so the rest of it is written without a draft."
 _IMAGES = "MTP heads can't read images, so this answer is written without the model's own head."
 _INVALID_HEAD = "The MTP head produces invalid numbers, so the model's file is probably damaged. Download it again."
@@ -47,10 +46,7 @@ NO_DRAFT = Draft(Situation(length=0, most=0), Decision(), Proposal(), 0)
 
 
 class Drafting:
-    """Asks the drafters as the policy decides. Each knows the whole answer, whichever drafter proposed it.
-
-    A drafter that fails is no longer used; the answer continues.
-    """
+    """Asks the drafters that the policy chooses. A drafter that fails is no longer used; the answer continues."""
 
     def __init__(
         self,
@@ -59,10 +55,8 @@ class Drafting:
         piece: Callable[[int], bytes] = lambda _: b"",
         provided: Needs = NOTHING,
     ) -> None:
-        """``piece``: the bytes that a token adds to the text.
-
-        Raises `NotImplementedError` for a drafter that needs something of the target that isn't ``provided``.
-        """
+        """``piece`` gives the bytes of a token. Raises `NotImplementedError` for a drafter that needs something of the
+        target that isn't ``provided``."""
         check_needs(drafters, provided)
         self.policy = policy
         self._piece = piece
@@ -70,12 +64,12 @@ class Drafting:
         self._grammar: Grammar | None = None
         self._drafters = {drafter.name: drafter for drafter in drafters}
         self._missing: dict[DrafterName, int] = {}
-        """For each drafter that decodes: the tokens of the context that it has not processed."""
+        """For each drafter that decodes: how many tokens of the context it has not processed."""
         self.failure: str | None = None
         """Why a drafter is no longer used, for the user."""
         self.slowdown = 1.0
-        """How many times as long everything takes now, because other programs are busy. The policy learns what rounds
-        would take without them: a busy phase is no reason to draft less."""
+        """How many times as long everything takes while other programs are busy. The policy learns what rounds would
+        take without them: a busy phase is no reason to draft less."""
 
     def begin(self, sequence: TokenSequence, task: Task) -> None:
         """The answer has its first token. No drafter decodes anything before `draft`."""
@@ -91,10 +85,8 @@ class Drafting:
         self._count_missing()
 
     def draft(self, most: int, kind: TextKind = "prose") -> Draft:
-        """Propose at most ``most`` tokens, which begin in text of this ``kind``.
-
-        Raises `Canceled` if told to stop while a drafter is catching up.
-        """
+        """Propose at most ``most`` tokens, which begin in text of this ``kind``. Raises `Canceled` if told to stop in a
+        catch-up."""
         if "mtp" in self._drafters and self._is_repeated():
             self._drafters, self.failure = {}, _REPEATED
         for name in list(self._missing):
@@ -111,13 +103,13 @@ class Drafting:
         return Draft(situation, decision, proposal, tested, self.policy.width(tested + 1))
 
     def _free(self, name: DrafterName, most: int) -> Proposal:
-        """What a drafter proposes that costs nothing, if there is that drafter."""
+        """What a drafter proposes whose drafts cost nothing, if there is that drafter."""
         drafter = self._drafters.get(name)
         return self._fitting(drafter.propose(min(most, self.policy.limit))) if drafter else Proposal()
 
     def _fitting(self, proposal: Proposal) -> Proposal:
-        """``proposal`` up to where the grammar refuses it. What is sampled isn't cut: how long a draft is must not
-        depend on a token that isn't tested."""
+        """``proposal`` up to where the grammar refuses it. Sampled drafts aren't cut: their length must not depend on a
+        token that isn't tested."""
         if self._grammar is None or proposal.distributions is not None:
             return proposal
         return proposal.first(self._grammar.fits(proposal.tokens))

@@ -1,18 +1,19 @@
 """Answers that have to follow a grammar: which tokens may come next, by llguidance.
 
-The grammar masks the target's distribution before anything is cut from it. Everything else stays as it is: a draft is
-tested against the masked distribution, so an answer is the same with and without a draft.
+The grammar masks the target's distribution before anything is cut from it. A draft is tested against the masked
+distribution, so an answer is the same with and without a draft.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from app.engine.decoding import Vocabulary
 from app.engine.decoding.text import TokenTexts
 from app.protocol.events import Piece
 from app.system import KnownError
@@ -27,17 +28,6 @@ _SPECIAL = b"\xff"
 """In front of the name of a token that is no text."""
 _TOO_COMPLEX = "The answer's format is too complex at this point ({reason}). Use a simpler schema or grammar."
 _ELSEWHERE = "This answer can't be continued because it doesn't follow the chosen format. Regenerate it."
-
-
-class Vocabulary(Protocol):
-    """What is needed of `app.engine.llama.model.Model`."""
-
-    vocabulary_size: int
-
-    def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]: ...
-    def piece(self, token: int) -> bytes: ...
-    def mark(self, token: int) -> str: ...
-    def is_end(self, token: int) -> bool: ...
 
 
 class GrammarVocabulary:
@@ -83,27 +73,36 @@ class _Tokens:
 
 
 def _name(vocabulary: Vocabulary, token: int) -> bytes:
-    """The bytes of a token, which for a mark are no text: one that is spelled is another token."""
+    """The bytes of a token; those of a mark are no text, because its text, spelled, is other tokens."""
     mark, piece = vocabulary.mark(token), vocabulary.piece(token)
     return _SPECIAL + mark.encode() if mark and is_mark(mark, piece) else piece
 
 
 def is_mark(name: str, piece: bytes) -> bool:
-    """Whether a control or user-defined token with this ``name`` and ``piece`` is no text: its text, spelled, is other
-    tokens."""
+    """Whether a control or user-defined token with this ``name`` and ``piece`` isn't text."""
     return not piece or (name.startswith("<") and name.endswith(">"))
 
 
 class Grammar:
-    """Where one answer is in its grammar.
+    """Where one answer is in its grammar, which isn't in force while the model thinks.
 
-    It isn't in force while the model thinks. Thinking can be opened in front of an answer by a mark that is one token,
-    and there may be line breaks behind it: these tokens are ``extra``.
+    An answer may begin with a mark that opens thinking, if it is one token, and thinking may be followed by line
+    breaks: these tokens are ``extra``.
     """
 
-    def __init__(self, vocabulary: GrammarVocabulary, source: str, openings: frozenset[int] = frozenset()) -> None:
+    def __init__(
+        self,
+        vocabulary: GrammarVocabulary,
+        source: str,
+        openings: frozenset[int] = frozenset(),
+        *,
+        mark_texts: Mapping[int, bytes] | None = None,
+        notes: Sequence[str] = (),
+        is_valid: Callable[[str], bool | None] = lambda _: None,
+    ) -> None:
         """``source``: what the helper answers (`app.helper.messages.GrammarChecked`). ``openings``: tokens that open
-        thinking.
+        thinking. ``mark_texts``: what is shown of control tokens. ``notes``: sentences about what isn't forced, for
+        which ``is_valid`` checks a finished answer (``None``: that can't be found out, or all is forced).
 
         Raises `KnownError` if llguidance refuses it, or the model has no token that ends an answer.
         """
@@ -113,6 +112,9 @@ class Grammar:
 
         if not vocabulary.ends:
             raise KnownError("This model has no token that ends an answer, so its answers can't follow a format.")
+        self.mark_texts = mark_texts or {}
+        self.notes = notes
+        self.is_valid = is_valid
         self._vocabulary = vocabulary
         self._openings = openings
         self._matcher = llguidance.LLMatcher(vocabulary.tokenizer, source, log_level=0, limits=limits())
@@ -121,25 +123,26 @@ class Grammar:
         self.in_force = False
         """Whether the next token has to follow the grammar."""
         self.extra: frozenset[int] = frozenset()
-        """Tokens that may come next besides those of the grammar, and don't count for it."""
+        """Tokens outside of the grammar that may come next."""
 
     # ------------------------------------------------------------ the answer
 
     def look(self, texts: TokenTexts) -> None:
-        """Decide whether the grammar is in force from here on. Called in front of an answer and after each token."""
+        """Decide whether the grammar is in force from here on. Called before an answer and after each token."""
         if self._has_begun:
             return
-        was_in_force, self.in_force = self.in_force, texts.answers
-        if self.in_force and not was_in_force and texts.has_begun:
+        splitter = texts.splitter
+        was_in_force, self.in_force = self.in_force, splitter.answers
+        if self.in_force and not was_in_force and splitter.has_begun:
             raise KnownError("The model began its answer within the mark that ends its thinking. Regenerate it.")
         self.extra = frozenset()
-        if self.in_force and texts.opens:
+        if self.in_force and splitter.opens:
             self.extra = self._openings
-        elif self.in_force and texts.trims and texts.since_thinking <= _LINE_BREAKS:
+        elif self.in_force and splitter.trims and texts.since_thinking <= _LINE_BREAKS:
             self.extra = self._vocabulary.line_breaks
 
     def follow(self, texts: TokenTexts, answer: Sequence[int]) -> None:
-        """Go to the end of the beginning of an ``answer``; ``texts`` are at its start. Raises as `take`."""
+        """Take the beginning of an ``answer``; ``texts`` are at its start. Raises as `take`."""
         self.look(texts)
         for token in answer:
             self.take(token)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 
 import msgspec
 
+from app.engine.decoding import Vocabulary
 from app.engine.decoding.accept_rules import Verdict, block, coupled, rejection, sample
 from app.engine.decoding.drafting import NO_DRAFT, Draft, Drafting
 from app.engine.decoding.grammar import Grammar
 from app.engine.decoding.sampling import (
-    Distributions,
     Floats,
     Logits,
     TopLogits,
@@ -32,27 +31,9 @@ from app.protocol.events import Piece, Round
 from app.protocol.options import EXACT_WIDTH, TARGET_OUTPUTS, DrafterName, FinishReason, TextKind
 from app.system import Canceled
 
-_TOGETHER = TARGET_OUTPUTS
-"""Tokens that a draft's roll-back removed are processed again so many at a time: wider passes round differently."""
 _CAUGHT_UP = 4
-"""If a roll-back removed too much, up to this many tokens are fed again within a verify pass; more go before it."""
-
-
-class TargetVocabulary(Protocol):
-    """What the loop needs from `app.engine.llama.context.Model`."""
-
-    def piece(self, token: int) -> bytes: ...
-    def mark(self, token: int) -> str: ...
-    def is_end(self, token: int) -> bool: ...
-
-
-@dataclass(frozen=True)
-class Stops:
-    """What others may ask for while an answer is written."""
-
-    cancelled: Callable[[], bool]
-    thinking: Callable[[], bool] = lambda: False
-    """Whether the thinking is to end now."""
+"""If a roll-back removed too much, up to this many tokens are fed again within the verify pass, more of them before it,
+`TARGET_OUTPUTS` at a time: wider passes round differently."""
 
 
 class Decoding:
@@ -62,49 +43,54 @@ class Decoding:
         self,
         target: Cache,
         sequence: TokenSequence,
-        vocabulary: TargetVocabulary,
+        vocabulary: Vocabulary,
         drafting: Drafting | None,
         task: Task,
         started: float,
-        stops: Stops,
+        canceled: Callable[[], bool],
+        stops_thinking: Callable[[], bool] = lambda: False,
     ) -> None:
-        """``target`` contains the prompt; the answer is added to ``sequence``. Without ``drafting`` there are no
-        drafts.
+        """``target`` contains the prompt; the answer is added to ``sequence``. Without ``drafting`` nothing is drafted.
 
-        ``started`` is when the request arrived (`time.perf_counter`).
+        ``started`` is when the request arrived (`time.perf_counter`). ``canceled`` and ``stops_thinking`` are asked in
+        every round: whether the answer, or only its thinking, is to end now.
         """
         self._target = target
         self._vocabulary = vocabulary
         self._drafting = drafting
         self._task = task
         self._started = started
-        self._stops = stops
+        self._canceled = canceled
+        self._stops_thinking = stops_thinking
         self._needed = task.needed
         self._grammar = task.grammar
         prompt = text_of(sequence.tokens[: sequence.prompt_length - len(task.continued)])
-        has_grammar = self._grammar is not None
-        self._texts = TokenTexts(self._shown, task.marks, prompt, by_grammar=has_grammar)
+        self._texts = self._new_texts(prompt)
         self.text = TextStream(self._texts, task.stop, task.continued)
-        """The part of the answer that may be shown; it looks for stop strings."""
+        """What may be shown of the answer; it looks for stop strings."""
         if self._grammar:
-            self._grammar.follow(TokenTexts(self._shown, task.marks, prompt, by_grammar=True), task.continued)
+            self._grammar.follow(self._new_texts(prompt), task.continued)
         self._sequence = sequence
-        """All tokens except the last are in the target's cache while a round starts."""
+        """When a round starts, all of its tokens but the last are in the target's cache."""
         self._room = target.length - (task.unit - 1)
-        """The most tokens of prompt and answer: a padded pass has to fit as well."""
+        """The most tokens of prompt and answer: a padded pass has to fit, too."""
         self._longest = sys.maxsize if task.max_tokens is None else sequence.prompt_length + task.max_tokens
         """The number of tokens in the sequence at which the answer ends."""
         self._endings: dict[str, list[int]] = {}
-        """The tokens that end the thinking when it is to end early, by their text."""
+        """By their text: the tokens that are forced to end the thinking."""
         self._kinds = TextKinds()
         self._kinds.add(self.text.earlier)
         self._round = 0
         self._learning_seconds = 0.0
-        """The time the policy took to learn from the last round; it counts toward the next one."""
+        """What the policy took to learn from the last round, which counts toward the next one."""
         self.finish_reason: FinishReason | None = None
 
-    def _shown(self, token: int) -> bytes:
-        return self._task.mark_texts.get(token) or self._vocabulary.piece(token)
+    def _new_texts(self, prompt: Sequence[int]) -> TokenTexts:
+        piece, grammar = self._vocabulary.piece, self._grammar
+        if grammar is None:
+            return TokenTexts(piece, self._task.marks, prompt)
+        texts = grammar.mark_texts
+        return TokenTexts(lambda token: texts.get(token) or piece(token), self._task.marks, prompt, by_grammar=True)
 
     def rounds(self, prompt_logits: Logits) -> Iterator[Round]:
         """Yield a `Round` for each verify pass until the answer ends; ``finish_reason`` then says why.
@@ -117,7 +103,7 @@ class Decoding:
             if self._drafting and not self.finish_reason:
                 self._drafting.begin(self._sequence, self._task)
             while not self.finish_reason:
-                if self._stops.cancelled():
+                if self._canceled():
                     yield self._closing()
                 elif rest := self._rest_of_ending():
                     self._round += 1
@@ -137,16 +123,16 @@ class Decoding:
     # ------------------------------------------------------------ the end of thinking
 
     def _rest_of_ending(self) -> list[int]:
-        """The tokens to force now: what ends the thinking when it is to end, without what of it is written already."""
+        """The tokens to force now: what ends the thinking, if it is to end, minus what is already written of it."""
         texts, task, sequence = self._texts, self._task, self._sequence
         goes_on = bool(task.continued) and len(sequence) == sequence.prompt_length
-        if not (texts.thinking or goes_on) or not (self._is_spent() or self._stops.thinking()):
+        if not (texts.splitter.thinking or goes_on) or not (self._is_spent() or self._stops_thinking()):
             return []
-        between = texts.between(task.between)
+        between = texts.splitter.between(task.between)
         ending = self._endings.setdefault(between, list(task.closing(between)))
         tail = sequence.tokens[sequence.prompt_length - len(task.continued) :][-len(ending) :]
         written = next((n for n in range(len(tail), 0, -1) if tail[-n:] == ending[:n]), 0)
-        if texts.thinking:
+        if texts.splitter.thinking:
             return ending[written:] if written or texts.can_be_closed else []
         return ending[written:] if written >= texts.since_thinking > 0 and self._is_spent() else []
 
@@ -155,30 +141,24 @@ class Decoding:
         return budget is not None and self._texts.thinking_tokens >= budget
 
     def _forced(self, tokens: list[int]) -> Round:
-        """Add ``tokens``, which nobody chose. They are fed with the next pass."""
+        """Add ``tokens``, whatever the target would say. They are fed with the next pass."""
         before = len(self._sequence)
         self._target.roll_back(before)
         shown: list[Piece] = []
-        self._texts.expect_end()
+        self._texts.splitter.expect_end()
         for token in tokens:
             self._sequence.append(token)
             shown += self._show(Piece(text="", id=token, round=self._round))
             if self.finish_reason:
                 break
-        if self._texts.thinking:  # this vocabulary has other tokens for the mark than for its text
-            self._texts.close_thinking()
+        if self._texts.splitter.thinking:  # this vocabulary has other tokens for the mark than for its text
+            self._texts.splitter.close()
         if self._grammar:
             self._grammar.look(self._texts)
-        added = len(self._sequence) - before
-        since = self._since_start()
+        added, since = len(self._sequence) - before, self._since_start()
+        pieces = self._told(shown)
         return Round(
-            index=self._round,
-            verify_passes=0,
-            pieces=self._told(shown),
-            tokens=added,
-            forced=added,
-            kind="thinking",
-            time=since,
+            index=self._round, verify_passes=0, pieces=pieces, tokens=added, forced=added, kind="thinking", time=since
         )
 
     # ------------------------------------------------------------ rounds
@@ -241,17 +221,17 @@ class Decoding:
     def _verify(self, draft_tokens: list[int], width: int) -> Logits:
         """The logits after the context and after each of ``draft_tokens``, one row more than these.
 
-        A memory that can only go back to checkpoints may lack more than the last token of the context. Up to ``width``,
-        the last token is repeated: what comes after the draft has no effect on it, and is rolled back like a rejected
-        one. It has logits, too, because llama.cpp uses a graph again only for the same number of them; under ``exact``
-        all tokens have, because logits are computed by kernels that are chosen by their number.
+        A memory that can only go back to checkpoints may lack more than the last token of the context. The pass is
+        padded to ``width`` by repeating the last token: that has no effect on the draft, and is rolled back. Padding
+        has logits, too, because llama.cpp only reuses a graph with the same number of them; under ``exact`` all tokens
+        have, because the kernel that computes logits is chosen by their number.
         """
         target, context, end = self._target, self._sequence.tokens, len(self._sequence) - 1
         if end - len(target.tokens) > _CAUGHT_UP:
             while (held := len(target.tokens)) < end:
-                if self._stops.cancelled():
+                if self._canceled():
                     raise Canceled
-                target.decode(context[held : min(piece_end(context, held, _TOGETHER), end)], 0)
+                target.decode(context[held : min(piece_end(context, held, TARGET_OUTPUTS), end)], 0)
         target.hold(len(draft_tokens))
         tokens = [*context[len(target.tokens) :], *draft_tokens]
         outputs = len(draft_tokens) + 1
@@ -268,52 +248,47 @@ class Decoding:
         limit = min(self._room, self._longest - 1) - len(self._sequence)
         if self._task.unit > 1:
             limit = min(limit, EXACT_WIDTH - max(len(self._sequence) - len(self._target.tokens), 1))
-        if self._task.thinking_budget is not None and self._texts.may_think:  # what lies behind its end would be lost
+        if self._task.thinking_budget is not None and self._texts.splitter.may_think:
+            # What lies behind the end of the thinking would be lost.
             limit = min(limit, max(self._task.thinking_budget - self._texts.thinking_tokens - 1, 0))
         if self._grammar and self._grammar.extra:  # behind such a token the grammar may not be in force
             limit = 0
         return self._drafting.draft(limit, self._kind())
 
     def _judge(self, logits: Logits, proposal: Proposal) -> Verdict:
-        task, position = self._task, len(self._sequence)
+        """How much of the draft is accepted, and the target's own token behind it."""
+        task, position, draft = self._task, len(self._sequence), proposal.tokens
         if task.logit_bias:
             assert not isinstance(logits, TopLogits)
             logits = biased(logits, task.logit_bias)
-        logits = penalize_rows(logits, self._sequence.text.tokens, proposal.tokens, task.sampling)
+        logits = penalize_rows(logits, self._sequence.text.tokens, draft, task.sampling)
+        q = proposal.distributions if task.accept != "coupled" else None
+        rule = block if task.accept == "block" else rejection
         if self._grammar and self._grammar.in_force:
             assert not isinstance(logits, TopLogits)
-            return self._judge_by(self._grammar, logits, proposal)
-        if task.accept != "coupled" and proposal.distributions is not None:
-            rule = block if task.accept == "block" else rejection
-            p = distributions(logits, task.sampling)
-            return rule(p, proposal.distributions, proposal.tokens, task.seed, position)
-        return coupled(sample(logits, task.sampling, task.seed, position), proposal.tokens)
+            with closing(self._masked(self._grammar, logits, draft)) as rows:
+                if q is not None:
+                    p = stack([distributions(row, task.sampling) for row in rows])
+                    return rule(p, q, draft, task.seed, position)
+                chosen = (next(sample(row, task.sampling, task.seed, position + i)) for i, row in enumerate(rows))
+                return coupled(chosen, draft)
+        if q is not None:
+            return rule(distributions(logits, task.sampling), q, draft, task.seed, position)
+        return coupled(sample(logits, task.sampling, task.seed, position), draft)
 
-    def _judge_by(self, grammar: Grammar, logits: Floats, proposal: Proposal) -> Verdict:
-        """`_judge` where a grammar is in force; without distributions, only as far as the draft is right."""
-        task, draft, position = self._task, proposal.tokens, len(self._sequence)
-        rows: list[Distributions] = []
-        chosen: list[int] = []
+    @staticmethod
+    def _masked(grammar: Grammar, logits: Floats, draft: list[int]) -> Generator[Logits, None, None]:
+        """``logits`` of what ``grammar`` allows, row by row; to ask for another row is to accept a draft token."""
         with grammar.ahead() as ahead:
-            for i, token in enumerate([*draft, None]):
-                row = masked(logits[i : i + 1], ahead.allowed())
-                if task.accept != "coupled" and proposal.distributions is not None:
-                    rows.append(distributions(row, task.sampling))
-                else:
-                    chosen += sample(row, task.sampling, task.seed, position + i)
-                    if chosen[-1] != token:
-                        break
-                if token is not None:
-                    ahead.take(token)
-        if proposal.distributions is None or task.accept == "coupled":
-            return coupled(chosen, draft)
-        rule = block if task.accept == "block" else rejection
-        return rule(stack(rows), proposal.distributions, draft, task.seed, position)
+            yield masked(logits[:1], ahead.allowed())
+            for i, token in enumerate(draft, 1):
+                ahead.take(token)
+                yield masked(logits[i : i + 1], ahead.allowed())
 
     def _take(
         self, verdict: Verdict, proposal: Proposal, drafter: DrafterName | None, logits: Logits
     ) -> tuple[int, list[Piece]]:
-        """Add accepted tokens and the target's own, chosen from ``logits``, until the answer ends; returns how many,
+        """Add accepted tokens and the target's own, chosen from ``logits``, until the answer ends; returns their number
         and what may be shown."""
         rejected = None
         if verdict.accepted < len(proposal.tokens):
@@ -369,20 +344,20 @@ class Decoding:
         return shown
 
     def _ended(self, reason: FinishReason, *, cut: bool, last: Piece | None = None) -> list[Piece]:
-        """The text that was held back, when the answer ends for this ``reason`` unless that text has a stop string;
-        ``last``: the token that ended it."""
+        """End the answer; returns the text that was held back, which may hold a stop string. ``last``: the token that
+        ended it."""
         pieces = self.text.end(cut=cut, last=last)
         self.finish_reason = "stop_string" if self.text.met_stop else reason
         return pieces
 
     def _closing(self) -> Round:
-        """Ends the answer after the user stopped it, with the text that was held back."""
+        """The last round of an answer that the user stopped, with the text that was held back."""
         pieces = self._ended("cancelled", cut=True)
         return Round(index=self._round, verify_passes=0, pieces=pieces, time=self._since_start())
 
     def _kind(self) -> TextKind:
         """What the text is that comes next."""
-        return "thinking" if self._texts.thinking else self._kinds.kind
+        return "thinking" if self._texts.splitter.thinking else self._kinds.kind
 
     def _since_start(self) -> float:
         return time.perf_counter() - self._started

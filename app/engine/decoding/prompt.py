@@ -2,40 +2,40 @@
 
 from __future__ import annotations
 
-import copy
+import json
 import re
 import secrets
-import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate, pairwise
-from typing import Protocol
 
 import msgspec
 
+from app.engine.decoding import Vocabulary
 from app.engine.decoding.chat_template import TemplateInputs, choose
 from app.engine.decoding.text import TokenTexts, answer_text
 from app.engine.decoding.thinking import Marks
-from app.engine.decoding.tools import Hiding, as_text, found_format, one_by_one
+from app.engine.decoding.tools import as_text, found_format, one_by_one, with_texts
 from app.protocol.commands import Image, Message
 from app.protocol.events import Piece
 from app.protocol.options import Overflow, Role, TemplateVariables
-from app.protocol.tools import FORMATS, Tool
+from app.protocol.tools import FORMATS, Tool, ToolCall
 from app.system import KnownError
 
 # Chooses which turns of a chat go into a prompt, and which are left out when it outgrows its context.
 #
 # Turns are left out when less than a quarter of the context would be free for the answer; then half of it is freed at
-# once, so that the next turns can continue from the KV cache. Where only the question would stay, an eighth is enough,
-# or a long document would be gone with the second question about it. How many to leave out is estimated from the
-# lengths of their texts, in proportion to the length of the whole prompt, which is known: a chat may have thousands of
+# once, so that the next turns can continue from the KV cache. If only the question would stay, an eighth is enough:
+# otherwise a long document would be gone with the second question about it. How many to leave out is estimated from
+# the lengths of their texts, in proportion to the known length of the whole prompt: a chat may have thousands of
 # turns.
 
 LEAST_ANSWER = 16
 """Tokens that must be free for an answer; otherwise, the message is refused."""
 _REMEMBERED_CHATS = 32
 _REMEMBERED_SIZES = 100_000
+_NO_SYSTEM_PROMPT = Message(role="system", content="")
 _AROUND = 8
 """Approximate number of tokens that a template adds to a message."""
 
@@ -52,26 +52,6 @@ class Cut:
         return [*turns[: self.first], *turns[self.end :]]
 
 
-class Sizes:
-    """The approximate number of tokens of single messages. Keeps no text; any thread may ask."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, int] = {}
-        """By hash of the text."""
-
-    def of(self, messages: Sequence[Message], count: Callable[[Message], int]) -> list[int]:
-        """For each message; ``count`` returns the tokens of its text and its images."""
-        return [self._size(message, count) for message in messages]
-
-    def _size(self, message: Message, count: Callable[[Message], int]) -> int:
-        size = self._known.get(key := hash(content_of(message)))
-        if size is None:
-            if len(self._known) >= _REMEMBERED_SIZES:
-                self._known.clear()
-            size = self._known[key] = count(message) + _AROUND
-        return size
-
-
 def content_of(message: Message) -> tuple[str, ...]:
     """What a message says and shows, as a key."""
     calls = (f"{call.id} {call.name} {call.arguments}" for call in message.tool_calls)
@@ -79,11 +59,14 @@ def content_of(message: Message) -> tuple[str, ...]:
 
 
 class Fitting:
-    """Chooses what is left out of the chats of one loaded target."""
+    """Chooses what is left out of the chats of one loaded target. Any thread may ask."""
 
-    def __init__(self, context_length: int) -> None:
-        """``context_length`` in tokens."""
+    def __init__(self, context_length: int, count: Callable[[Message], int]) -> None:
+        """``context_length`` in tokens; ``count`` returns the tokens of a message's text and images."""
         self.context_length = context_length
+        self._count = count
+        self._sizes: dict[int, int] = {}
+        """The approximate number of tokens of single messages, by a hash of their text."""
         self._remembered: list[tuple[int, int, int]] = []
         """First and end of what was left out, and a hash of all turns up to there, for the chat answered most recently.
         """
@@ -93,14 +76,47 @@ class Fitting:
         """The maximum number of tokens of a prompt."""
         return self.context_length - LEAST_ANSWER
 
-    def begin(self, turns: Sequence[Message], *, keeps_first: bool) -> Cut:
-        """What was left out of the last prompt of this chat, or nothing: the cache is only useful if this prompt starts
-        the same.
+    def cut(
+        self,
+        system: Sequence[Message],
+        turns: list[Message],
+        overflow: Overflow,
+        length: Callable[[list[Message]], int],
+        continued: int = 0,
+    ) -> Cut:
+        """What leaves a chat with this ``system`` prompt, if it has one, and these ``turns``.
 
-        ``keeps_first``: the first turn stays.
+        ``length`` returns the tokens of a prompt with some of the turns; it is called last for those that stay.
+        ``continued``: so many tokens of the answer there are already.
         """
-        first = _second_question(turns) if keeps_first else 0
-        hashes = list(accumulate(turns, lambda before, turn: hash((before, turn.role, content_of(turn))), initial=0))
+        if overflow == "stop":
+            length(turns)
+            return Cut(0, 0)
+        cut, sizes = self._begin(turns, keeps_first=overflow == "keep_ends"), list[int]()
+        room, limit = self.room - continued, self.context_length * 3 // 4
+        while (tokens := length(cut.kept(turns))) > min(limit, room):
+            sizes = sizes or list(map(self._size, (*(system or [_NO_SYSTEM_PROMPT]), *turns)))
+            half = min(self.context_length // 2, room)
+            shorter = _shorter(turns, sizes, cut, half / tokens, room / tokens)
+            if shorter == cut or (shorter.end == len(turns) - 1 and tokens <= room * 7 // 8):
+                break
+            cut, limit = shorter, room
+        return cut
+
+    def _size(self, message: Message) -> int:
+        size = self._sizes.get(key := hash(content_of(message)))
+        if size is None:
+            if len(self._sizes) >= _REMEMBERED_SIZES:
+                self._sizes.clear()
+            size = self._sizes[key] = self._count(message) + _AROUND
+        return size
+
+    def _begin(self, turns: Sequence[Message], *, keeps_first: bool) -> Cut:
+        """What was left out of the last prompt of this chat, or nothing: the KV cache only helps if this prompt starts
+        the same. ``keeps_first``: everything before the second question stays."""
+        questions = (place for place in range(1, len(turns)) if turns[place].role == "user")
+        first = next(questions, 0) if keeps_first else 0
+        hashes = _hashes(turns)
         ends = (
             end
             for begun, end, known in self._remembered
@@ -108,31 +124,10 @@ class Fitting:
         )
         return Cut(first, next(ends, first))
 
-    def shorter(self, turns: Sequence[Message], sizes: Sequence[int], cut: Cut, share: float, most: float) -> Cut:
-        """What to leave out so that ``share`` of the tokens that ``cut`` keeps stay: as few turns as possible.
-
-        Whole turns are left out, so that the roles keep alternating. ``sizes``: of the system prompt, then of each
-        turn. If the first turn should stay, but more than ``most`` of the tokens would stay with it, it is left out,
-        too.
-        """
-        behind = [*accumulate(reversed(sizes[1:]), initial=0)][::-1]
-        """Tokens from each turn to the end."""
-        fixed, last = sizes[0] + behind[0] - behind[cut.first], len(turns) - 1
-        whole = fixed + behind[cut.end]
-        ends = [i for i in range(cut.end + 1, last + 1) if turns[i].role == "user" or i == last] or [cut.end]
-        end = next((i for i in ends if fixed + behind[i] <= share * whole), ends[-1])
-        if cut.first and fixed + behind[end] > most * whole:
-            end = next((i for i in ends if sizes[0] + behind[i] <= share * whole), ends[-1])
-            return Cut(0, end)
-        return Cut(cut.first, end)
-
     def remember(self, turns: Sequence[Message], cut: Cut) -> None:
         """The next prompt of this chat should start like this one."""
         if cut.end > cut.first:
-            known = 0
-            for turn in turns[: cut.end]:
-                known = hash((known, turn.role, content_of(turn)))
-            entry = (cut.first, cut.end, known)
+            entry = (cut.first, cut.end, _hashes(turns[: cut.end])[-1])
             self._remembered = [entry, *(other for other in self._remembered if other != entry)][:_REMEMBERED_CHATS]
 
     def forget(self) -> None:
@@ -140,33 +135,34 @@ class Fitting:
         self._remembered = []
 
 
-def _second_question(turns: Sequence[Message]) -> int:
-    """Where the second turn begins; 0 if there is none."""
-    return next((i for i in range(1, len(turns)) if turns[i].role == "user"), 0)
+def _hashes(turns: Sequence[Message]) -> list[int]:
+    """Of no turn, of the first, of the first two, …"""
+    return list(accumulate(turns, lambda before, turn: hash((before, turn.role, content_of(turn))), initial=0))
+
+
+def _shorter(turns: Sequence[Message], sizes: Sequence[int], cut: Cut, share: float, most: float) -> Cut:
+    """What to leave out so that ``share`` of the tokens that ``cut`` keeps stay: as few turns as possible.
+
+    Whole turns are left out, so that the roles keep alternating. ``sizes``: of the system prompt, then of each turn.
+    If the first turn should stay, but more than ``most`` of the tokens would stay with it, it is left out, too.
+    """
+    behind = [*accumulate(reversed(sizes[1:]), initial=0)][::-1]
+    """Tokens from each turn to the end."""
+    fixed, last = sizes[0] + behind[0] - behind[cut.first], len(turns) - 1
+    whole = fixed + behind[cut.end]
+    ends = [i for i in range(cut.end + 1, last + 1) if turns[i].role == "user" or i == last] or [cut.end]
+    end = next((i for i in ends if fixed + behind[i] <= share * whole), ends[-1])
+    if cut.first and fixed + behind[end] > most * whole:
+        end = next((i for i in ends if sizes[0] + behind[i] <= share * whole), ends[-1])
+        return Cut(0, end)
+    return Cut(cut.first, end)
 
 
 _MARKUP = re.compile(r"[<\[]\S+[>\]]")
-_NO_SYSTEM_PROMPT = [Message(role="system", content="")]
 Hidden = dict[str, str | Image]
-"""What words stand for that nobody can have typed: messages that contain the text of a control token, and images."""
+"""What words that nobody can have typed stand for: texts with a control token in them, and images."""
 Rendered = tuple[str, Hidden]
 """A prompt as text, with such words in it."""
-
-
-class Tokens(Protocol):
-    """Texts to tokens and back: what counting needs of `app.engine.llama.model.Model`."""
-
-    def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]: ...
-    def image(self, image: Image) -> list[int]: ...
-    def piece(self, token: int) -> bytes: ...
-
-
-class Vocabulary(Tokens, Protocol):
-    """What is needed of `app.engine.llama.model.Model`."""
-
-    def chat_template(self, name: str = "") -> str | None: ...
-    def special_text(self, which: str) -> str: ...
-    def special_texts(self) -> tuple[list[str], list[str]]: ...
 
 
 class PromptTooLongError(KnownError):
@@ -182,7 +178,7 @@ class ChatTokenizer:
 
     def __init__(self, vocabulary: Vocabulary, choice: str = "") -> None:
         """``choice`` of a template as in `Load.chat_template`. Raises `KnownError` if none can be rendered."""
-        self._vocabulary: Tokens = vocabulary
+        self.vocabulary = vocabulary
         self._bos = vocabulary.special_text("bos")
         controls, user_defined = vocabulary.special_texts()
         self.templates = choose(vocabulary, choice, {*controls, *user_defined})
@@ -194,13 +190,7 @@ class ChatTokenizer:
         """Matches the text of a control token."""
         written = self.template.source + self.templates.with_tools.source
         self._markup = _any_of([text for text in user_defined if _MARKUP.fullmatch(text) and text in written])
-        """Matches the text of another token that the template writes, and that is read in any text."""
-
-    def with_tokens(self, vocabulary: Tokens) -> ChatTokenizer:
-        """The same, with another way to the tokens."""
-        other = copy.copy(self)
-        other._vocabulary = vocabulary
-        return other
+        """Matches the text of other tokens that the template writes; the tokenizer reads them in any text."""
 
     def chat(self, messages: Sequence[Message], inputs: TemplateInputs) -> list[int]:
         """The tokens of a rendered chat. Raises `KnownError`."""
@@ -212,49 +202,53 @@ class ChatTokenizer:
 
     def plain(self, text: str, *, bos: bool = False, special: bool = False) -> list[int]:
         """The tokens of a text alone. ``special``: with the control tokens in it."""
-        return self._vocabulary.tokenize(text, special=special, bos=bos)
+        return self.vocabulary.tokenize(text, special=special, bos=bos)
 
     def images(self, images: Sequence[Image]) -> list[int]:
         """What stands for ``images`` in a prompt. Raises `KnownError`."""
-        return [token for image in images for token in self._vocabulary.image(image)]
+        return [token for image in images for token in self.vocabulary.image(image)]
 
     def tokens(self, rendered: Rendered, *, goes_on: bool = False) -> list[int]:
-        """The tokens of a prompt; with ``goes_on`` of the rest of one. Raises `KnownError` for an image."""
+        """The tokens of a prompt, or with ``goes_on`` of the rest of one. Raises `KnownError` for an image."""
         text, hidden = rendered
         bos = not goes_on and not (self._bos and text.startswith(self._bos))
         tokens: list[int] = []
         for part, special in self._split(text, hidden):
             if isinstance(part, Image):
-                tokens = tokens or self._vocabulary.tokenize("", special=False, bos=bos)
-                tokens += self._vocabulary.image(part)
+                tokens = tokens or self.vocabulary.tokenize("", special=False, bos=bos)
+                tokens += self.vocabulary.image(part)
                 goes_on = False  # as llama-server has it
                 continue
             if goes_on and not (special and self.controls.match(part)):
                 tokens += self.continued(part, special=special)
             else:
-                tokens += self._vocabulary.tokenize(part, special=special, bos=bos and not tokens)
+                tokens += self.vocabulary.tokenize(part, special=special, bos=bos and not tokens)
             goes_on = not (special and part.endswith(self._ends))
         return tokens
 
     def continued(self, text: str, *, special: bool = False) -> list[int]:
-        """The tokens of text that goes on after other text, where some vocabularies would put a space in front.
-
-        A line break in front keeps it away, and is taken off again where it stayed a token of its own.
-        """
-        line_break = self._vocabulary.tokenize("\n", special=False, bos=False)
-        tokens = self._vocabulary.tokenize("\n" + text, special=special, bos=False)
+        """The tokens of text that continues other text. Some vocabularies would put a space in front: a line break
+        there prevents that, and is removed again if it is a token of its own."""
+        line_break = self.vocabulary.tokenize("\n", special=False, bos=False)
+        tokens = self.vocabulary.tokenize("\n" + text, special=special, bos=False)
         if tokens[: len(line_break)] == line_break:
             return tokens[len(line_break) :]
-        return self._vocabulary.tokenize(text, special=special, bos=False)
+        return self.vocabulary.tokenize(text, special=special, bos=False)
 
     def rendered(self, messages: Sequence[Message], inputs: TemplateInputs) -> Rendered:
         """A rendered chat. Raises `KnownError`.
 
-        The text of a control token within a message is the user's, not a control token. To tell it from the template's
-        own wherever the template puts it, the template sees a word in its place that nobody can have typed.
+        The text of a control token within a message is just text. To tell it from the control tokens of the template,
+        the template sees a word in its place that nobody can have typed.
         """
         hidden: Hidden = {}
-        hide = Hiding((self.controls, self._markup), hidden, unheard_of)
+
+        def word(match: re.Match[str]) -> str:
+            hidden[new := unheard_of()] = match.group()
+            return new
+
+        def hide(text: str) -> str:
+            return self._markup.sub(word, self.controls.sub(word, text))
 
         def shown(text: str, role: Role, images: Sequence[Image] = ()) -> str:
             words, own = self.content(Message(role=role, content=text, images=tuple(images)))
@@ -267,14 +261,19 @@ class ChatTokenizer:
                 content=shown(one.content, one.role, one.images),
                 thinking=shown(one.thinking, one.role),
                 images=(),
-                tool_calls=tuple(hide.call(call) for call in one.tool_calls),
+                tool_calls=tuple(_changed_call(call, hide) for call in one.tool_calls),
             )
             for one in messages
         ]
         variables = {
             name: shown(value, "user") if isinstance(value, str) else value for name, value in inputs.variables.items()
         }
-        tools = [hide.tool(tool) for tool in inputs.tools]
+        tools = [
+            msgspec.structs.replace(
+                tool, description=hide(tool.description), parameters=with_texts(tool.parameters, hide)
+            )
+            for tool in inputs.tools
+        ]
         template = self.template
         if tools or any(one.tool_calls or one.role == "tool" for one in safe):
             if self.tool_format == "general":
@@ -296,15 +295,13 @@ class ChatTokenizer:
         return images + text, hidden
 
     def _looks_special(self, text: str, role: Role) -> bool:
-        """Whether a message has the text of a control token, or of another one that the template writes. (In an answer
-        the latter are what the model wrote, such as ``<think>``.)"""
+        """Whether a message has the text of a control token, or of another one that the template writes (which in an
+        answer the model may have written, such as ``<think>``)."""
         return bool(self.controls.search(text) or (role != "assistant" and self._markup.search(text)))
 
     def _split(self, text: str, hidden: Hidden) -> Iterator[tuple[str | Image, bool]]:
-        """Parts of a rendered prompt, and whether control tokens are read in them.
-
-        Messages are split behind the first character of what the template writes as one token: it is none there.
-        """
+        """Parts of a rendered prompt, and whether control tokens are read in them. Messages are split after the first
+        character of a `_markup`, which is just text there."""
         words = re.split(f"({'|'.join(hidden)})", text) if hidden else [text]
         for word in filter(None, words):
             part = hidden.get(word)
@@ -316,39 +313,6 @@ class ChatTokenizer:
                 continue
             cuts = [0, *(match.start() + 1 for match in self._markup.finditer(part)), len(part)]
             yield from ((part[start:end], False) for start, end in pairwise(cuts))
-
-
-class ClosableVocabulary:
-    """A vocabulary that a second thread may use while the first one may be about to free it."""
-
-    def __init__(self, vocabulary: Tokens) -> None:
-        self._vocabulary: Tokens | None = vocabulary
-        self._lock = threading.Lock()
-
-    def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:
-        """See `Model.tokenize`. Raises `KnownError` once it is closed."""
-        with self._lock:
-            return self._opened().tokenize(text, special=special, bos=bos)
-
-    def image(self, image: Image) -> list[int]:
-        """See `Model.image`. Raises `KnownError` once it is closed."""
-        with self._lock:
-            return self._opened().image(image)
-
-    def piece(self, token: int) -> bytes:
-        """See `Model.piece`. Raises `KnownError` once it is closed."""
-        with self._lock:
-            return self._opened().piece(token)
-
-    def close(self) -> None:
-        """Wait until nobody uses it, which nobody does from then on."""
-        with self._lock:
-            self._vocabulary = None
-
-    def _opened(self) -> Tokens:
-        if self._vocabulary is None:
-            raise KnownError("The model is no longer loaded.")
-        return self._vocabulary
 
 
 @dataclass(frozen=True)
@@ -372,18 +336,15 @@ class PromptBuilder:
         clock: Callable[[], datetime] = datetime.now,
         template: str = "",
     ) -> None:
-        """``context_length`` in tokens; ``clock`` tells the local time; ``template`` as in `Load.chat_template`. Raises
-        `KnownError` if none can be rendered."""
+        """``context_length`` in tokens; ``template`` as in `Load.chat_template`. Raises `KnownError` if none can be
+        rendered."""
         self._clock = clock
         self.tokenizer = ChatTokenizer(vocabulary, template)
-        self.fitting = Fitting(context_length)
-        self.sizes = Sizes()
+        self.fitting = Fitting(context_length, self.tokenizer.size)
 
     def raw(self, text: str, continued: int = 0, images: Sequence[Image] = ()) -> Prompt:
-        """``text`` as it is, with the BOS token where the model wants one, and with ``images`` before it.
-
-        ``continued``: so many tokens of its answer there are already. Raises `KnownError` when it is too long.
-        """
+        """``text`` as it is, behind ``images`` and the BOS token if the model wants one; ``continued`` as in `chat`.
+        Raises `KnownError` if it is too long."""
         if images:
             words: Hidden = {unheard_of(): image for image in images}
             tokens = self.tokenizer.tokens(("".join(words) + text, words))
@@ -405,9 +366,8 @@ class PromptBuilder:
     ) -> Prompt:
         """The prompt for a chat whose last message is the user's, or the result of a tool.
 
-        `cut` says what leaves one that is too long. ``continued``: so many tokens of its answer there are already. As
-        long as they fit behind it, the prompt is the one without them. Raises `KnownError` when what has to stay is too
-        long.
+        `Fitting` shortens one that is too long. ``continued``: so many tokens of the answer exist already; they don't
+        change the prompt unless they don't fit. Raises `KnownError` when what has to stay is too long.
         """
         system, turns = parts(messages)
         if not turns:
@@ -418,7 +378,7 @@ class PromptBuilder:
             tokens[:] = self.tokenizer.chat([*system, *kept], inputs)
             return len(tokens)
 
-        cut = self.cut(system, turns, overflow, self.tokenizer, length, continued)
+        cut = self.fitting.cut(system, turns, overflow, length, continued)
         if overflow == "stop" and len(turns) > 1:
             self._check_chat(len(tokens))
         self._check_length(len(tokens), continued)
@@ -427,38 +387,10 @@ class PromptBuilder:
         dropped = cut.end - cut.first
         return Prompt(tokens, dropped, len(system) + cut.first if dropped else 0, self.tokenizer.templates.stops)
 
-    def cut(
-        self,
-        system: list[Message],
-        turns: list[Message],
-        overflow: Overflow,
-        tokenizer: ChatTokenizer,
-        length: Callable[[list[Message]], int],
-        continued: int = 0,
-    ) -> Cut:
-        """What leaves a chat; any thread may ask, with a ``tokenizer`` of its own.
-
-        ``length`` tells the tokens of a prompt with some of the turns; it is called last for those that stay.
-        """
-        if overflow == "stop":
-            length(turns)
-            return Cut(0, 0)
-        cut, sizes = self.fitting.begin(turns, keeps_first=overflow == "keep_ends"), list[int]()
-        room, limit = self.fitting.room - continued, self.fitting.context_length * 3 // 4
-        while (tokens := length(cut.kept(turns))) > min(limit, room):
-            texts = [*(system or _NO_SYSTEM_PROMPT), *turns]
-            sizes = sizes or self.sizes.of(texts, tokenizer.size)
-            half = min(self.fitting.context_length // 2, room)
-            shorter = self.fitting.shorter(turns, sizes, cut, half / tokens, room / tokens)
-            if shorter == cut or (shorter.end == len(turns) - 1 and tokens <= room * 7 // 8):
-                break
-            cut, limit = shorter, room
-        return cut
-
     def inputs(
         self, messages: Sequence[Message], variables: TemplateVariables, tools: Sequence[Tool] = ()
     ) -> TemplateInputs:
-        """What the template sees of a chat besides its messages; any thread may ask."""
+        """What the template sees besides the messages; any thread may ask."""
         sent_at = next((one.sent_at for one in messages if one.sent_at is not None), None)
         try:
             now = self._clock() if sent_at is None else datetime.fromtimestamp(sent_at)
@@ -467,13 +399,13 @@ class PromptBuilder:
         return TemplateInputs(now, variables, tools, self.tokenizer.text_arguments)
 
     def forget(self) -> None:
-        """Forget what earlier chats said."""
+        """Forget earlier chats."""
         self.fitting.forget()
         self.tokenizer.template.forget()
 
     @staticmethod
     def _check_end(tokens: Sequence[int]) -> None:
-        """The next token is computed from the last one, which can't be part of an image."""
+        """The next token is computed from the last one, which must not be part of an image."""
         if tokens[-1] < 0:
             raise KnownError("There is no text after the last image. Write something about it.")
 
@@ -513,31 +445,35 @@ def parts(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
 
 
 def unheard_of() -> str:
-    """A word that stands in no text."""
+    """A word that occurs in no text."""
     return f"message-{secrets.token_hex(16)}"
+
+
+def _changed_call(call: ToolCall, change: Callable[[str], str]) -> ToolCall:
+    arguments = json.dumps(with_texts(json.loads(call.arguments), change), ensure_ascii=False)
+    return ToolCall(call.id, call.name, arguments)
 
 
 def _any_of(texts: list[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, texts)) or r"(?!)")
 
 
-# The tokens of an answer of which only the text is known, so that it can go on where it was cut.
+# The tokens of an answer of which only the text is known, so that it can be continued.
+
+_QUESTION = Message(role="user", content="Well?")
 
 
-def tokens_behind(
-    prompt: Sequence[int],
-    answer: Message,
-    tokenizer: ChatTokenizer,
-    piece: Callable[[int], bytes],
-    marks: Marks,
-    between: str,
+def tokens_of(
+    answer: Message, prompts: PromptBuilder, variables: TemplateVariables, marks: Marks, between: str
 ) -> list[int] | None:
     """Tokens that give exactly what ``answer`` thought and said, with the marks around the thinking.
 
-    An answer that has only thinking still thinks. ``piece`` gives the bytes of a token; ``between`` is what the
-    template writes between thinking and answer, empty if that is not known. ``None`` where there are no such tokens.
+    An answer with nothing but thinking still thinks. ``between`` is what the template writes between thinking and
+    answer, empty if unknown. ``None`` if there are no such tokens. Raises `KnownError` if the template fails.
     """
-    texts = TokenTexts(piece, marks, prompt)
+    tokenizer = prompts.tokenizer
+    prompt = tokenizer.chat([_QUESTION], prompts.inputs([], variables))
+    texts = TokenTexts(tokenizer.vocabulary.piece, marks, prompt)
     tokens: list[int] = []
     pieces: list[Piece] = []
 
@@ -549,11 +485,14 @@ def tokens_behind(
         write(tokenizer.tokens((mark, {}), goes_on=True))
 
     if answer.thinking:
-        if not texts.thinking:
+        if not texts.splitter.thinking:
             write_mark(marks.opening)
         write(tokenizer.continued(answer.thinking))
     if answer.content:
-        write_mark(texts.between(between) if texts.thinking else "" if answer.thinking else marks.answer_opening)
+        if texts.splitter.thinking:
+            write_mark(texts.splitter.between(between))
+        elif not answer.thinking:
+            write_mark(marks.answer_opening)
         write(tokenizer.continued(answer.content))
     pieces += texts.end(cut=True)
     thinking = "".join(one.text for one in pieces if one.thinking)

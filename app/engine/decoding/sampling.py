@@ -1,11 +1,10 @@
 """Logits to the target's distribution: penalties, temperature, top-k, top-p, min-p, in this order.
 
-Each step keeps the distribution of the one before, cut and renormalized, as in Hugging Face transformers and vLLM.
-llama.cpp's default order is penalties, top-k, top-p, min-p, temperature. Top-k and greedy decoding come out the same;
-top-p and min-p cut what the temperature has made of the probabilities, so above a temperature of 1 they leave more
-tokens over than llama.cpp with the same settings, and below 1 fewer.
+Each step cuts and renormalizes the distribution of the one before, as in Hugging Face transformers and vLLM. llama.cpp
+applies the temperature last: top-k and greedy decoding come out the same, but top-p and min-p leave more tokens here
+than there above a temperature of 1, and fewer below.
 
-Most functions take several rows at once, one a position of the draft, because a verify pass yields them together.
+Most functions take several rows at once, one for each position of the draft: a verify pass yields them together.
 """
 
 from __future__ import annotations
@@ -32,11 +31,9 @@ class InvalidLogitsError(KnownError):
 
 
 _COLUMNS, _MOST_HEIGHT = 8, 64
-"""Columns for each of the largest logits that are searched for, where a vocabulary has so many; and their height."""
+"""Columns of `_top_of_row`'s table for each logit that is searched for, and the most rows."""
 _STEP, _LEAST_WEIGHT = 0.05, 1e-30
-"""How the search for the top-p cutoff is widened: to weights that are smaller by this factor, relative to the most
-likely token's, and finally to all of them.
-"""
+"""How the search for the top-p cutoff is widened: to weights smaller by this factor, and finally to all above this."""
 _FEW_ALLOWED = 1024
 _ROUNDING = 1e-5
 """How far a bound on values in single precision is widened; the exact cut follows."""
@@ -44,7 +41,7 @@ _ROUNDING = 1e-5
 
 @dataclass(frozen=True)
 class TopLogits:
-    """The largest logits of R positions, where the others were not copied from the device or aren't possible.
+    """The largest logits of R positions, where the others are impossible or weren't copied from the device.
 
     ``ids`` and ``values`` have shape (R, K), the largest first, equal ones by id.
     """
@@ -108,12 +105,10 @@ def has_penalties(sampling: Sampling) -> bool:
 
 
 def logits_needed(sampling: Sampling) -> int | None:
-    """How many of the largest logits of a row decide what `candidates` keeps of it after `penalize_rows`; ``None``: all
-    of them.
+    """How many of the largest logits of a row `penalize_rows` and `candidates` need; ``None``: all of them.
 
-    A penalty that lowers a logit takes at most one token out of the largest, and the next in line takes its place: with
-    W tokens in the window, the k largest afterwards are among the k + W largest before. One that raises logits can
-    bring in any token.
+    Lowering the logits of W tokens in the window leaves the k largest among the k + W that were largest before. A
+    penalty that raises logits can bring in any token.
     """
     kept = sampling.top_k if sampling.temperature > 0 else 1
     if not kept:
@@ -129,11 +124,10 @@ def penalize_rows(logits: Floats, history: Sequence[int], draft: Sequence[int], 
 @overload
 def penalize_rows(logits: Logits, history: Sequence[int], draft: Sequence[int], sampling: Sampling) -> Logits: ...
 def penalize_rows(logits: Logits, history: Sequence[int], draft: Sequence[int], sampling: Sampling) -> Logits:
-    """Rows of a verify pass after repetition, frequency and presence penalties over the end of what leads to them.
+    """Rows of a verify pass after repetition, frequency and presence penalties.
 
-    ``logits`` has len(draft) + 1 rows; row i follows ``history`` and the first i draft tokens. A row is only ever used
-    when all draft tokens before it were accepted, so its history is known in advance. Returns ``logits`` itself when
-    nothing changes.
+    ``logits`` has len(draft) + 1 rows; row i follows ``history`` and the first i draft tokens: it is only used when all
+    of these were accepted. Returns ``logits`` itself when nothing changes.
     """
     if not has_penalties(sampling) or not sampling.penalty_window:
         return logits
@@ -184,8 +178,8 @@ def top_candidates(logits: Floats, k: int) -> NDArray[np.int64]:
 def _top_of_row(row: Floats, k: int) -> NDArray[np.int64]:
     """`top_candidates` of one row, in few steps, because caches are cold after a pass.
 
-    A row is seen as a table; the k-th largest of the columns' maxima is a lower bound of the k-th largest value, and
-    only the columns that reach it, about k, are examined. Maxima of columns are many times as fast as those of rows.
+    The row is treated as a table. The k-th largest of its columns' maxima is a lower bound of the k-th largest value,
+    and only the columns that reach it, about k, are examined.
     """
     width, starts = _table_of(len(row), k)
     table = row[: len(row) - len(row) % width].reshape(-1, width)
@@ -221,10 +215,8 @@ def largest(row: Logits, k: int) -> tuple[list[int], list[float]]:
 
 
 def kept_of_few(values: Sequence[float], sampling: Sampling) -> list[float]:
-    """`candidates` of one position whose largest logits are ``values``: the scores of those that are kept.
-
-    Plain Python is faster for a few dozen numbers.
-    """
+    """`candidates` of one position whose largest logits are ``values``: the scores of those that are kept. For a few
+    dozen numbers, plain Python is faster."""
     scores = [(value - values[0]) / sampling.temperature for value in values]
     least = math.log(sampling.min_p) if sampling.min_p > 0.0 else -math.inf
     room = sampling.top_p * sum(map(math.exp, scores)) if sampling.top_p < 1.0 else math.inf
@@ -238,10 +230,8 @@ def kept_of_few(values: Sequence[float], sampling: Sampling) -> list[float]:
 
 
 def masked(row: Floats, allowed: NDArray[np.bool_]) -> Logits:
-    """The logits of one position, shape (1, V), where only the ``allowed`` tokens, shape (V,), are possible.
-
-    If these are few, they are all that is returned: most sampling then takes a hundredth of the time.
-    """
+    """The logits of one position, shape (1, V), where only the ``allowed`` tokens, shape (V,), are possible. A few of
+    them are returned alone, which makes sampling a hundred times as fast."""
     ids = np.flatnonzero(allowed)
     if len(ids) <= _FEW_ALLOWED:
         return TopLogits.sorted(ids[None, :], row[:, ids])
@@ -262,11 +252,10 @@ def check_finite(*largest: float) -> None:
 
 
 def candidates(logits: Logits, sampling: Sampling) -> Distributions:
-    """The candidates that sampling keeps in rows of (already penalized) logits; of each row, at least `logits_needed`.
+    """The candidates that sampling keeps in rows of penalized logits, of which at least `logits_needed` are there.
 
     ``log_probs`` may be off by a constant in each row, which doesn't affect a draw. At temperature 0 each row has one
-    candidate, the most likely token. Raises `InvalidLogitsError` for logits that aren't numbers, which a damaged file
-    can cause.
+    candidate. Raises `InvalidLogitsError` for logits that aren't numbers, as from a damaged file.
     """
     if isinstance(logits, TopLogits):
         check_finite(*logits.values.max(axis=1))
@@ -304,11 +293,8 @@ def distributions(logits: Logits, sampling: Sampling) -> Distributions:
 
 
 def survivors(log_probs: NDArray[np.floating[Any]], sampling: Sampling) -> NDArray[np.bool_]:
-    """What top-p and min-p keep of candidates with ``log_probs``, shape (…, K), most likely first.
-
-    Top-p: the smallest set of the most likely candidates whose probabilities add up to it. Min-p is relative to the
-    most likely one.
-    """
+    """What top-p (the fewest that add up to it) and min-p (relative to the most likely) keep of candidates with
+    ``log_probs``, shape (…, K), most likely first."""
     result = np.ones(log_probs.shape, bool)
     if sampling.top_p < 1.0:
         probabilities = np.exp(log_probs)
@@ -329,10 +315,9 @@ def _scores(ids: NDArray[np.int64], values: Floats, sampling: Sampling) -> Distr
 
 
 def _without_top_k(row: Floats, sampling: Sampling) -> Distributions:
-    """As many of the most likely candidates of one row as top-p and min-p can keep.
+    """As many of the most likely candidates of one row as top-p and min-p can keep: those above some weight.
 
-    That is everything above some weight: min-p's, or one so small that those above it together weigh more than
-    top-p requires. The most likely token weighs 1. Only top-p needs the sum of all weights.
+    That is min-p's, or one so small that those above it weigh more than top-p requires. The most likely weighs 1.
     """
     best, temperature = row.max(), sampling.temperature
     check_finite(best)
@@ -354,7 +339,7 @@ def _without_top_k(row: Floats, sampling: Sampling) -> Distributions:
 
 
 def stack(rows: Sequence[Distributions]) -> Distributions:
-    """Distributions of one position each, stacked; shorter ones are padded with candidates of probability 0."""
+    """Distributions of one position each, stacked; shorter ones are padded with impossible candidates."""
     width = max(row.ids.shape[1] for row in rows)
     if all(row.whole for row in rows):
         ids = np.broadcast_to(np.arange(width), (len(rows), width))
@@ -373,9 +358,8 @@ def stack(rows: Sequence[Distributions]) -> Distributions:
 def logprobs(
     logits: Floats, tokens: Sequence[int], count: int, piece: Callable[[int], bytes]
 ) -> list[tuple[TokenLogprob, ...]]:
-    """For each of ``tokens``, chosen from the rows of ``logits`` (at least as many, vocabulary): itself, then the
-    ``count`` most likely ones. ``piece`` gives the bytes of a token.
-    """
+    """For each of ``tokens``, chosen from a row of ``logits``, shape (at least as many, vocabulary): itself, then the
+    ``count`` most likely ones. ``piece`` gives the bytes of a token."""
     found = []
     for row, token in zip(logits, tokens, strict=False):
         exact = row.astype(np.float64)
@@ -389,7 +373,7 @@ def logprobs(
 
 
 def biased(logits: Floats, bias: Mapping[int, float]) -> Floats:
-    """Rows of ``logits`` with a ``bias`` for some tokens added to each; ``logits`` itself where there is none."""
+    """``logits`` plus the ``bias`` of some tokens in each row; ``logits`` itself if there is none."""
     if not bias:
         return logits
     changed = logits.copy()

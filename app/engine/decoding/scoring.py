@@ -1,9 +1,8 @@
-"""Looks again at a choice of the target: the scores of candidates, and which of them rounding could make the choice.
+"""Looks again at a choice of the target: how candidates score, and which of them rounding could have made the choice.
 
-Passes of different widths compute slightly different logits, because sums are taken in another order and quantized
-kernels round what they multiply. A candidate *could win* if it becomes the choice after moving each logit by at most as
-much as rounding does. If two answers part between candidates that could both win, that is a near-tie; if one could not,
-there is another reason.
+Passes of different widths compute slightly different logits: sums are taken in another order, and quantized kernels
+round what they multiply. A candidate *could win* if it becomes the choice when each logit moves by at most as much as
+rounding moves it. Two answers that part between such candidates are a near-tie; otherwise there is another reason.
 """
 
 from __future__ import annotations
@@ -21,8 +20,7 @@ from app.protocol.options import Sampling
 from app.system import Canceled
 
 LEAST_ROUNDING = 0.02
-"""Rounding is always assumed to shift a logit by at least this much, as was seen with F16 weights and an F16 KV cache.
-"""
+"""Rounding is always assumed to shift a logit by at least this much, as was seen with F16 weights and KV cache, …"""
 _MARGIN = 1.5
 """… and by this many times what is observed, because the answers used other widths than those compared here."""
 _WIDTH = 16
@@ -35,9 +33,9 @@ with fewer tokens this can be missed (with half as many at 7 of 66 places in a Q
 def logits_behind(cache: Cache, tokens: Sequence[int], should_stop: Callable[[], bool]) -> tuple[Floats, float]:
     """The logits after ``tokens``, shape (vocabulary,), and how far rounding is assumed to shift a logit here.
 
-    ``cache`` contains a beginning of ``tokens`` that lacks at least the last, and all of them afterwards. The last
-    `LOOKED_AT` are processed in passes of 16 and then again one by one, as in decoding without a draft: the logits are
-    those of the last pass of width 1. Raises `Canceled`.
+    ``cache`` contains the beginning of ``tokens`` without at least the last, and all of them afterwards. The last
+    `LOOKED_AT` are processed in passes of 16, then again one by one, as in decoding without a draft: the logits are
+    those of the last pass. Raises `Canceled`.
     """
     split = max(len(tokens) - LOOKED_AT, *(span.end for span in spans_of(tokens)), 0)
     cache.roll_back(split)
@@ -80,7 +78,7 @@ class Choice:
     """The tokens that the answer's grammar allows here, shape (vocabulary,); ``None``: all."""
 
     def logit(self, candidate: int) -> float:
-        """Finite even if the model masks a token, because messages have no infinity."""
+        """Finite even if the model masks the token: messages have no infinity."""
         return float(np.nan_to_num(self.logits[candidate]))
 
     def score(self, candidate: int) -> float | None:
@@ -95,8 +93,8 @@ class Choice:
     def could_win(self, candidate: int, rounding: float) -> bool:
         """Whether moving each logit by at most ``rounding`` makes ``candidate`` the choice.
 
-        Two extreme moves are tried: the candidate up and all others down; and all up but those that beat it, which
-        pushes the latter out where they are at the edge of top-k, top-p or min-p.
+        Two extreme moves are tried: the candidate up and all others down; and all up but those that beat it, which may
+        push these over the edge of top-k, top-p or min-p.
         """
         keys = self._keys()
         others_down = np.full_like(self.logits, -rounding)
@@ -108,7 +106,7 @@ class Choice:
         return False
 
     def _keys(self) -> Floats:
-        """Of two tokens that the sampler keeps, the one with the larger key wins. Shape (vocabulary,)."""
+        """Of the tokens that the sampler keeps, the one with the largest key wins. Shape (vocabulary,)."""
         penalized: Floats = self._penalized(self.logits)[0]
         if self.allowed is not None:
             penalized = np.where(self.allowed, penalized, np.float32(-np.inf))

@@ -19,16 +19,13 @@ from app.engine.decoding.sampling import Floats, Logits, logits_needed
 from app.engine.decoding.thinking import Marks
 from app.protocol.answering import AnswerSettings
 
-# What the loop and the drafters need from a KV cache; `app.engine.llama.context.Context` implements it.
-
 Tokens = NDArray[np.int32]
 
 
 class Cache(Protocol):
     """A KV cache that contains exactly ``tokens``, at most ``length`` of them, with at most ``chunk`` added at once.
 
-    ``tokens`` is its content, not a copy of an answer: the last token is missing, drafts that haven't been verified are
-    in it, it outlives answers and chats, and it is compared with the next prompt.
+    ``tokens`` isn't the answer: the last token is missing, unverified drafts are in it, and it outlives the chat.
     """
 
     tokens: list[int]
@@ -39,13 +36,13 @@ class Cache(Protocol):
         """Process ``tokens``; returns the logits of the last ``outputs`` of them, shape (outputs, vocabulary)."""
 
     def decode_largest(self, tokens: Sequence[int], outputs: int, count: int | None) -> Logits:
-        """`decode`, where of each row the ``count`` largest logits are enough; ``None``: all are needed."""
+        """`decode`, where the ``count`` largest logits of each row are enough; ``None``: all are needed."""
 
     def roll_back(self, length: int) -> None:
-        """Forget all but the first ``length`` tokens, and more if the memory can only go back to checkpoints."""
+        """Forget all but the first ``length`` tokens, or more where the memory can only go back to checkpoints."""
 
     def hold(self, count: int) -> None:
-        """Prepare for coming back to the current length after the next tokens, of which ``count`` are draft tokens."""
+        """Prepare for coming back to the current length or a bit more: ``count`` draft tokens follow."""
 
     def remember(self) -> None:
         """Prepare for coming back to the current length later, if there is memory for that."""
@@ -62,12 +59,10 @@ class MeasurableCache(Cache, Protocol):
 
     @property
     def may_reuse_graphs(self) -> bool:
-        """Whether it is worth measuring if passes of few widths are quicker: a GPU computes them, and tokens that only
-        pad a pass can be taken back.
-        """
+        """Whether padding passes to a few widths may pay: a GPU computes them, and padding can be rolled back."""
 
     def graphs_reused(self) -> int:
-        """How many passes so far have used the graph of the pass before."""
+        """How many passes so far have reused the graph of the pass before."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,28 +73,7 @@ class State:
     data: NDArray[np.uint8]
     """Only the engine that wrote it can read it, and only with the same model and settings."""
     least: int
-    """The fewest tokens a cache with this content can be cut to; 0 if it can be cut anywhere."""
-
-
-class SavableCache(Cache, Protocol):
-    """A KV cache whose content can be copied and restored."""
-
-    def clear(self, *, overwrite: bool = False) -> None:
-        """Forget everything. Without ``overwrite``, which takes longer, the content can still be found in memory."""
-
-    def reach(self, length: int) -> int:
-        """How many tokens `roll_back` to ``length`` would leave, if nothing fails."""
-
-    def state_size(self) -> int:
-        """The size in bytes of the `State` that `save` would return."""
-
-    def save(self) -> State:
-        """A copy of the content. Raises `KnownError` if llama.cpp can't copy it, `MemoryError` if there is no memory
-        for it.
-        """
-
-    def restore(self, state: State) -> bool:
-        """Replace the content with ``state``. Returns False, with the cache empty, if that fails."""
+    """The fewest tokens that a cache with this content can be cut to; 0 if it can be cut anywhere."""
 
 
 def common_length(a: Tokens, b: Tokens) -> int:
@@ -114,12 +88,10 @@ def covers(tokens: Tokens, least: int, wanted: Tokens) -> bool:
     return len(wanted) >= least and common_length(tokens, wanted) == len(wanted)
 
 
-# Images in a sequence of tokens. Each cell that an image takes in the KV cache is a number below zero there.
+# Images in a sequence of tokens: each cell that an image takes in the KV cache is a number below zero.
 #
-# The numbers are made from the image's SHA-256, so that two sequences are only the same as far as their images are:
-# what compares tokens, such as the caches of earlier chats, needs to know nothing about images. The first number of an
-# image also says how many *positions* it takes, which may be fewer than cells: under M-RoPE the cells of an image
-# share positions.
+# The numbers are made from the image's SHA-256, so that code that compares tokens needs to know nothing about images.
+# The first number of an image also holds how many *positions* it takes, which may be fewer than cells (M-RoPE).
 
 _FIRST = 1 << 30
 """Set in the first cell of an image. The lowest bits of that cell are the number of positions."""
@@ -137,14 +109,13 @@ class Span:
 
     @property
     def saved(self) -> int:
-        """How many positions fewer than cells it takes."""
+        """Cells minus positions."""
         return self.end - self.start - self.positions
 
 
 def cells_of(identity: str, cells: int, positions: int) -> list[int]:
-    """What stands in a sequence for an image, or a part of one, with this ``identity``. It takes so many ``cells`` and
-    ``positions``.
-    """
+    """The numbers of an image, or a part of one, with this ``identity``, which takes so many ``cells`` and
+    ``positions``."""
     if not 0 < positions < 1 << _POSITION_BITS:
         raise ValueError(f"an image with {positions} positions")
     words = np.frombuffer(hashlib.shake_128(identity.encode()).digest(4 * cells), "<u4").astype(np.int64)
@@ -179,9 +150,8 @@ def text_of(tokens: Sequence[int]) -> list[int]:
 
 
 def piece_end(tokens: Sequence[int], start: int, most: int) -> int:
-    """Where the part of ``tokens`` ends that can be processed together from ``start`` on: a whole image, or up to
-    ``most`` tokens of text before the next one.
-    """
+    """The end of what can be processed at once from ``start`` on: a whole image, or up to ``most`` tokens of text that
+    are followed by one."""
     if tokens[start] >= 0:
         part = tokens[start : start + most]
         return start + next((place for place, token in enumerate(part) if token < 0), len(part))
@@ -213,12 +183,6 @@ class Task(AnswerSettings, frozen=True, kw_only=True):
     """The tokens of a text that are forced to end the thinking."""
     grammar: Grammar | None = None
     """What the answer has to follow."""
-    notes: Sequence[str] = ()
-    """What isn't in the grammar."""
-    is_valid: Callable[[str], bool | None] = lambda _: None
-    """Checks a finished answer for that."""
-    mark_texts: Mapping[int, bytes] = {}
-    """What is shown of control tokens."""
     unit: int = 1
     """Verify passes are padded to a multiple of so many tokens, and have at most `EXACT_WIDTH`; 1: neither."""
 
@@ -231,21 +195,20 @@ class Task(AnswerSettings, frozen=True, kw_only=True):
 
 
 class TokenSequence:
-    """A prompt and its answer. A token's index is its position.
+    """A prompt and its answer, to which only the loop appends. A token's index is its position.
 
-    The loop appends to it; drafters and others read it. A KV cache has a list of its own: it may contain less than this
-    or more, and outlives the answer.
+    A KV cache has a list of its own: it may contain less or more than this, and outlives the answer.
     """
 
     def __init__(self, prompt: Sequence[int] = (), shared: int | None = None) -> None:
-        """The answer begins after ``prompt``, of which the next turn's prompt will begin with ``shared`` tokens."""
+        """The next turn's prompt will begin with the first ``shared`` tokens of ``prompt``, by default with all."""
         self.tokens = list(prompt)
-        """Prompt and answer, to be read by index; only `append` changes it."""
+        """To be read by index; only `append` changes it."""
         self.prompt_length = len(self.tokens)
         self.shared_length = self.prompt_length if shared is None else shared
         """Tokens of the prompt that the next turn's prompt is expected to begin with."""
         self.left_out = 0
-        """In a sequence without its images: how many cells these have. All of them belong to the prompt."""
+        """In a sequence without its images: how many cells these have, all in the prompt."""
         self._text: TokenSequence | None = None
         if has_images(self.tokens):
             self._text = TokenSequence(text_of(self.tokens), len(text_of(self.tokens[: self.shared_length])))
@@ -269,14 +232,6 @@ class TokenSequence:
         self.tokens.append(token)
         if self._text is not None:
             self._text.append(token)
-
-    def last(self, count: int) -> list[int]:
-        """The last ``count`` tokens, or fewer if there aren't as many."""
-        return self.tokens[-count:] if count else []
-
-    def shared_with(self, other: TokenSequence) -> int:
-        """How many tokens both have in common at the beginning."""
-        return shared_prefix(self.tokens, other.tokens)
 
 
 def shared_prefix(one: Sequence[int], other: Sequence[int]) -> int:

@@ -11,32 +11,31 @@ from itertools import accumulate
 import msgspec
 
 from app.engine.decoding.thinking import Marks
-from app.engine.decoding.thinking_splitters import Run
+from app.engine.decoding.thinking_splitters import Run, Splitter
 from app.protocol.events import Piece
 from app.protocol.options import TextKind
 
 
 @dataclass
 class _Token:
-    """A token whose text is not all decided."""
+    """A token part of whose text is undecided."""
 
     piece: Piece | None
-    """``None`` for one of an answer that goes on, which was shown when it was cut."""
+    """``None`` for a token that was shown before the answer was cut off."""
     length: int
-    """Of its text."""
+    """Characters of its text, of which so many are undecided: ``missing``."""
     missing: int
-    """How much of that is not decided."""
     text: str = ""
-    """What of it is shown, as far as it is decided."""
+    """The decided part of it that is shown."""
     thinking: bool = False
 
 
 class TokenTexts:
     """Turns a stream of tokens into pieces of whole characters, thinking and answer told apart.
 
-    A token that ends inside a UTF-8 character has an empty text, the one that completes it carries the character; one
-    that is never completed is not shown. Marks of thinking are hidden; text that could be the beginning of one is held
-    back until that is decided. A token with text of both is part of the one its text ends in.
+    A token that ends inside a UTF-8 character has no text; the one that completes the character carries it. Marks of
+    thinking are hidden, and text that could begin one is held back until that is decided. A token with both thinking
+    and answer in it belongs to what it ends in.
     """
 
     def __init__(
@@ -47,74 +46,29 @@ class TokenTexts:
         *,
         by_grammar: bool = False,
     ) -> None:
-        """``piece`` gives the bytes of a token. Without ``marks`` all is answer; else it follows ``prompt``, with a
-        grammar where it says so."""
+        """``piece`` gives the bytes of a token. Without ``marks`` everything is answer. The answer follows ``prompt``,
+        and a grammar if ``by_grammar``."""
         self._piece = piece
         self._symbols = marks.symbols if marks else {}
         self._shown = marks.shown if marks else {}
-        self._splitter = marks.splitter(prompt, piece, by_grammar=by_grammar) if marks else None
+        self.splitter = marks.splitter(prompt, piece, by_grammar=by_grammar) if marks else Splitter()
+        """Tells thinking from the answer."""
         self._utf8 = codecs.getincrementaldecoder("utf-8")("replace")
         self._waiting: list[_Token] = []
         self._late = ""
-        """What turned out to be text of an answer that goes on only when it went on."""
+        """Text that was held back when the answer was cut off; it is shown with the next token."""
         self.thinking_tokens = 0
-        """Behind which it was thinking."""
+        """Tokens after which it was still thinking."""
         self.since_thinking = 0
-        """Tokens from the one that ended the thinking on."""
-
-    @property
-    def thinking(self) -> bool:
-        """Whether what comes next is thinking."""
-        return self._splitter is not None and self._splitter.thinking
-
-    @property
-    def may_think(self) -> bool:
-        """See `Splitter.may_think`."""
-        return self._splitter is not None and self._splitter.may_think
-
-    @property
-    def answers(self) -> bool:
-        """See `Splitter.answers`."""
-        return self._splitter is None or self._splitter.answers
-
-    @property
-    def opens(self) -> bool:
-        """See `Splitter.opens`."""
-        return self._splitter is not None and self._splitter.opens
-
-    @property
-    def trims(self) -> bool:
-        """See `Splitter.trims`."""
-        return self._splitter is not None and self._splitter.trims
-
-    @property
-    def has_begun(self) -> bool:
-        """Whether there is text of the answer."""
-        return self._splitter is not None and (self._splitter.is_done or self._splitter.undecided)
-
-    def between(self, told: str) -> str:
-        """See `Splitter.between`."""
-        return self._splitter.between(told) if self._splitter else ""
-
-    def expect_end(self) -> None:
-        """See `Splitter.expect_end`."""
-        if self._splitter:
-            self._splitter.expect_end()
-
-    def close_thinking(self) -> None:
-        """See `Splitter.close`."""
-        if self._splitter:
-            self._splitter.close()
+        """Tokens since the thinking, counting the one that ended it."""
 
     @property
     def can_be_closed(self) -> bool:
         """Whether the thinking could end here: neither inside a mark nor inside a character."""
-        inside = self._utf8.getstate()[0] or (self._splitter is not None and self._splitter.undecided)
-        return self.thinking and not inside
+        return self.splitter.thinking and not (self._utf8.getstate()[0] or self.splitter.undecided)
 
     def replay(self, tokens: Sequence[int]) -> str:
-        """The answer goes on behind ``tokens``, which were shown when it was cut: what was shown of them, without the
-        thinking."""
+        """Continue after ``tokens``, which were shown before the answer was cut off; their text without thinking."""
         pieces = [piece for token in tokens for piece in self.add(Piece(text="", id=token))]
         text = "".join(map(answer_text, pieces))
         for token in self._waiting:
@@ -124,9 +78,9 @@ class TokenTexts:
 
     def add(self, piece: Piece) -> list[Piece]:
         """Take the next token, a `Piece` without text; the pieces that are decided now."""
-        pieces = self._added(piece)
-        self.thinking_tokens += self.thinking
-        self.since_thinking = 0 if self.thinking else self.since_thinking + 1
+        pieces, thinking = self._added(piece), self.splitter.thinking
+        self.thinking_tokens += thinking
+        self.since_thinking = 0 if thinking else self.since_thinking + 1
         return pieces
 
     def _added(self, piece: Piece) -> list[Piece]:
@@ -134,22 +88,22 @@ class TokenTexts:
             text = self._utf8.decode(b"", final=True) + symbol
         else:
             text = self._utf8.decode(self._piece(piece.id))
-        if text and not self._waiting and (self._splitter is None or self._splitter.is_done):  # most of most answers
+        if text and not self._waiting and self.splitter.is_done:  # most of most answers
             text, self._late = self._late + (text.translate(self._shown) if symbol else text), ""
             return [msgspec.structs.replace(piece, text=text)]
         self._waiting.append(_Token(piece, len(text), len(text)))
         if not text:  # inside a character: the token waits for the one that completes it
             return []
-        for run in self._splitter.feed(text) if self._splitter else [Run(text, thinking=False, shown=True)]:
+        for run in self.splitter.feed(text):
             self._assign(run)
         return self._decided()
 
     def end(self, *, cut: bool, last: Piece | None = None) -> list[Piece]:
-        """What was held back, when the answer ends. Where it is ``cut``, what may be part of a mark stays hidden: an
-        answer that goes on there gives it back, at the latest with its ``last`` token, which ends it."""
-        for run in self._splitter.finish() if self._splitter and not cut else []:
+        """What was held back, when the answer ends. If it is ``cut`` off, what may be part of a mark stays hidden: it
+        is shown when the answer continues. ``last``: the token that ended it."""
+        for run in [] if cut else self.splitter.finish():
             self._assign(run)
-        thinking = self.thinking
+        thinking = self.splitter.thinking
         for token in self._waiting:
             token.thinking, token.missing = token.thinking if token.text else thinking, 0
         pieces = self._released(len(self._waiting))
@@ -201,15 +155,11 @@ class TokenTexts:
 class TextStream:
     """Turns a stream of tokens into pieces of text (`TokenTexts`) that end before a stop string.
 
-    Text of the answer that could be the beginning of a stop string is held back until that is decided; a met stop
-    string is never shown. Thinking is not searched for them.
+    Text that could begin a stop string is held back until that is decided. Thinking isn't searched.
     """
 
     def __init__(self, texts: TokenTexts, stops: Sequence[str], earlier: Sequence[int] = ()) -> None:
-        """Empty stop strings are ignored.
-
-        The text continues after the tokens ``earlier``, which were shown completely when the answer was cut off there.
-        """
+        """Empty stop strings are ignored. ``earlier``: tokens that were shown before the answer was cut off."""
         self.texts = texts
         self._stops = [stop for stop in stops if stop]
         self._held: list[Piece] = []
@@ -218,7 +168,7 @@ class TextStream:
         self.safe_tokens = 0
         """Tokens that lie entirely before a possible or actual stop string."""
         self.overlap = 0
-        """Characters of the met stop string that were shown before: the end of the text of ``earlier``."""
+        """Characters of the met stop string that were already shown, at the end of ``earlier``."""
         self.earlier = texts.replay(earlier)
         """The text of ``earlier``, without the thinking."""
         self._shown = self._possible_stop_of(self.earlier)
@@ -241,8 +191,7 @@ class TextStream:
         return self._release(self._whole_pieces(certain))
 
     def end(self, *, cut: bool = False, last: Piece | None = None) -> list[Piece]:
-        """What was held back, when the answer ends; ``cut``: it could go on; ``last``: the token that ended it. A stop
-        string may be met only now."""
+        """What was held back, when the answer ends (`TokenTexts.end`). A stop string may be met only now."""
         self._held += self.texts.end(cut=cut, last=last)
         held = self._shown + "".join(map(answer_text, self._held))
         return self._up_to_stop(held) if self._meets_stop(held) else self._release(len(self._held))
@@ -304,14 +253,14 @@ def answer_text(piece: Piece) -> str:
 # | list | lines that begin with a bullet or a number, and what goes on with them |
 # | prose | all else: paragraphs, headings, tables, quotes |
 #
-# The beginning of a line decides, and nothing is kept but the beginning of a line that is still open: what a token
-# costs does not grow with the answer.
+# The beginning of a line decides, and only that of an open line is kept: what a token costs doesn't grow with the
+# answer.
 
 _FENCE = re.compile(r"(?P<run>`{3,})[^`]*$|(?P<tildes>~{3,})")
 _ITEM = re.compile(r"(?:[-*+•]|\d{1,9}[.)])\s")
 _JSON = re.compile(r'[{\[]\s*["{\[}\]\n]')
 _OPEN = re.compile(r"(?:`{1,2}|~{1,2}|[-*+•]|\d{1,9}[.)]?|[{\[][ \t]*)$")
-"""What may still turn out to be a fence, a list item or JSON."""
+"""What may still become a fence, a list item or JSON."""
 _IN_JSON = re.compile(r'[{}\[\]"\d-]')
 _LONGEST_BEGINNING = 160
 """A line is decided after this many characters, whatever follows."""
@@ -321,10 +270,8 @@ _ITEM_INDENT = 2
 
 
 class TextKinds:
-    """Follows one answer.
-
-    While the beginning of a line is ambiguous (``1`` may become ``1. Apples`` or ``1 apple``), `kind` stays the same.
-    """
+    """Follows one answer. While the beginning of a line is ambiguous (``1`` may become ``1. Apples`` or ``1 apple``),
+    `kind` stays the same."""
 
     def __init__(self) -> None:
         self.kind: TextKind = "prose"
@@ -374,7 +321,7 @@ class TextKinds:
             self.kind = "list" if self._is_list else "prose"
 
     def _read_fence(self, body: str, ended: bool) -> bool:
-        """Whether the line opens a code block, as far as it is known: a backtick may still make it prose."""
+        """Whether the line opens a code block, as far as is known: another backtick may still make it prose."""
         fence = _FENCE.match(body)
         if not fence:
             return False

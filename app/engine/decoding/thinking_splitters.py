@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
-# How models mark their thinking, and what text is once that is known.
+# How models mark their thinking.
 
 
 @dataclass(frozen=True)
@@ -15,16 +15,15 @@ class Format:
     """How thinking is marked by tags.
 
     Attributes:
-        opening: In front of it.
-        closing: Behind it.
-        around: What the model may write in front of the answer and behind it then; hidden too.
-        between: What stands between the two where the template does not tell; empty: the tag on a line of its own.
-        tokens_only: Whether the tags count only where the vocabulary has tokens for them.
-        is_usual: Whether they count where neither the template nor the vocabulary has them.
+        opening, closing: Before and after it.
+        around: What the model may then write around the answer; hidden, too.
+        between: What separates the two if the template doesn't tell; empty: the tag on a line of its own.
+        tokens_only: The tags count only if the vocabulary has tokens for them.
+        is_usual: They count even if neither the template nor the vocabulary has them.
         spelled: ``closing`` without symbols.
-        token: ``closing`` with symbols, where the model spelled ``opening`` although it has tokens.
+        token: ``closing`` with symbols, if the model spelled ``opening`` although it has tokens.
         openings: ``opening`` with and without symbols.
-        is_spelled: Whether ``opening`` is written without symbols.
+        is_spelled: ``opening`` is written without symbols.
     """
 
     opening: str
@@ -79,22 +78,13 @@ FORMATS = (
 )
 
 
-@dataclass(frozen=True)
-class Channels:
-    """The marks of channels, as symbols."""
-
-    start: str
-    channel: str
-    message: str
-    end: str
-
-
-HARMONY = Channels("<|start|>", "<|channel|>", "<|message|>", "<|end|>")
+HARMONY = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")
+"""The marks of channels: what a header begins with, in front of its channel, behind it, and behind the message."""
 ANALYSIS, FINAL = "<|channel|>analysis<|message|>", "<|channel|>final<|message|>"
 
 
 class Run(NamedTuple):
-    """Text that is decided."""
+    """Decided text."""
 
     text: str
     thinking: bool
@@ -104,9 +94,9 @@ class Run(NamedTuple):
     """What is shown in place of a mark."""
 
 
-# Whether a mark that ends thinking is only written about: in code, or between quotation marks.
+# Whether a mark that ends thinking is only quoted: in code, or between quotation marks.
 #
-# What comes before a mark decides if it can, otherwise at most `_FAR` characters after it. Code that isn't closed by
+# What comes before the mark decides if it can, otherwise at most `_FAR` characters after it. Code that isn't closed by
 # then is no quotation: a model that leaves a fence or a backtick open still ends its thinking.
 
 _CODE_FENCE = re.compile(r"(?:[ \t>]|[-*+][ \t]|\d{1,9}[.)][ \t])*(`{3,}(?=[^`]*$)|~{3,})(.*)")
@@ -121,15 +111,15 @@ _QUOTES = {'"': '"', "'": "'", "“": "”", "‘": "’", "„": "“", "«": "
 
 
 class Written:
-    """What a model has thought, as far as it tells whether the next mark is quoted."""
+    """The thinking so far, as far as it matters for whether the next mark is quoted."""
 
     def __init__(self, openings: Sequence[str]) -> None:
         """``openings``: the marks that open thinking."""
         self._openings = openings
         self._fence = ""
-        """How the code began that isn't closed; empty: there is none."""
+        """What opened the code block; empty outside of one."""
         self._open = 0
-        """Marks that were opened in it, up to the line."""
+        """Marks that were opened in it, before the current line."""
         self._line = ""
         self._closed = 0
         """Marks that were closed in the line."""
@@ -152,13 +142,13 @@ class Written:
         self._line += mark
 
     def quotes(self, behind: str) -> bool | None:
-        """Whether a mark is quoted that stands here in front of ``behind``; ``None``: what follows decides."""
+        """Whether a mark here, followed by ``behind``, is quoted; ``None``: more text has to decide."""
         in_fence = self._fence and not _closes(self._fence, self._line)
         return self._in_fence(behind) if in_fence else self._in_line(behind)
 
     @property
     def opens(self) -> bool:
-        """Whether a quotation has begun directly in front of this place."""
+        """Whether a quotation begins right here."""
         ticks = _open_span(self._line)
         return self._has_quote() or (bool(ticks) and self._line.endswith(ticks))
 
@@ -201,7 +191,7 @@ class Written:
         return False if is_whole else None
 
     def _in_sentence(self, behind: str) -> bool | None:
-        """Of a pair of marks, if the sentence goes on behind it."""
+        """Whether a pair of marks is part of a sentence that goes on."""
         if self._opened(self._line) <= self._closed or self._line.lstrip().startswith(tuple(self._openings)):
             return False
         rest = behind.lstrip(" ")
@@ -209,7 +199,7 @@ class Written:
 
 
 def end_of(thinking: str, opening: str, closing: str) -> int:
-    """Where in a complete text that begins with ``thinking`` the ``closing`` mark is that ends it; −1: nowhere."""
+    """Where the ``closing`` mark is that ends the thinking with which a complete text begins; −1: nowhere."""
     written, at = Written((opening,)), 0
     while (end := thinking.find(closing, at)) >= 0:
         written.add(thinking[at:end])
@@ -226,7 +216,7 @@ def _closes(fence: str, line: str) -> bool:
 
 
 def _open_span(line: str) -> str:
-    """The backticks with which a span of code begins that the line doesn't close; empty: there is none."""
+    """The backticks of a span of code that the line leaves open; empty: there is none."""
     runs = list(_TICKS.finditer(line))
     at = 0
     while at < len(runs):
@@ -238,43 +228,56 @@ def _open_span(line: str) -> str:
 
 
 _LONGEST_HEADER = 60
-"""Characters; what goes on without its end is no header of a channel."""
+"""Characters; what is longer is no header of a channel."""
 
 
-class Splitter(Protocol):
-    """Follows one answer."""
+class Splitter:
+    """Follows one answer. This one finds no thinking in it."""
 
     @property
     def thinking(self) -> bool:
         """Whether what comes next is thinking, as far as that is decided."""
+        return False
 
     @property
     def is_done(self) -> bool:
         """Whether all that follows is text of the answer."""
+        return True
 
     @property
     def may_think(self) -> bool:
         """Whether there is thinking now, or may be soon."""
+        return False
 
     @property
     def undecided(self) -> bool:
         """Whether the text may be in the middle of a mark."""
+        return False
 
     @property
     def answers(self) -> bool:
         """Whether what comes next is text of the answer, unless it opens thinking."""
+        return not self.thinking
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether there is text of the answer already."""
+        return False
 
     @property
     def opens(self) -> bool:
         """Whether thinking may be opened now: the answer has not begun."""
+        return False
 
     @property
     def trims(self) -> bool:
         """Whether line breaks that come next belong to a mark."""
+        return False
 
-    def between(self, told: str) -> str:
+    def between(self, told: str) -> str:  # noqa: ARG002
         """What the model writes between thinking and answer, with its control tokens: what the template has ``told``,
         if that ends the thinking."""
+        return ""
 
     def expect_end(self) -> None:
         """The next mark ends the thinking, wherever it stands."""
@@ -284,31 +287,33 @@ class Splitter(Protocol):
 
     def feed(self, text: str) -> list[Run]:
         """The answer goes on with ``text``, its marks as symbols: what is decided by now, without gaps."""
+        return [Run(text, thinking=False, shown=True)]
 
     def finish(self) -> list[Run]:
         """The answer is complete: what was not decided is text."""
+        return []
 
 
 # ---------------------------------------------------------------- tags
 
 
-class TagSplitter:
+class TagSplitter(Splitter):
     """For models that mark their thinking with tags."""
 
     def __init__(self, formats: Sequence[Format], prompt_end: str, *, by_grammar: bool = False) -> None:
-        """``formats``: their marks as symbols, like the end of the prompt.
+        """The marks of ``formats`` are symbols, like those at the end of the prompt.
 
-        ``by_grammar``: a grammar is in force from the end of the thinking on, so each mark is decided at once, and what
-        is spelled in front of an answer is the grammar's.
+        ``by_grammar``: a grammar is in force after the thinking, so that each mark is decided at once, and a mark that
+        is spelled before the answer belongs to the grammar.
         """
         self._formats = formats
         self._by_grammar = by_grammar
         self._held = ""
         """What is not decided."""
         self._state: Callable[[], Iterator[Run]] | None = self._begin
-        """What looks at the text next; ``None``: nothing does, all of it is the answer."""
+        """What reads the text next; ``None``: all of it is the answer."""
         self._trims = False
-        """Whether white space in front of what comes next belongs to the mark before it."""
+        """Whether white space that comes next belongs to the mark before it."""
         self._has_thought = False
         self._written = Written(())
         self._noted = 0
@@ -327,60 +332,48 @@ class TagSplitter:
 
     @property
     def thinking(self) -> bool:
-        """See `Splitter.thinking`."""
         return self._state == self._think
 
     @property
     def is_done(self) -> bool:
-        """See `Splitter.is_done`."""
         return self._state is None
 
     @property
     def may_think(self) -> bool:
-        """See `Splitter.may_think`."""
         return self._state in (self._begin, self._think)
 
     @property
     def undecided(self) -> bool:
-        """See `Splitter.undecided`."""
         return bool(self._held.strip())
 
     @property
-    def answers(self) -> bool:
-        """See `Splitter.answers`."""
-        return self._state != self._think
+    def has_begun(self) -> bool:
+        return self.is_done or self.undecided
 
     @property
     def opens(self) -> bool:
-        """See `Splitter.opens`."""
         return self._state == self._begin and not self._trims and not self._held
 
     @property
     def trims(self) -> bool:
-        """See `Splitter.trims`."""
         return self._state == self._begin and self._trims and self._has_thought and not self._held.strip()
 
     def between(self, told: str) -> str:
-        """See `Splitter.between`."""
         return told if self._format.spelled in told else self._format.between
 
     def expect_end(self) -> None:
-        """See `Splitter.expect_end`."""
         self._is_ending = True
 
     def close(self) -> None:
-        """See `Splitter.close`."""
         self._state, self._trims = self._begin, True
 
     def feed(self, text: str) -> list[Run]:
-        """See `Splitter.feed`."""
         if self._state is None:
             return [Run(text, thinking=False, shown=True)] if text else []
         self._held += text
         return list(self._decided())
 
     def finish(self) -> list[Run]:
-        """See `Splitter.finish`."""
         self._is_whole = True
         runs = list(self._decided())
         runs += list(self._line_taken()) if self._state == self._begin else []
@@ -412,7 +405,7 @@ class TagSplitter:
         self._written, self._noted, self._is_ending = Written(one.openings), 0, False
 
     def _begin(self) -> Iterator[Run]:
-        """The beginning of an answer, or what follows thinking that is over."""
+        """The beginning of an answer, or what follows the thinking."""
         text = self._held.lstrip()
         space = len(self._held) - len(text)
         formats = [one for one in self._formats if not (self._by_grammar and one.is_spelled)]
@@ -440,7 +433,7 @@ class TagSplitter:
         self._state = None
 
     def _line_taken(self) -> Iterator[Run]:
-        """Behind thinking: the white space up to the line that the answer begins in."""
+        """After thinking: the white space up to the line in which the answer begins."""
         space = len(self._held) - len(self._held.lstrip())
         line = self._held[:space].rfind("\n") + 1 if space < len(self._held) else space
         if self._trims and line:
@@ -473,7 +466,7 @@ class TagSplitter:
             self._state, self._trims = self._begin, True
 
     def _is_quoted(self, behind: str) -> bool | None:
-        """Whether a closing mark in front of ``behind`` is written about; ``None``: what follows decides."""
+        """Whether a closing mark followed by ``behind`` is quoted; ``None``: more text has to decide."""
         if self._is_ending:
             return False
         if self._is_whole:
@@ -492,7 +485,7 @@ class TagSplitter:
         return run._replace(shown=False, instead=self._format.spelled)  # a control token has no text of its own
 
     def _answer(self) -> Iterator[Run]:
-        """With marks around it."""
+        """An answer with marks around it."""
         if self._trims:
             space = len(self._held) - len(self._held.lstrip("\n"))
             if space:
@@ -518,66 +511,54 @@ def _beginning_at_end(text: str, marks: Sequence[str]) -> int:
 # ---------------------------------------------------------------- channels
 
 
-class ChannelSplitter:
+class ChannelSplitter(Splitter):
     """For gpt-oss: ``analysis`` is its thinking, ``final`` and ``commentary`` are its answer.
 
     A header goes from ``<|start|>`` or ``<|channel|>`` to ``<|message|>``; the prompt ends in the middle of one.
     """
 
-    is_done = False
-    opens = False
-    trims = False
+    thinking = is_done = False
 
-    def __init__(self, marks: Channels, prompt_end: str) -> None:
-        self._marks = marks
-        self.thinking = False
+    def __init__(self, marks: Sequence[str], prompt_end: str) -> None:
+        """``marks``: `HARMONY`, as symbols."""
+        self._start, self._channel, self._message, self._end = marks
         self._header: str | None = None
         """A header that has begun; ``None`` in the text of a message."""
         self._held = ""
-        """What of it is part of the answer."""
+        """The part of it that belongs to this answer."""
         self._has_text = [False, False]
         """Of the answer, of the thinking."""
         self.feed(prompt_end)
-        self.thinking = self.thinking and prompt_end.rstrip().endswith(marks.message)  # else in an earlier turn
+        self.thinking = self.thinking and prompt_end.rstrip().endswith(self._message)  # else in an earlier turn
         self._held, self._has_text = "", [False, False]
 
     @property
     def may_think(self) -> bool:
-        """See `Splitter.may_think`."""
         return self.thinking or self.undecided
 
     @property
     def undecided(self) -> bool:
-        """See `Splitter.undecided`."""
         return self._header is not None
 
     @property
     def answers(self) -> bool:
-        """See `Splitter.answers`."""
         return not self.thinking and not self.undecided
 
     def between(self, told: str) -> str:  # noqa: ARG002
-        """See `Splitter.between`; the template only tells how earlier turns looked, without channels."""
-        return f"<|end|><|start|>assistant{FINAL}"
-
-    def expect_end(self) -> None:
-        """See `Splitter.expect_end`: channels have no quotations."""
+        return f"<|end|><|start|>assistant{FINAL}"  # the template only tells how earlier turns looked, without channels
 
     def close(self) -> None:
-        """See `Splitter.close`."""
         self.thinking, self._held, self._header = False, "", None
 
     def feed(self, text: str) -> list[Run]:
-        """See `Splitter.feed`."""
         runs: list[Run] = []
-        marks = self._marks
-        for part in re.split(f"([{marks.start}{marks.channel}{marks.message}{marks.end}])", text):
-            if part in (marks.start, marks.channel):
+        for part in re.split(f"([{self._start}{self._channel}{self._message}{self._end}])", text):
+            if part in (self._start, self._channel):
                 self._header = (self._header or "") + part
                 self._held += part
-            elif part == marks.message and self._header is not None:
+            elif part == self._message and self._header is not None:
                 runs.append(self._opened(part))
-            elif part in (marks.message, marks.end):
+            elif part in (self._message, self._end):
                 runs.append(Run(part, self.thinking, shown=False))
             elif part and self._header is None:
                 runs += self._text(part)
@@ -589,14 +570,13 @@ class ChannelSplitter:
         return runs
 
     def finish(self) -> list[Run]:
-        """See `Splitter.finish`."""
         held, self._held, self._header = self._held, "", None
         return list(self._text(held)) if held else []
 
     def _opened(self, mark: str) -> Run:
         """A header is complete."""
         assert self._header is not None
-        before, (_, _, channel) = self.thinking, self._header.rpartition(self._marks.channel)
+        before, (_, _, channel) = self.thinking, self._header.rpartition(self._channel)
         self.thinking = channel.lstrip().startswith("analysis")
         held, self._held, self._header = self._held + mark, "", None
         if self._has_text[self.thinking]:  # another message of the same kind

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
-from app.engine.decoding.chat_template import TemplateInputs, definition
+from app.engine.decoding import Vocabulary
+from app.engine.decoding.chat_template import ChatTemplate, definition
 from app.engine.decoding.grammar import is_mark
-from app.protocol.commands import Image, Message
+from app.protocol.commands import Message
 from app.protocol.tools import (
     ARGUMENTS,
     FORMATS,
@@ -37,7 +37,6 @@ from app.protocol.tools import (
 )
 from app.system import KnownError
 
-_NOW = datetime(2026, 1, 1)
 _CALLS = (
     ToolCall("firstcal1", "first_tool", '{"place": "Rome"}'),
     ToolCall("secondca2", "second_tool", '{"count": 3}'),
@@ -56,20 +55,12 @@ _TOOLS = [
 ]
 
 
-class Template(Protocol):
-    """What is needed of `app.engine.decoding.chat_template.ChatTemplate`."""
-
-    @property
-    def source(self) -> str: ...
-    def render(self, chat: Sequence[Message], inputs: TemplateInputs | None = None) -> str: ...
-
-
 # ------------------------------------------------------------ what a template writes
 
 
-def found_format(template: Template) -> tuple[ToolFormatName, bool]:
-    """How ``template`` writes calls, and whether it wants their arguments as text; ``general`` where that isn't known,
-    or the template doesn't show the tools and their results."""
+def found_format(template: ChatTemplate) -> tuple[ToolFormatName, bool]:
+    """How ``template`` writes calls, and whether it wants their arguments as text; ``general`` if that is unknown, or
+    it doesn't show the tools and their results."""
     if "tool" not in template.source:
         return "general", False
     for text_arguments in (False, True):
@@ -81,21 +72,14 @@ def found_format(template: Template) -> tuple[ToolFormatName, bool]:
     return "general", False
 
 
-def _rendered(template: Template, calls: Sequence[ToolCall], *, text_arguments: bool) -> str:
-    """A chat with ``calls``; empty where the template refuses it, or leaves out the tools or their results."""
+def _rendered(template: ChatTemplate, calls: tuple[ToolCall, ...], *, text_arguments: bool) -> str:
+    """A chat with ``calls``; empty if the template refuses it, or leaves out the tools or their results."""
     results = [
         Message(role="tool", content=f"result{place}word", tool_call_id=call.id, tool_name=call.name)
         for place, call in enumerate(calls)
     ]
-    chat = [
-        Message(role="user", content="Well?"),
-        Message(role="assistant", content="", tool_calls=tuple(calls)),
-        *results,
-    ]
-    try:
-        text = template.render(chat, TemplateInputs(_NOW, {}, _TOOLS, text_arguments))
-    except KnownError:
-        return ""
+    question, answer = Message(role="user", content="Well?"), Message(role="assistant", content="", tool_calls=calls)
+    text = template.attempt(question, answer, *results, tools=_TOOLS, text_arguments=text_arguments) or ""
     expected = [*(result.content for result in results), "Oneword", "Otherword"]
     return text if all(word in text for word in expected) else ""
 
@@ -116,67 +100,24 @@ def _arguments(known: ToolFormat, call: ToolCall) -> str:
     return "".join(known.parameter.replace(KEY, name).replace(VALUE, str(value)) for name, value in pairs)
 
 
-class Hiding:
-    """Puts words that nobody can have typed in the place of control tokens' texts within tools and calls."""
-
-    def __init__(
-        self,
-        patterns: Sequence[re.Pattern[str]],
-        hidden: MutableMapping[str, str | Image],
-        new_word: Callable[[], str],
-    ) -> None:
-        """``patterns`` match what is to be hidden; ``hidden`` gets the texts, by their words."""
-        self._patterns = patterns
-        self._hidden = hidden
-        self._new_word = new_word
-
-    def call(self, call: ToolCall) -> ToolCall:
-        """The same without such texts."""
-        arguments = json.dumps(self._safe(json.loads(call.arguments)), ensure_ascii=False)
-        return ToolCall(call.id, call.name, arguments)
-
-    def tool(self, tool: Tool) -> Tool:
-        """The same without such texts."""
-        return msgspec.structs.replace(
-            tool, description=self._text(tool.description), parameters=self._safe(tool.parameters)
-        )
-
-    def _safe(self, value: Any) -> Any:
-        match value:
-            case str():
-                return self._text(value)
-            case list():
-                return [self._safe(one) for one in value]
-            case dict():
-                return {self._text(name): self._safe(one) for name, one in value.items()}
-        return value
-
-    def _text(self, text: str) -> str:
-        for pattern in self._patterns:
-            text = pattern.sub(self._word, text)
-        return text
-
-    def _word(self, match: re.Match[str]) -> str:
-        word = self._new_word()
-        self._hidden[word] = match.group()
-        return word
+def with_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """A JSON value with each of its texts and names changed."""
+    match value:
+        case str():
+            return change(value)
+        case list():
+            return [with_texts(one, change) for one in value]
+        case dict():
+            return {change(name): with_texts(one, change) for name, one in value.items()}
+    return value
 
 
-# The grammar of an answer that may have tool calls: text, or a call as the chat template writes it, with arguments
-# by its schema.
+# The grammar of an answer that may have tool calls: text, or a call as the chat template writes it.
 
 _PLACES = re.compile(f"([{NAME}{ID}{ARGUMENTS}])")
 _SIGNS = re.compile(r"([\[\]{}().*+?|^$/\\])")
-"""What means something in a regular expression."""
+"""Characters with a meaning in a regular expression."""
 _KEY = r"[^<>\"\n]{1,128}"
-
-
-class Vocabulary(Protocol):
-    """What is needed of `app.engine.llama.model.Model`."""
-
-    def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]: ...
-    def piece(self, token: int) -> bytes: ...
-    def mark(self, token: int) -> str: ...
 
 
 class CallGrammar:
@@ -190,9 +131,9 @@ class CallGrammar:
         forced: Sequence[dict[str, Any]] = (),
         answer: dict[str, Any] | None = None,
     ) -> None:
-        """Without a ``vocabulary``, marks are spelled, as for a check of everything else. ``forced``: the parameters of
-        each tool as far as llguidance can force them (`app.helper.messages.GrammarChecked.schema`). ``answer``: the
-        schema of an answer without a call; ``None``: any text."""
+        """Without a ``vocabulary``, marks are spelled, to check everything else. ``forced``: what llguidance can force
+        of each tool's parameters (`app.helper.messages.GrammarChecked.schema`). ``answer``: the schema of an answer
+        without a call; ``None``: any text."""
         self._forced = {tool.name: schema for tool, schema in zip(use.tools, forced, strict=False)}
         self._answer = answer
         self._format = known
@@ -201,7 +142,7 @@ class CallGrammar:
         self.marks: dict[int, bytes] = {}
         """The text of control tokens in it."""
         self.notes: dict[str, list[str]] = {}
-        """What of the parameters of each tool the form of the calls can't force, once `source` has been called."""
+        """By tool: what of its parameters the form of the calls can't force, once `source` has been called."""
 
     def source(self) -> str:
         """In llguidance's notation."""
@@ -212,7 +153,7 @@ class CallGrammar:
         repeated = f" ({' '.join(filter(None, more))})*" if use.several and known.several else ""
         rules = [f"call{place}: {self._call(tool, place)}" for place, tool in enumerate(tools)]
         rules.append("call: " + " | ".join(f"call{place}" for place in range(len(tools))))
-        # The first call has its mark apart, because text in front of one that is spelled ends with it.
+        # The mark of the first call is a rule of its own, because text before a spelled mark ends with it.
         behind = self._literal(known.opening + known.call.partition(NAME)[0], without=known.mark)
         rules += [f"first{place}: {self._call(tool, place, begins=behind)}" for place, tool in enumerate(tools)]
         rules.append("first: " + " | ".join(f"first{place}" for place in range(len(tools))))
@@ -250,12 +191,8 @@ class CallGrammar:
             yield f"before[lazy]: /(?s:.*){mark}/"
 
     def _call(self, tool: Tool, place: int, begins: str | None = None) -> str:
-        """One call; ``begins``: what stands in front of the name."""
-        places = {
-            NAME: json.dumps(tool.name),
-            ID: f"/[a-zA-Z0-9]{{{ID_LENGTH}}}/",
-            ARGUMENTS: f"arguments{place}",
-        }
+        """One call; ``begins``: what comes before the name."""
+        places = {NAME: json.dumps(tool.name), ID: f"/[a-zA-Z0-9]{{{ID_LENGTH}}}/", ARGUMENTS: f"arguments{place}"}
         written = [places.get(part) or self._literal(part) for part in _PLACES.split(self._format.call)]
         if begins is not None:
             written[0] = begins
@@ -268,7 +205,7 @@ class CallGrammar:
         return {**forced, "type": "object"}
 
     def _parameters(self, tool: Tool, place: int) -> Iterator[str]:
-        """The rules of arguments that are written one by one, in the order of the schema."""
+        """The rules of arguments that are written one by one, in the schema's order."""
         whole, forced = parameters_of(tool.parameters), self._schema(tool)
         schemas = parameters_of(forced).schemas
         definitions = {name: forced[name] for name in ("$defs", "definitions") if name in forced}
@@ -302,7 +239,7 @@ class CallGrammar:
         yield f"arguments{place}: {' '.join(names)}" if names else f'arguments{place}: ""'
 
     def _text(self, rule: str, begins: str, value: TextValue, after: str) -> Iterator[str]:
-        """The rules of an argument that is a text, up to what stands ``after`` it. Raises `KnownError`."""
+        """The rules of an argument that is text, up to what comes ``after`` it. Raises `KnownError`."""
         parts = list(self._parts(after))
         any_text = f"(?s:.{{{value.least},{'' if value.most is None else value.most}}})"
         if all(isinstance(part, str) for part in parts):
@@ -327,7 +264,7 @@ class CallGrammar:
         return " ".join(one for one in shown if one != '""')
 
     def _parts(self, text: str) -> Iterator[str | int]:
-        """``text`` with the numbers of tokens in the place of marks that are tokens of their own."""
+        """``text`` with the ids of marks that are tokens in place of their text."""
         rest = text
         tokens = self._vocabulary.tokenize(text, special=True, bos=False) if self._vocabulary else []
         for token in tokens:
@@ -356,10 +293,9 @@ def _json(schema: Any) -> str:
     return f"%json {json.dumps({**schema, 'x-guidance': CALL_OPTIONS} if isinstance(schema, dict) else schema)}"
 
 
-# Chats with tools for templates that can't take them as they are.
+# Chats with tools for templates that don't know tools, or write calls in an unknown form.
 #
-# Those that don't know any tools, or write calls in a form that isn't known here, get the tools as JSON in the system
-# prompt, calls as text of the answer, and results as messages of the user.
+# They get the tools as JSON in the system prompt, calls as text of the answer, and results as messages of the user.
 
 _EXAMPLE = GENERAL.call.replace(NAME, "the name").replace(ARGUMENTS, '{"argument": "value"}')
 _INTRODUCTION = f"""You can call functions. Each of these lines describes one:
@@ -373,7 +309,8 @@ as usual."""
 
 def as_text(messages: Sequence[Message], tools: Sequence[Tool]) -> list[Message]:
     """The chat with ``tools``, for a template that gets no tools."""
-    turns = [one for is_result, some in groupby(messages, _is_result) for one in _turns(list(some), is_result)]
+    groups = groupby(messages, lambda message: message.role == "tool")
+    turns = [turn for is_result, some in groups for turn in _turns(some, is_result)]
     if not tools:
         return turns
     lines = "\n".join(msgspec.json.encode(definition(tool)["function"]).decode() for tool in tools)
@@ -387,10 +324,10 @@ def one_by_one(messages: Sequence[Message]) -> list[Message]:
     turns: list[Message] = []
     for one in messages:
         if one.role == "tool":
-            called = (
-                place for place, turn in enumerate(turns, 1) if one.tool_call_id in (c.id for c in turn.tool_calls)
+            callers = (
+                n for n, turn in enumerate(turns, 1) if one.tool_call_id in (call.id for call in turn.tool_calls)
             )
-            turns.insert(max(called, default=len(turns)), one)
+            turns.insert(max(callers, default=len(turns)), one)
             continue
         first, *others = one.tool_calls or (None,)
         turns.append(msgspec.structs.replace(one, tool_calls=(first,)) if first else one)
@@ -398,11 +335,7 @@ def one_by_one(messages: Sequence[Message]) -> list[Message]:
     return turns
 
 
-def _is_result(message: Message) -> bool:
-    return message.role == "tool"
-
-
-def _turns(messages: Sequence[Message], is_result: bool) -> Iterator[Message]:
+def _turns(messages: Iterable[Message], is_result: bool) -> Iterator[Message]:
     if is_result:
         results = (f"Result of {one.tool_name or 'the function'}:\n{one.content}" for one in messages)
         yield Message(role="user", content="\n\n".join(results))

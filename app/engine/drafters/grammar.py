@@ -17,17 +17,15 @@ class GrammarDrafter(Drafter):
         self.forget()
 
     def forget(self) -> None:
-        """See `Drafter.forget`."""
         self._grammar: Grammar | None = None
 
     def begin(self, sequence: TokenSequence, task: Task) -> None:  # noqa: ARG002
-        """See `Drafter.begin`."""
         self._grammar = task.grammar
 
     def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
-        """See `Drafter.propose`. There is one method, and all tokens are equally certain."""
+        """All tokens are equally certain."""
         tokens = self._grammar.forced(min(count, MAX_DRAFT_LENGTH)) if self._grammar else []
         return Proposal(tokens, confidences=[1.0] * len(tokens))
 
     def accepted(self) -> None:
-        """See `Drafter.accepted`. The loop takes the grammar along."""
+        """The loop takes the grammar along."""

@@ -11,15 +11,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from app.engine.decoding.accept_rules import (
-    Purpose,
-    are_few,
-    block_seed,
-    draw,
-    lead_of,
-    noisy_candidates,
-    with_noise,
-)
+from app.engine.decoding.accept_rules import Purpose, are_few, block_seed, draw, lead_of, noisy_candidates, with_noise
 from app.engine.decoding.grammar import Ahead
 from app.engine.decoding.sampling import (
     Distributions,
@@ -35,7 +27,7 @@ from app.engine.decoding.sampling import (
 )
 from app.engine.decoding.sequence import Cache, Task, TokenSequence, shared_prefix
 from app.engine.drafters import Drafter, Proposal, Worth, always
-from app.protocol.options import DrafterName, ProposalMethod, Sampling
+from app.protocol.options import MAX_DRAFT_LENGTH, DrafterName, ProposalMethod, Sampling
 from app.system import Canceled, KnownError
 
 _AFTER_FULL_ACCEPTANCE = 2
@@ -43,15 +35,13 @@ _AFTER_FULL_ACCEPTANCE = 2
 
 
 class CachedChats(Protocol):
-    """Switches the draft model's cache between chats; `app.engine.host.chat_cache.ChatSwitcher` implements it."""
+    """Switches a draft model's cache between chats (`app.engine.host.chat_cache.ChatSwitcher`)."""
 
     def usable(self, tokens: Sequence[int]) -> int:
         """How many tokens `begin` would leave in the cache; changes nothing."""
 
     def begin(self, tokens: Sequence[int], *, private: bool = False) -> int:
-        """Make the cache contain a beginning of ``tokens``, and nothing else; returns its length. ``private``: as in
-        `Generate`.
-        """
+        """Make the cache contain a beginning of ``tokens``, and nothing else; returns its length."""
 
     def processed(self, count: int, seconds: float) -> None:
         """Report that ``count`` tokens were processed in ``seconds``."""
@@ -59,7 +49,7 @@ class CachedChats(Protocol):
 
 @dataclass(frozen=True)
 class LoadedDraft:
-    """A draft model in memory, alongside its target."""
+    """A draft model or an MTP head in memory, alongside its target."""
 
     cache: Cache
     vocabulary: int
@@ -68,9 +58,12 @@ class LoadedDraft:
     """Whether nothing follows a token."""
     should_stop: Callable[[], bool]
     """Asked while the context is processed."""
-    chats: CachedChats
+    chats: CachedChats | None = None
+    """``None`` for a head, whose cache follows its target's to other chats."""
     one_by_one: bool = False
     """See `DraftCosts.one_by_one`."""
+    longest: int = MAX_DRAFT_LENGTH
+    """The most tokens it can draft at once."""
 
 
 class ModelDrafter(Drafter):
@@ -86,14 +79,13 @@ class ModelDrafter(Drafter):
     def __init__(self, draft: LoadedDraft) -> None:
         self._draft = draft
         self._cache = draft.cache
+        self.longest = draft.longest
         self.forget()
 
     def forget(self) -> None:
-        """See `Drafter.forget`."""
         self.begin(TokenSequence(), Task(sampling=Sampling(), seed=0))
 
     def begin(self, sequence: TokenSequence, task: Task) -> None:
-        """The model doesn't process anything of the sequence before `catch_up` or `propose`. See `Drafter.begin`."""
         self._sequence, self._task = sequence, task
         needed = task.needed
         self._needed = None if needed is None else max(needed, 2)  # a lead is over the second
@@ -104,23 +96,24 @@ class ModelDrafter(Drafter):
         self._check(sequence.tokens)
 
     def is_full(self) -> bool:
-        """See `Drafter.is_full`: the draft model's context may be shorter than the target's."""
-        return len(self._sequence) >= self._cache.length
+        return len(self._sequence) >= self._cache.length  # which may be shorter than the target's
 
     def missing(self) -> int:
-        """See `Drafter.missing`. The last token doesn't count: it is processed with the first proposal."""
-        held = len(self._cache.tokens) if self._is_prepared else self._draft.chats.usable(self._sequence.tokens[:-1])
+        """The last token doesn't count: it is processed with the first proposal."""
+        held = len(self._cache.tokens)
+        if not self._is_prepared:
+            tokens, chats = self._sequence.tokens[:-1], self._draft.chats
+            held = chats.usable(tokens) if chats else shared_prefix(self._cache.tokens, tokens)
         return max(len(self._sequence) - 1 - held, 0)
 
     def catch_up(self, count: int) -> None:
-        """See `Drafter.catch_up`."""
         self._prepare()
         begun, before = time.perf_counter(), len(self._cache.tokens)
         self._process(min(before + count, len(self._sequence) - 1))
-        self._draft.chats.processed(len(self._cache.tokens) - before, time.perf_counter() - begun)
+        if self._draft.chats:
+            self._draft.chats.processed(len(self._cache.tokens) - before, time.perf_counter() - begun)
 
     def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:
-        """See `Drafter.propose`."""
         count = min(count, self._cache.length - len(self._sequence))
         if count <= 0:
             return Proposal()
@@ -155,7 +148,6 @@ class ModelDrafter(Drafter):
         return grammar.ahead() if grammar and grammar.in_force else nullcontext()
 
     def accepted(self) -> None:
-        """See `Drafter.accepted`."""
         start, self._drafted_from = self._drafted_from, None
         if start is None:  # for example during a pause, where every microsecond counts against decoding without a draft
             return
@@ -164,9 +156,14 @@ class ModelDrafter(Drafter):
 
     def _prepare(self) -> None:
         """Switch the cache to this chat when it is first needed. Raises `KnownError`."""
-        if not self._is_prepared:
-            self._draft.chats.begin(self._sequence.tokens[:-1], private=self._task.private)
-            self._is_prepared = True
+        if self._is_prepared:
+            return
+        tokens = self._sequence.tokens[:-1]
+        if self._draft.chats:
+            self._draft.chats.begin(tokens, private=self._task.private)
+        else:
+            self._cache.roll_back(shared_prefix(self._cache.tokens, tokens))
+        self._is_prepared = True
 
     def _caught_up(self) -> Logits:
         """The logits after the sequence, one row; other drafters may have written much of it. Raises `KnownError`."""
@@ -205,8 +202,8 @@ class ModelDrafter(Drafter):
     ) -> _Choice:
         task, sampling = self._task, self._task.sampling
         row = _shared(row, self._draft.vocabulary)
-        if has_penalties(sampling):
-            history = [*self._sequence.last(sampling.penalty_window), *draft]
+        if has_penalties(sampling) and sampling.penalty_window:
+            history = [*self._sequence.tokens[-sampling.penalty_window :], *draft]
             row = penalize_rows(row, history, [], sampling)
         if allowed is not None:
             assert not isinstance(row, TopLogits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
-from app.engine.decoding.sequence import Task, TokenSequence
+from app.engine.decoding.sequence import Task, TokenSequence, shared_prefix
 from app.engine.drafters import Drafter, Proposal, Worth, always
 from app.protocol.options import MAX_DRAFT_LENGTH, DrafterName, ProposalMethod
 
@@ -44,21 +44,19 @@ class NgramDrafter(Drafter):
         self.forget()
 
     def forget(self) -> None:
-        """See `Drafter.forget`."""
         self._sequence = TokenSequence()
         self._indexes = [_Index(length) for length in INDEXED]
 
     def begin(self, sequence: TokenSequence, task: Task) -> None:  # noqa: ARG002
-        """See `Drafter.begin`. Only what follows the prefix shared with the last sequence is indexed."""
+        """Only what follows the prefix shared with the last sequence is indexed."""
         self.accepted()  # the end of the last answer, which wasn't reported
-        shared = self._sequence.shared_with(sequence)
+        shared = shared_prefix(self._sequence.tokens, sequence.tokens)
         for index in self._indexes:
             index.shrink(self._sequence.tokens, shared)
         self._sequence = sequence
         self.accepted()
 
     def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
-        """See `Drafter.propose`. There is one method; ``count`` is capped at `MAX_DRAFT_LENGTH`."""
         count = min(count, MAX_DRAFT_LENGTH)
         if count <= 0:
             return Proposal()
@@ -77,7 +75,6 @@ class NgramDrafter(Drafter):
         return Proposal(draft, confidences=confidences)
 
     def accepted(self) -> None:
-        """See `Drafter.accepted`."""
         for index in self._indexes:
             index.grow(self._sequence.tokens)
 

@@ -1,53 +1,42 @@
 """KV caches of recently used chats: copied within a memory limit, the least recently used ones to disk.
 
-A model's context contains one chat at a time. Before it is switched to another one, its content is copied if processing
-those tokens again would take noticeable time; what a copy has of the new chat is restored.
+A model's context contains one chat at a time. Before it is switched, its content is copied if processing those tokens
+again would take noticeable time; what a copy has of the new chat is restored.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import psutil
 
-from app.engine.decoding.sampling import Logits
-from app.engine.decoding.sequence import (
-    SavableCache,
-    State,
-    Tokens,
-    TokenSequence,
-    common_length,
-    covers,
-    piece_end,
-    shared_prefix,
-)
+from app.engine.decoding.sequence import State, Tokens, common_length, covers, shared_prefix
 from app.engine.host.chat_cache_files import ChatCacheFiles, StateFile
 from app.engine.llama.context import Context
-from app.protocol.events import PromptProgressed
 from app.storage.files import is_of
-from app.system import Canceled, KnownError
+from app.system import KnownError
 
 log = logging.getLogger("slipstream.chat_cache")
 
 _MIB = 1024 * 1024
 _AUTOMATIC_SHARE, _AUTOMATIC_MOST = 8, 2048 * _MIB
 _SHARE_OF_AVAILABLE = 4
-"""One copy may use at most this fraction of the memory that is available now."""
+"""One copy may use at most this fraction of the memory available now."""
 LEAST_SECONDS = 0.1
 """Tokens that take less than this to process are neither copied nor restored: nobody would notice."""
 READ_SECONDS_PER_BYTE = 5e-9
-"""The time of a file, including its digest, on a slow disk: what can be processed this fast isn't worth a file."""
+"""Of a file and its digest on a slow disk: what can be processed this fast isn't worth a file."""
 _TOKEN_SECONDS = 0.01
 """Used until it is known how long processing a token takes; as on a slow machine."""
 _TELLING_TOKENS = 32
 """Fewer tokens say nothing about the time per token, because the fixed cost of a call dominates."""
 _LOST_SHARE, _PRIVATE_LOST_SHARE = 4, 20
 """A copy is only made if at least this fraction of the cache's content would be lost: rewriting the last message of a
-long chat isn't worth a second copy of the whole chat. Programs ask between the turns of a chat for its title or what
-comes next, with the same long beginning; then they go on with the chat.
+long chat isn't worth a copy of all of it. Private chats come from programs, which ask in between for a title or for
+what comes next, with the same long beginning, and then go on with the chat.
 """
 
 
@@ -74,7 +63,7 @@ class ChatCaches:
 
     def __init__(self, files: ChatCacheFiles | None = None) -> None:
         """Without ``files`` nothing is stored on disk."""
-        self.files = files
+        self.files = files or ChatCacheFiles(None)
         self.limit = 0
         """Bytes of memory for copies; 0: no copies are made, not even on disk."""
         self.chat = ""
@@ -94,8 +83,7 @@ class ChatCaches:
 
     def of(self, owner: str) -> list[SavedState | StateFile]:
         """All copies for ``owner``, those in memory first."""
-        files = self.files.of(owner) if self.files and self.limit else []
-        return [*self.in_memory(owner), *files]
+        return [*self.in_memory(owner), *(self.files.of(owner) if self.limit else [])]
 
     def add(self, new: SavedState) -> None:
         """Add ``new`` and remove the copies it makes redundant. The limit is enforced by `trim`."""
@@ -109,15 +97,11 @@ class ChatCaches:
         self._saved.remove(saved)
         self._saved.append(saved)
 
-    def read(self, file: StateFile, is_canceled: Callable[[], bool]) -> State | None:
-        """See `ChatCacheFiles.read`."""
-        return self.files.read(file, is_canceled) if self.files else None
-
     def remove(self, copy: SavedState | StateFile) -> None:
         """Delete ``copy``."""
         if isinstance(copy, SavedState):
             self._drop(copy)
-        elif self.files:
+        else:
             self.files.delete(copy)
 
     def _drop(self, saved: SavedState) -> None:
@@ -135,7 +119,7 @@ class ChatCaches:
         while self.held_bytes() > self.limit:
             saved = next((one for one in self._saved if one.private), self._saved[0])
             self._drop(saved)
-            unwritten = self.files.unwritten_bytes() if self.files else 0  # it stays in memory until it is written
+            unwritten = self.files.unwritten_bytes()  # it stays in memory until it is written
             if not unwritten or unwritten + saved.size <= self.limit // 2:
                 self._write(saved)
 
@@ -153,25 +137,19 @@ class ChatCaches:
             self._write(saved)
 
     def _write(self, saved: SavedState) -> None:
-        if self.files and self.limit and not saved.private and saved.seconds >= saved.size * READ_SECONDS_PER_BYTE:
+        if self.limit and not saved.private and saved.seconds >= saved.size * READ_SECONDS_PER_BYTE:
             self.files.put(saved.owner, saved, saved.chat)
-
-    def flush(self, seconds: float) -> None:
-        """Finish writing, within ``seconds``."""
-        if self.files:
-            self.files.flush(seconds)
 
     def forget(self, chats: Collection[str] = ()) -> None:
         """Erase what there is of these chats and of unknown ones, in memory and on disk; without ``chats`` all."""
         self._saved = [saved for saved in self._saved if not is_of(saved.chat, chats)]
-        if self.files:
-            self.files.forget(chats)
+        self.files.forget(chats)
 
 
 class ChatSwitcher:
     """Switches one cache between chats. The cache may only be cut and filled after `begin`."""
 
-    def __init__(self, cache: SavableCache, caches: ChatCaches, owner: str, is_canceled: Callable[[], bool]) -> None:
+    def __init__(self, cache: Context, caches: ChatCaches, owner: str, is_canceled: Callable[[], bool]) -> None:
         """``owner`` identifies everything a state of ``cache`` depends on; ``is_canceled`` is called while a file is
         read.
         """
@@ -181,21 +159,21 @@ class ChatSwitcher:
         self._is_canceled = is_canceled
         self._token_seconds = _TOKEN_SECONDS
         self._is_private = False
-        """Whether the content of the cache may only be copied for the time in which private chats are answered."""
+        """Whether the content of the cache is of a private chat."""
         self._chat = ""
-        """Whose content it is."""
+        """The id of the chat that is in the cache."""
 
     def usable(self, tokens: Sequence[int]) -> int:
-        """How many tokens `begin` would leave in the cache, if nothing fails; changes nothing."""
+        """How many tokens `begin` would leave in the cache, if nothing fails."""
         wanted, shared = np.array(tokens, np.int32), self._shared(tokens)
         best = self._best(wanted, shared)
         return common_length(best.tokens, wanted) if best else shared
 
     def begin(self, tokens: Sequence[int], *, private: bool = False) -> int:
-        """Make the cache contain as much as is available of the beginning of ``tokens``, and nothing else; returns its
+        """Make the cache contain as much as there is of the beginning of ``tokens``, and nothing else; returns its
         length.
 
-        Copies of a ``private`` chat stay in memory, until a chat comes that isn't.
+        Copies of a ``private`` chat stay in memory, until a chat comes that isn't private.
         """
         if not private:
             self.leave_private()
@@ -214,7 +192,7 @@ class ChatSwitcher:
         return len(self._cache.tokens)
 
     def leave_private(self) -> None:
-        """Another chat is about to be answered: overwrite what there is of private ones."""
+        """A chat that isn't private is about to be answered: overwrite what there is of private ones."""
         self._caches.erase_private(self._owner)
         if self._is_private:
             self._cache.clear(overwrite=True)
@@ -226,18 +204,19 @@ class ChatSwitcher:
             self._token_seconds = seconds / count
 
     def before_measuring(self) -> None:
-        """The cache is about to be used for something that nobody reads: save its content, if that is worth it."""
+        """The cache is about to be used for a measurement: save its content, if that is worth it."""
         if self._takes_time(len(self._cache.tokens)):
             self.save()
             self._caches.trim()
 
     def before_forgetting(self, chats: Collection[str]) -> None:
-        """The cache is about to be cleared because these chats go, or all: save the content of another one."""
+        """The cache is about to be cleared because these chats, or all, are deleted: save the content of another
+        one."""
         if not is_of(self._chat, chats):
             self.before_measuring()
 
     def save(self) -> None:
-        """Copy the content, unless it is private, there is such a copy already or no memory for it."""
+        """Copy the content, unless it is private, already copied, or too large."""
         if not self._is_private:
             self._copy()
 
@@ -260,8 +239,8 @@ class ChatSwitcher:
         self._caches.add(new)
 
     def put_away(self) -> None:
-        """The cache is about to be closed: its content goes to disk if worthwhile, and nothing stays in memory."""
-        if self._caches.files and self._takes_time(len(self._cache.tokens)):
+        """The cache is about to be closed: write its content to disk if that is worth it; nothing stays in memory."""
+        if self._caches.files.folder and self._takes_time(len(self._cache.tokens)):
             self.save()
         self._caches.put_away(self._owner)
 
@@ -283,11 +262,10 @@ class ChatSwitcher:
         return best if self._takes_time(most - shared) else None
 
     def _restore(self, copy: SavedState | StateFile, wanted: Tokens, *, keep: bool) -> bool:
-        """Restore ``copy``; returns False, and deletes ``copy``, if that fails.
-
-        A copy in memory is removed if the cache can make a new one, unless ``keep`` is set and it isn't private.
+        """Restore ``copy``; returns False, and deletes it, if that fails. A copy in memory is removed if the cache can
+        make a new one, unless ``keep`` is set and it isn't private.
         """
-        state = self._caches.read(copy, self._is_canceled) if isinstance(copy, StateFile) else copy
+        state = self._caches.files.read(copy, self._is_canceled) if isinstance(copy, StateFile) else copy
         if state is None:
             return False
         if not self._cache.restore(state):
@@ -295,12 +273,9 @@ class ChatSwitcher:
             self._caches.remove(copy)
             return False
         if isinstance(copy, SavedState):
-            if (
-                (copy.private or not keep)
-                and state.least == 0
-                and common_length(state.tokens, wanted) == len(state.tokens)
-            ):
-                self._caches.remove(copy)  # the cache has all of it now, and soon more
+            has_all = state.least == 0 and common_length(state.tokens, wanted) == len(state.tokens)
+            if has_all and (copy.private or not keep):
+                self._caches.remove(copy)  # the cache will soon have more than it
             else:
                 self._caches.use(copy)
         return True
@@ -311,48 +286,3 @@ def memory_limit(mib: int) -> int:
     if mib >= 0:
         return mib * _MIB
     return min(psutil.virtual_memory().total // _AUTOMATIC_SHARE, _AUTOMATIC_MOST)
-
-
-# Feeds a prompt to the target, a chunk at a time.
-
-
-def process_prompt(
-    context: Context,
-    sequence: TokenSequence,
-    request: int,
-    should_stop: Callable[[], bool],
-    *,
-    is_continued: bool,
-    needed: int | None,
-    after_chunk: Callable[[], None] = lambda: None,
-) -> Generator[PromptProgressed, None, Logits]:
-    """Process what is new of a prompt; returns the logits of its last token, one row, of which ``needed`` are enough.
-
-    A memory that can't be cut anywhere is marked where the next turn's prompt will begin to differ: most templates
-    leave the thinking out of it. ``is_continued``: the prompt ends with a part of an answer. Raises `Canceled`.
-
-    The last token of a long chunk is processed alone, as it is when all others are in the cache: in a wide pass its
-    logits would be rounded differently, and the same seed would give another text the second time.
-    """
-    logits = None
-    tokens, end = sequence.tokens, sequence.prompt_length
-    places = {sequence.shared_length - 1, end - 1 if is_continued else 0}
-    marks = [place for place in places if context.checkpoints.remembers(place)]
-    with context.aborting(should_stop):
-        while (done := len(context.tokens)) < end:
-            if should_stop():
-                raise Canceled
-            if done in marks:
-                context.remember()
-            stop = min((mark for mark in marks if mark > done), default=end)
-            part_end = piece_end(tokens, done, context.chunk)
-            chunk = tokens[done : part_end if tokens[done] < 0 else min(part_end, stop)]
-            if tokens[done] >= 0 and done + len(chunk) == end and len(chunk) > context.longest_pass:
-                chunk = chunk[:-1]
-            last = done + len(chunk) == end
-            logits = context.decode_largest(chunk, 1 if last else 0, needed)
-            after_chunk()
-            if len(context.tokens) < end - 1:
-                yield PromptProgressed(request=request, done=len(context.tokens), total=end)
-    assert logits is not None, "at least the last token of a prompt is always fed"
-    return logits

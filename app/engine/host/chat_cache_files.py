@@ -76,9 +76,8 @@ class StateFile:
 def write(folder: Path, owner: str, chat: str, state: State, is_canceled: Callable[[], bool]) -> Path:
     """Write a file that only the user can read under a temporary name, and return its path.
 
-    Raises `Canceled` if ``is_canceled``, which is called every few MiB, returns true, and `OSError`; nothing is left
-    then. There is no ``fsync``: a file damaged by a power cut is detected when it is read, and only the time it would
-    have saved is lost.
+    ``is_canceled`` is called every few MiB. Raises `Canceled` and `OSError`; nothing is left then. There is no
+    ``fsync``: a file damaged by a power cut is noticed when it is read, and only saved time is lost.
     """
     descriptor, name = tempfile.mkstemp(prefix=name_begins(owner, chat), suffix=PART_ENDING, dir=folder)
     part = Path(name)
@@ -106,10 +105,8 @@ def look(path: Path, owner: str) -> StateFile:
 
 
 def read(known: StateFile, is_canceled: Callable[[], bool]) -> State:
-    """The state in a file, checked. Raises `Canceled` if ``is_canceled``, which is called every few MiB, returns true.
-
-    Raises `BadFileError`, `OSError`, and `MemoryError` if there isn't enough memory for it.
-    """
+    """The state in a file, checked; ``is_canceled`` is called every few MiB. Raises `Canceled`, `BadFileError`,
+    `OSError`, and `MemoryError` if there isn't enough memory for it."""
     with known.path.open("rb") as file:
         front, header, tokens = _read_front(file, known.owner)
         digest = hashlib.sha256(front)
@@ -161,7 +158,7 @@ log = logging.getLogger("slipstream.chat_cache")
 LIMIT = 4 * 1024**3
 _SHARE_OF_FREE = 10
 _DAYS = 30
-"""A file that nobody used for this long is deleted: its model may be gone, and chats shouldn't be left on disk."""
+"""Files that weren't used for this long are deleted: the model may be gone, and chats shouldn't be left on disk."""
 _PART_SECONDS = 600.0
 """An unfinished file older than this was left behind by an engine that was killed."""
 _LAST_CHUNK_SECONDS = 0.3
@@ -169,6 +166,7 @@ _LAST_CHUNK_SECONDS = 0.3
 
 @dataclass(eq=False)
 class _Job:
+    folder: Path
     owner: str
     chat: str
     state: State
@@ -181,15 +179,17 @@ class ChatCacheFiles:
     All methods but `flush` return quickly. If the disk fails, only the time a file would have saved is lost.
     """
 
-    def __init__(self, folder: Path, limit: int = LIMIT) -> None:
-        """``limit`` in bytes, but never more than a tenth of what would be free without these files."""
-        self._folder = folder
+    def __init__(self, folder: Path | None, limit: int = LIMIT) -> None:
+        """Without a ``folder`` nothing is written. ``limit`` in bytes, but never more than a tenth of what would be
+        free without these files.
+        """
+        self.folder = folder
         self._limit = limit
         self._changed = threading.Condition()
         """Guards everything below."""
         self._known: dict[str, list[StateFile]] = {}
         self._jobs: list[_Job] = []
-        """What has not been written yet, in order; the first may be half-written."""
+        """What is still to be written, in order; the first may be half-written."""
         self._is_waiting = False
         self._thread: threading.Thread | None = None
 
@@ -254,20 +254,22 @@ class ChatCacheFiles:
 
     def _paths(self, pattern: str) -> list[Path]:
         try:
-            return list(self._folder.glob(pattern))
+            return list(self.folder.glob(pattern)) if self.folder else []
         except OSError:
             return []
 
     # ------------------------------------------------------------ writing
 
     def put(self, owner: str, state: State, chat: str = "") -> None:
-        """Write ``state`` soon, unless a file of ``owner``, or one still to be written, contains it already."""
+        """Write ``state`` soon, unless a file of ``owner``, or one still to be written, contains it."""
+        if self.folder is None:
+            return
         with self._changed:
             others: list[State | StateFile] = list(self.of(owner))
             others += [job.state for job in self._jobs if job.owner == owner and not job.is_canceled]
             if any(covers(other.tokens, other.least, state.tokens) for other in others):
                 return
-            self._jobs.append(_Job(owner, chat, state))
+            self._jobs.append(_Job(self.folder, owner, chat, state))
             if self._thread is None:  # no file outlives its purpose
                 self._thread = threading.Thread(target=self._write_all, name="saved caches", daemon=True)
                 self._thread.start()
@@ -290,19 +292,17 @@ class ChatCacheFiles:
             self._changed.notify_all()
             self._changed.wait_for(lambda: not self._jobs, seconds)
             self._cancel()
-            self._changed.wait_for(
-                lambda: not self._jobs, _LAST_CHUNK_SECONDS
-            )  # otherwise, its unfinished file would stay
+            self._changed.wait_for(lambda: not self._jobs, _LAST_CHUNK_SECONDS)  # or its unfinished file would stay
 
     def forget(self, chats: Collection[str] = ()) -> None:
-        """Delete the files of these chats and of unknown ones, of every owner, and what is still to be written of them;
-        without ``chats`` all.
-        """
+        """Delete the files of these chats and of unknown ones, and what is still to be written; without ``chats``
+        all."""
         with self._changed:
             self._cancel(chats)
             for files in self._known.values():
                 files[:] = [file for file in files if not is_of(file.chat, chats)]
-            erase_chat_caches(self._folder, chats)
+            if self.folder:
+                erase_chat_caches(self.folder, chats)
 
     def _cancel(self, chats: Collection[str] = ()) -> None:
         for job in self._jobs:
@@ -316,9 +316,8 @@ class ChatCacheFiles:
             pass
 
     def _write_next(self) -> bool:
-        """Write one state; returns False if there is none. In a separate function, so that nothing refers to the state
-        later.
-        """
+        """Write one state; returns False if there is none. In a function of its own, so that no variable keeps the
+        state in memory."""
         with self._changed:
             if not self._jobs:
                 self._thread = None
@@ -341,11 +340,11 @@ class ChatCacheFiles:
     def _write(self, job: _Job) -> None:
         if self._is_canceled(job):
             return
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if len(job.state.data) > self._allowed_bytes():
+        job.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if len(job.state.data) > self._allowed_bytes(job.folder):
             log.info("a cache of %d MiB is not saved: the disk is nearly full", len(job.state.data) >> 20)
             return
-        part = write(self._folder, job.owner, job.chat, job.state, lambda: self._is_canceled(job))
+        part = write(job.folder, job.owner, job.chat, job.state, lambda: self._is_canceled(job))
         with self._changed:
             try:
                 if job.is_canceled:
@@ -363,13 +362,13 @@ class ChatCacheFiles:
             return job.is_canceled
 
     def _add(self, new: StateFile) -> None:
-        """Register a new file, and delete those it makes redundant and those there is no space for."""
+        """Register a new file; delete those it makes redundant, and those for which there is no space."""
         for other in self.of(new.owner):
             if covers(new.tokens, new.least, other.tokens):
                 self.delete(other)
         self._known[new.owner].append(new)
         sizes = self._sizes()
-        excess = sum(size for _, size, _ in sizes) - self._allowed_bytes()
+        excess = sum(size for _, size, _ in sizes) - self._allowed_bytes(new.path.parent)
         for _, size, oldest in sorted(sizes):
             if excess <= 0 or oldest == new.path:
                 break
@@ -377,10 +376,10 @@ class ChatCacheFiles:
             self._drop(oldest)
             _unlink(oldest)
 
-    def _allowed_bytes(self) -> int:
+    def _allowed_bytes(self, folder: Path) -> int:
         """The maximum size of all files together."""
         held = sum(size for _, size, _ in self._sizes())
-        return min(self._limit, (shutil.disk_usage(self._folder).free + held) // _SHARE_OF_FREE)
+        return min(self._limit, (shutil.disk_usage(folder).free + held) // _SHARE_OF_FREE)
 
     def _sizes(self) -> list[tuple[float, int, Path]]:
         """Time of the last use, bytes and path of each file."""
@@ -392,13 +391,13 @@ class ChatCacheFiles:
         return sizes
 
 
-def of_this_user() -> ChatCacheFiles | None:
-    """Where engine processes save KV caches; ``None`` if there is no place for them."""
+def of_this_user() -> ChatCacheFiles:
+    """Where engine processes save KV caches, if there is a place for them."""
     try:
         return ChatCacheFiles(system.chat_caches_dir())
     except KnownError as error:
         log.info("no caches are saved to disk: %s", error)
-        return None
+        return ChatCacheFiles(None)
 
 
 def _unlink(path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Loads a pair, generates, cancels, measures. Independent of processes and windows; used by the worker and by tests."""
+"""Loads a pair, answers, cancels, measures; knows nothing of processes and windows."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ import threading
 import time
 from collections.abc import Callable, Collection, Generator, Iterator
 
-import msgspec
-
 from app.engine.decoding.drafting import Drafting
-from app.engine.decoding.loop import Decoding, Stops
-from app.engine.decoding.prompt import Prompt
+from app.engine.decoding.loop import Decoding
+from app.engine.decoding.prompt import Prompt, tokens_of
 from app.engine.decoding.sampling import InvalidLogitsError, Logits
 from app.engine.decoding.scoring import Choice, logits_behind
-from app.engine.decoding.sequence import Task, TokenSequence, text_of
+from app.engine.decoding.sequence import Task, TokenSequence, piece_end, text_of
 from app.engine.decoding.text import answer_text
 from app.engine.drafters import NOTHING, WHOLE_PROMPT, Drafter
-from app.engine.host.chat_cache import ChatCaches, memory_limit, process_prompt
+from app.engine.host.chat_cache import ChatCaches, memory_limit
 from app.engine.host.loading import NO_ROLL_BACK, LoadedModel, Loader, Target
 from app.engine.host.model_files import recommended_sampling
 from app.engine.host.pair_costs import (
@@ -29,9 +27,10 @@ from app.engine.host.pair_costs import (
     pair_threads,
     usual_draft_length,
 )
-from app.engine.host.tasks import allowed_after, check_tokens, task_for, unknown_token
+from app.engine.host.tasks import allowed_after, check_tokens, judged_by, task_for, unknown_token
 from app.engine.llama import backend
 from app.engine.llama.backend import allowed_processors
+from app.engine.llama.context import Context
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import CostModel
 from app.protocol.answering import with_fields_of
@@ -42,6 +41,7 @@ from app.protocol.commands import (
     Generate,
     Load,
     MeasurePlain,
+    Message,
     ScoreTokens,
     Tokenize,
 )
@@ -59,7 +59,7 @@ from app.protocol.events import (
     TokensCounted,
     TokensScored,
 )
-from app.protocol.options import EXACT_WIDTH, AcceptRule, TemplateVariables
+from app.protocol.options import EXACT_WIDTH
 from app.protocol.statistics import Statistics
 from app.system import Canceled, KnownError
 
@@ -68,14 +68,15 @@ log = logging.getLogger("slipstream.engine")
 _PUT_AWAY_SECONDS = 1.0
 """The window gives the engine two seconds to quit (`app.client.connection.Timings.quit`)."""
 
+Question = CountTokens | CountPrompt | CheckText | Tokenize
+Answer = TokensCounted | PromptCounted | TextChecked | Tokenized
 GenerationEvent = GenerationStarted | PromptProgressed | Round | GenerationFinished
 
 
 class Engine:
     """One pair at a time, one answer at a time.
 
-    `cancel` and `stop_thinking` may be called from any other thread, `count_tokens`, `check_text` and `tokenize`
-    from one other.
+    `cancel` and `stop_thinking` may be called from any other thread, `answer` from one other.
     """
 
     def __init__(self, caches: ChatCaches | None = None) -> None:
@@ -90,7 +91,7 @@ class Engine:
         self._cancel = threading.Event()
         self._stop_thinking = threading.Event()
         self.last_progress = time.monotonic()
-        """When the computation last advanced (`time.monotonic`); the worker reads it to notice a hang."""
+        """When the computation last advanced (`time.monotonic`), so that the worker can notice a hang."""
         self._sequence = TokenSequence()
         """The last prompt and its answer."""
         self._threads: PairThreads | None = None
@@ -101,9 +102,8 @@ class Engine:
     def load(self, command: Load, on_progress: Callable[[LoadProgressed], None]) -> PairLoaded:
         """Load a target and its draft.
 
-        If the target is already loaded with the same settings, it isn't loaded again. A draft that doesn't fit or can't
-        be loaded is left out, with the reason in the result. Raises `KnownError`, or `Canceled` after `cancel`; nothing
-        is loaded then.
+        A target that is already loaded with the same settings isn't loaded again. A draft that doesn't fit or can't be
+        loaded is left out, with the reason in the result. After `KnownError`, and `Canceled`, nothing is loaded.
         """
         try:
             return self._load(command, on_progress)
@@ -174,9 +174,9 @@ class Engine:
         target.context.clear()
 
     def unload(self) -> None:
-        """Unload the pair; large KV caches are written to disk, as far as that takes about a second.
+        """Unload the pair; large KV caches are written to disk, for about a second.
 
-        Freeing a large model takes time, and whoever waits for this process may kill it, so that comes last.
+        That ends before whoever waits for this process may kill it.
         """
         begun = time.perf_counter()
         self._drafters, self._threads = [], None
@@ -186,12 +186,11 @@ class Engine:
         if self._target:
             self._target.close()
             self._target = None
-        self.caches.flush(max(_PUT_AWAY_SECONDS - (time.perf_counter() - begun), 0.0))
+        self.caches.files.flush(max(_PUT_AWAY_SECONDS - (time.perf_counter() - begun), 0.0))
 
     def forget(self, chats: Collection[str] = ()) -> None:
-        """Erase everything left of earlier chats: KV caches in memory and on disk, and tokens. With ``chats``, copies
-        of the KV caches of others stay.
-        """
+        """Erase what is left of earlier chats: tokens, and KV caches in memory and on disk, with ``chats`` only
+        theirs."""
         if self._target and self._target.model.vision:
             chats = ()  # no copy can be used without the images that are forgotten
         for model in (self._target, self._draft) if chats else ():
@@ -234,7 +233,7 @@ class Engine:
         self._cancel.set()
 
     def stop_thinking(self) -> None:
-        """Let the answer that is being written begin, from any thread, within one verify pass."""
+        """End the thinking within one verify pass; may be called from any thread."""
         self._stop_thinking.set()
 
     def ready(self) -> None:
@@ -258,7 +257,7 @@ class Engine:
         shared = self._begin(target, tokens, private=command.private)
         statistics = Statistics(prompt_tokens=len(tokens), cached_tokens=shared)
         has_all = command.raw or target.context.checkpoints.any_length
-        unshared = 0 if has_all else target.thinking.unshared(self._variables(target, command))
+        unshared = 0 if has_all else target.thinking.unshared(target.thinking.variables(command))
         self._sequence = TokenSequence(tokens, max(len(prompt.tokens) - unshared, 0))
         yield GenerationStarted(
             request=command.request,
@@ -268,7 +267,7 @@ class Engine:
             dropped_messages=prompt.dropped_messages,
             first_dropped=prompt.first_dropped,
             template="none" if command.raw else target.prompts.tokenizer.templates.kind,
-            notes=list(task.notes),
+            notes=list(task.grammar.notes) if task.grammar else [],
         )
         try:
             logits = yield from self._process(target, command, task, statistics)
@@ -283,8 +282,8 @@ class Engine:
     ) -> Iterator[Round | GenerationFinished]:
         """The answer after a processed prompt, whose last token has these ``logits``."""
         drafting, sequence = self._drafting(command), self._sequence
-        stops = Stops(self._cancel.is_set, self._stop_thinking.is_set)
-        decoding = Decoding(target.context, sequence, target.model, drafting, task, started, stops)
+        stops = self._cancel.is_set, self._stop_thinking.is_set
+        decoding = Decoding(target.context, sequence, target.model, drafting, task, started, *stops)
         answer = [decoding.text.earlier]
         try:
             for done in decoding.rounds(logits):
@@ -300,7 +299,7 @@ class Engine:
         figures, curve = statistics.figures(time.perf_counter() - started), []
         if drafting and self._costs:
             learned = drafting.policy.learned()
-            self._costs.history.add(figures.kinds, _judged_by(command.accept), learned.priors, private=command.private)
+            self._costs.history.add(figures.kinds, judged_by(command.accept), learned.priors, private=command.private)
             self._costs.costs, curve = learned.costs, learned.curve
         yield GenerationFinished(
             request=command.request,
@@ -310,7 +309,7 @@ class Engine:
             stop_overlap=decoding.text.overlap,
             draft_failure=drafting.failure if drafting else None,
             curve=curve,
-            valid=task.is_valid("".join(answer)) if decoding.finish_reason == "end" else None,
+            valid=task.grammar.is_valid("".join(answer)) if task.grammar and decoding.finish_reason == "end" else None,
         )
         if self._costs:
             self._costs.history.save_now_and_then()
@@ -328,9 +327,9 @@ class Engine:
             limit=limit,
             longest={drafter.name: drafter.longest for drafter in drafters},
             propose=command.propose,
-            start=self._costs.history.priors(_judged_by(command.accept), private=command.private),
+            start=self._costs.history.priors(judged_by(command.accept), private=command.private),
             fixed=None if command.draft_length == "auto" else min(command.draft_length, limit),
-            samples=_judged_by(command.accept) != "coupled",
+            samples=judged_by(command.accept) != "coupled",
             unit=target.exact_unit if is_exact else 1,
         )
         return Drafting(policy, drafters, target.model.piece, WHOLE_PROMPT if target.head else NOTHING)
@@ -350,9 +349,8 @@ class Engine:
     def score_tokens(self, command: ScoreTokens) -> TokensScored:
         """How the target scores ``command``'s candidates after its chat and answer, chosen as under ``coupled``.
 
-        The part of chat and answer that isn't in the KV cache is processed like a prompt, many tokens at once, and only
-        the last 32 tokens one by one, as in decoding without a draft (`logits_behind`). The logits are those of the
-        last pass, before penalties. The logits of the answers themselves came from passes of other widths:
+        The last 32 tokens are processed one by one, as in decoding without a draft (`logits_behind`); the logits are
+        those of the last pass, before penalties. The answers' own logits came from passes of other widths:
         ``could_win`` says what that can explain. Raises `Canceled`, and `KnownError` for ids that the target doesn't
         have and for an answer that doesn't fit in the context.
         """
@@ -378,35 +376,47 @@ class Engine:
             rounding=rounding,
         )
 
+    def answer(self, question: Question) -> Answer:
+        """Raises `KnownError` if there is no answer now."""
+        match question:
+            case CountTokens():
+                return self.count_tokens(question)
+            case CountPrompt():
+                return self.count_prompt(question)
+            case CheckText():
+                return self.check_text(question)
+            case Tokenize():
+                return self.tokenize(question)
+
     def count_tokens(self, command: CountTokens) -> TokensCounted:
-        """How much of the context ``command``'s chat would take. Raises `KnownError` if that is unknown now."""
+        """How much of the context ``command``'s chat would take."""
         target = self._loaded()
-        variables = self._variables(target, command)
-        return target.counter.count(msgspec.structs.replace(command, template_variables=variables))
+        return target.counter.count(command, target.thinking.variables(command))
 
     def count_prompt(self, command: CountPrompt) -> PromptCounted:
-        """How many tokens the prompt for a chat has, or why there is none. Raises `KnownError` once the model is no
-        longer loaded."""
+        """How many tokens the prompt for a chat has, or why there is none."""
         target = self._loaded()
         try:
-            variables = self._variables(target, command)
-            tokens = target.counter.prompt(msgspec.structs.replace(command, template_variables=variables))
+            tools = command.tools.tools if command.tools else ()
+            inputs = target.prompts.inputs(command.messages, target.thinking.variables(command), tools)
+            tokens = target.prompts.tokenizer.chat(command.messages, inputs)
         except KnownError as error:
             return PromptCounted(request=command.request, refused=str(error))
-        return PromptCounted(request=command.request, tokens=tokens)
+        return PromptCounted(request=command.request, tokens=len(tokens))
 
     def check_text(self, command: CheckText) -> TextChecked:
-        """Tokens that give the text. Raises `KnownError` if that can't be determined now."""
-        target = self._loaded()
-        variables = self._variables(target, command)
-        command = msgspec.structs.replace(command, template_variables=variables)
-        tokens = target.counter.check(command, target.thinking.marks, target.thinking.between)
+        """Tokens that give the text, if there are such."""
+        target, answer = self._loaded(), Message(role="assistant", content=command.text, thinking=command.thought)
+        thinking = target.thinking
+        variables = thinking.variables(command)
+        tokens = tokens_of(answer, target.prompts, variables, thinking.marks, thinking.between)
         return TextChecked(request=command.request, tokens=tokens)
 
     def tokenize(self, command: Tokenize) -> Tokenized:
-        """The tokens of a text alone. Raises `KnownError` once the model is no longer loaded."""
-        tokens, pieces = self._loaded().counter.tokens(command.text, special=command.special, bos=command.bos)
-        return Tokenized(request=command.request, tokens=tokens, pieces=pieces)
+        """The tokens of a text alone."""
+        model = self._loaded().model
+        tokens = model.tokenize(command.text, special=command.special, bos=command.bos)
+        return Tokenized(request=command.request, tokens=tokens, pieces=list(map(model.piece, tokens)))
 
     def _loaded(self) -> Target:
         target = self._target
@@ -415,9 +425,7 @@ class Engine:
         return target
 
     def _begin(self, target: Target, tokens: list[int], *, private: bool = False) -> int:
-        """Prepare the target's cache for a prompt of ``tokens``; returns how many of them it contains, at most all but
-        the last.
-        """
+        """Prepare the target's cache for ``tokens``; returns how many of them it contains, at most all but the last."""
         if not private and self._draft:
             self._draft.switcher.leave_private()
         return target.switcher.begin(tokens[:-1], private=private)
@@ -430,33 +438,34 @@ class Engine:
             images = [image for message in command.messages for image in message.images]
             return target.prompts.raw(text, continued, images)
         tools = command.tools.tools if isinstance(command, Generate) and command.tools else ()
-        variables = Engine._variables(target, command)
+        variables = target.thinking.variables(command)
         return target.prompts.chat(command.messages, command.overflow, continued, variables, tools)
-
-    @staticmethod
-    def _variables(
-        target: Target, command: Generate | ScoreTokens | CountTokens | CountPrompt | CheckText
-    ) -> TemplateVariables:
-        return target.thinking.variables(command.thinking, command.template_variables)
 
     def _process(
         self, target: Target, command: Generate, task: Task, statistics: Statistics
     ) -> Generator[PromptProgressed, None, Logits]:
-        """Process the prompt, timed; returns the logits of its last token. Raises `Canceled`."""
+        """Process the prompt, timed; returns the logits of its last token, one row. Raises `Canceled`."""
         begun, sequence = time.perf_counter(), self._sequence
         if self._threads:
             self._threads.control.begin()
-        logits = yield from process_prompt(
-            target.context,
-            sequence,
-            command.request,
-            self._should_abort,
-            is_continued=bool(command.continued),
-            needed=task.needed,
-            after_chunk=self._threads.after_chunk if self._threads else lambda: None,
-        )
+        logits, end = None, sequence.prompt_length
+        marks = _marks(target.context, sequence, is_continued=bool(command.continued))
+        with target.context.aborting(self._should_abort):
+            while (done := len(target.context.tokens)) < end:
+                if self._should_abort():
+                    raise Canceled
+                if done in marks:
+                    target.context.remember()
+                chunk = _next_chunk(target.context, sequence, marks)
+                outputs = 1 if done + len(chunk) == end else 0
+                logits = target.context.decode_largest(chunk, outputs, task.needed)
+                if self._threads:
+                    self._threads.after_chunk()
+                if len(target.context.tokens) < end - 1:
+                    yield PromptProgressed(request=command.request, done=len(target.context.tokens), total=end)
+        assert logits is not None, "at least the last token of a prompt is always fed"
         statistics.prompt_seconds = time.perf_counter() - begun
-        target.switcher.processed(sequence.prompt_length - statistics.cached_tokens, statistics.prompt_seconds)
+        target.switcher.processed(end - statistics.cached_tokens, statistics.prompt_seconds)
         return logits
 
     def _should_abort(self) -> bool:
@@ -464,6 +473,23 @@ class Engine:
         return self._cancel.is_set()
 
 
-def _judged_by(rule: AcceptRule) -> AcceptRule:
-    """By which rule tokens are accepted under ``rule``."""
-    return "coupled" if rule == "exact" else rule
+def _marks(context: Context, sequence: TokenSequence, *, is_continued: bool) -> list[int]:
+    """Where a memory that can't be cut anywhere prepares for coming back: where the next turn's prompt will begin to
+    differ (most templates leave the thinking out of it), and in front of an answer that is continued."""
+    places = {sequence.shared_length - 1, sequence.prompt_length - 1 if is_continued else 0}
+    return [place for place in places if context.checkpoints.remembers(place)]
+
+
+def _next_chunk(context: Context, sequence: TokenSequence, marks: list[int]) -> list[int]:
+    """The next tokens of a prompt, up to the next of the ``marks``.
+
+    The last token of a long chunk is processed alone, as it is when all others are in the cache: in a wide pass its
+    logits would be rounded differently, and the same seed would give another text the second time.
+    """
+    tokens, done, end = sequence.tokens, len(context.tokens), sequence.prompt_length
+    chunk_end = piece_end(tokens, done, context.chunk)
+    if tokens[done] < 0:
+        return tokens[done:chunk_end]
+    chunk_end = min(chunk_end, *(mark for mark in marks if mark > done), end)
+    is_long = chunk_end == end and end - done > context.longest_pass
+    return tokens[done : end - 1 if is_long else chunk_end]

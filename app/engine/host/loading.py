@@ -20,7 +20,7 @@ from app.engine.decoding.counting import TokenCounter
 from app.engine.decoding.grammar import GrammarVocabulary
 from app.engine.decoding.prompt import PromptBuilder
 from app.engine.decoding.sequence import shared_prefix
-from app.engine.decoding.thinking import Marks, Vocabulary, between, levels
+from app.engine.decoding.thinking import Marks, between, levels
 from app.engine.host.chat_cache import ChatCaches, ChatSwitcher
 from app.engine.host.model_files import ModelFiles, Stamp, TargetHead, header_of_head, load_head, stamp_of, why_unused
 from app.engine.host.threads import remembered_threads
@@ -44,7 +44,7 @@ from app.models.memory_shape import Layer, ModelShape, shape_of
 from app.models.model_memory import CELLS, KV_BLOCKS, rounded_cells
 from app.models.mtp import head_problem, must_be_loaded
 from app.models.pairing import compare
-from app.protocol.commands import Load, Message
+from app.protocol.commands import CheckText, CountPrompt, CountTokens, Generate, Load, Message, ScoreTokens
 from app.protocol.events import LoadProgressed, ModelInfo
 from app.protocol.options import (
     DRAFT_OUTPUTS,
@@ -99,7 +99,7 @@ class ModelOptions:
         return self.placement if self.gpu_layers else ON_THE_CPU
 
     def memory_facts(self) -> dict[str, object]:
-        """What its memory depends on besides its context; options are left out where they are as they always were."""
+        """What its memory depends on besides its context, without options at their defaults."""
         facts: dict[str, object] = {"gpu_layers": self.gpu_layers}
         if self.placement != WHERE_IT_FITS:
             facts["placement"] = repr(self.placement)
@@ -109,7 +109,7 @@ class ModelOptions:
 
 
 def cost_facts(settings: LoadSettings) -> dict[str, object]:
-    """The settings that costs depend on; options are left out where they are as they always were."""
+    """The settings that costs depend on, without newer options at their defaults."""
     values = msgspec.to_builtins(settings)
     usual = {name: value for name, value in values.items() if name not in SPECIAL_OPTIONS}
     return usual | chosen_options(settings)
@@ -155,10 +155,8 @@ def _layers_on_gpu(shape: ModelShape, gpu_layers: int) -> list[Layer]:
 
 
 def check_cache(header: GgufHeader, length: int, options: ModelOptions) -> None:
-    """Raise `KnownError` if a layer's keys or values of ``length`` tokens are more than its GPUs take as one tensor.
-
-    Vulkan has a limit for that: 4 GiB on most cards, 128 MiB on some small ones.
-    """
+    """Raise `KnownError` if a layer's keys or values of ``length`` tokens are too large as one tensor for its GPU: with
+    Vulkan, that is 4 GiB on most cards, 128 MiB on some small ones."""
     shape = shape_of(header)
     layers = _layers_on_gpu(shape, options.gpu_layers)
     # Windows are kept completely only where there is a running state, too.
@@ -181,7 +179,7 @@ def check_cache(header: GgufHeader, length: int, options: ModelOptions) -> None:
 log = logging.getLogger("slipstream.engine")
 
 _ROOM = 2
-"""A copy stays on the GPU if so many of them would fit."""
+"""A copy stays on the GPU if this many would fit."""
 
 
 def target_context(
@@ -228,7 +226,7 @@ def longest_draft(context: Context, owner: str) -> int:
     key = key_of({"owner": owner, "snapshots": back.snapshots, **in_place})
     tried = store.get(key)
     if tried is None:
-        tried = try_out(context, context.model.vocabulary_size)
+        tried = try_out(context, back, context.model.vocabulary_size)
         store.put(key, tried)
     back.use(tried)
     if back.copies_in_place:  # allocates the copy while there is room for it
@@ -239,9 +237,8 @@ def longest_draft(context: Context, owner: str) -> int:
 
 
 def keep_copies_on_gpu(context: Context, header: GgufHeader, gpu_layers: int) -> None:
-    """Let the copy of the running state before a draft stay on the GPU that has the state, where one is needed for
-    drafts: not with snapshots. If there were no room for it, llama.cpp would end the process.
-    """
+    """Let the copy of the running state before a draft, which isn't needed with snapshots, stay on the GPU that has the
+    state. If there were no room for it, llama.cpp would end the process."""
     if context.checkpoints.snapshots or not has_state_on_gpu(header, gpu_layers):
         return
     context.decode_largest([0], 1, 1)
@@ -261,27 +258,28 @@ _ANSWER = Message(role="assistant", content="So.", thinking="Hm.")
 class ModelThinking:
     """Levels, marks, and what the template makes of thinking in earlier turns."""
 
-    def __init__(self, prompts: PromptBuilder, vocabulary: Vocabulary) -> None:
+    def __init__(self, prompts: PromptBuilder) -> None:
         self._prompts = prompts
         template = prompts.tokenizer.template
         self.levels = levels(template)
         """What can be asked for; empty where there is no choice."""
-        self.marks = Marks(vocabulary, template.source)
+        self.marks = Marks(prompts.tokenizer.vocabulary, template.source)
         self.may_think = bool(self.levels) or self.marks.are_expected
         self.between = between(template, self.levels.get("on", {}))
         """What the template writes between thinking and answer; empty where that is not known."""
         self._unshared: dict[str, int] = {}
 
-    def variables(self, level: str, others: TemplateVariables) -> TemplateVariables:
-        """The template's variables that ask for a ``level``, and ``others``. Raises `KnownError`."""
+    def variables(self, command: Generate | ScoreTokens | CountTokens | CountPrompt | CheckText) -> TemplateVariables:
+        """The template's variables that ``command`` asks for, by name or by its level. Raises `KnownError`."""
+        level = command.thinking
         if level and level not in self.levels:
             choice = f"It can be {', '.join(self.levels)}." if self.levels else "It can't be chosen with this model."
             raise KnownError(f"The model's chat template doesn't know the thinking level “{level}”. {choice}")
-        return {**self.levels.get(level, {}), **others}
+        return {**self.levels.get(level, {}), **command.template_variables}
 
     def unshared(self, variables: TemplateVariables) -> int:
-        """How many tokens at the end of a prompt the next turn's prompt won't have: most templates leave out thinking,
-        and with it the mark that they begin it with."""
+        """How many tokens at the end of a prompt the next turn's prompt won't have: most templates leave out the
+        thinking, and with it the mark that opens it."""
         key = repr(sorted(variables.items()))
         if key not in self._unshared:
             self._unshared[key] = self._count_unshared(variables)
@@ -344,14 +342,12 @@ class Target(LoadedModel):
     """Of the file with the requested head; ``None`` if none was requested."""
     head_refused: str | None
     """Why it isn't used, for the user."""
-    chat_template: str
-    """See `Load.chat_template`."""
+    projector_refused: str | None
+    """Why the requested projector isn't used, for the user."""
+    asked: object
+    """What it was loaded from, and how; another `Load` that asks for the same needn't load it again."""
     drafts_alone: bool
     """Whether a head was requested without a draft model."""
-    projector: ModelFiles | None
-    """What was requested for it to see images with."""
-    projector_refused: str | None
-    """Why it isn't used, for the user."""
     exact_unit: int = 1
     """See `Exactness.unit`."""
 
@@ -368,8 +364,6 @@ class Target(LoadedModel):
         return GrammarVocabulary(self.model)
 
     def close(self) -> None:
-        """See `LoadedModel.close`."""
-        self.counter.close()
         if self.head:
             self.head.close()
         super().close()
@@ -386,15 +380,17 @@ class Loader:
         caches: ChatCaches,
     ) -> None:
         self._command = command
-        self._settings = msgspec.structs.replace(
-            command.settings, chat_cache_mib=0
-        )  # doesn't change anything that is loaded
+        # The memory for copies changes nothing that is loaded.
+        self._settings = msgspec.structs.replace(command.settings, chat_cache_mib=0)
         self._options = ModelOptions.of_target(self._settings)
         self._caches = caches
         self._on_progress = on_progress
         self._is_canceled = is_canceled
         self._files = ModelFiles.checked(Path(command.target))
-        self._threads = self._number_of_threads()
+        chosen = self._settings.threads
+        usual = chosen or default_threads()
+        one = chosen or remembered_threads(self._files.stamp) or usual
+        self._threads = Threads(one, self._settings.batch_threads or usual)
         self._head = header_of_head(command, self._files.header)
         self._head_stamp = stamp_of((self._head.path,)) if self._head else None
         self._projector_refused: str | None = None
@@ -402,13 +398,15 @@ class Loader:
 
     def is_loaded(self, target: Target) -> bool:
         """Whether ``target`` is what the command requests, unchanged."""
-        same_files = (target.files.header.path, target.files.stamp) == (self._files.header.path, self._files.stamp)
         has_snapshots = target.context.checkpoints.running_state
-        same_snapshots = not has_snapshots or target.drafts_alone == self._drafts_alone
-        same_head = target.head_stamp == self._head_stamp and same_snapshots
-        same_projector = _identity(target.projector) == _identity(self._projector)
-        same_template = target.chat_template == self._command.chat_template
-        return same_files and same_head and same_projector and same_template and target.settings == self._settings
+        return target.asked == self._asked and not (has_snapshots and target.drafts_alone != self._drafts_alone)
+
+    @property
+    def _asked(self) -> object:
+        """Everything that a target depends on, except that a head alone leaves memory for more snapshots."""
+        projector = self._projector and (self._projector.paths, self._projector.stamp)
+        files = self._files.paths, self._files.stamp, self._head_stamp, projector
+        return (*files, self._command.chat_template, self._settings)
 
     @property
     def wants_draft_model(self) -> bool:
@@ -439,22 +437,15 @@ class Loader:
         return Target(
             **vars(loaded),
             prompts=prompts,
-            counter=TokenCounter(prompts, loaded.model),
-            thinking=ModelThinking(prompts, loaded.model),
+            counter=TokenCounter(prompts),
+            thinking=ModelThinking(prompts),
             head=head,
             head_stamp=self._head_stamp,
             head_refused=refused,
-            chat_template=self._command.chat_template,
-            drafts_alone=self._drafts_alone,
-            projector=self._projector,
             projector_refused=self._projector_refused,
+            asked=self._asked,
+            drafts_alone=self._drafts_alone,
         )
-
-    def _number_of_threads(self) -> Threads:
-        """As chosen; otherwise as it was timed for this target, or as usual for this machine."""
-        chosen, batch = self._settings.threads, self._settings.batch_threads
-        usual = chosen or default_threads()
-        return Threads(chosen or remembered_threads(self._files.stamp) or usual, batch or usual)
 
     def _add_head(self, loaded: LoadedModel) -> tuple[TargetHead | None, str | None]:
         """Load the requested head of a target; if that isn't possible, ``None`` and the reason."""
@@ -574,10 +565,6 @@ class Loader:
         log.info("loading %s %s", options.stage, path.name)
         may_repack = options.stage != "target" or repacks(self._files.header, self._settings)
         return Model(path, options.gpu_layers, report, with_head=with_head, placement=placement, repacks=may_repack)
-
-
-def _identity(files: ModelFiles | None) -> object:
-    return files and (files.paths, files.stamp)
 
 
 def _owner(context: Context, files: ModelFiles, options: ModelOptions, projector: ModelFiles | None) -> str:

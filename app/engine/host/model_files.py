@@ -14,7 +14,6 @@ from pathlib import Path
 import msgspec
 
 from app import system
-from app.engine.llama.backend import gpu_devices
 from app.engine.llama.context import Context
 from app.engine.llama.head import Head, HeadChain, SharedHead
 from app.engine.llama.model import Model
@@ -36,13 +35,10 @@ from app.protocol.options import DEFAULT_DRAFT_LENGTH, MAX_CONTEXT_LENGTH, MAX_D
 from app.system import KnownError
 
 _FINGERPRINT_BYTES, _LEAST_FINGERPRINT_BYTES = 1024 * 1024, 16 * 1024
-"""How many bytes are read at each of three places of a model, distributed over its parts; and the minimum for each
-part.
-"""
+"""How many bytes are read at each of three places of a model, shared among its parts; and the least for each part."""
 
 Stamp = tuple[int, ...]
-"""Size in bytes and modification time in nanoseconds of each file of a model; if these are the same, so is the model.
-"""
+"""Size in bytes and modification time in nanoseconds of each file of a model."""
 
 
 @dataclass(frozen=True)
@@ -78,9 +74,8 @@ class ModelFiles:
             raise _changed(self.header.path)
 
     def fingerprint(self) -> str:
-        """A digest of parts of the files: header, middle and end of each. Modification times can't always be trusted,
-        and a state of another model with the same shape would be taken for one of its own.
-        """
+        """A digest of header, middle and end of each file. Modification times can't always be trusted, and a state of
+        another model of the same shape would be accepted."""
         digest = hashlib.sha256()
         length = max(_FINGERPRINT_BYTES // len(self.paths), _LEAST_FINGERPRINT_BYTES)
         for path in self.paths:
@@ -140,9 +135,8 @@ class TargetHead:
 
 
 def header_of_head(command: Load, target: GgufHeader) -> GgufHeader | None:
-    """The header of the file whose head ``command`` wants: the target's, or of the file given in place of a draft
-    model; ``None`` if it wants none. Beside a draft model, the target's is only used if it is asked for.
-    """
+    """The header of the file whose head ``command`` wants: the target's, or that of a file named as the draft; ``None``
+    for none. Beside a draft model, the target's head is only used if it is asked for."""
     if command.draft:
         with contextlib.suppress(KnownError):  # the reason is given where it is loaded as a draft model
             header = read_header(Path(command.draft))
@@ -156,10 +150,7 @@ def header_of_head(command: Load, target: GgufHeader) -> GgufHeader | None:
 
 
 def why_unused(command: Load, target: GgufHeader) -> str | None:
-    """Why ``command``, which wants no head, doesn't want that inside ``target``, for the user.
-
-    ``None`` if there is none that can be used.
-    """
+    """Why ``command`` doesn't want the head inside ``target``, for the user; ``None`` if there is no usable one."""
     if head_problem(target) is not None:
         return None
     return DRAFT_INSTEAD if command.draft else why_unwanted(command.head, target, command.settings.target_gpu_layers)
@@ -168,11 +159,8 @@ def why_unused(command: Load, target: GgufHeader) -> str | None:
 def load_head(
     target: Context, files: tuple[GgufHeader, GgufHeader], command: Load, load_model: Callable[[Path], Model]
 ) -> TargetHead:
-    """Load the head for ``target``, and let it follow its cache.
-
-    ``files``: the headers of the target and of the file with the head; ``load_model`` is called for the latter if it is
-    another file. Raises `KnownError` if the head can't be used.
-    """
+    """Load the head for ``target``, whose cache it then follows. ``files``: the headers of the target and of the file
+    with the head, for which ``load_model`` is called if it is another one. Raises `KnownError` if it can't be used."""
     own, header = files
     if problem := head_problem(header) if header is own else mismatch(own, header):
         raise KnownError(problem)
@@ -197,11 +185,6 @@ def load_head(
     return TargetHead(head, model)
 
 
-def head_draft_length(gpu_layers: int) -> int:
-    """The fixed draft length for a head: as others have measured, until it is measured here."""
-    return 2 if gpu_layers and gpu_devices() else 3
-
-
 # What the file of a model recommends.
 
 _SAMPLING_KEYS = {
@@ -216,14 +199,11 @@ _SAMPLING_KEYS = {
 _ALL = {"top_k": 0, "penalty_window": MAX_CONTEXT_LENGTH}
 """The meaning of llama.cpp's -1: every token of the vocabulary, the whole context."""
 _MOST_RECOMMENDED = 2**31 - 1
-"""llama.cpp reads 32 bits, and so do the window's fields."""
+"""llama.cpp and the window's fields use 32 bits."""
 
 
 def recommended_sampling(model: Model) -> tuple[Sampling, list[str]]:
-    """The sampling that the file of ``model`` recommends, and the names of the fields it specifies.
-
-    Invalid values are left out; the others are used.
-    """
+    """The sampling that the file of ``model`` recommends, and the names of the fields it specifies validly."""
     sampling, fields = Sampling(), list[str]()
     for name, key in _SAMPLING_KEYS.items():
         text = model.metadata(f"general.sampling.{key}")

@@ -17,10 +17,9 @@ from app.engine.decoding.sampling import Floats
 from app.engine.decoding.sequence import MeasurableCache
 from app.engine.drafters import Drafter
 from app.engine.drafters.model import LoadedDraft
-from app.engine.drafters.mtp import LoadedHead
 from app.engine.drafters.table import drafters_of
 from app.engine.host.loading import LoadedModel, Target, cost_facts
-from app.engine.host.model_files import default_draft_length, head_draft_length
+from app.engine.host.model_files import default_draft_length
 from app.engine.host.threads import (
     ThreadControl,
     are_busy,
@@ -73,9 +72,7 @@ class PairCosts:
 def measured_costs(target: Target, draft: LoadedModel | None, is_canceled: Callable[[], bool]) -> PairCosts:
     """The costs of this pair's passes here, from the last time if nothing has changed, and its history.
 
-    When they are measured, another number of threads is timed, too, if that was never done for this target.
-
-    Raises `Canceled`.
+    When they are measured, another number of threads is timed, too, if it never was for this target. Raises `Canceled`.
     """
     pair = {
         "target": target.files.stamp,
@@ -116,11 +113,11 @@ def measured_costs(target: Target, draft: LoadedModel | None, is_canceled: Calla
 
 
 def _with_quicker_threads(target: Target, measured: MeasuredCosts, is_canceled: Callable[[], bool]) -> MeasuredCosts:
-    """Time plain passes with the other number of threads, unless the user has chosen one, or they were timed before for
-    this target, and use it from now on if it is clearly quicker. Returns ``measured`` with the time of what is used.
+    """Time plain passes with the other number of threads, unless the user has chosen one or that was done before, and
+    use it from now on if it is clearly quicker. Returns ``measured`` with the time of what is used.
 
-    It takes one pass, or a few within ``_THREADS_BUDGET``. Passes over more tokens keep the usual number: reading the
-    weights, which a few cores can do as quickly, is a smaller part of their time. Raises `Canceled`.
+    Passes over more tokens keep the usual number: reading the weights, for which a few cores are enough, is a smaller
+    part of their time. Raises `Canceled`.
     """
     stamp, other = target.files.stamp, other_threads()
     if target.settings.threads or other is None or remembered_threads(stamp) or not target.computes_on_cpu:
@@ -145,14 +142,13 @@ def _with_quicker_threads(target: Target, measured: MeasuredCosts, is_canceled: 
 #
 # Text is the same with and without a draft if a token's logits don't depend on how many others are in its pass. On
 # processors the kernels are chosen so that they don't (`app.engine.llama.backend`), except with weights in F16, BF16
-# or F32. GPUs choose their kernels by the width of a pass. Passes padded to a multiple of some width are all computed
-# by one kernel, which is what the accept rule ``exact`` uses.
+# or F32; GPUs choose their kernels by the width of a pass. The accept rule ``exact`` pads passes to a multiple of some
+# width for which all of them use one kernel.
 
 _UNITS = (1, 2, 4, 8, EXACT_WIDTH)
 _BETWEEN, _SLOW_PASS = (3, 6, 12), 0.05
-"""Widths that are tried as well, unless a pass over one token takes so many seconds: on a model of 8 B, the others
-already take five.
-"""
+"""Widths that are tried as well, unless a pass over one token takes so many seconds: an 8B model needs five seconds for
+the others."""
 _BEHIND = 1000
 """Tokens of context: llama.cpp uses other kernels of attention from about 500 on."""
 
@@ -167,10 +163,7 @@ class Exactness(msgspec.Struct, frozen=True):
 
 
 def exactness(cache: Context, stamp: Sequence[int], settings: LoadSettings, canceled: Callable[[], bool]) -> Exactness:
-    """Of the target whose files have this ``stamp``, in its empty ``cache``, which is empty afterwards as well.
-
-    Raises `Canceled`.
-    """
+    """Of the target whose files have this ``stamp``; its ``cache`` is empty before and after. Raises `Canceled`."""
     build = (engine_name(), driver_name(gpu_devices()), platform.node(), platform.machine(), platform.processor())
     key = key_of({"target": stamp, "build": build, "settings": cost_facts(settings)})
     store = KeyedFile(cache_file("exactness.json"), Exactness)
@@ -207,16 +200,13 @@ def _row(cache: Context, canceled: Callable[[], bool], width: int) -> Floats:
 
 
 def _agree(rows: dict[int, Floats], unit: int) -> bool:
-    return all(_are_equal(rows[width][:unit], rows[unit]) for width in rows if width % unit == 0)
-
-
-def _are_equal(one: Floats, other: Floats) -> bool:
     """Bit by bit; a damaged model computes what is no number, every time."""
-    return np.array_equal(one.view(np.uint32), other.view(np.uint32))
+    bits = {width: row[:unit].view(np.uint32) for width, row in rows.items() if width % unit == 0}
+    return all(np.array_equal(row, bits[unit]) for row in bits.values())
 
 
 def _begin(cache: Context) -> int:
-    """A long context, if the memory can be made to look like one; returns its length."""
+    """Begin with a long context, if the memory can be made to look like one; returns its length."""
     cache.roll_back(0)
     cache.decode([0], 0)
     length = min(_BEHIND, cache.length - 2 * EXACT_WIDTH)
@@ -231,7 +221,7 @@ def _tokens(count: int) -> list[int]:
     return [3 + 5 * i % 97 for i in range(count)]
 
 
-# The threads of a loaded pair: all its contexts compute with as many as other programs leave free.
+# The threads of a loaded pair: all of its contexts use as many as other programs leave free.
 
 
 class PairThreads:
@@ -241,8 +231,10 @@ class PairThreads:
     """
 
     def __init__(self, target: Target, draft: LoadedModel | None, costs: Costs) -> None:
-        """``costs``: of the pair on a quiet computer, which passes are compared with."""
-        self._usual = [(one, one.threads, one.batch_threads) for one in _contexts(target, draft)]
+        """``costs``: those on a quiet computer, with which passes are compared."""
+        head = target.head.cache if target.head else None
+        contexts = filter(None, (target.context, draft.context if draft else None, head))
+        self._usual = [(one, one.threads, one.batch_threads) for one in contexts]
         self._costs = CostModel(costs, TARGET_OUTPUTS)
         self.control = ThreadControl(max(target.context.threads, target.context.batch_threads))
 
@@ -251,7 +243,7 @@ class PairThreads:
         self._use(self.control.processed(time.monotonic()))
 
     def after_round(self, round_: Round, length: int, drafting: Drafting | None) -> Round:
-        """``round_`` behind ``length`` tokens, with the number of its threads if there were fewer than usual."""
+        """``round_``, which ended after ``length`` tokens, with the number of its threads if it was reduced."""
         control, self._costs.length = self.control, length
         count, width = control.count if control.is_reduced else 0, min(round_.tested + 1, TARGET_OUTPUTS)
         if not count:
@@ -278,25 +270,13 @@ def pair_threads(target: Target, draft: LoadedModel | None, costs: Costs | None)
     return None if is_fixed or costs is None or not target.computes_on_cpu else PairThreads(target, draft, costs)
 
 
-def _contexts(target: Target, draft: LoadedModel | None) -> list[Context]:
-    contexts = [target.context]
-    if draft:
-        contexts.append(draft.context)
-    if target.head:
-        contexts.append(target.head.cache)
-    return contexts
-
-
 # The drafters of a loaded pair.
 
 
 def pair_drafters(
     target: Target, draft: LoadedModel | None, costs: Costs | None, should_stop: Callable[[], bool]
 ) -> list[Drafter]:
-    """All that can draft for ``target``, with or without a ``draft`` model; ``costs`` are those measured, if they were.
-
-    ``should_stop`` is asked while they decode.
-    """
+    """All that can draft for ``target``; ``should_stop`` is asked while they decode."""
     model = head = None
     if draft:
         vocabulary = min(draft.model.vocabulary_size, target.model.vocabulary_size)
@@ -306,14 +286,15 @@ def pair_drafters(
     if target.head:
         cache = target.head.cache
         vocabulary = min(cache.model.vocabulary_size, target.model.vocabulary_size)
-        head = LoadedHead(cache, vocabulary, target.model.is_end, should_stop, cache.longest_draft)
+        ends = target.model.is_end
+        head = LoadedDraft(cache, vocabulary, ends, should_stop, longest=cache.longest_draft)
     return drafters_of(target.model.is_end, model, head)
 
 
 def usual_draft_length(target: Target, draft: LoadedModel | None) -> int:
-    """The fixed draft length that is proposed for a pair."""
+    """The fixed draft length that is proposed for a pair; for a head as others have measured it."""
     if draft:
         return default_draft_length(draft.model)
     if not target.head:
         return DEFAULT_DRAFT_LENGTH
-    return min(head_draft_length(target.info.gpu_layers), target.head.cache.longest_draft)
+    return min(2 if target.info.gpu_layers else 3, target.head.cache.longest_draft)

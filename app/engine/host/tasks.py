@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,52 +21,72 @@ from app.engine.host.loading import Target
 from app.helper.answer_format import checked_grammar, is_valid, left_to_model
 from app.protocol.answering import with_fields_of
 from app.protocol.commands import Generate, ScoreTokens
-from app.protocol.options import MAX_GRAMMAR_CHARACTERS, AnswerFormat
+from app.protocol.options import MAX_GRAMMAR_CHARACTERS, AcceptRule, AnswerFormat
 from app.protocol.tools import FORMATS, Tool, ToolFormat, ToolUse
 from app.system import KnownError
 
-# The grammar that an answer of a loaded target has to follow.
-
 _ATTEMPTS = 3
-"""To make tools fit into one grammar."""
+"""At making all tools fit into one grammar."""
 
 
-@dataclass(frozen=True)
-class Followed:
-    """What an answer follows.
+def task_for(target: Target, command: Generate, prompt: Prompt) -> Task:
+    """How to answer. Raises `KnownError` for a format or tools that can't be used."""
+    return with_fields_of(
+        Task,
+        command,
+        seed=command.seed if command.seed is not None else secrets.randbelow(2**31),
+        stop=[*command.stop, *prompt.stops],
+        accept=judged_by(command.accept),
+        marks=None if command.raw else target.thinking.marks,
+        between=target.thinking.between,
+        closing=lambda text: target.prompts.tokenizer.tokens((text, {}), goes_on=True),
+        grammar=grammar_of(target, command),
+        unit=target.exact_unit if command.accept == "exact" else 1,
+    )
 
-    Attributes:
-        mark_texts: What is shown of control tokens in it.
-        notes: Sentences about what isn't forced.
-        is_valid: Whether a finished answer is valid by that; ``None``: that can't be found out, or all is forced.
-    """
 
-    grammar: Grammar | None = None
-    mark_texts: Mapping[int, bytes] = field(default_factory=dict)
-    notes: Sequence[str] = ()
-    is_valid: Callable[[str], bool | None] = lambda _: None
+def check_tokens(target: Target, command: Generate) -> None:
+    """Raise `KnownError` unless an answer can be continued after the tokens that ``command`` says, and all those that
+    it names exist."""
+    if unknown_token(target, command.continued) is not None:
+        raise KnownError(
+            "This answer can't be continued because another model wrote it. Open that model, or regenerate the answer."
+        )
+    if any(map(target.model.is_end, command.continued)):
+        raise KnownError("This answer can't be continued because it is complete. Ask for more instead.")
+    unknown = unknown_token(target, list(command.logit_bias))
+    if unknown is not None:
+        raise KnownError(f"The model has no token {unknown}, which logit_bias names.")
 
 
-def grammar_of(target: Target, command: Generate | ScoreTokens) -> Followed:
-    """What the answer has to follow. Raises `KnownError` for a format that can't be used."""
+def unknown_token(target: Target, tokens: Sequence[int]) -> int | None:
+    """The first of ``tokens`` that the target doesn't have."""
+    return next((token for token in tokens if not 0 <= token < target.model.vocabulary_size), None)
+
+
+def judged_by(rule: AcceptRule) -> AcceptRule:
+    """The rule behind ``rule``: ``exact`` only pads passes."""
+    return "coupled" if rule == "exact" else rule
+
+
+def grammar_of(target: Target, command: Generate | ScoreTokens) -> Grammar | None:
+    """What the answer has to follow, if anything. Raises `KnownError` for a format that can't be used."""
+    openings = frozenset[int]() if command.raw else target.thinking.marks.opening_tokens
     if isinstance(command, Generate) and command.tools:
         source, marks, notes = _call_grammar(target, command.tools, command.format)
-        check: Callable[[str], bool | None] = Followed.is_valid
-    elif command.format:
-        checked = checked_grammar(command.format)
-        source, marks, check = checked.grammar, {}, Followed.is_valid
-        notes = [left_to_model(checked.notes)] if checked.notes else []
-        if notes:
-            check = partial(is_valid, command.format)
-    else:
-        return Followed()
-    openings = frozenset[int]() if command.raw else target.thinking.marks.opening_tokens
-    return Followed(Grammar(target.grammar_vocabulary, source, openings), marks, notes, check)
+        return Grammar(target.grammar_vocabulary, source, openings, mark_texts=marks, notes=notes)
+    if not command.format:
+        return None
+    checked = checked_grammar(command.format)
+    if not checked.notes:
+        return Grammar(target.grammar_vocabulary, checked.grammar, openings)
+    notes, check = [left_to_model(checked.notes)], partial(is_valid, command.format)
+    return Grammar(target.grammar_vocabulary, checked.grammar, openings, notes=notes, is_valid=check)
 
 
 def allowed_after(target: Target, command: ScoreTokens, prompt: Sequence[int]) -> NDArray[np.bool_] | None:
     """The tokens that may follow the answer, shape (vocabulary,); ``None``: all of them. Raises `KnownError`."""
-    grammar = grammar_of(target, command).grammar
+    grammar = grammar_of(target, command)
     if grammar is None:
         return None
     marks = None if command.raw else target.thinking.marks
@@ -81,8 +100,8 @@ def allowed_after(target: Target, command: ScoreTokens, prompt: Sequence[int]) -
 def _call_grammar(
     target: Target, use: ToolUse, format: AnswerFormat | None
 ) -> tuple[str, Mapping[int, bytes], list[str]]:
-    """The grammar of an answer with calls, or in a JSON ``format``, in llguidance's notation, its control tokens, and
-    what it doesn't force."""
+    """The grammar, in llguidance's notation, of an answer with calls or in a JSON ``format``; the texts of its control
+    tokens; and what it doesn't force."""
     known = FORMATS[target.prompts.tokenizer.tool_format]
     if len(msgspec.json.encode(use)) > MAX_GRAMMAR_CHARACTERS:
         raise KnownError(f"The tools have more than {MAX_GRAMMAR_CHARACTERS:,} characters together.")
@@ -113,7 +132,7 @@ def _checked_parameters(tool: Tool) -> tuple[dict[str, Any], list[str]]:
 def _forced_together(
     known: ToolFormat, use: ToolUse, found: list[tuple[dict[str, Any], list[str]]]
 ) -> list[dict[str, Any]]:
-    """What can be forced of the tools in one grammar: the largest schemas are left out of one that is too large."""
+    """What can be forced of the tools in one grammar. If that is too large, the largest schemas are left out."""
     schemas = [schema for schema, _ in found]
     for attempt in range(_ATTEMPTS + 1):
         source = CallGrammar(known, use, forced=schemas).source()
@@ -129,42 +148,3 @@ def _forced_together(
         else:
             break
     return schemas
-
-
-def task_for(target: Target, command: Generate, prompt: Prompt) -> Task:
-    """How to answer. Raises `KnownError` for a format or tools that can't be used."""
-    followed = grammar_of(target, command)
-    return with_fields_of(
-        Task,
-        command,
-        seed=command.seed if command.seed is not None else secrets.randbelow(2**31),
-        stop=[*command.stop, *prompt.stops],
-        accept="coupled" if command.accept == "exact" else command.accept,
-        marks=None if command.raw else target.thinking.marks,
-        between=target.thinking.between,
-        closing=lambda text: target.prompts.tokenizer.tokens((text, {}), goes_on=True),
-        grammar=followed.grammar,
-        notes=followed.notes,
-        is_valid=followed.is_valid,
-        mark_texts=followed.mark_texts,
-        unit=target.exact_unit if command.accept == "exact" else 1,
-    )
-
-
-def check_tokens(target: Target, command: Generate) -> None:
-    """Raise `KnownError` unless an answer can be continued after the tokens that ``command`` says, and all those that
-    it names exist."""
-    if unknown_token(target, command.continued) is not None:
-        raise KnownError(
-            "This answer can't be continued because another model wrote it. Open that model, or regenerate the answer."
-        )
-    if any(map(target.model.is_end, command.continued)):
-        raise KnownError("This answer can't be continued because it is complete. Ask for more instead.")
-    unknown = unknown_token(target, list(command.logit_bias))
-    if unknown is not None:
-        raise KnownError(f"The model has no token {unknown}, which logit_bias names.")
-
-
-def unknown_token(target: Target, tokens: Sequence[int]) -> int | None:
-    """The first of ``tokens`` that the target doesn't have."""
-    return next((token for token in tokens if not 0 <= token < target.model.vocabulary_size), None)

@@ -1,8 +1,8 @@
 """How many threads compute the next pass, and which number is quickest for a model.
 
-llama.cpp's threads wait for each other after every operation, so that a single one without a core of its own delays all
-of them: beside one busy program, two threads on two cores take four times as long for a pass as one thread does. What
-is tried is kept only if passes became quicker. Seconds are passed in as numbers: nothing here uses a clock.
+llama.cpp's threads wait for each other after every operation, so that one without a core of its own delays all: beside
+one busy program, two threads on two cores take four times as long for a pass as one thread does. What is tried is only
+kept if passes became quicker. Seconds are passed in as numbers: nothing here uses a clock.
 """
 
 from __future__ import annotations
@@ -26,14 +26,12 @@ from app.storage.json_file import KeyedFile, cache_file, key_of
 LOOK_SECONDS = 0.25
 """Between two looks at what other programs use."""
 _BUSY, _BUSY_SHARE = 0.25, 0.05
-"""Cores that others may use without being noticed, or this share of many: a window that draws an answer uses this much.
-"""
+"""Cores that others may use unnoticed, or this share of many: a window that draws an answer needs as much."""
 _TRIED, _LEAST_TRIED, _TRIED_SECONDS = 8, 2, 2.0
-"""Passes of a trial; where they are slow, those of so many seconds, but at least two."""
+"""Passes of a trial; if they are slow, those of so many seconds, but at least two."""
 _MORE_QUICKER, _FEWER_QUICKER = 0.98, 0.9
-"""A trial is successful if its passes take at most this share of the time. Where fewer threads help, they help a lot;
-on a virtual machine, the passes before may have been slow by chance.
-"""
+"""A trial succeeds if its passes take at most this share of the time. Where fewer threads help, they help a lot; on a
+virtual machine, the passes before may have been slow by chance."""
 _SLOW = 1.3
 """Passes that take so many times as long as on a quiet computer are slow, whatever the reason."""
 _QUIET_GAIN = 0.05

@@ -25,7 +25,7 @@ from app import system
 from app.engine.decoding.prompt import PromptTooLongError
 from app.engine.host import chat_cache_files
 from app.engine.host.chat_cache import ChatCaches
-from app.engine.host.engine import Engine
+from app.engine.host.engine import Answer, Engine, Question
 from app.engine.llama.backend import devices, engine_name, processor_features
 from app.models.machine_memory import private_bytes
 from app.protocol.commands import (
@@ -56,33 +56,36 @@ from app.protocol.events import (
     LoadFailed,
     MemoryRead,
     Pong,
-    PromptCounted,
     Round,
     RoundsReceived,
     StartFailed,
-    TextChecked,
-    Tokenized,
-    TokensCounted,
 )
 from app.protocol.frames import FrameReader, ProtocolError, decode_command, encode_frame
 from app.system import Canceled, KnownError
 
-# Questions during a computation that need the loaded model: a separate thread answers them.
-#
-# The thread that reads commands must not do this: a chat template may take two seconds, and nothing may delay `Pong`.
-
 log = logging.getLogger("slipstream.worker")
 
-Question = CountTokens | CountPrompt | CheckText | Tokenize
-Answer = TokensCounted | PromptCounted | TextChecked | Tokenized
+
+_FLUSH_SECONDS = 1 / 60
+_SHARED_FLUSH_SECONDS = 1 / 15
+"""If every core computes: a flush wakes another process, which takes a core away, and all threads wait for the one that
+had it. On two cores, 60 a second cost 11% of the speed of a model that writes 90 tokens a second."""
+_UNWATCHED_FLUSH_SECONDS = 0.5
+_QUIT_SECONDS = 10.0
+_PR_SET_PDEATHSIG = 1
+
+
+class _WindowGoneError(OSError):
+    """Nobody reads the events any more."""
 
 
 class Questions:
-    """Answers one after the other. Only the newest of the waiting counts is kept."""
+    """Answers what needs the loaded model, even during a computation, in a thread of its own: a chat template may take
+    two seconds, and nothing may delay `Pong`. Of the counts that wait, only the newest is kept."""
 
-    def __init__(self, engine: Engine, send: Callable[[Answer], None]) -> None:
-        """``send`` is called in the thread, which ends with the process or when this raises `OSError`."""
-        self._engine = engine
+    def __init__(self, answer: Callable[[Question], Answer], send: Callable[[Answer], None]) -> None:
+        """Both are called in the thread, which ends with the process or when ``send`` raises `OSError`."""
+        self._answer = answer
         self._send = send
         self._waiting: list[Question] = []
         self._is_asked = threading.Condition()
@@ -92,7 +95,7 @@ class Questions:
         threading.Thread(target=self._run, name="questions", daemon=True).start()
 
     def ask(self, question: Question) -> None:
-        """Queue a question, unless it can't be answered; a newer count replaces a waiting one."""
+        """Queue a question; a newer count replaces a waiting one."""
         with self._is_asked:
             if isinstance(question, CountTokens):
                 self._waiting = [other for other in self._waiting if not isinstance(other, CountTokens)]
@@ -117,39 +120,13 @@ class Questions:
             except OSError:
                 return  # the window is gone, which the other threads notice
 
-    def _answer(self, question: Question) -> Answer:
-        match question:
-            case CountTokens():
-                return self._engine.count_tokens(question)
-            case CountPrompt():
-                return self._engine.count_prompt(question)
-            case CheckText():
-                return self._engine.check_text(question)
-            case Tokenize():
-                return self._engine.tokenize(question)
-
-
-_FLUSH_SECONDS = 1 / 60
-_SHARED_FLUSH_SECONDS = 1 / 15
-"""Where each core computes. A flush wakes another process, which takes a core away for a moment, and all threads wait
-for the one that had it: on two cores, 60 a second cost 11% of the speed of a model that writes 90 tokens a second.
-"""
-_UNWATCHED_FLUSH_SECONDS = 0.5
-_QUIT_SECONDS = 10.0
-_PR_SET_PDEATHSIG = 1
-
-
-class _WindowGoneError(OSError):
-    """Nobody reads the events any more."""
-
 
 class Worker:
     """Carries out one command after another."""
 
     def __init__(self, commands: BinaryIO, events: BinaryIO, *, chat_files: bool = True, watched: bool = True) -> None:
-        """Without ``chat_files`` no content of chats is stored on disk. ``watched``: someone is watching the answer
-        being written.
-        """
+        """Without ``chat_files`` no KV caches are written to disk. ``watched``: someone sees the answer being
+        written."""
         self._watched = watched
         self._commands = commands
         self._events = events
@@ -162,11 +139,11 @@ class Worker:
         self._canceled = 0
         """Cancel applies to every command received before it, even to one that hasn't started."""
         self._chat: list[Message] = []
-        """The messages that were sent last; the next command may keep some. Used only in the reading thread."""
+        """The messages that were sent last, of which the next command may keep some; only for the reading thread."""
         self._bytes_at_start = 0
         self._caches = ChatCaches(chat_cache_files.of_this_user() if chat_files else None)
         self._engine = Engine(self._caches)
-        self._questions = Questions(self._engine, self._send)
+        self._questions = Questions(self._engine.answer, self._send)
 
     def run(self) -> None:
         """Serve until Quit or the end of the input."""
@@ -188,8 +165,7 @@ class Worker:
 
     def _set_busy(self, busy: bool) -> None:
         self._busy = busy
-        if self._caches.files:
-            self._caches.files.wait(busy)
+        self._caches.files.wait(busy)
 
     # ------------------------------------------------------------ the reading thread
 
@@ -238,15 +214,14 @@ class Worker:
                 self._cancel()
                 self._enqueue(command)
             case Forget():
-                if self._caches.files:
-                    self._caches.files.forget(command.chats)  # at once, because the current computation may take long
+                self._caches.files.forget(command.chats)  # at once, because the current computation may take long
                 self._chat = []
                 self._enqueue(command)
             case _:
                 self._enqueue(command)
 
     def _receive_chat(self, command: ChatPart | CountTokens | Generate) -> None:
-        """What is about a chat is passed on with all its messages."""
+        """Commands about a chat are passed on with all of its messages."""
         self._chat = [*self._chat[: command.kept], *command.messages]
         if isinstance(command, CountTokens):
             self._questions.ask(msgspec.structs.replace(command, messages=self._chat, kept=0))

@@ -18,7 +18,6 @@ import logging
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
 
 import llama_cpp
 import msgspec
@@ -236,26 +235,17 @@ class Checkpoints:
 # ---------------------------------------------------------------- testing
 
 
-class TestedCache(Cache, Protocol):
-    """A cache whose ways of going back can be switched off."""
-
-    @property
-    def checkpoints(self) -> Checkpoints:
-        """How it goes back."""
-
-
-def try_out(cache: TestedCache, vocabulary: int) -> RollBackSupport:
-    """Test, in a few passes, how the memory of ``cache`` can go back.
+def try_out(cache: Cache, back: Checkpoints, vocabulary: int) -> RollBackSupport:
+    """Test, in a few passes, how the memory of ``cache`` goes ``back``.
 
     llama.cpp reports success for roll-backs that leave another state, so logits after them are compared with those of a
     memory that never processed what was undone. The cache is empty afterwards; what doesn't work is switched off.
     """
-    back = cache.checkpoints
     right, wrong = ([place * step % vocabulary for place in range(1, 11)] for step in (7, 11))
     expected = [cache.decode(part, 1)[0].copy() for part in (right[:8], right[8:])]
     cache.roll_back(0)
     if back.running_state:
-        longest = _try_running_state(cache, right, wrong, expected)
+        longest = _try_running_state(cache, back, right, wrong, expected)
     else:
         cache.decode(right[:4], 0)
         back.can_cut = back.can_restore = _comes_back(cache, right[4:8], wrong, expected[0])
@@ -265,10 +255,10 @@ def try_out(cache: TestedCache, vocabulary: int) -> RollBackSupport:
 
 
 def _try_running_state(
-    cache: TestedCache, right: Sequence[int], wrong: Sequence[int], expected: Sequence[Floats]
+    cache: Cache, back: Checkpoints, right: Sequence[int], wrong: Sequence[int], expected: Sequence[Floats]
 ) -> int:
     """Test llama.cpp's snapshots, then checkpoints; returns how many draft tokens can be undone."""
-    back, known = cache.checkpoints, 8
+    known = 8
     if back.snapshots:
         cache.decode(right[:4], 0)
         if not _comes_back(cache, right[4:8], wrong, expected[0]):

@@ -352,7 +352,6 @@ class Context:
         return self._rows[:outputs]
 
     def roll_back(self, length: int) -> None:
-        """See `Cache.roll_back`."""
         if length < len(self.tokens):
             self._go_back(length, len(self.tokens))
 
@@ -371,17 +370,15 @@ class Context:
         return length - 1
 
     def hold(self, count: int) -> None:
-        """See `Cache.hold`."""
         self.checkpoints.hold(len(self.tokens), count)
 
     def remember(self) -> None:
-        """See `Cache.remember`."""
         self.checkpoints.remember(len(self.tokens))
         if self._follower and self.checkpoints.remembers(len(self.tokens)):
             self._follower.remember_state(len(self.tokens))
 
     def clear(self, *, overwrite: bool = False) -> None:
-        """See `SavableCache.clear`."""
+        """Forget everything. Without ``overwrite``, which takes longer, the content can still be found in memory."""
         self.checkpoints.forget()
         self._erase(overwrite)
         self.tokens.clear()
@@ -397,16 +394,19 @@ class Context:
         self._memory.erase(overwrite)
 
     def reach(self, length: int) -> int:
-        """See `SavableCache.reach`."""
+        """How many tokens `roll_back` to ``length`` would leave, if nothing fails."""
         held = len(self.tokens)
         return self.checkpoints.reach(self._continuable(length), held) if length < held else held
 
     def state_size(self) -> int:
-        """See `SavableCache.state_size`."""
+        """The size in bytes of the `State` that `save` would return."""
         return self._memory.size(WHOLE) + (self.head.copy_size() if self.head else 0)
 
     def save(self) -> State:
-        """See `SavableCache.save`. The copy ends with that of the head, if there is one."""
+        """A copy of the content, which ends with that of the head, if there is one.
+
+        Raises `KnownError` if llama.cpp can't copy it, `MemoryError` if there is no memory for it.
+        """
         if self._follower:
             self._follower.catch_up(self.tokens)
         data = np.empty(self.state_size(), np.uint8)
@@ -419,7 +419,7 @@ class Context:
         return State(np.array(self.tokens, np.int32), data, self.checkpoints.least_of_copy(len(self.tokens)))
 
     def restore(self, state: State) -> bool:
-        """See `SavableCache.restore`."""
+        """Replace the content with ``state``. Returns False, with the cache empty, if that fails."""
         own = len(state.data) - (self.head.copy_length(state.data) if self.head else 0)
         self._images = spans_of(state.tokens)
         newest = self._position(len(state.tokens)) - 1
@@ -447,11 +447,9 @@ class Context:
 
     @property
     def may_reuse_graphs(self) -> bool:
-        """See `MeasurableCache.may_reuse_graphs`."""
         return self.model.has_output_on_gpu and self.checkpoints.any_length
 
     def graphs_reused(self) -> int:
-        """See `MeasurableCache.graphs_reused`."""
         return int(llama_cpp.llama_perf_context(self.handle).n_reused)
 
     @contextlib.contextmanager

@@ -15,8 +15,6 @@ import ctypes
 import logging
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import llama_cpp
@@ -45,31 +43,9 @@ _ENDING = np.dtype([("cells", "<i8"), ("is_known", "<i8"), ("kv_bytes", "<i8")])
 """The last bytes of a copy."""
 
 
-@dataclass(frozen=True)
-class _Functions:
-    """What llama-cpp-python doesn't declare."""
-
-    output_states: Callable[[int, bool, bool], None]
-    """Of a context: whether to output hidden states, and only those of positions whose logits are asked for."""
-    states: Callable[[int], Any]
-    """All hidden states of the last pass."""
-    state_at: Callable[[int, int], Any]
-    """The hidden state of the position with this number in the last pass."""
-
-
 _FLOATS = ctypes.POINTER(ctypes.c_float)
 _CONTEXT = llama_cpp.llama_context_p_ctypes
 _library: Any = llama_cpp.llama_cpp._lib
-
-
-@cache
-def _functions() -> _Functions:
-    """Raises `KnownError` if one is missing."""
-    return _Functions(
-        found("llama_set_embeddings_nextn", "bb", "_N1", None, ctypes.c_bool, ctypes.c_bool),
-        found("llama_get_embeddings_nextn", "", "", _FLOATS),
-        found("llama_get_embeddings_nextn_ith", "i", "H", _FLOATS, ctypes.c_int32),
-    )
 
 
 def found(name: str, gcc: str, msvc: str, result: object, *arguments: object) -> Callable[..., Any]:
@@ -86,9 +62,14 @@ def found(name: str, gcc: str, msvc: str, result: object, *arguments: object) ->
     raise KnownError(_MISSING.format(name))
 
 
+def states_switch() -> Callable[[int, bool, bool], None]:
+    """Of a context: whether to output hidden states, and only those of positions whose logits are asked for."""
+    return found("llama_set_embeddings_nextn", "bb", "_N1", None, ctypes.c_bool, ctypes.c_bool)
+
+
 class States:
-    """Hidden states after consecutive tokens. Where there is no more room, the older half is dropped at once: otherwise
-    all of them would be moved for each token.
+    """Hidden states after consecutive tokens. When they are full, the older half goes at once: otherwise all of them
+    would be moved for each token.
     """
 
     def __init__(self, capacity: int, width: int) -> None:
@@ -141,7 +122,9 @@ class Head(Context):
 
         Raises `KnownError` if llama.cpp can't use it, or the head belongs to another target.
         """
-        self._functions = _functions()
+        self._output_states = states_switch()
+        self._all_states = found("llama_get_embeddings_nextn", "", "", _FLOATS)
+        self._state_at = found("llama_get_embeddings_nextn_ith", "i", "H", _FLOATS, ctypes.c_int32)
         self._target = target.handle
         super().__init__(
             model,
@@ -171,13 +154,13 @@ class Head(Context):
         """Why it can't draft any more, for the user."""
         self._remembered: dict[int, Floats] = {}
         """Hidden states before positions at which the target has checkpoints."""
-        self._functions.output_states(self._target, True, False)
-        self._functions.output_states(self.handle, True, True)
+        self._output_states(self._target, True, False)
+        self._output_states(self.handle, True, True)
 
     # ------------------------------------------------------------ drafting
 
     def _add(self, tokens: Sequence[int], outputs: int) -> None:
-        """See `Context.decode`. Where the target has not computed a hidden state yet, the head's own takes its place,
+        """Where the target has not computed a hidden state yet, the head's own takes its place,
         and zeros do where it is no longer known.
         """
         if outputs and len(tokens) > 1:  # of several tokens, many architectures output the wrong hidden state
@@ -192,7 +175,7 @@ class Head(Context):
 
     def _keep_own(self) -> None:
         """Its own hidden state after the last output takes the place of the target's. Raises `KnownError`."""
-        self._own[:] = self._rows_at(self._functions.state_at(self.handle, 0), 1)[0]
+        self._own[:] = self._rows_at(self._state_at(self.handle, 0), 1)[0]
 
     def _rows_at(self, pointer: Any, count: int) -> Floats:
         """Hidden states in llama.cpp's memory, shape (count, width). Raises `KnownError` if it has none."""
@@ -237,7 +220,7 @@ class Head(Context):
         if self.failure:
             return None
         try:
-            return self._rows_at(self._functions.states(self._target), count)
+            return self._rows_at(self._all_states(self._target), count)
         except KnownError as error:
             log.warning("the MTP head is no longer used: %s", error)
             self.failure = str(error)
@@ -259,7 +242,6 @@ class Head(Context):
             self.clear()
 
     def roll_back(self, length: int) -> None:
-        """See `Cache.roll_back`."""
         super().roll_back(length)
         self._exact = min(self._exact, len(self.tokens))
 
@@ -283,7 +265,6 @@ class Head(Context):
                 del self._remembered[next(iter(self._remembered))]
 
     def clear(self, *, overwrite: bool = False) -> None:
-        """See `SavableCache.clear`."""
         super().clear(overwrite=overwrite)
         self._exact = 0
         self._remembered.clear()
@@ -348,7 +329,7 @@ class Head(Context):
     def close(self) -> None:
         """Free the cache and the compute buffers. The target no longer outputs hidden states."""
         if self.handle:
-            self._functions.output_states(self._target, False, False)
+            self._output_states(self._target, False, False)
             self._batch.embd = _FLOATS()  # not llama.cpp's to free
         super().close()
 
@@ -367,7 +348,6 @@ class HeadChain(Head):
     """A cell has one place for all heads, which a cache that reuses what has left a window doesn't promise."""
 
     def __init__(self, target: Context, model: Model, settings: LoadSettings) -> None:
-        """See `Head`."""
         self._choose = found("llama_set_nextn_layer_offset", "i", "H", None, ctypes.c_int32)
         super().__init__(target, model, settings)
         self.longest_draft = model.mtp_layers
@@ -377,7 +357,7 @@ class HeadChain(Head):
         """How many tokens at the end of the cache belong to the draft."""
 
     def _add(self, tokens: Sequence[int], outputs: int) -> None:
-        """See `Head.decode`. All heads process ``tokens``, except for the last one if it has an output. That one is
+        """All heads process ``tokens``, except for the last one if it has an output. That one is
         processed by the first head if it comes after the text, and otherwise by the next one.
         """
         if outputs:
@@ -424,13 +404,12 @@ class HeadChain(Head):
         self._keep_own()
 
     def roll_back(self, length: int) -> None:
-        """See `Cache.roll_back`. What is left of a draft is of no use, because only one head has processed it."""
+        """What is left of a draft is of no use, because only one head has processed it."""
         if length < len(self.tokens):
             super().roll_back(min(length, len(self.tokens) - self._drafted))
             self._drafted = 0
 
     def clear(self, *, overwrite: bool = False) -> None:
-        """See `Head.clear`."""
         super().clear(overwrite=overwrite)
         self._drafted = 0
         if overwrite:
@@ -453,16 +432,13 @@ class SharedHead(Head):
     """Whether the last hidden state of its own belongs to a draft after the present tokens of the target."""
 
     def __init__(self, target: Context, model: Model, settings: LoadSettings) -> None:
-        """See `Head`. It processes one token at a time, and only the last hidden states are kept."""
+        """It processes one token at a time, and only the last hidden states are kept."""
         super().__init__(target, model, msgspec.structs.replace(settings, batch_size=1, micro_batch_size=1))
         self.chunk = target.chunk
         self._states = States(2 * HISTORY, len(self._own))
 
     def _add(self, tokens: Sequence[int], outputs: int) -> None:
-        """Draft from the last of ``tokens``. Those before it have no effect: the target has not processed them either.
-
-        See `Head.decode`.
-        """
+        """Draft from the last of ``tokens``. The others have no effect: the target has not processed them either."""
         held = self._exact
         if outputs and not self._is_drafting:
             self._fill(self._inputs[:1], held - 1)
@@ -481,7 +457,6 @@ class SharedHead(Head):
         self._keep_own()
 
     def read(self, tokens: Sequence[int], count: int) -> None:
-        """See `Head.read`."""
         states = self._states_of_target(count)
         if states is not None:
             last = states[-HISTORY:]
@@ -499,20 +474,17 @@ class SharedHead(Head):
         """Nothing is missing."""
 
     def roll_back(self, length: int) -> None:
-        """See `Cache.roll_back`."""
         if length < len(self.tokens):
             del self.tokens[length:]
             self._is_drafting = False
 
     def follow(self, length: int, wanted: int) -> None:
-        """See `Head.follow`."""
         super().follow(length, wanted)
         self._follow(self.tokens, length)
         self.roll_back(length)
         self._exact = length
 
     def clear(self, *, overwrite: bool = False) -> None:
-        """See `Head.clear`."""
         super().clear(overwrite=overwrite)
         self._is_drafting = False
 

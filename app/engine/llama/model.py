@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import llama_cpp
 
@@ -141,7 +143,10 @@ _READ_IF_SPECIAL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_AT
 
 
 class Model:
-    """The weights and the vocabulary of one GGUF file. Close it after its contexts."""
+    """The weights and the vocabulary of one GGUF file. Close it after its contexts.
+
+    `tokenize`, `image` and `piece` may be called from any thread; after `close` they raise `KnownError`.
+    """
 
     def __init__(
         self,
@@ -175,6 +180,8 @@ class Model:
 
         self.vision: Vision | None = None
         """What it sees images with."""
+        self._lock = threading.Lock()
+        """Held by whoever reads the vocabulary, which another thread may be about to free."""
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
         params.load_mtp = with_head
@@ -277,27 +284,32 @@ class Model:
         size = len(data) + 8
         while True:
             buffer = (llama_cpp.llama_token * size)()
-            count = llama_cpp.llama_tokenize(self._vocab, data, len(data), buffer, size, bos, special)
-            if count >= 0:
-                adds_end = bos and count and llama_cpp.llama_vocab_get_add_eos(self._vocab)
-                return list(buffer[: count - 1 if adds_end else count])
+            with self._opened() as vocabulary:
+                count = llama_cpp.llama_tokenize(vocabulary, data, len(data), buffer, size, bos, special)
+                if count >= 0:
+                    adds_end = bos and count and llama_cpp.llama_vocab_get_add_eos(vocabulary)
+                    return list(buffer[: count - 1 if adds_end else count])
             size = -count
 
     def image(self, image: Image) -> list[int]:
         """What stands for an image in a sequence (`app.engine.decoding.sequence`). Raises `KnownError`."""
-        if self.vision is None:
-            raise KnownError("This model can't see images. Remove them from the chat, or load it with its projector.")
-        return self.vision.tokens(image)
+        with self._opened():
+            if self.vision is None:
+                raise KnownError(
+                    "This model can't see images. Remove them from the chat, or load it with its projector."
+                )
+            return self.vision.tokens(image)
 
     def piece(self, token: int) -> bytes:
         """The bytes ``token`` adds to a text; nothing for control tokens."""
         piece = self._pieces.get(token)
         if piece is None:
             buffer = ctypes.create_string_buffer(256)
-            length = llama_cpp.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, False)
-            if length < 0:
-                buffer = ctypes.create_string_buffer(-length)
-                length = llama_cpp.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, False)
+            with self._opened() as vocabulary:
+                length = llama_cpp.llama_token_to_piece(vocabulary, token, buffer, len(buffer), 0, False)
+                if length < 0:
+                    buffer = ctypes.create_string_buffer(-length)
+                    length = llama_cpp.llama_token_to_piece(vocabulary, token, buffer, len(buffer), 0, False)
             piece = self._pieces[token] = buffer.raw[: max(length, 0)]
         return piece
 
@@ -313,11 +325,20 @@ class Model:
             end = self._ends[token] = bool(llama_cpp.llama_vocab_is_eog(self._vocab, token))
         return end
 
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[Any]:
+        """``with`` block in which the vocabulary stays in memory."""
+        with self._lock:
+            if not self._handle:
+                raise KnownError("The model is no longer loaded.")
+            yield self._vocab
+
     def close(self) -> None:
-        """Free the weights."""
-        if self.vision:
-            self.vision.close()
-            self.vision = None
-        if self._handle:
-            llama_cpp.llama_model_free(self._handle)
-            self._handle = None
+        """Free the weights, as soon as nobody reads the vocabulary."""
+        with self._lock:
+            if self.vision:
+                self.vision.close()
+                self.vision = None
+            if self._handle:
+                llama_cpp.llama_model_free(self._handle)
+                self._handle = None

@@ -26,8 +26,7 @@ MATCH_EDGES = (4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0)
 _POSITION_GROUPS = (0, 1, 2, 2, 3, 3, 3, 3, 4)
 """Positions in a draft that are counted together; the last group is open-ended."""
 _HORIZONS = (5.0, 20.0, 400.0)
-"""Numbers of judged tokens that count as the recent past; the one that has predicted best recently has the most weight.
-"""
+"""Numbers of judged tokens that count as the recent past; the one that has predicted best recently weighs most."""
 _WEIGHTS = (0.1, 0.3, 1.0)
 """The weight of a horizon before it has proved anything, because most text is steady."""
 _LONG = 1.0 - 1.0 / 800
@@ -44,10 +43,8 @@ _START_WEIGHT = 8.0
 """The maximum weight of what was learned from an earlier answer, because this one may be of another kind."""
 _LEAST, _MOST = 0.005, 0.995
 _MODEL_SHAPE = (0.43, 0.5, 0.61, 0.745, 0.86, 0.93, 0.973, 0.98, 0.98)
-"""Acceptance by lead, before any was judged: what a good and a weak draft model of one target had on average, almost
-the same at temperatures 0 and 0.8, moved toward the mean by a tenth of its log odds, because confidence may say less in
-another pair.
-"""
+"""Acceptance by lead, before any was judged: the average of a good and a weak draft model of one target, nearly the
+same at temperatures 0 and 0.8, moved toward the mean by a tenth of its log odds: confidence may say less elsewhere."""
 _NGRAM_SHAPE = (0.4, 0.45, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9)
 """Acceptance by match length, 3 to 12 and more, before any was judged."""
 
@@ -81,13 +78,10 @@ STARTING_POINTS = {
 
 @dataclass(frozen=True)
 class AcceptancePrior:
-    """What is known about a drafter in one kind of text, as the next answer's starting point.
-
-    The rates are those of n-grams (``ngram``), or of both proposal methods of another drafter (``coupled``,
-    ``greedy``).
-    """
+    """What is known about a drafter in one kind of text, as the next answer's starting point."""
 
     rates: Mapping[str, RatePrior] = field(default_factory=dict)
+    """Of n-grams (``ngram``), or of both proposal methods of another drafter (``coupled``, ``greedy``)."""
     greedy_advantage: Annotated[float, Meta(ge=-1.0, le=1.0)] = 0.0
     """How many more ``greedy`` proposals are accepted than ``coupled`` ones, as a share of the judged tokens."""
     greedy_advantage_weight: Weight = 0.0
@@ -104,8 +98,8 @@ Priors = Mapping[DrafterName, Mapping[TextKind, AcceptancePrior]]
 class Deviation:
     """How far the recent past is off from an expectation, as a factor on the odds of acceptance.
 
-    Short horizons react fast, long ones are steady: they are weighted by how well each predicted the last tokens, so
-    that steady text gets a steady estimate and a change of text is noticed within a few tokens.
+    Short horizons react fast, long ones are steady. They are weighted by how well each predicted the last tokens:
+    steady text gets a steady estimate, and a change of text is noticed within a few tokens.
     """
 
     def __init__(self) -> None:
@@ -143,8 +137,8 @@ class AcceptanceEstimate:
     """The acceptance of a drafter, with one of its proposal methods.
 
     A slow estimate remembers how good the drafter is, a fast one follows the text. Confidence is calibrated by hit
-    counts in bins that forget slowly; the deviation of the recent past from these, as a ratio of odds, corrects them,
-    so that the recent past decides alone if confidence says nothing. Positions are corrected in the same way.
+    counts in bins that forget slowly, which the recent past corrects by a ratio of odds: it decides alone if confidence
+    says nothing. Positions are corrected in the same way.
     """
 
     def __init__(self, edges: Sequence[float], prior: RatePrior, shape: Sequence[float]) -> None:
@@ -241,10 +235,8 @@ class AcceptanceEstimate:
         ]
 
     def _expected_rates(self) -> Sequence[float]:
-        """For each bin, before anything was judged in it.
-
-        Those of a draft model follow what was judged in other bins: in a text in which it is right more often than
-        usual, doubtful tokens are, too.
+        """For each bin, before anything was judged in it. Those of a draft model follow the other bins: where it is
+        right more often than usual, its doubtful tokens are, too.
         """
         if self._edges is MATCH_EDGES:
             return self._shape
@@ -253,10 +245,8 @@ class AcceptanceEstimate:
         return [one / (1.0 + one) for one in odds]
 
     def forked(self, prior: RatePrior | None) -> AcceptanceEstimate:
-        """The same expectations, at the rate of ``prior`` if there is one, which develop separately from here.
-
-        Both continue to learn together what confidence and position mean, because that depends on the drafter, not on
-        the text.
+        """The same expectations, at the rate of ``prior`` if there is one, which develop separately from here. What
+        confidence and position mean depends on the drafter, not on the text: both go on learning that together.
         """
         fork = copy.deepcopy(self)
         fork._hits, fork._counts, fork._positions = self._hits, self._counts, self._positions
@@ -280,13 +270,13 @@ class AcceptanceEstimate:
 
 
 class MethodChoice:
-    """Chooses how a draft model proposes: both methods are judged whenever one is, so nothing has to be tried out."""
+    """Chooses how a draft model proposes. Both methods are judged whenever one is, so nothing has to be tried."""
 
     _FORGET = 1.0 - 1.0 / 1000
     _LEAST_WEIGHT, _MOST_WEIGHT = 25.0, 200.0
-    """The number of judged tokens that an initial lead is worth: an answer at another temperature may reverse it."""
+    """How many judged tokens an initial lead is worth: another temperature may reverse it."""
     _MARGIN = 0.005
-    """As a share of the judged tokens; if the lead is smaller, the choice stays the same."""
+    """The lead, as a share of the judged tokens, from which the choice changes."""
 
     def __init__(self, greedy_advantage: float, weight: float = 0.0) -> None:
         """``greedy_advantage``: learned in earlier answers; ``weight``: the number of judged tokens in them."""
@@ -349,7 +339,7 @@ def _rising(values: Sequence[float], weights: Sequence[float]) -> list[float]:
 _HALVED_AT = 20_000
 """After this many tokens of a kind its counters are halved, so that recent answers weigh more."""
 _SAVE_SECONDS = 30.0
-"""Not after every answer: a crash may lose a little of what was learned, but the file is not written all the time."""
+"""At most this often: a crash may lose a little of what was learned, but the file isn't written all the time."""
 
 
 class Remembered(msgspec.Struct, frozen=True):
@@ -392,9 +382,8 @@ class PairHistory:
         return self._private.get(rule, known) if private else known
 
     def add(self, kinds: Iterable[KindFigures], rule: AcceptRule, priors: Priors, *, private: bool = False) -> None:
-        """Add an answer with a draft, and what the policy knows after it. A ``private`` one isn't counted or stored:
-        only the next private ones begin with what it taught.
-        """
+        """Add an answer with a draft, and what the policy knows after it. A ``private`` one is neither counted nor
+        stored; what it taught is only for the next private ones."""
         if private:
             self._private[rule] = priors
             return

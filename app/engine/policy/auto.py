@@ -29,30 +29,26 @@ from app.protocol.events import Pause
 from app.protocol.options import DrafterName, Propose, TextKind
 
 _PAUSE = 0.98
-"""Drafting stops when it promises less than this share of the speed without a draft, and starts again when both are
-equal, because the promise doesn't include what stopping early will gain.
-"""
+"""Drafting pauses when it promises less than this share of the speed without a draft, and resumes when both are equal:
+the promise doesn't include what ending drafts early will gain."""
 _CHANGE = 1.03
-"""Another drafter takes over when it promises so many times the speed of the one that drafts: the promise follows the
-last few tokens, which were difficult or easy for both.
-"""
+"""Another drafter takes over when it promises so many times the speed of the current one: both promises follow the same
+last few tokens."""
 _PORTION, _LEAST_PORTION = 1.5, 32
-"""A portion of a long catch-up takes as long as this many plain passes, so that the text continues meanwhile; and the
-minimum number of tokens in it, because many at once are cheaper.
-"""
+"""A portion of a long catch-up takes as long as this many plain passes, so that the text goes on meanwhile, but has at
+least so many tokens: many at once are cheaper."""
 _REST = 16
-"""Rounds before a pause is reconsidered if nothing new is learned: on a small target, the time for that would show."""
+"""Rounds until a pause is reconsidered if nothing new is learned: with a small target, deciding takes notable time."""
 _TRIED = 8
-"""Tokens of n-grams that must have been judged in an answer before they go before an MTP head:
-https://github.com/ggml-org/llama.cpp/issues/25819. It costs nothing, because what they find is judged meanwhile.
-"""
+"""How many n-gram tokens must have been judged in an answer before n-grams may draft instead of an MTP head
+(https://github.com/ggml-org/llama.cpp/issues/25819). What they find is judged meanwhile, at no cost."""
 _CURVE_WEIGHT = 16.0
 """The number of judged tokens above which a kind of text has a curve."""
 
 
 @dataclass
 class _Forced:
-    """How often tokens that the grammar forces are the target's, which may have others for the same text."""
+    """How often the tokens that a grammar forces are the target's own, which may spell the same text otherwise."""
 
     hits: float = 19.0
     judged: float = 20.0
@@ -84,23 +80,20 @@ class AutoPolicy:
         samples: bool = False,
         unit: int = 1,
     ) -> None:
-        """``longest``: the most tokens a drafter can draft at once, where that is less than the ``limit``.
-
-        ``start``: what earlier answers taught. ``fixed``: the draft length the user wants; then only drafter and method
-        are chosen, and nothing stops early. ``samples``: drafts are sampled, so that the text depends on who drafted
-        what: with a fixed length the chosen drafter then drafts in every round, and catches up at once. ``unit``: see
-        `Task.unit`.
+        """``longest``: the most tokens a drafter can draft at once, if that is less than the ``limit``. ``start``: what
+        earlier answers taught. ``fixed``: the draft length the user wants; then only drafter and method are chosen, and
+        no draft ends early. ``samples``: drafts are sampled, so that the text depends on who drafts: with a fixed
+        length the chosen drafter then drafts in every round, and catches up at once. ``unit``: see `Task.unit`.
         """
         self.limit = max(limit, fixed or 0)
-        self.costs = CostModel(
-            costs, self.limit + 1, pads=fixed is None, unit=unit
-        )  # a fixed length is one width already
+        pads = fixed is None  # a fixed length is one width already
+        self.costs = CostModel(costs, self.limit + 1, pads=pads, unit=unit)
         self._fixed = fixed
         self._propose: Propose = propose
         self._samples = samples
         self._kind: TextKind = "prose"
         self._tokens: Counter[TextKind] = Counter()
-        """For each kind in the answer."""
+        """So far in this answer, by kind."""
         self._start = start = start or {}
         self._ngrams = Expectations("ngram", start.get("ngram", {}))
         plain, longest, count = self.costs.verify(1), longest or {}, len(self.costs.drafts)
@@ -111,9 +104,9 @@ class AutoPolicy:
         ]
         """The drafters that decode."""
         self._drafting: Candidate | None = None
-        """The one that drafted last because it was the best."""
+        """The last one that drafted because it was the best."""
         self._probe: tuple[Candidate, float] | None = None
-        """The one that is tried in this round, and the seconds that a token takes without that."""
+        """The one that is being tried in this round, and the seconds that a token takes otherwise."""
         self._is_paused = False
         self._rest: Decision | None = None
         """The pause that continues while nothing is judged."""
@@ -216,9 +209,8 @@ class AutoPolicy:
     def _draft(
         self, situation: Situation, plan: Plan, pause: Pause | None = None, meanwhile: Decision | None = None
     ) -> Decision:
-        """Draft as in ``plan`` if little is missing, otherwise catch up with a portion first, ``meanwhile`` drafting as
-        another drafter would.
-        """
+        """Draft as in ``plan`` if little is missing; otherwise catch up with a portion first, and draft
+        ``meanwhile``."""
         name, stopping = plan.candidate.name, plan.stopping() if self._fixed is None else None
         decision = Decision(name, len(plan.promise.chances), plan.method, stopping, paused=pause)
         if self._samples and self._fixed is not None:
@@ -230,7 +222,7 @@ class AutoPolicy:
         return replace(meanwhile, catch_up=portion, catches_up=name)
 
     def _is_due(self, candidate: Candidate, situation: Situation) -> bool:
-        """Whether it is tried in a pause. Its first token is judged even if it isn't tested."""
+        """Whether it is tried in a pause: its first token is judged even if it isn't tested."""
         price = candidate.costs.token + candidate.forced(self.costs)
         return candidate.is_probe_due(situation, price, self.costs.round(1))
 
@@ -242,7 +234,6 @@ class AutoPolicy:
         return Pause(acceptance_rate=chance, break_even_rate=break_even(seconds[: self.limit + 1], draft, late))
 
     def width(self, width: int) -> int:
-        """See `Policy.width`."""
         return self.costs.width(width)
 
     # ------------------------------------------------------------ after a round
@@ -250,7 +241,7 @@ class AutoPolicy:
     def learn(self, outcome: Outcome) -> None:
         """Learn from the result and the times of a round.
 
-        The target's own token also judges what was proposed at its position but not tested, which is all a probe needs,
+        The target's own token also judges what was proposed at its position but not tested (all that a probe needs),
         what the other method would have proposed, and what n-grams proposed in vain.
         """
         situation, decision, proposal = outcome.situation, outcome.decision, outcome.proposal
@@ -300,10 +291,8 @@ class AutoPolicy:
         return Learned(self.costs.snapshot(), priors, self._curve())
 
     def _curve(self) -> list[float]:
-        """The speed of each draft length of the drafter that drafted most; empty without one, and if too little was
-        judged.
-
-        n-grams have no such curve: their gain depends on how often they find something, not on their draft length.
+        """The speed of each draft length of the drafter that drafted most; empty if too little was judged. n-grams have
+        no such curve: their gain depends on how often they find something, not on a length.
         """
         if not self._candidates:
             return []

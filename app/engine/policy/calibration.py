@@ -25,9 +25,7 @@ _THEN = (8, 9, 12, 4, 3, 5, 14, 10, 7)
 _TIMED, _MOST_TIMED = 2, 5
 """The minimum and maximum number of timed passes of one width."""
 _SLOW, _AGREE = 0.25, 0.9
-"""If a pass takes at least this many seconds, one timed pass is enough if it takes nearly as long as the untimed one
-before.
-"""
+"""A pass of at least so many seconds is timed once if it takes nearly as long as the untimed one before it."""
 _DRAFT_STEPS = 8
 _CATCH_UP_TOKENS = 64
 _BUDGET_SECONDS = 1.0
@@ -38,7 +36,7 @@ _SLOW_PASS = 0.1
 _NEEDED = Sampling().top_k
 """Passes as in most answers, which on a GPU don't return whole rows of logits."""
 _LONG_PASS = 0.05
-"""If a pass takes at least this many seconds, building its graph, which takes a few milliseconds, doesn't matter."""
+"""If a pass takes at least so many seconds, the few milliseconds of building its graph don't matter."""
 METHOD = 3
 """The version of the measurement. Results of an older one are measured again."""
 
@@ -49,10 +47,10 @@ def measure(
     canceled: Callable[[], bool],
     budget: float = _BUDGET_SECONDS,
 ) -> Costs:
-    """Time passes over the empty caches, which are empty again afterwards. ``drafts``: of the drafters that decode.
+    """Time passes over caches that are empty before and after. ``drafts``: those of the drafters that decode.
 
-    The widths of ``_ALWAYS`` are always measured, the others, and all of them more often, within ``budget`` (seconds).
-    Where a GPU computes, also what using a graph again gains. Raises `Canceled`.
+    The widths of ``_ALWAYS`` are always measured; the others, and all of them more often, within ``budget`` (seconds).
+    Where a GPU computes, also what reusing graphs gains. Raises `Canceled`.
     """
     end = time.perf_counter() + budget
     passes = _Passes(target, canceled)
@@ -83,9 +81,8 @@ def _widths(target: MeasurableCache, passes: _Passes, verify: dict[int, float]) 
 
 
 def time_plain(cache: MeasurableCache, canceled: Callable[[], bool], budget: float) -> float:
-    """Seconds of a plain pass over the empty cache, which is empty again afterwards: the least of a few that fit into
-    ``budget`` (seconds), and of one at least. Raises `Canceled`.
-    """
+    """Seconds of a plain pass over a cache that is empty before and after: the least of one, or of a few within
+    ``budget`` (seconds). Raises `Canceled`."""
     end = time.perf_counter() + budget
     passes = _Passes(cache, canceled)
     try:
@@ -99,9 +96,8 @@ def time_plain(cache: MeasurableCache, canceled: Callable[[], bool], budget: flo
 
 
 class _Passes:
-    """Verify passes as the loop runs them, after at least one token: no running state can be saved from an empty
-    memory, and it can't go back over a whole pass.
-    """
+    """Verify passes as the loop runs them, after at least one token: a running state can't be saved from an empty
+    memory, nor go back over a whole pass."""
 
     def __init__(self, cache: MeasurableCache, canceled: Callable[[], bool]) -> None:
         self._cache = cache
@@ -110,9 +106,8 @@ class _Passes:
         """Seconds of a pass over one token without context, once it is known."""
 
     def first(self, width: int) -> float:
-        """Seconds of the first passes of a ``width``, without the very first, in which drivers load and compile.
-
-        Where a plain pass is slow, one pass has to do, unless it took longer than its tokens one by one.
+        """Seconds of the first passes of a ``width``, without the very first, in which drivers load and compile. With
+        slow plain passes, one has to do, unless it took longer than its tokens one by one.
         """
         untimed = self.seconds(width)
         if self._plain >= _SLOW_PASS and untimed <= width * self._plain:
@@ -220,11 +215,10 @@ def costs_file(path: Path | None) -> KeyedFile[MeasuredCosts]:
 def up_to_date(
     known: MeasuredCosts | None, build: Build, measured: Callable[[], Costs], drafters: Collection[DrafterName] = ()
 ) -> tuple[MeasuredCosts, SpeedChange | None]:
-    """``known`` if it is of this ``build``, of these ``drafters`` (that decode) and of the current kind; otherwise
-    measured again, and whether it became slower.
+    """``known`` if it is of this ``build``, of these ``drafters`` (that decode) and of the current method; otherwise
+    measured again, and whether the pair became slower: than when it was measured, and than in the last answers.
 
-    If it seems slower, it is measured once more, and the faster result counts, because something else may have been
-    running. Slower means that it takes longer than when it was measured and longer than in the last answers.
+    If it seems slower, it is measured once more, and the faster result counts: something else may have been running.
     """
     if known and known.costs.drafts.keys() != set(drafters):
         known = None

@@ -32,9 +32,8 @@ class Expectations:
         self.methods = MethodChoice(prior.greedy_advantage, prior.greedy_advantage_weight)
 
     def enter(self, kind: TextKind) -> None:
-        """Text of this ``kind`` comes next. Of a new one, what is known about it is expected, or what was expected of
-        the text before it.
-        """
+        """Text of this ``kind`` comes next. A new one begins with what is known about it, or with what was expected of
+        the text before it."""
         if kind not in self._texts:
             known = self._start.get(kind, AcceptancePrior()).rates
             before = self._texts[self._kind].items()
@@ -88,13 +87,11 @@ _LOSS_LIMIT = 0.3
 class ProbeBudget:
     """Says when to probe, from a credit that grows over time.
 
-    A probe drafts, and tests the draft only if that saves time by itself: the target's own token then judges the first
-    drafted token for the price of drafting it, and of what the draft model has to catch up with first. All of that is
-    paid for; what a probe gains is added to the credit.
+    A probe drafts, and tests the draft only if that saves time by itself: otherwise the target's own token judges the
+    first drafted one, for the price of drafting it and of catching up. What a probe gains is added to the credit.
 
     What has to be caught up with grows with every token. If it grows faster than the credit, as with a large draft
-    model on a CPU, the credit is never enough once it is spent, and there are no more probes in this answer. The next
-    one starts with the draft model up to date.
+    model on a CPU, there are no more probes in this answer once the credit is spent.
     """
 
     def __init__(self, plain: float, drafters: int = 1) -> None:
@@ -144,10 +141,8 @@ class ProbeBudget:
 
 
 _EXPECTED_LEFT = 300
-"""Tokens that are expected to follow, in this answer and in the next ones of its chat: the cost of catching up is
-distributed over them, or over those there is room for. A constant, because the length of an answer so far says little
-about how much longer it gets.
-"""
+"""Tokens that are expected to follow, in this answer and the next ones of its chat: the cost of catching up is spread
+over them, or over those there is room for. The length of an answer so far says little about how much longer it gets."""
 _TRIAL_SHARE = 0.03
 """The share of the expected time that catching up with a drafter that was never tried may cost."""
 
@@ -167,7 +162,7 @@ class Candidate:
         self._is_new = not any(prior.rates for prior in start.values())
         """Whether it has never been tried with this target."""
         self._must_test = False
-        """Whether there was a sampled draft: an untested token says nothing then."""
+        """Whether drafts are sampled: then a token says nothing unless it is tested."""
         self._left_of_catch_up = 0.0
         """Seconds that were left of a catch-up that continues for a probe; 0: there is none."""
 
@@ -190,8 +185,7 @@ class Candidate:
 
     def is_probe_due(self, situation: Situation, price: float, plain: float) -> bool:
         """Whether to try it although that saves no time, for ``price`` seconds and what it has missed. ``plain``:
-        seconds of a plain round.
-        """
+        seconds of a plain round."""
         debt = self.debt(situation)
         if debt < self._left_of_catch_up:
             return True  # it goes on; otherwise, it hasn't become cheaper
@@ -204,18 +198,16 @@ class Candidate:
         return max(costs.round(2) - costs.round(1), 0.0) if self._must_test else 0.0
 
     def account(self, outcome: Outcome, costs: CostModel, each: float | None) -> None:
-        """The cost of a probe and its catch-up is paid from the credit, and drafting that saves time adds to it.
+        """Pay for a probe and its catch-up from the credit, to which drafting that saves time adds.
 
         ``costs``: the target's; ``each``: if this round was a probe, the seconds that a token takes otherwise.
         """
         decision, tokens, plain = outcome.decision, outcome.accepted + 1, costs.round(1)
-        if each is None:
-            self._probes.pass_time(tokens, self.costs.catch_up, plain)
-            self._left_of_catch_up = 0.0
-            return
-        catches_up = decision.catches_up == self.name
         self._probes.pass_time(tokens, self.costs.catch_up, plain)
+        catches_up = each is not None and decision.catches_up == self.name
         self._left_of_catch_up = self.debt(outcome.situation) if catches_up else 0.0
+        if each is None:
+            return
         if self._left_of_catch_up:
             if not self._is_new:
                 spent = min(outcome.draft_seconds, 2.0 * self.costs.catch_up * decision.catch_up)

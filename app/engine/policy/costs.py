@@ -1,6 +1,6 @@
 """The costs of drafting and verifying on this machine, in seconds: measured at load, updated by every round.
 
-What the context adds is taken from the first rounds at its length, and looked at again when it is four times as long.
+What the context adds is taken from the first rounds at its length, and again when it is four times as long.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ LONG = 4000
 SURPRISE_LIMIT = 0.25
 """The maximum (relative) deviation that counts, so that a single outlier changes little."""
 _CATCH_UP, _CATCH_UP_PRIOR, _CATCH_UP_KEEP = 0.03, 8.0, 0.9
-"""Of a token the drafter has missed: its cost in drafted tokens where it was not measured; the missed tokens the first
-figure is worth; and what is left of what was observed after one more catch-up."""
+"""Of a token that the drafter has missed: its cost in drafted tokens if it wasn't measured; how many observed tokens
+that is worth; and the factor by which what was observed decays with each catch-up."""
 _MANY = 32
-"""The number of tokens in one catch-up above which it says what each token costs in the next answer."""
+"""From this many tokens on, a catch-up tells what each token will cost in the next answer."""
 _FIRST_DRAFTS, _DRAFT_LIMIT = 3, 8.0
-"""Drafts whose median replaces the cost of a token, measured at load without sampling, where that is off by more than
-`CERTAIN`; at most so many times as much or as little."""
+"""The median of so many drafts replaces the cost of a token, which was measured without sampling, if that is off by
+more than `CERTAIN`; at most so many times as much or as little."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,8 @@ class DraftCosts:
     growth: SecondsOrZero = 0.0
     """What each token of context adds to a drafted token."""
     one_by_one: bool = False
-    """Whether two tokens that are missing before a draft, as after one that was accepted completely, are processed in
-    two passes: the others have one token, too, and can use the same graph.
-    """
+    """Whether the two tokens that are missing after a fully accepted draft are processed in two passes, which can reuse
+    the graph of the others."""
 
 
 class DraftCostModel:
@@ -115,9 +114,7 @@ class DraftCostModel:
             self._measured_catch_up *= 1.0 + COST_GAIN * surprise(spent / tokens, self._measured_catch_up)
 
     def snapshot(self) -> DraftCosts:
-        """The current costs, for the next answer. Like a change of all widths (`CostModel.snapshot`), a change is only
-        taken over by half (the square root).
-        """
+        """The current costs, for the next answer; as in `CostModel.snapshot`, a change is only taken over by half."""
         token = math.sqrt(max(self._measured.token, FLOOR) * self._base)
         growth = self._growth * token / self._base
         return DraftCosts(token, self._measured_catch_up, growth, self._measured.one_by_one)
@@ -135,12 +132,10 @@ _CORRECTION_LIMIT = 2.0
 _FORGOTTEN = 0.02
 """The share of a width's correction that is lost each time, so that a width that was slow once is tried again."""
 _FIRST_RUNS = 3
-"""Passes after which the cost of a width that was not measured is known. The first one does not count: drivers load and
-compile in it."""
+"""Passes until the cost of an unmeasured width is known, not counting the first, in which drivers load and compile."""
 _CHECK_SHARE, _LEAST_LOSS = 0.0025, 0.25
-"""The maximum share of the time for plain passes that are run to be timed; the loss of such a pass counts as at least
-this share of it.
-"""
+"""The most time that may go into plain passes that are run to be timed, as a share; and the least that such a pass
+counts as a loss, as a share of itself."""
 _CHECKS = 3
 """The number of passes whose median replaces the cost of width 1, if all of them were off by more than `CERTAIN`."""
 _CHECK_LIMIT = 4.0
@@ -150,9 +145,9 @@ _OTHER_KEEP = 1.0 - 1.0 / 60
 _OTHER_LIMIT = 1.5
 """The maximum time of a round that counts, as a multiple of what was expected."""
 _FAR, _TIMES_FAR = 1000, 4
-"""What the context adds is looked at anew behind so many tokens, and so many times as many as before."""
+"""What the context adds is taken anew after so many tokens, and after so many times as many as before."""
 _FAR_PLAIN, _FAR_ENOUGH = 2, 75
-"""The passes over one token that are looked at there, and those over several: the sum of the squares of their draft
+"""How many passes over one token are used for that, and how many over several: the sum of their squared draft
 lengths."""
 _LEAST_BASE = 0.1
 """The minimum share of a pass that doesn't come from its context."""
@@ -173,9 +168,7 @@ class Costs:
     behind: int = 0
     """How many tokens of context there were when growth was looked at last."""
     widths: tuple[int, ...] = ()
-    """Passes over several tokens are padded to the next of these, in ascending order. Beyond them, and if there are
-    none, each pass keeps its width.
-    """
+    """In ascending order: passes over several tokens are padded to the next of these, if there is one."""
 
     def __post_init__(self) -> None:
         if 1 not in self.verify:
@@ -190,7 +183,7 @@ def padded(width: int, widths: Sequence[int]) -> int:
 class OtherCosts:
     """What a round takes besides drafting and its pass: some work is done per position, some once.
 
-    A line through the observed rounds, by exponentially forgotten least squares; the slope is kept near an expected one
+    A line through the observed rounds, by least squares that forget exponentially; the slope stays near an expected one
     (ridge regression, Hoerl and Kennard 1970) while all rounds have the same width.
     """
 
@@ -233,25 +226,24 @@ class CostModel:
 
     Attention reads the whole context for every token, so a pass costs v(width) + length · growth(width).
 
-    Widths that were never run lie on the line between their known neighbors, or on the last one prolonged, until they
-    have been run a few times. Observed rounds move a factor common to all widths and one for each width; both forget
-    exponentially and heed an outlier little. The longer the context, the more of what is common is taken for growth.
+    Widths that weren't run a few times lie on the line between their known neighbors, or on the last line prolonged.
+    Observed rounds move a factor for all widths and one for each width; both forget exponentially, and an outlier moves
+    them little. The longer the context, the more of what is common is taken for growth.
 
-    Width 1 is what drafting is compared with, and drafting never runs it: it is timed now and then (`plain_due`).
+    Drafting is compared with width 1 but never runs it, so it is timed now and then (`plain_due`).
     """
 
     def __init__(self, costs: Costs, limit: int, *, pads: bool = True, unit: int = 1) -> None:
-        """``limit``: the largest width that will be requested; ``pads``: whether passes are padded as measured; with a
-        ``unit`` above 1, they are padded to its multiples instead.
-        """
+        """``limit``: the largest width that is needed; ``pads``: whether passes are padded to `Costs.widths`; with a
+        ``unit`` above 1, they are padded to its multiples instead."""
         limit += -limit % unit
         self._measured = costs
         """What was known when this began."""
         widths = [each for each in costs.widths if each <= limit] if pads else []
         self._padded = [padded(width, widths) if unit == 1 else width + -width % unit for width in range(limit + 1)]
-        """How many tokens a pass of each width has. What is learned is learned of these."""
+        """How many tokens a pass of each width has; what is learned is about these."""
         self._known = {width: max(seconds, FLOOR) for width, seconds in costs.verify.items()}
-        """The widths that were measured, or run often enough since, with their `_base`."""
+        """The `_base` of widths that were measured, or run often enough since."""
         self.drafts = {name: DraftCostModel(each) for name, each in costs.drafts.items()}
         """Of each drafter that decodes."""
         self._length = 0
@@ -260,15 +252,14 @@ class CostModel:
         self._behind = costs.behind
         self._far_plain: list[float] = []
         self._far_drafted: list[tuple[int, float]] = []
-        """What a token of context adds to the passes that were looked at behind a longer context than before: over one
-        token, and how much more over so many more.
-        """
+        """What a token of context adds to passes after a longer context than before: to those over one token, and how
+        much more to those over so many more."""
         self._first_runs: dict[int, list[float]] = {}
         """For the others, the passes so far: seconds at the current drift."""
         self._observed: set[int] = set()
         self._since_plain = costs.since_plain
         self._check_gap = 0.0
-        """Seconds of verify passes between two plain passes that are run to be timed, when one was planned last."""
+        """Seconds of verify passes between two plain passes that are run to be timed, as last planned."""
         self._checks: list[float] = []
         """For the plain passes of a check so far: seconds ÷ expected seconds."""
         self._corrections = [1.0] * (limit + 1)
@@ -343,8 +334,8 @@ class CostModel:
         return self._length >= max(_FAR, _TIMES_FAR * self._behind)
 
     def look_far(self, width: int, seconds: float) -> None:
-        """Take growth from a pass over ``width`` tokens, if it is one of the first behind a context that is much longer
-        than before: a line through what one token takes and what several take, at most as much as each by itself.
+        """Take growth from a pass over ``width`` tokens, if it is one of the first after a much longer context than
+        before: a line through what one token takes and what several take, at most as much as each by itself.
         """
         width = self._padded[width]
         is_wanted = len(self._far_plain) < _FAR_PLAIN if width == 1 else width in self._known
@@ -428,10 +419,9 @@ class CostModel:
     def snapshot(self) -> Costs:
         """The current costs, for the next answer, at the widths that were measured or run often enough.
 
-        A change of all widths (the median of those observed), or of a drafter's cost, is only taken over by half
-        (the square root): its cause may have been something that ran during this answer. If it stays, as on a machine
-        that became slower, this takes a few answers. What is known about single widths, and how they grow with the
-        context, is taken over completely.
+        A change of all widths (the median of those observed), or of a drafter's cost, is only taken over by half (the
+        square root): its cause may be something that ran during this answer. If it lasts, a few answers are enough.
+        What was learned about single widths and their growth is taken over completely.
         """
         before, count = self._measured, len(self._base)
         common = statistics.median(self._corrections[width] * self._drift for width in self._observed or {1})
@@ -470,11 +460,11 @@ def _line(measured: Mapping[int, float], width: int) -> float:
     return measured[right] + slope * (width - right)
 
 
-# Where it pays that llama.cpp uses a graph again: measured once per pair, only where a GPU computes.
+# What it gains that llama.cpp reuses a graph: measured once per pair, only where a GPU computes.
 #
-# llama.cpp keeps the graph of the last pass alone. A pass over another number of tokens, or with another number of
-# outputs, builds and allocates its graph anew, and CUDA records a graph only after two equal passes. So verify passes
-# may be padded to a few widths, and a draft model may process all tokens one by one.
+# llama.cpp keeps only the graph of the last pass. A pass with another number of tokens or outputs builds and allocates
+# its graph anew, and CUDA records a graph only after two equal passes. So verify passes may be padded to a few widths,
+# and a draft model may process all tokens one by one.
 
 _DRAFTED = (4, 3, 4, 2, 6, 3, 4, 8)
 """Widths as drafting runs them, one after the other: most of few tokens, some of many."""
@@ -506,9 +496,8 @@ def is_quicker_one_by_one(seconds: Callable[[int], float], reused: Callable[[], 
 def _quickest(
     passes: Mapping[K, Sequence[int]], usual: K, seconds: Callable[[int], float], reused: Callable[[], int]
 ) -> K:
-    """Which of several orders of passes takes the least time, taking turns; the ``usual`` one unless another gains from
-    graphs that are used again.
-    """
+    """Which of several series of passes takes the least time; the ``usual`` one unless another gains by reusing
+    graphs."""
     times, counts = dict.fromkeys(passes, float("inf")), dict.fromkeys(passes, 0)
     for _ in range(_TIMES):
         for choice, widths in passes.items():

@@ -20,9 +20,7 @@ from app.protocol.options import DrafterName, ProposalMethod, TextKind
 
 @dataclass(frozen=True)
 class Stopping:
-    """What the end of one draft is decided from. Chances are for each drafted token to be accepted if those before it
-    are.
-    """
+    """Decides where one draft ends. Chances are those of a token to be accepted if those before it are."""
 
     chance: Callable[[float, int], float]
     """The chance of acceptance of a token with this confidence at this position."""
@@ -56,9 +54,8 @@ class Stopping:
     def count_worth_testing(self, confidences: Sequence[float]) -> int:
         """The number of drafted tokens that is best to test.
 
-        The tokens left out after the tested ones and the target's own are still to come, including the doubtful token
-        that ended the draft: they have to be drafted again and processed in the next rounds, at worst by as many plain
-        passes.
+        Tokens that are left out are still to come, including the doubtful one that ended the draft: they have to be
+        drafted again and processed in the next rounds, at worst by as many plain passes.
         """
         chances = [self.chance(confidence, i) for i, confidence in enumerate(confidences)]
         count = len(chances)
@@ -144,11 +141,8 @@ class Decision:
         return worth
 
     def tested(self, proposal: Proposal) -> int:
-        """How many of the proposed tokens the verify pass tests; the rest is ignored.
-
-        A sampled token is only correct if its test doesn't depend on what it is, but the confidence of the tokens after
-        it does, so all of those are tested.
-        """
+        """How many of the proposed tokens the verify pass tests; the rest is ignored. All sampled ones are tested:
+        whether one is must not depend on which token it is, as the confidence of those after it does."""
         count = min(len(proposal.tokens), self.length)
         if self.stopping is None or proposal.distributions is not None:
             return count
@@ -240,9 +234,9 @@ def speeds_by_length(
 ) -> list[float]:
     """The speed of each fixed draft length from 0 to as many as there are chances; empty without text.
 
-    ``text``: parts of it, each with its tokens and the chances that position 0, 1, … of a draft is accepted, given that
-    those before it are. ``seconds``: of a round that tests 0, 1, … tokens, without ``draft``, the seconds of a drafted
-    token. A length n takes (n·draft + seconds[n]) ÷ (1 + Σ Π chances) for each token of a part.
+    ``text``: parts of it, each with its tokens and the chances as in `Promise`. ``seconds``: of a round that tests
+    0, 1, … tokens; ``draft``: of a drafted token. A length n takes (n·draft + seconds[n]) ÷ (1 + Σ Π chances) for each
+    token of a part.
     """
     if not text:
         return []
@@ -261,8 +255,7 @@ def speeds_by_length(
 def break_even(seconds: Sequence[float], draft: float, late: float = 0.0) -> float:
     """The smallest acceptance rate at which some draft length of 1 or more is as fast as 0; 1 if none is.
 
-    ``seconds`` and ``draft`` are those of `speeds_by_length`; ``late``: seconds that each token has to pay for what the
-    draft model has to catch up with.
+    ``seconds`` and ``draft`` are as in `speeds_by_length`; ``late``: seconds of each token that catching up costs.
     """
     rounds = [round_ + length * draft for length, round_ in enumerate(seconds)]
     low, high = 0.0, 1.0

@@ -8,11 +8,10 @@ import pytest
 
 from app.engine.decoding.chat_template import ChatTemplate, TemplateInputs
 from app.engine.decoding.counting import TokenCounter
-from app.engine.decoding.prompt import PromptBuilder
+from app.engine.decoding.prompt import PromptBuilder, tokens_of
 from app.engine.decoding.thinking import Marks
-from app.engine.decoding.thinking import Vocabulary as ThinkingVocabulary
 from app.engine.llama.model import Model
-from app.protocol.commands import CheckText, CountTokens, Message
+from app.protocol.commands import CountTokens, Message
 from app.protocol.events import TokensCounted
 from app.protocol.options import Overflow
 from app.system import KnownError
@@ -30,17 +29,18 @@ ANSWER = Message(role="assistant", content="It is </s> so.")
 
 def counter(vocabulary: Words, length: int = 1000) -> tuple[PromptBuilder, TokenCounter]:
     prompts = PromptBuilder(vocabulary, length)
-    return prompts, TokenCounter(prompts, vocabulary)
+    return prompts, TokenCounter(prompts)
 
 
 def counted(
     own: TokenCounter, messages: Sequence[Message], text: str = "", overflow: Overflow = "drop_oldest"
 ) -> TokensCounted:
-    return own.count(CountTokens(request=1, messages=list(messages), text=text, overflow=overflow))
+    return own.count(CountTokens(request=1, messages=list(messages), text=text, overflow=overflow), {})
 
 
-def checked(own: TokenCounter, vocabulary: ThinkingVocabulary, text: str) -> list[int] | None:
-    return own.check(CheckText(request=1, text=text), Marks(vocabulary, ""), "")
+def checked(prompts: PromptBuilder, text: str) -> list[int] | None:
+    answer = Message(role="assistant", content=text)
+    return tokens_of(answer, prompts, {}, Marks(prompts.tokenizer.vocabulary, ""), "")
 
 
 @pytest.mark.parametrize("vocabulary", [Words(SHORT), SpacedWords(SHORT), Words(), Words(TWICE), Words(STRICT)])
@@ -95,13 +95,17 @@ def test_typing_into_a_long_chat_renders_and_tokenizes_it_once(monkeypatch: pyte
     assert not rendered and max(tokenized) < 40
 
 
-def test_once_it_is_closed_nothing_touches_the_model() -> None:
-    _, own = counter(Words(SHORT))
-    own.close()
+def test_once_the_model_is_closed_nothing_touches_it(tmp_path: Path) -> None:
+    path = make_model(tmp_path / "model.gguf", vocabulary=bpe_vocabulary(), chat_template=SHORT)
+    model = Model(path, 0, lambda _: True)
+    prompts = PromptBuilder(model, 4000)
+    own = TokenCounter(prompts)
+    assert counted(own, [], "a").text
+    model.close()
     with pytest.raises(KnownError, match="no longer loaded"):
-        counted(own, [], "a")
+        counted(own, [], "b")
     with pytest.raises(KnownError, match="no longer loaded"):
-        checked(own, Words(SHORT), "a")
+        checked(prompts, "a")
 
 
 def test_the_first_turn_stays_where_both_ends_are_kept() -> None:
@@ -128,11 +132,11 @@ def test_the_sum_with_llama_cpps_own_tokens(vocabulary: Vocabulary, template: st
     model = Model(make_model(tmp_path / "model.gguf", vocabulary=written, chat_template=template), 0, lambda _: True)
     try:
         prompts = PromptBuilder(model, 4000)
-        own = TokenCounter(prompts, model)
+        own = TokenCounter(prompts)
         before = [user("Hello, what is this?\n"), Message(role="assistant", content="It is\n\n* a list 🙂")]
         for text in ("x", "What is\n\nit?", "  so </s> much", "naïve 🙂", "1 2 3" * 20):
             told = counted(own, before, text)
             assert told.system + told.messages + told.text == len(prompts.chat([*before, user(text.strip())]).tokens)
-            assert checked(own, model, text) is not None
+            assert checked(prompts, text) is not None
     finally:
         model.close()

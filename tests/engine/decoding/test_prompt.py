@@ -10,14 +10,15 @@ import pytest
 from app.engine.decoding.chat_template import TemplateInputs
 from app.engine.decoding.prompt import LEAST_ANSWER, ChatTokenizer, PromptBuilder
 from app.engine.llama.model import Model
-from app.protocol.commands import Image, Message
+from app.protocol.commands import Message
 from app.system import KnownError
 from tests.support.gguf_files import UNKNOWN, USER_DEFINED, Vocabulary, bpe_vocabulary, make_model, spm_vocabulary
+from tests.support.vocabulary import FakeVocabulary
 
 CONTROLS = ["<s>", "</s>", "<|im_start|>", "<|im_end|>"]
 
 
-class Words:
+class Words(FakeVocabulary):
     """A vocabulary with one token a character, and two control tokens."""
 
     def __init__(self, template: str | None = None) -> None:
@@ -30,9 +31,6 @@ class Words:
             tokens.append(1000 + CONTROLS.index(control) if control else ord(text[0]))
             text = text[len(control or " ") :]
         return tokens
-
-    def image(self, image: Image) -> list[int]:
-        raise AssertionError(image)
 
     def piece(self, token: int) -> bytes:
         return text_of([token]).encode() if token < 1000 else b""

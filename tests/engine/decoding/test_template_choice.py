@@ -14,6 +14,7 @@ from app.engine.decoding.tools import one_by_one
 from app.protocol.commands import Message
 from app.protocol.tools import FORMATS, ToolCall
 from tests.support.tool_models import LIGHT, WEATHER, template_for
+from tests.support.vocabulary import FakeVocabulary
 
 GO = "{{ if .System }}[system] {{ .System }} {{ end }}[user] {{ .Prompt }} [assistant]"
 OWN = "{% for m in messages %}[{{ m.role }}] {{ m.content }}{% endfor %}"
@@ -33,20 +34,11 @@ CALLED = [
 ]
 
 
-class Letters:
+class Letters(FakeVocabulary):
     """A vocabulary of characters, with some marks."""
 
     def __init__(self, template: str | None, *marks: str, for_tools: str | None = None) -> None:
         self._template, self._for_tools, self._marks = template, for_tools, list(marks)
-
-    def tokenize(self, text: str, *, special: bool, bos: bool) -> list[int]:  # noqa: ARG002
-        return [ord(one) for one in text]
-
-    def image(self, image: object) -> list[int]:
-        raise AssertionError(image)
-
-    def piece(self, token: int) -> bytes:
-        return chr(token).encode()
 
     def chat_template(self, name: str = "") -> str | None:
         return self._for_tools if name == "tool_use" else None if name else self._template

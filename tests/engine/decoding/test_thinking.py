@@ -13,6 +13,7 @@ from app.engine.decoding.text import TextStream, TokenTexts, answer_text
 from app.engine.decoding.thinking import Marks
 from app.engine.decoding.thinking_splitters import FORMATS
 from app.protocol.events import Piece
+from tests.support.vocabulary import FakeVocabulary
 
 HARMONY = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")
 GEMMA = ("<|channel>", "<channel|>")
@@ -24,7 +25,7 @@ STEPS = "Here are my reasoning steps:"
 WRAPS = "Write your response between <response></response>."
 
 
-class Letters:
+class Letters(FakeVocabulary):
     """A vocabulary of single bytes, and of some marks behind them."""
 
     def __init__(self, *marks: str, template: str = "") -> None:
@@ -72,7 +73,7 @@ class Told:
         self.states: list[bool] = []
         for token in tokens:
             self.pieces += stream.add(Piece(text="", id=token))
-            self.states.append(texts.thinking)
+            self.states.append(texts.splitter.thinking)
             if stream.met_stop:
                 break
         else:

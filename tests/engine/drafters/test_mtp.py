@@ -11,7 +11,8 @@ import pytest
 from app.engine.decoding.accept_rules import Purpose, block, draw, rejection
 from app.engine.decoding.sampling import Distributions, distributions
 from app.engine.decoding.sequence import Task, TokenSequence
-from app.engine.drafters.mtp import LoadedHead, MtpDrafter
+from app.engine.drafters.model import LoadedDraft
+from app.engine.drafters.mtp import MtpDrafter
 from app.engine.llama.context import Context
 from app.engine.llama.head import Head, HeadChain, SharedHead
 from app.engine.llama.model import Model
@@ -64,7 +65,7 @@ def test_the_distribution_is_the_targets(loaded: Loaded, rule: AcceptRule) -> No
     p = np.exp([_after(target, token).log_probs[0] for token in range(SIZE)])
     target.clear()
     target.decode(PROMPT[:-1], 0)
-    drafter = MtpDrafter(LoadedHead(head, SIZE, lambda _: False, lambda: False))
+    drafter = MtpDrafter(LoadedDraft(head, SIZE, lambda _: False, lambda: False))
     sequence = TokenSequence(PROMPT)
     judge = block if rule == "block" else rejection
     counts, accepted = np.zeros((2, SIZE), int), 0

@@ -139,7 +139,7 @@ def test_a_limit_smaller_than_one_chat_saves_nothing(context: Context, tmp_path:
     for number in (1, 2, 1):
         assert turn(switcher, context, chat(number))[0] == 0
     switcher.put_away()
-    caches.flush(10)
+    caches.files.flush(10)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -148,7 +148,7 @@ def test_a_limit_of_nothing_erases_what_was_saved(context: Context, tmp_path: Pa
     switcher = new_switcher(context, caches)
     turn(switcher, context, chat(1))
     switcher.put_away()
-    caches.flush(10)
+    caches.files.flush(10)
     assert len(list(tmp_path.iterdir())) == 1
     caches.set_limit(0)
     assert list(tmp_path.iterdir()) == [] and caches.in_memory(OWNER) == []

@@ -428,7 +428,7 @@ def test_without_hidden_states_it_stops_drafting_with_a_reason(
     plain = run(engine, asked(draft_length=0))
     assert_always_right(run(engine, asked()))
     assert engine._target is not None
-    heads._functions().output_states(engine._target.context.handle, False, False)
+    heads.states_switch()(engine._target.context.handle, False, False)
     for text in (LONG, "another chat"):
         answer = run(engine, asked(text))
         assert answer.finished.draft_failure == NO_STATES and not answer.finished.figures.draft.tested

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import threading
 
-from app.engine.host.engine import Engine
-from app.engine.host.worker import Answer, Questions
+from app.engine.host.engine import Answer, Engine
+from app.engine.host.worker import Questions
 from app.protocol.commands import CheckText, CountTokens, Message, Tokenize
 from app.system import KnownError
 from tests.support.pairs import Loader, Pair
@@ -21,7 +21,7 @@ def test_of_the_counts_that_wait_only_the_newest_is_answered(loaded: Engine) -> 
             is_over.set()
             raise BrokenPipeError  # which ends the thread
 
-    questions = Questions(loaded, send)
+    questions = Questions(loaded.answer, send)
     questions.ask(CountTokens(request=1, messages=CHAT))
     questions.ask(CheckText(request=2, text="one"))
     questions.ask(CountTokens(request=3, messages=CHAT))

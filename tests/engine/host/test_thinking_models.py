@@ -190,14 +190,14 @@ def test_an_answer_without_stored_tokens_goes_on_from_its_text(
     assert engine._target is not None
     target = engine._target
     for level in levels:
-        variables = target.thinking.variables(level, {})
+        variables = target.thinking.variables(ask("Well?", thinking=level))
         prompt = target.prompts.chat([Message(role="user", content="Well?")], variables=variables).tokens
         for thought, text in (("so then", ""), ("so\n\nthen.", "yes, <b>no"), ("", "yes, <b>no"), ("", "  so")):
             found = engine.check_text(CheckText(request=1, text=text, thought=thought, thinking=level))
             assert found.tokens, (level, thought, text)
             texts = TokenTexts(target.model.piece, target.thinking.marks, prompt)
             assert texts.replay(found.tokens) == text
-            assert texts.thinking == (text == "")
+            assert texts.splitter.thinking == (text == "")
             options = {"sampling": FREE, "thinking": level, "max_tokens": 12}
             rest = run(engine, ask("Well?", continued=found.tokens, **options))
             if name != "gpt-oss" and text:  # whose answer may be followed by more thinking

@@ -105,7 +105,7 @@ def test_whatever_is_fed_and_taken_back(model: Model, snapshots: int, in_place: 
 @pytest.mark.parametrize("snapshots", [0, 3])
 def test_every_memory_can_take_the_longest_draft_back(model: Model, snapshots: int) -> None:
     context = new_context(model, snapshots)
-    assert try_out(context, model.vocabulary_size).longest_draft == MAX_DRAFT_LENGTH
+    assert try_out(context, context.checkpoints, model.vocabulary_size).longest_draft == MAX_DRAFT_LENGTH
     assert context.tokens == [] and context.checkpoints.can_restore and context.checkpoints.can_cut
     context.close()
 
@@ -134,7 +134,7 @@ def test_checkpoints_that_do_not_work_are_found_out(model: Model, monkeypatch: p
     monkeypatch.setattr(Memory, "copy_out", copy_nothing_new)
     context.remember()
     context.clear()
-    assert try_out(context, model.vocabulary_size).longest_draft == 0
+    assert try_out(context, context.checkpoints, model.vocabulary_size).longest_draft == 0
     monkeypatch.undo()
     context.decode([1, 2, 3, 4], 0)
     context.hold(4)
@@ -149,7 +149,7 @@ def test_checkpoints_that_do_not_work_are_found_out(model: Model, monkeypatch: p
 def test_cuts_that_leave_another_state_are_found_out(model: Model, monkeypatch: pytest.MonkeyPatch) -> None:
     context = new_context(model, 5)
     monkeypatch.setattr(Memory, "cut", cut_deeper)
-    assert try_out(context, model.vocabulary_size).longest_draft == 0
+    assert try_out(context, context.checkpoints, model.vocabulary_size).longest_draft == 0
     context.close()
 
 
