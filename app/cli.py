@@ -30,6 +30,7 @@ from app.commands.images import image_at
 from app.commands.inspect import inspecting
 from app.commands.models import MODELS
 from app.commands.options import add_commands, add_model_options, add_sampling_options, command, option
+from app.commands.output import tell
 from app.commands.remote import add_server_options
 from app.commands.self_draft import self_draft
 from app.commands.selftest import selftest
@@ -56,7 +57,7 @@ def _carry_out(command: Callable[[argparse.Namespace], int], options: argparse.N
     try:
         return command(options)
     except KnownError as error:
-        print(f"slipstream: {visible(str(error))}", file=sys.stderr)
+        tell(str(error))
         return 1
     except (KeyboardInterrupt, Canceled):
         with contextlib.suppress(OSError):  # of a terminal that was closed
@@ -107,7 +108,7 @@ def _generate(options: argparse.Namespace) -> int:
             match event:
                 case GenerationStarted():
                     started = event
-                    _tell(event.notes)
+                    tell(*event.notes)
                 case Round():
                     if not options.json:
                         _show_pieces(event.pieces, after_thinking=bool(pieces) and pieces[-1].thinking)
@@ -115,7 +116,7 @@ def _generate(options: argparse.Namespace) -> int:
                 case GenerationFinished():
                     finished = event
         assert started is not None and finished is not None
-        _tell(["The answer isn't valid by the schema."] if finished.valid is False else [])
+        tell("The answer isn't valid by the schema." if finished.valid is False else None)
         thinking, text = ("".join(one.text for one in pieces if one.thinking is kind) for kind in (True, False))
         if finished.has_only_thought(thinking, text):
             pieces = [msgspec.structs.replace(piece, thinking=False) for piece in pieces]
@@ -127,11 +128,6 @@ def _generate(options: argparse.Namespace) -> int:
         else:
             print()
     return 130 if finished.finish_reason == "cancelled" else 0
-
-
-def _tell(sentences: Sequence[str]) -> None:
-    for sentence in sentences:
-        print(f"slipstream: {visible(sentence)}", file=sys.stderr)
 
 
 def _result(

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import threading
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -29,6 +29,8 @@ from app.storage.json_file import (
     struct_of,
 )
 from app.system import KnownError
+
+T = TypeVar("T")
 
 VERSION = 5
 MAX_RECENT_PAIRS = 10
@@ -129,8 +131,7 @@ class Settings(msgspec.Struct, kw_only=True):
 
     def remember_load(self, target: str, load: LoadSettings) -> None:
         """Load this target like this from now on; only the newest entries are kept."""
-        others = [(path, one) for path, one in self.model_loads.items() if path != target]
-        self.model_loads = dict([*others, (target, load)][-MAX_MODEL_LOADS:])
+        self.model_loads = _latest(self.model_loads, target, load)
 
     def head_for(self, target: str) -> HeadChoice:
         """Whether to use the MTP head inside the target at this path."""
@@ -138,9 +139,7 @@ class Settings(msgspec.Struct, kw_only=True):
 
     def remember_head(self, target: str, head: HeadChoice) -> None:
         """Use the head inside this target, or not, from now on."""
-        others = [(path, one) for path, one in self.model_heads.items() if path != target]
-        added: list[tuple[str, HeadChoice]] = [] if head == "auto" else [(target, head)]
-        self.model_heads = dict([*others, *added][-MAX_MODEL_LOADS:])
+        self.model_heads = _latest(self.model_heads, target, None if head == "auto" else head)
 
     def template_for(self, target: str) -> str:
         """The chat template to use for the target at this path, as in `Load.chat_template`."""
@@ -148,8 +147,7 @@ class Settings(msgspec.Struct, kw_only=True):
 
     def remember_template(self, target: str, template: str) -> None:
         """Use this chat template for this target from now on; empty: its own."""
-        others = [(path, one) for path, one in self.model_templates.items() if path != target]
-        self.model_templates = dict([*others, *([(target, template)] if template else [])][-MAX_MODEL_LOADS:])
+        self.model_templates = _latest(self.model_templates, target, template or None)
 
     def models_moved(self, old: Path, new: Path) -> None:
         """The models of the folder ``old`` are in ``new`` now."""
@@ -176,6 +174,12 @@ class Settings(msgspec.Struct, kw_only=True):
         """Make ``pair`` the last one and the first of the recent ones."""
         self.last_pair = pair
         self.recent_pairs = [pair, *(other for other in self.recent_pairs if other != pair)][:MAX_RECENT_PAIRS]
+
+
+def _latest(known: dict[str, T], target: str, value: T | None) -> dict[str, T]:
+    """With another value for this target, or without one; the oldest go when there are too many."""
+    others = [(path, one) for path, one in known.items() if path != target]
+    return dict([*others, *([] if value is None else [(target, value)])][-MAX_MODEL_LOADS:])
 
 
 class SettingsFile:

@@ -3,12 +3,13 @@
     python -m benchmarks.memory_estimate [--folder DIR] [--only NAME ...] [--json FILE] [--paged-out] [--long]
 
 Makes models of several architectures, sizes and quantizations in a temporary folder, loads each in a fresh engine
-process at three context lengths, and compares `app.models.model_memory.estimate` with what the process then holds
+process at three context lengths, and compares `app.models.model_memory` with what the process then holds
 more than before (its resident set, all pages of the file it has mapped among them). It is a first load, in which the
 engine measures passes up to the widest, then one long prompt and a short answer: weights, cache and buffers were all in
 use by then. With ``--long`` there are two longer contexts, whose every token is used. With ``--paged-out`` the files'
-pages are taken from the process before the last question, so that only those count which it needs again; that is
-compared with the estimate without ``repacked``. Linux only.
+pages are taken from the process before the last question, so that only those count which it needs again: the
+estimate leaves out pages of weights that were rearranged for the processor, because the system drops them before memory
+runs short. Linux only.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from app.engine.llama import backend
 from app.engine.llama.backend import default_threads
 from app.engine.llama.self_draft import quantize
 from app.models.gguf import read_header
-from app.models.model_memory import estimate, shape_of
+from app.models.model_memory import shape_of
 from app.models.mtp import is_head_only
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import GenerationFailed, GenerationFinished, GenerationStarted, Hello, LoadFailed, PairLoaded
@@ -44,6 +45,7 @@ from tests.support.engine_process import EngineProcess
 from tests.support.expert_models import make_expert_model
 from tests.support.gemma4_models import make_assistant, make_gemma4
 from tests.support.gguf_files import Weights, make_model
+from tests.support.memory import estimate
 from tests.support.mtp_models import HeadArchitecture, make_table_model
 
 MIB = 1024 * 1024
@@ -313,8 +315,7 @@ def results(pair: Pair, kv_types: Iterator[KvType], *, paged_out: bool, long: bo
         with tempfile.TemporaryDirectory() as home:
             os.environ["SLIPSTREAM_HOME"] = home  # a first load, which tries passes up to the widest
             real = measured(pair, settings, paged_out=paged_out, whole=long)
-        taken = expected.system.total if paged_out else expected.resident
-        yield Result(pair.name, files, context, kv_type, taken, real)
+        yield Result(pair.name, files, context, kv_type, expected.system.total, real)
 
 
 def table(found: Sequence[Result]) -> str:

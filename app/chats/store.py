@@ -105,10 +105,6 @@ class ChatFile:
         """Write what is to be attached to a message, so that `add_message` or `set_unsent_attachments` can name it."""
         return self._files.keep(content)
 
-    def attachment_data(self, sha256: str) -> bytes | None:
-        """The content of an attachment; ``None`` if it isn't there any more."""
-        return self._files.read(sha256)
-
     def _filled(self, message: StoredMessage) -> StoredMessage:
         """The same with the texts of its attachments."""
         if not message.attachments:

@@ -27,7 +27,13 @@ def show_progress(text: str) -> None:
         print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
 
 
+def tell(*sentences: str | None) -> None:
+    """What people should know, one line for each sentence; programs read standard output."""
+    for sentence in filter(None, sentences):
+        print(f"slipstream: {visible(sentence)}", file=sys.stderr, flush=True)
+
+
 def wrong_usage(message: str) -> NoReturn:
     """Exit with the status for a wrong command line."""
-    print(f"slipstream: {visible(message)}", file=sys.stderr)
+    tell(message)
     raise SystemExit(2)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
@@ -15,7 +14,7 @@ import msgspec
 from app import system
 from app.client.process import EngineProcess
 from app.commands.models.choosing import settings
-from app.commands.output import wrong_usage
+from app.commands.output import tell, wrong_usage
 from app.compare.steps import Engine
 from app.models.names import printable
 from app.protocol.commands import Generate, ScoreTokens
@@ -79,11 +78,7 @@ def show_server(pair: PairLoaded) -> None:
     server = pair.remote.server
     if not (server.is_loopback or server.is_encrypted):
         name = SERVER_NAMES[server.kind]
-        print(
-            f"slipstream: The connection to {name} isn't encrypted. Others in the network can read the prompt "
-            "and the key.",
-            file=sys.stderr,
-        )
+        tell(f"The connection to {name} isn't encrypted. Others in the network can read the prompt and the key.")
 
 
 @contextlib.contextmanager
@@ -99,8 +94,7 @@ def comparing(
     elif options.plain_server is not None:
         with _canceled_with(EngineProcess(command=system.remote_command())) as plain:
             other = plain.load(msgspec.structs.replace(command, address=options.plain_server, model=""))
-            for sentence in differences(pair, other):
-                print(f"slipstream: {sentence}", file=sys.stderr)
+            tell(*differences(pair, other))
             yield TwoServers(engine, plain), other
     elif pair.remote.can_switch_drafting:
         yield engine, None

@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from app.commands.options import add_drafter_options, add_head_option, add_model_options, command, whole
-from app.commands.output import show_progress
+from app.commands.output import show_progress, tell
 from app.commands.session import drafter_choice, load_command, show_load_progress, show_refusals
 from app.models.names import visible
 from app.protocol.events import PairLoaded
@@ -75,7 +74,7 @@ def serve(options: argparse.Namespace) -> int:
     load = load_command(options)
     key, is_new = key_from(options.api_key_file) if options.api_key_file else (None, False)
     if is_new:
-        _tell(f"A new API key is in {options.api_key_file}.")
+        tell(f"A new API key is in {options.api_key_file}.")
     _log_to_terminal(quiet=options.quiet)
     guard = Guard(
         key=key,
@@ -100,10 +99,6 @@ def _show_ready(pair: PairLoaded, addresses: Sequence[tuple[str, int]], model: s
     places = [f"[{host}]:{port}" if ":" in host else f"{host}:{port}" for host, port in addresses]
     draft = f" with the draft {pair.draft.name}" if pair.draft else ""
     print(visible(f"Serving {model}{draft} at {' and '.join(f'http://{place}/v1' for place in places)}"), flush=True)
-
-
-def _tell(text: str) -> None:
-    print(f"slipstream: {visible(text)}", file=sys.stderr)
 
 
 def _log_to_terminal(*, quiet: bool) -> None:

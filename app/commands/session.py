@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import signal
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,10 +13,9 @@ from app import system
 from app.client.process import EngineProcess
 from app.commands.images import projector_for
 from app.commands.options import check_main_gpu
-from app.commands.output import show_progress, wrong_usage
+from app.commands.output import show_progress, tell, wrong_usage
 from app.commands.remote import connect_command, show_server
 from app.models.hub.recommended import recommended
-from app.models.names import visible
 from app.models.starter import starter_file
 from app.protocol.answering import AnswerSettings, SamplingChoice
 from app.protocol.commands import Generate, Load, Message
@@ -167,19 +165,15 @@ def check_drafts(options: argparse.Namespace, command: str) -> None:
 
 def show_refusals(pair: PairLoaded) -> None:
     """Why something that was asked for is not used."""
-    if pair.draft_refused:
-        print(f"slipstream: The draft model is not used. {visible(pair.draft_refused)}", file=sys.stderr)
-    if pair.projector_refused:
-        print(f"slipstream: The projector is not used. {visible(pair.projector_refused)}", file=sys.stderr)
-    if pair.template_refused:
-        print(f"slipstream: {visible(pair.template_refused)}", file=sys.stderr)
-    if pair.head_refused:
-        print(f"slipstream: {visible(pair.head_refused)}", file=sys.stderr)
+    tell(
+        pair.draft_refused and f"The draft model is not used. {pair.draft_refused}",
+        pair.projector_refused and f"The projector is not used. {pair.projector_refused}",
+        pair.template_refused,
+        pair.head_refused,
+    )
 
 
 def show_load_progress(event: LoadProgressed) -> None:
     """Progress of one stage of a load, on one line."""
-    if event.stage == "server":
-        show_progress("the server is loading the model")
-        return
-    show_progress(f"loading the {event.stage} {event.fraction:.0%}")
+    is_server = event.stage == "server"
+    show_progress("the server is loading the model" if is_server else f"loading the {event.stage} {event.fraction:.0%}")

@@ -342,7 +342,7 @@ def json(report: Report) -> str:
         "format": FORMAT,
         "version": VERSION,
         "command": wording.command(report.setup),
-        **msgspec.to_builtins(report),
+        **msgspec.to_builtins(msgspec.structs.replace(report, comparisons=[])),
         "summary": msgspec.to_builtins(summary),
         "comparisons": [_whole(comparison) for comparison in report.comparisons],
     }
@@ -351,8 +351,10 @@ def json(report: Report) -> str:
 
 def _whole(comparison: Comparison) -> dict[str, object]:
     content = msgspec.to_builtins(comparison)
-    for run in (content["plain"], content["drafted"]):
-        del run["pieces"], run["are_thinking"]  # would repeat the texts
+    del content["command"]
+    for name, run in (("plain", comparison.plain), ("drafted", comparison.drafted)):
+        del content[name]["pieces"]
+        content[name] = {"text": run.text, "thinking": run.thinking, "token_ids": run.token_ids, **content[name]}
     return {**content, "same": comparison.same, "speed_up": comparison.speed_up}
 
 

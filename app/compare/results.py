@@ -11,7 +11,7 @@ import msgspec
 from app.compare.prompts import Prompt
 from app.protocol.answering import AnswerSettings, with_fields_of
 from app.protocol.commands import Generate, ScoreTokens
-from app.protocol.events import DrafterFigures, Figures, GenerationFinished, Piece, TokensScored
+from app.protocol.events import DrafterFigures, Figures, Piece, TokensScored
 from app.protocol.options import DrafterName, FinishReason
 from app.protocol.statistics import DrafterCounts, acceptance_rate, mean_acceptance_length
 
@@ -19,33 +19,25 @@ from app.protocol.statistics import DrafterCounts, acceptance_rate, mean_accepta
 class Run(msgspec.Struct, frozen=True, kw_only=True):
     """One answer and its figures."""
 
-    text: str
-    """The answer, without the thinking."""
-    thinking: str = ""
-    """What the model thought before it."""
-    token_ids: list[int] = []
-    """Empty if the engine doesn't report any (a server)."""
-    pieces: list[str] = []
-    """The text that each token added to thinking or answer, as in `app.protocol.events.Piece`."""
-    are_thinking: list[bool] = []
-    """For each of these, whether it is thinking; empty if none is."""
+    pieces: list[Piece] = []
     figures: Figures = Figures()
     finish_reason: FinishReason = "end"
 
+    @property
+    def text(self) -> str:
+        """The answer, without the thinking."""
+        return "".join(piece.text for piece in self.pieces if not piece.thinking)
 
-def run_of(pieces: Sequence[Piece], finished: GenerationFinished) -> Run:
-    """The run that wrote ``pieces``."""
-    ids = [piece.id for piece in pieces]
-    are_thinking = [piece.thinking for piece in pieces]
-    return Run(
-        text="".join(piece.text for piece in pieces if not piece.thinking),
-        thinking="".join(piece.text for piece in pieces if piece.thinking),
-        token_ids=ids if all(token >= 0 for token in ids) else [],
-        pieces=[piece.text for piece in pieces],
-        are_thinking=are_thinking if any(are_thinking) else [],
-        figures=finished.figures,
-        finish_reason=finished.finish_reason,
-    )
+    @property
+    def thinking(self) -> str:
+        """What the model thought before it."""
+        return "".join(piece.text for piece in self.pieces if piece.thinking)
+
+    @property
+    def token_ids(self) -> list[int]:
+        """Empty if the engine doesn't report any (a server)."""
+        ids = [piece.id for piece in self.pieces]
+        return ids if all(token >= 0 for token in ids) else []
 
 
 # ---------------------------------------------------------------- where two answers part
@@ -85,7 +77,8 @@ def first_difference(plain: Run, drafted: Run) -> Difference | None:
         return None
     texts = (plain.thinking, drafted.thinking) if in_thinking else (plain.text, drafted.text)
     character = _shared(*texts)
-    if not (_has_tokens(plain) and _has_tokens(drafted)):
+    ids = plain.token_ids, drafted.token_ids
+    if not all(ids):
         return Difference(
             token=None,
             character=character,
@@ -93,30 +86,28 @@ def first_difference(plain: Run, drafted: Run) -> Difference | None:
             plain=_word_at(texts[0], character),
             drafted=_word_at(texts[1], character),
         )
-    index = _shared(plain.token_ids, drafted.token_ids)
+    index = _shared(*ids)
+    first, second = (next(iter(run.pieces[index:]), None) for run in (plain, drafted))
     return Difference(
         token=index,
         character=character,
         in_thinking=in_thinking,
-        plain=plain.pieces[index] if index < len(plain.pieces) else "",
-        drafted=drafted.pieces[index] if index < len(drafted.pieces) else "",
-        plain_id=plain.token_ids[index] if index < len(plain.token_ids) else None,
-        drafted_id=drafted.token_ids[index] if index < len(drafted.token_ids) else None,
+        plain=first.text if first else "",
+        drafted=second.text if second else "",
+        plain_id=first.id if first else None,
+        drafted_id=second.id if second else None,
     )
 
 
-def score_command(request: int, comparison: Comparison, command: Generate) -> ScoreTokens | None:
-    """The command that asks the engine about both candidates of a difference; ``None`` if there aren't two ids.
-
-    ``command``: what both answers were generated with.
-    """
-    found = comparison.difference
+def score_command(comparison: Comparison) -> ScoreTokens | None:
+    """The command that asks the engine about both candidates of a difference; ``None`` if there aren't two ids."""
+    found, command = comparison.difference, comparison.command
     if found is None or found.token is None or found.plain_id is None or found.drafted_id is None:
         return None
     return with_fields_of(
         ScoreTokens,
         command,
-        request=request,
+        request=0,
         seed=comparison.seed,
         answer=comparison.plain.token_ids[: found.token],
         candidates=[found.plain_id, found.drafted_id],
@@ -134,10 +125,6 @@ def with_scores(difference: Difference, scored: TokensScored) -> Difference:
         rounding=scored.rounding,
         near_tie=all(scored.could_win),
     )
-
-
-def _has_tokens(run: Run) -> bool:
-    return bool(run.token_ids) and len(run.token_ids) == len(run.pieces)
 
 
 def _shared(first: Sequence[object], second: Sequence[object]) -> int:
@@ -160,6 +147,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     prompt: Prompt
     seed: int
+    command: Generate = Generate(request=0, messages=[])
+    """With which the answer with the draft was requested; reports don't have it."""
     plain: Run
     drafted: Run
     difference: Difference | None = None

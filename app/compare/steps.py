@@ -18,7 +18,7 @@ import msgspec
 
 from app.client.connection import EngineEndedError
 from app.compare.prompts import Prompt
-from app.compare.results import Comparison, Curve, Run, Skipped, first_difference, run_of, score_command, with_scores
+from app.compare.results import Comparison, Curve, Run, Skipped, first_difference, score_command, with_scores
 from app.protocol.commands import Generate, ScoreTokens
 from app.protocol.events import (
     Figures,
@@ -55,16 +55,6 @@ def task_of(prompt: Prompt, command: Generate, seed: int) -> Task:
 
 
 @dataclass(frozen=True)
-class Compared:
-    """The result of a task; the pieces say where each token came from."""
-
-    task: Task
-    comparison: Comparison
-    plain: list[Piece]
-    drafted: list[Piece]
-
-
-@dataclass(frozen=True)
 class Step:
     """One answer to be written."""
 
@@ -92,10 +82,10 @@ class Steps:
         self.step: Step | None = None
         self._pieces: list[Piece] = []
         """The answer that is being written."""
-        self._runs: dict[bool, tuple[Run, list[Piece]]] = {}
+        self._runs: dict[bool, Run] = {}
         """The finished runs of the current task, by whether they had a draft."""
-        self._results: deque[Compared | Skipped] = deque()
-        self._scoring: Compared | None = None
+        self._results: deque[Comparison | Skipped] = deque()
+        self._scoring: Comparison | None = None
         """A comparison that still needs the scores of its two tokens."""
 
     @classmethod
@@ -123,12 +113,12 @@ class Steps:
     def is_done(self) -> bool:
         return not (self._steps or self._results or self._scoring or self.step)
 
-    def next(self) -> Generate | ScoreTokens | Compared | Skipped | None:
+    def next(self) -> Generate | ScoreTokens | Comparison | Skipped | None:
         """The next step; ``None`` when everything is done. Not to be called while an answer is being written."""
         if self._results:
             return self._results.popleft()
         if self._scoring is not None:
-            return score_command(0, self._scoring.comparison, self._scoring.task.command)
+            return score_command(self._scoring)
         if not self._steps:
             return None
         self.step = step = self._steps.popleft()
@@ -150,27 +140,26 @@ class Steps:
         """The answer has ended with this result."""
         step, self.step = self.step, None
         assert step is not None
-        run = run_of(self._pieces, finished)
+        run = Run(pieces=self._pieces, figures=finished.figures, finish_reason=finished.finish_reason)
         if step.counts:
-            self._runs[step.drafted] = run, self._pieces
+            self._runs[step.drafted] = run
         if len(self._runs) == 2:
             self._compare(self._tasks[step.number])
         return run
 
     def score(self, scored: TokensScored) -> None:
         """How the target scores the two tokens at which the answers start to differ."""
-        compared, self._scoring = self._scoring, None
-        assert compared is not None and compared.comparison.difference is not None
-        difference = with_scores(compared.comparison.difference, scored)
-        comparison = msgspec.structs.replace(compared.comparison, difference=difference)
-        self._results.append(replace(compared, comparison=comparison))
+        comparison, self._scoring = self._scoring, None
+        assert comparison is not None and comparison.difference is not None
+        difference = with_scores(comparison.difference, scored)
+        self._results.append(msgspec.structs.replace(comparison, difference=difference))
 
     def fail(self, message: str) -> None:
         """The engine couldn't do what it was asked to; ``message`` says why."""
         if self._scoring is not None:
             _log.info("a difference could not be scored: %s", message)
-            compared, self._scoring = self._scoring, None
-            self._results.append(compared)  # where they differ is known, just not by how little
+            comparison, self._scoring = self._scoring, None
+            self._results.append(comparison)  # where they differ is known, just not by how little
         elif self.step is not None:
             step, self.step = self.step, None
             self._leave_out(step, message)
@@ -186,20 +175,20 @@ class Steps:
             self._steps.extendleft(replace(one, number=self._steps[0].number) for one in reversed(warm_up))
 
     def _compare(self, task: Task) -> None:
-        (plain, plain_pieces), (drafted, drafted_pieces) = self._runs[False], self._runs[True]
+        plain, drafted = self._runs[False], self._runs[True]
         self._runs.clear()
         comparison = Comparison(
             prompt=task.prompt,
             seed=task.seed,
+            command=task.command,
             plain=plain,
             drafted=drafted,
             difference=first_difference(plain, drafted),
         )
-        compared = Compared(task, comparison, plain_pieces, drafted_pieces)
-        if score_command(0, comparison, task.command) is None:
-            self._results.append(compared)
+        if score_command(comparison) is None:
+            self._results.append(comparison)
         else:
-            self._scoring = compared
+            self._scoring = comparison
 
 
 # Runs comparisons on an engine, waiting for each answer; the window does the same with events.
@@ -240,9 +229,7 @@ def carry_out(engine: Engine, steps: Steps) -> Iterator[Comparison | Skipped]:
                     steps.finish(_generate(engine, found, steps.add))
                 case ScoreTokens():
                     steps.score(engine.score_tokens(found))
-                case Compared():
-                    yield found.comparison
-                case Skipped():
+                case Comparison() | Skipped():
                     yield found
         except EngineEndedError:
             raise

@@ -18,7 +18,7 @@ from app.models.pairing import Verdict
 
 def describe(header: GgufHeader) -> dict[str, Any]:
     """A model file as data for JSON; unspecified values are ``None``."""
-    problem = _problem(header)
+    problem, split = _problem(header), header.split
     return {
         "path": str(header.path),
         "file_size": header.file_size,
@@ -39,7 +39,13 @@ def describe(header: GgufHeader) -> dict[str, Any]:
         "kept_state": header.running_state,
         "chat_template": header.chat_template,
         "tokenizer": _describe_tokenizer(header.tokenizer) if header.tokenizer else None,
-        "split": _describe_split(header.split) if header.split else None,
+        "split": split
+        and {
+            "number": split.number,
+            "count": split.count,
+            "files": [file.name for file in split.files],
+            "missing": [file.name for file in split.missing],
+        },
     }
 
 
@@ -103,15 +109,6 @@ def _problem(header: GgufHeader) -> str | None:
 def _describe_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
     facts = msgspec.structs.asdict(tokenizer)
     return facts | {"tokens": facts.pop("size"), "pre": tokenizer.pre or None}
-
-
-def _describe_split(split: Split) -> dict[str, Any]:
-    return {
-        "number": split.number,
-        "count": split.count,
-        "files": [file.name for file in split.files],
-        "missing": [file.name for file in split.missing],
-    }
 
 
 def _size_row(header: GgufHeader) -> str:

@@ -7,7 +7,7 @@ The rules are those of llama.cpp as of October 2026 (``src/llama-hparams.cpp``, 
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -27,7 +27,6 @@ _ATTENTION_TENSORS = ("attn_k", "attn_v", "attn_q", "self_attn")
 _STATE_AND_KV = "falcon-h1"
 """The one architecture in which every layer has both."""
 _INPUT_TENSORS = ("token_embd", "per_layer_token_embd", "position_embd", "token_types")
-_REPACK_ROWS = 8
 _INDEXER = "attention.indexer.key_length"
 
 
@@ -98,8 +97,6 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     """What comes after the last layer."""
     tied_weights: int = 0
     """The token embeddings if they are also the output matrix: a second copy on a GPU, none in system memory."""
-    by_type: dict[str, int] = {}
-    """Matrices by quantization, of those that are multiplied and have rows in groups of eight."""
     skipped: int = 0
     """In the file, but only loaded with an MTP head."""
     head: Layer | None = None
@@ -176,7 +173,6 @@ def shape_of(header: GgufHeader) -> ModelShape:
         input_weights=inputs,
         output_weights=sum(tensor.size for tensor in outside) - inputs,
         tied_weights=embeddings if tied else 0,
-        by_type=_by_type([*loaded, *outside], tied),
         skipped=sum(tensor.size for number in range(facts.loaded, facts.layers) for tensor in names.get(number, [])),
         head=_head(facts, names) if head_problem(header) is None else None,
         head_feed_forward=_head_feed_forward(facts, names),
@@ -337,15 +333,6 @@ def _by_layer(tensors: Iterable[Tensor]) -> dict[int | None, list[Tensor]]:
         match = _BLOCK_NAME.match(tensor.name)
         found[int(match[1]) if match else None].append(tensor)
     return found
-
-
-def _by_type(tensors: Iterable[Tensor], tied: bool) -> dict[str, int]:
-    sizes: Counter[str] = Counter()
-    for tensor in tensors:
-        is_looked_up = tensor.name.startswith(_INPUT_TENSORS) and not (tied and tensor.name.startswith("token_embd."))
-        if len(tensor.shape) > 1 and tensor.shape[1] % _REPACK_ROWS == 0 and not is_looked_up:
-            sizes[tensor.type] += tensor.size
-    return dict(sizes)
 
 
 def _vocabulary(header: GgufHeader, outside: Iterable[Tensor]) -> int:

@@ -5,14 +5,12 @@ What is counted was taken from llama.cpp of October 2026 and then measured: ``be
 
 from __future__ import annotations
 
-import platform
 from bisect import bisect
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import accumulate
-from typing import Any
 
 import msgspec
 
@@ -114,8 +112,6 @@ _LEAST_NODES, _NODES_PER_TENSOR = 1024, 8
 _MORE_NODES_PER_TOKEN, _MORE_NODES_PER_TENSOR = 40, 32
 _MORE_COPIES = 3
 """``GGML_SCHED_MAX_COPIES`` less the one that is always there."""
-_REPACKED_X86 = frozenset({"Q4_0", "Q4_K", "IQ4_NL", "MXFP4"})
-_REPACKED_ARM = _REPACKED_X86 | {"Q5_K", "Q6_K", "Q8_0"}
 
 
 class Place(msgspec.Struct):
@@ -243,12 +239,6 @@ class ModelMemory:
         is_whole = self._on_gpu == self.shape.gpu_slots and not self.expert_layers_on_cpu
         return _MORE_COPIES * (self._masks() + self.batch * self.shape.width * _FLOAT) if is_whole else 0
 
-    def repacked(self) -> int:
-        """Bytes of weights that are rearranged for the processor; the file's pages of them stay mapped."""
-        kinds = _REPACKED_X86 if platform.machine().lower() in ("x86_64", "amd64") else _REPACKED_ARM
-        found = sum(size for kind, size in self.shape.by_type.items() if kind in kinds)
-        return found * self._weights_in_system // max(sum(layer.weights for layer in self.shape.layers), 1)
-
     def _kv(self, layers: list[Layer]) -> int:
         cached = states = 0
         for layer, count in Counter(layers).items():  # most are the same
@@ -350,7 +340,7 @@ def rounded_cells(tokens: int) -> int:
 # follows the same rules; its context is as long as the target's. So does an MTP head, which has a context of its own,
 # but usually shares the target's file.
 
-__all__ = ["MemoryEstimate", "ModelShape", "Parts", "estimate", "shape_of"]
+__all__ = ["MemoryEstimate", "ModelShape", "Parts", "shape_of"]
 
 _FLOAT_BYTES = 4
 _PROCESS_BYTES = 4 * 1024 * 1024
@@ -392,24 +382,6 @@ class MemoryEstimate(msgspec.Struct, frozen=True, kw_only=True):
     """For each of them."""
     largest_tensors: list[int] = []
     """For each of them, of the KV caches there: all keys or all values of a layer."""
-    repacked: int = 0
-    """Pages of the model files that were read once, rearranged for the processor, and are no longer needed. They count
-    as resident until the system drops them, which it does before memory runs short.
-    """
-    skipped: int = 0
-    """Pages of an MTP head in the target's file that isn't used: read with the others, and dropped in the same way."""
-
-    @property
-    def resident(self) -> int:
-        """The maximum that the system reports for the process."""
-        return self.system.total + self.repacked + self.skipped
-
-
-def estimate(
-    target: ModelShape, draft: ModelShape | None = None, *, gpus: GpuSplit = ONE_GPU, **options: Any
-) -> MemoryEstimate:
-    """The memory a pair takes; ``options`` as for `PairMemory`."""
-    return PairMemory(target, draft, **options).estimate(gpus)
 
 
 class PairMemory:
@@ -493,8 +465,6 @@ class PairMemory:
             gpu=_sum(on_gpus),
             gpus=on_gpus,
             largest_tensors=[max(place.largest_tensor for place in each) for each in places],
-            repacked=sum(one.repacked() for one in (target, draft, head) if one),
-            skipped=0 if self._has_own_head else shape.skipped,
         )
 
     def shares_within(self, gpus: GpuSplit, spaces: Sequence[int]) -> tuple[float, ...]:
@@ -556,9 +526,7 @@ def _head_shape(file: ModelShape) -> ModelShape:
     shape = msgspec.structs.replace(file, layers=layers, running_state=None, inner=0, feed_forward=width)
     if file.is_head_only:
         return shape
-    trunk = max(sum(layer.weights for layer in file.layers), 1)
-    by_type = {kind: size * file.head.weights // trunk for kind, size in file.by_type.items()}
-    return msgspec.structs.replace(shape, input_weights=0, output_weights=0, tied_weights=0, by_type=by_type)
+    return msgspec.structs.replace(shape, input_weights=0, output_weights=0, tied_weights=0)
 
 
 def _hidden_states(head: ModelShape, width: int, batch: int, cells: int) -> int:

@@ -7,7 +7,7 @@ import hashlib
 import json
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Generic, NamedTuple, TypeVar, get_args, get_origin
 
@@ -268,10 +268,9 @@ class KeyedFile(Generic[Row]):
     ) -> None:
         """``kind`` is the type of a row, for msgspec. Without a ``path`` nothing is stored.
 
-        The rows are ``inside`` this field of the file: an object, or an array where rows contain their ``key``. A path
-        as a key is made absolute; links in it stay as they are. Only
-        the newest ``most`` of them are kept. ``what`` begins the sentence “… couldn't be saved”; ``patience`` is as in
-        `JsonFile`.
+        The rows are ``inside`` this field of the file: an object, or an array where rows contain their ``key``; a path
+        as a key is made absolute. Only the newest ``most`` are kept. ``what`` begins the sentence “… couldn't be
+        saved”; ``patience`` is as in `JsonFile`.
         """
         self._kind = kind
         self._inside = inside
@@ -314,14 +313,14 @@ class KeyedFile(Generic[Row]):
         assert self._key is not None
         self.put(self._key(row), row)
 
-    def put_all(self, rows: Mapping[Any, Row]) -> None:
-        """As `put`, several at once."""
+    def put_all(self, rows: Mapping[Any, Row], *, without: Container[object] = ()) -> None:
+        """As `put`, several at once, and removes the rows with the keys ``without``."""
         new = {_absolute(key): msgspec.to_builtins(row, str_keys=True) for key, row in rows.items()}
-        self._update(lambda rows: {**{key: raw for key, raw in rows.items() if key not in new}, **new})
+        self._update(lambda old: {key: raw for key, raw in old.items() if key not in new and key not in without} | new)
 
     def remove(self, key: object) -> None:
         """Raises as `put`."""
-        self._update(lambda rows: {one: raw for one, raw in rows.items() if one != _absolute(key)})
+        self.put_all({}, without=[_absolute(key)])
 
     def _row(self, raw: Any) -> Row | None:
         try:

@@ -20,7 +20,7 @@ from app.commands.selftest import CHECKS, Workplace
 from app.engine.host.engine import Engine
 from app.engine.llama import backend
 from app.models.gguf import read_header
-from app.models.model_memory import estimate, shape_of
+from app.models.model_memory import shape_of
 from app.protocol.commands import Generate, Load
 from app.protocol.options import MAX_CONTEXT_LENGTH, LoadSettings
 from app.system import KnownError
@@ -28,6 +28,7 @@ from benchmarks.engine import questions
 from benchmarks.gpu_report.sizes import Bench
 from benchmarks.inflate import GUIDE
 from tests.support.generation import GREEDY, Answer, ask, first_difference, run, scores_at
+from tests.support.memory import estimate
 
 _NVIDIA = "name,driver_version,memory.total,compute_cap,power.limit,clocks.max.sm,clocks.max.mem"
 _DRAFT_LENGTH = 5

@@ -13,7 +13,7 @@ from typing import Any
 from app.engine.host.engine import Engine
 from app.engine.llama import backend
 from app.models.gguf import read_header
-from app.models.model_memory import estimate, shape_of
+from app.models.model_memory import shape_of
 from app.protocol.commands import Cancel, Generate, Load, Message
 from app.protocol.events import Event, GenerationFinished, GenerationStarted, LoadFailed, PairLoaded, RoundsReceived
 from app.protocol.options import ALL_LAYERS, KvType, Sampling
@@ -24,6 +24,7 @@ from benchmarks.inflate import GUIDE
 from tests.support.architectures import make
 from tests.support.engine_process import EngineProcess
 from tests.support.generation import GREEDY, ask, run
+from tests.support.memory import estimate
 
 _ENDLESS = Sampling(temperature=1.5, top_k=0, top_p=1.0, min_p=0.0)
 _ROUNDS = 4

@@ -65,7 +65,7 @@ def test_a_message_has_its_attachments_in_their_order(store: ChatStore, path: Pa
         assert Path(first.path).read_bytes() == PNG
         assert (first.width, first.height, first.name, first.is_missing) == (30, 20, "tea.png", False)
         assert Path(first.path) == path.parent / "attachments" / first.sha256[:2] / first.sha256
-    assert store.attachment_data(text.sha256) == "Grüner Tee\n".encode()
+    assert store._files.read(text.sha256) == "Grüner Tee\n".encode()
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX modes")
@@ -108,7 +108,7 @@ def test_one_that_is_not_there_any_more(store: ChatStore) -> None:
     ]
     assert prompt_text("Why?", gone) == "Why?"
     assert prompt_images(gone) == ()
-    assert store.attachment_data(text.sha256) is None
+    assert store._files.read(text.sha256) is None
 
 
 def test_they_go_with_a_deleted_message_and_come_back_with_it(store: ChatStore, path: Path) -> None:
@@ -201,10 +201,10 @@ def test_a_chat_in_memory_writes_nothing(tmp_path: Path, monkeypatch: pytest.Mon
         chat = store.create_chat()
         asked = ask(store, chat.id, notes(store))
         assert (asked.attachments[0].text, asked.attachments[0].path) == ("Grüner Tee\n", "")
-        assert store.attachment_data(asked.attachments[0].sha256) == "Grüner Tee\n".encode()
+        assert store._files.read(asked.attachments[0].sha256) == "Grüner Tee\n".encode()
         store.delete_chats([chat.id])
         store.erase_deleted()
-        assert store.attachment_data(asked.attachments[0].sha256) is None
+        assert store._files.read(asked.attachments[0].sha256) is None
     assert list(tmp_path.iterdir()) == []
 
 
@@ -325,7 +325,7 @@ def test_images_of_a_chat_in_memory_are_files_until_it_is_closed(tmp_path: Path)
     path = Path(image.path)
     assert path.read_bytes() == b"image" and not image.is_missing
     assert (path.parents[1].stat().st_mode & 0o77) == 0
-    assert text.path == "" and text.text == "text" and store.attachment_data(image.sha256) == b"image"
+    assert text.path == "" and text.text == "text" and store._files.read(image.sha256) == b"image"
     chat = store.create_chat("")
     store.set_unsent_attachments(chat.id, [image])
     store.set_unsent_attachments(chat.id, [])

@@ -7,7 +7,7 @@ import msgspec
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Curve, Difference, Machine, ModelFile, Report, Run, Setup, Skipped
 from app.protocol.commands import Message
-from app.protocol.events import DrafterFigures, DraftFigures, Figures
+from app.protocol.events import DrafterFigures, DraftFigures, Figures, Piece
 from app.protocol.options import Sampling
 
 SETUP = Setup(
@@ -40,7 +40,7 @@ def run(text: str, speed: float | None, draft: DraftFigures | None = None) -> Ru
         total_seconds=1.5,
         draft=draft or DraftFigures(),
     )
-    return Run(text=text, token_ids=[ord(c) for c in text], pieces=list(text), figures=figures, finish_reason="length")
+    return Run(pieces=[Piece(text=c, id=ord(c)) for c in text], figures=figures, finish_reason="length")
 
 
 DRAFT = DraftFigures(

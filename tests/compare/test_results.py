@@ -16,6 +16,7 @@ from app.protocol.events import (
     DrafterFigures,
     DraftFigures,
     Figures,
+    Piece,
     TokensScored,
 )
 from app.protocol.options import Sampling
@@ -25,30 +26,30 @@ ASKED = Generate(request=0, messages=[Message(role="user", content="Well?")], sa
 
 
 def answer(*pieces: tuple[int, str], figures: Figures | None = None) -> Run:
-    return Run(
-        text="".join(text for _, text in pieces),
-        token_ids=[token for token, _ in pieces],
-        pieces=[text for _, text in pieces],
-        figures=figures or Figures(),
-    )
+    return Run(pieces=[Piece(text=text, id=token) for token, text in pieces], figures=figures or Figures())
+
+
+def of_server(text: str) -> Run:
+    return Run(pieces=[Piece(text=text)])
 
 
 def comparison(plain: Run, drafted: Run, kind: str = "own") -> Comparison:
     prompt = Prompt(kind=kind, messages=[Message(role="user", content="x")])
-    return Comparison(prompt=prompt, seed=5, plain=plain, drafted=drafted, difference=first_difference(plain, drafted))
+    found = first_difference(plain, drafted)
+    return Comparison(prompt=prompt, seed=5, command=ASKED, plain=plain, drafted=drafted, difference=found)
 
 
 def test_same_texts() -> None:
     assert first_difference(answer((1, "a"), (2, "b")), answer((1, "a"), (2, "b"))) is None
     assert first_difference(answer((1, "a"), (2, "b")), answer((3, "ab"))) is None, "the text is what counts"
-    assert first_difference(Run(text=""), Run(text="")) is None
+    assert first_difference(Run(), Run()) is None
 
 
 def test_what_the_engine_is_asked_and_what_it_answers() -> None:
     pair = comparison(answer((1, "on"), (2, " the")), answer((1, "on"), (3, " then")))
-    asked = score_command(4, pair, ASKED)
+    asked = score_command(pair)
     assert asked is not None and pair.difference is not None
-    assert (asked.request, asked.answer, asked.candidates, asked.seed) == (4, [1], [2, 3], 5)
+    assert (asked.answer, asked.candidates, asked.seed) == ([1], [2, 3], 5)
     assert (asked.sampling, asked.overflow, asked.messages) == (WARM, "keep_ends", ASKED.messages)
     scored = TokensScored(request=4, logits=[7.5, 7.0], scores=[1.5, 1.25], could_win=[True, True], rounding=0.3)
     found = with_scores(pair.difference, scored)

@@ -7,8 +7,8 @@ from dataclasses import replace
 import msgspec
 
 from app.compare.prompts import Prompt
-from app.compare.results import Skipped
-from app.compare.steps import Compared, Steps, Task, task_of
+from app.compare.results import Comparison, Skipped
+from app.compare.steps import Steps, Task, task_of
 from app.protocol.commands import Generate, Message, ScoreTokens
 from app.protocol.events import Figures, GenerationFinished, Piece, Round, TokensScored
 
@@ -39,8 +39,8 @@ def told(steps: Steps, refused: str = "") -> list[str]:
                     answer(steps, 1, 2)
             case Skipped():
                 heard.append(f"{found.prompt.title} skipped: {found.reason}")
-            case Compared():
-                heard.append(f"{found.task.prompt.title} compared")
+            case Comparison():
+                heard.append(f"{found.prompt.title} compared")
     assert steps.is_done()
     return heard
 
@@ -54,7 +54,7 @@ def test_both_runs_have_the_same_date() -> None:
     assert of_a_chat.command.messages == [began, first]
     steps, found = Steps.of_one(asked), []
     while (command := steps.next()) is not None:
-        if isinstance(command, Compared):
+        if isinstance(command, Comparison):
             continue
         assert not isinstance(command, Skipped)
         found.append(command.messages)
@@ -96,6 +96,6 @@ def test_a_difference_is_looked_at() -> None:
     )
     steps.score(TokensScored(request=0, logits=[2.0, 1.0], scores=[2.0, 1.5], could_win=[True, True], rounding=0.1))
     found = steps.next()
-    assert isinstance(found, Compared) and found.comparison.difference is not None
-    assert (found.comparison.difference.near_tie, found.comparison.difference.score_gap) == (True, 0.5)
-    assert ([piece.id for piece in found.plain], [piece.id for piece in found.drafted]) == ([1, 2], [1, 3])
+    assert isinstance(found, Comparison) and found.difference is not None
+    assert (found.difference.near_tie, found.difference.score_gap) == (True, 0.5)
+    assert (found.plain.token_ids, found.drafted.token_ids) == ([1, 2], [1, 3])

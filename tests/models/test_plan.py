@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 from app.models.machine_memory import MachineMemory, MemoryLimits
 from app.models.memory_shape import Layer
-from app.models.model_memory import ModelShape, estimate, gpus_of_layers
+from app.models.model_memory import ModelShape, gpus_of_layers
 from app.models.names import size_text
 from app.models.planner import LoadPlan, Wishes, alternatives, make_plan
 from app.protocol.events import Device
 from app.protocol.options import ALL_LAYERS
+from tests.support.memory import estimate
 
 MIB, GIB = 1024**2, 1024**3
 

@@ -13,12 +13,13 @@ from app.engine.llama.context import Context
 from app.engine.llama.head import Head
 from app.engine.llama.model import Model, Placement
 from app.models.gguf import read_header
-from app.models.model_memory import GpuSplit, MemoryEstimate, estimate, shape_of
+from app.models.model_memory import GpuSplit, MemoryEstimate, shape_of
 from app.protocol.events import Device
 from app.protocol.options import DRAFT_OUTPUTS, KvType, LoadSettings
 from tests.support.architectures import make
 from tests.support.expert_models import make_expert_model
 from tests.support.gguf_files import make_model
+from tests.support.memory import estimate
 from tests.support.mtp_models import make_table_model
 
 MIB = 1024 * 1024

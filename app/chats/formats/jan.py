@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -12,6 +12,7 @@ from app.chats.formats.json_stream import image_of, reason_for
 from app.chats.formats.records import (
     UNNAMED,
     AttachmentRecord,
+    Beside,
     ChatRecord,
     LeftOut,
     MessageRecord,
@@ -35,7 +36,7 @@ def is_thread(record: dict[str, Any]) -> bool:
     return isinstance(record.get("assistants"), list) and ("title" in record or "summary" in record)
 
 
-def read_all(records: Iterator[Any], beside: Callable[[str], bytes], left_out: LeftOut) -> Iterator[ChatRecord]:
+def read_all(records: Iterator[Any], beside: Beside, left_out: LeftOut) -> Iterator[ChatRecord]:
     """The chat whose messages a file has."""
     found: list[MessageRecord] = []
     name = ""

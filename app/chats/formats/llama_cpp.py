@@ -10,6 +10,7 @@ from app.chats.formats.json_stream import data_url, image_from, reason_for
 from app.chats.formats.records import (
     UNNAMED,
     AttachmentRecord,
+    Beside,
     ChatRecord,
     LeftOut,
     MessageRecord,
@@ -32,7 +33,7 @@ def recognizes_older(record: dict[str, Any]) -> bool:
     return isinstance(record.get("conv"), dict) and isinstance(record.get("messages"), list)
 
 
-def read_all(records: Iterator[Any], left_out: LeftOut) -> Iterator[ChatRecord]:
+def read_all(records: Iterator[Any], _beside: Beside, left_out: LeftOut) -> Iterator[ChatRecord]:
     """The chats of the present form, from all lines of a file."""
     session: dict[str, Any] | None = None
     messages: list[dict[str, Any]] = []

@@ -17,7 +17,7 @@ import msgspec
 
 from app.chats.formats import chatgpt, claude, jan, llama_cpp, lm_studio, markdown, open_webui, slipstream, turns
 from app.chats.formats.json_stream import JsonStream, Readable
-from app.chats.formats.records import Batch, ChatRecord, LeftOut, UnusableError
+from app.chats.formats.records import Batch, Beside, ChatRecord, LeftOut, UnusableError
 
 # The files that chats are read from: files, files in folders, and files in archives.
 #
@@ -46,8 +46,7 @@ class Source:
     name: str
     """Without folders."""
     file: Readable
-    beside: Callable[[str], bytes]
-    """The content of another file in the same folder, by its name; empty if there is none."""
+    beside: Beside
 
 
 class Sources:
@@ -191,53 +190,31 @@ class ReadFormat:
     """A format that can be read. A file has it if its first record is recognized."""
 
     name: str
+    title: str
+    """On screen."""
     recognizes: Callable[[dict[str, Any]], bool]
     read: Callable[[dict[str, Any], LeftOut], ChatRecord] | None = None
     """Reads a record that is a chat. Raises `UnusableError`."""
-    read_all: Callable[[Iterator[Any], Source, LeftOut], Iterator[ChatRecord]] | None = None
+    read_all: Callable[[Iterator[Any], Beside, LeftOut], Iterator[ChatRecord]] | None = None
     """Reads all records of a file, where a record is only a part of a chat."""
 
 
 READ: tuple[ReadFormat, ...] = (
-    ReadFormat(slipstream.NAME, slipstream.recognizes, slipstream.read),
-    ReadFormat(
-        llama_cpp.NAME,
-        llama_cpp.recognizes,
-        read_all=lambda records, _source, left_out: llama_cpp.read_all(records, left_out),
-    ),
-    ReadFormat(llama_cpp.NAME, llama_cpp.recognizes_older, llama_cpp.read_older),
-    ReadFormat(chatgpt.NAME, chatgpt.recognizes, chatgpt.read),
-    ReadFormat(claude.NAME, claude.recognizes, claude.read),
-    ReadFormat(open_webui.NAME, open_webui.recognizes, open_webui.read),
-    ReadFormat(lm_studio.NAME, lm_studio.recognizes, lm_studio.read),
-    ReadFormat(
-        jan.NAME,
-        jan.recognizes,
-        read_all=lambda records, source, left_out: jan.read_all(records, source.beside, left_out),
-    ),
-    ReadFormat(turns.SHAREGPT, turns.recognizes_sharegpt, turns.read_sharegpt),
-    ReadFormat(turns.OPENAI, turns.recognizes_openai, turns.read_openai),
-    ReadFormat(
-        turns.OPENAI,
-        turns.is_message,
-        read_all=lambda records, _source, left_out: turns.read_all(records, left_out),
-    ),
+    ReadFormat(slipstream.NAME, "Slipstream", slipstream.recognizes, slipstream.read),
+    ReadFormat(llama_cpp.NAME, "llama.cpp", llama_cpp.recognizes, read_all=llama_cpp.read_all),
+    ReadFormat(llama_cpp.NAME, "llama.cpp", llama_cpp.recognizes_older, llama_cpp.read_older),
+    ReadFormat(chatgpt.NAME, "ChatGPT", chatgpt.recognizes, chatgpt.read),
+    ReadFormat(claude.NAME, "Claude", claude.recognizes, claude.read),
+    ReadFormat(open_webui.NAME, "Open WebUI", open_webui.recognizes, open_webui.read),
+    ReadFormat(lm_studio.NAME, "LM Studio", lm_studio.recognizes, lm_studio.read),
+    ReadFormat(jan.NAME, "Jan", jan.recognizes, read_all=jan.read_all),
+    ReadFormat(turns.SHAREGPT, "ShareGPT", turns.recognizes_sharegpt, turns.read_sharegpt),
+    ReadFormat(turns.OPENAI, "OpenAI messages", turns.recognizes_openai, turns.read_openai),
+    ReadFormat(turns.OPENAI, "OpenAI messages", turns.is_message, read_all=turns.read_all),
 )
 """In the order in which they are tried."""
 
-TITLES = {
-    slipstream.NAME: "Slipstream",
-    llama_cpp.NAME: "llama.cpp",
-    chatgpt.NAME: "ChatGPT",
-    claude.NAME: "Claude",
-    open_webui.NAME: "Open WebUI",
-    lm_studio.NAME: "LM Studio",
-    jan.NAME: "Jan",
-    turns.SHAREGPT: "ShareGPT",
-    turns.OPENAI: "OpenAI messages",
-    markdown.NAME: "Slipstream",
-}
-"""What the formats of `READ` are called on screen."""
+TITLES = {**{one.name: one.title for one in READ}, markdown.NAME: "Slipstream"}
 
 
 BATCH_CHATS = 200
@@ -334,7 +311,7 @@ class ChatReading:
 
     def _read(self, found: ReadFormat, records: Iterator[Any], source: Source) -> Iterator[ChatRecord | None]:
         if found.read_all is not None:
-            for one in found.read_all(records, source, self._left_out):
+            for one in found.read_all(records, source.beside, self._left_out):
                 yield msgspec.structs.replace(one, source=found.name)
             return
         assert found.read is not None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Container, Sequence
+from collections.abc import Callable, Container, Sequence
 from itertools import pairwise
 from typing import Annotated, Any, Literal, TypeAlias
 
@@ -39,6 +39,8 @@ Reason = Literal[
 """Why something isn't imported; `app.chats.importing` has the sentences."""
 LeftOut: TypeAlias = Counter[str]
 """How many things were left out, by `Reason`."""
+Beside: TypeAlias = Callable[[str], bytes]
+"""The content of another file in the same folder, by its name; empty if there is none."""
 UNNAMED = "Attached text"
 """A file whose name isn't known."""
 

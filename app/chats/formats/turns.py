@@ -15,6 +15,7 @@ import msgspec
 from app.chats.formats.json_stream import data_url, parts_of
 from app.chats.formats.records import (
     AttachmentRecord,
+    Beside,
     ChatRecord,
     LeftOut,
     MessageRecord,
@@ -54,7 +55,7 @@ def read_sharegpt(record: dict[str, Any], left_out: LeftOut) -> ChatRecord:
     return _chat(record, [_turn(one.get("from"), text(one.get("value")), {}, left_out) for one in turns])
 
 
-def read_all(records: Iterator[Any], left_out: LeftOut) -> Iterator[ChatRecord]:
+def read_all(records: Iterator[Any], _beside: Beside, left_out: LeftOut) -> Iterator[ChatRecord]:
     """The chat whose messages a file has."""
     yield _chat({}, [_openai(one, left_out) for one in mappings(list(records))])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,10 @@ from typing import Any
 import msgspec
 
 from app import system
+from app.commands.output import tell
 from app.models.gguf import read_header
 from app.models.library.library import Library, LibraryEntry, open_library
-from app.models.names import printable, visible
+from app.models.names import printable
 from app.settings import Settings, SettingsFile
 from app.system import KnownError
 
@@ -23,8 +23,7 @@ _SHOWN = 5
 def settings() -> Settings:
     """The saved settings. Raises `KnownError`."""
     file = SettingsFile(system.settings_file())
-    if file.notice:
-        print(f"slipstream: {visible(file.notice)}", file=sys.stderr)
+    tell(file.notice)
     return file.values
 
 

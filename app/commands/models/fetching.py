@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import tempfile
 import threading
 from collections.abc import Sequence
@@ -12,7 +11,7 @@ from typing import Any
 
 from app import system
 from app.commands.models import choosing
-from app.commands.output import show_progress, show_result
+from app.commands.output import show_progress, show_result, tell
 from app.models.downloads.item import Item, ItemProgress, ItemState, figures
 from app.models.downloads.queue import DownloadQueue
 from app.models.gguf import ModelFileError
@@ -23,7 +22,7 @@ from app.models.hub.errors import NoAccessError
 from app.models.hub.network import Network
 from app.models.hub.repository import RemoteFile, RemoteModel, Repository
 from app.models.library.library import own_folder
-from app.models.names import printable, size_text, visible
+from app.models.names import printable, size_text
 from app.models.origins import origins_file
 from app.settings import Settings
 from app.system import KnownError
@@ -209,7 +208,7 @@ def _fetch(network: Network, item: Item, values: Settings) -> tuple[Path, Path |
 def _say(text: str) -> None:
     """Print a line that stays, unlike the progress."""
     show_progress("")
-    print(f"slipstream: {visible(text)}", file=sys.stderr, flush=True)
+    tell(text)
 
 
 def _wait(queue: DownloadQueue, changed: threading.Event) -> ItemProgress:

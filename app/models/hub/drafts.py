@@ -16,7 +16,7 @@ from app.models.downloads.item import Item
 from app.models.gguf import GgufHeader, ModelFacts, ModelFileError, check_loadable, read_header
 from app.models.hub.api import Hub, read_remote_header
 from app.models.hub.catalog import CatalogModel
-from app.models.hub.errors import GatedError, NotFoundError
+from app.models.hub.errors import NoAccessError, NotFoundError
 from app.models.hub.network import Network
 from app.models.hub.repository import RemoteModel, Repository, SearchResult
 from app.models.mtp import fits, has_head, head_problem, is_head_only, mismatch
@@ -147,7 +147,7 @@ def _judged(
         return None
     try:
         verdict = compare(target, read_remote_header(hub.network, model, is_canceled))
-    except (ModelFileError, GatedError, NotFoundError) as error:
+    except (ModelFileError, NoAccessError, NotFoundError) as error:
         verdict = Verdict(False, str(error))
     return DraftCandidate(found.id, model, repository.license, verdict, model.size / max(1, target.tensor_bytes))
 

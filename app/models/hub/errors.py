@@ -22,17 +22,9 @@ class NotFoundError(KnownError):
 
 
 class NoAccessError(KnownError):
-    """The hub denies this user access."""
+    """The hub denies this user access: it doesn't know the token, or a repository's terms must be accepted first."""
 
     def __init__(self, message: str, page: str) -> None:
         """``page`` is where the user can do something about it."""
         super().__init__(message)
         self.page = page
-
-
-class TokenError(NoAccessError):
-    """The hub doesn't recognize the access token."""
-
-
-class GatedError(NoAccessError):
-    """A repository's terms must be accepted first, on its page."""

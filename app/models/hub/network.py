@@ -29,7 +29,7 @@ import httpx2
 import msgspec
 
 from app import __version__
-from app.models.hub.errors import GatedError, NotFoundError, OfflineError, RefusedError, TokenError, UnreachableError
+from app.models.hub.errors import NoAccessError, NotFoundError, OfflineError, RefusedError, UnreachableError
 from app.models.names import printable, whole_number
 from app.storage.secrets import SERVICE, SecretStore, backend_name
 from app.system import KnownError
@@ -58,9 +58,11 @@ def refused(response: httpx2.Response, endpoint: str, repository: str = "") -> K
             if token_sent
             else ": accept its terms on its page first, then enter an access token in Slipstream."
         )
-        return GatedError(f"{printable(repository)} is gated{advice}", page)
+        return NoAccessError(f"{printable(repository)} is gated{advice}", page)
     if response.status_code == 401 and token_sent:
-        return TokenError(f"{host} doesn't recognize the access token. Enter it again or remove it in Settings.", page)
+        return NoAccessError(
+            f"{host} doesn't recognize the access token. Enter it again or remove it in Settings.", page
+        )
     if response.status_code in (401, 404):
         return NotFoundError(_not_found(code, host, printable(repository), hidden=response.status_code == 401))
     return _failed(response, host)

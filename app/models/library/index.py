@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
 
@@ -18,20 +18,16 @@ from app.models.library.folders import FolderKind
 from app.models.memory_shape import ModelShape, shape_of
 from app.models.mtp import has_head, head_problem
 from app.models.pairing import Difference
-from app.storage.json_file import JsonFile, NotSavedError, Versioned
+from app.storage.json_file import BACKGROUND_SECONDS, KeyedFile, NotSavedError
 
 FILE_NAME = "library.json"
 READER = 4
 """Increased when headers are read or summarized differently; what an older version found is read again.
 
 New fields of a summary or a shape need defaults, or files of older versions can't be read."""
-_MAX_DIFFERENCES = 2000
 _MAX_LICENSE = 100
 
 _log = logging.getLogger(__name__)
-
-K = TypeVar("K")
-V = TypeVar("V")
 
 
 class ModelSummary(ModelFacts, frozen=True, kw_only=True):
@@ -76,16 +72,13 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     problem: str = ""
 
 
-class _Compared(msgspec.Struct, frozen=True, array_like=True):
+class Compared(msgspec.Struct, frozen=True, array_like=True):
+    """Two vocabularies that were compared token by token."""
+
     target: str
-    """Fingerprints of the vocabularies."""
+    """Their fingerprints."""
     draft: str
     difference: Difference | None
-
-
-class _File(Versioned, kw_only=True):
-    records: list[Record]
-    compared: list[_Compared]
 
 
 class LibraryIndex:
@@ -93,32 +86,33 @@ class LibraryIndex:
 
     def __init__(self, path: Path) -> None:
         """If the file can't be read, all headers are read again."""
-        self._file = JsonFile(path, _File(records=[], compared=[]), what="The library's index")
-        content = self._file.read()
-        self.records = _records(content)
-        self.differences = _differences(content)
+        rows = partial(KeyedFile, path, what="The library's index", patience=BACKGROUND_SECONDS)
+        self._record_rows: KeyedFile[Record] = rows(Record, inside="records", key=lambda row: row.path, most=100_000)
+        self._compared_rows: KeyedFile[Compared] = rows(
+            Compared, inside="compared", key=lambda row: (row.target, row.draft), most=2000
+        )
+        self.records: dict[str, Record] = self._record_rows.all()
+        self.differences = {key: row.difference for key, row in self._compared_rows.all().items()}
         """By the two fingerprints, the target's first."""
-        self._saved = (dict(self.records), dict(self.differences))
+        self._saved = dict(self.records), dict(self.differences)
 
     def save(self) -> None:
-        """Write what has changed here into the file. If the disk refuses, only time is lost later."""
-        state = (dict(self.records), dict(self.differences))
-        if state == self._saved:
-            return
-        (records, differences), (records_before, differences_before) = state, self._saved
-
-        def merged(file: _File) -> _File:
-            all_records = _merged(_records(file), records_before, records)
-            latest = list(_merged(_differences(file), differences_before, differences).items())[-_MAX_DIFFERENCES:]
-            compared = [_Compared(target, draft, difference) for (target, draft), difference in latest]
-            return _File(records=list(all_records.values()), compared=compared)
-
+        """Write what has changed here into the file: another process may have found something meanwhile. If the disk
+        refuses, only time is lost later.
+        """
+        (records, differences), now = self._saved, (dict(self.records), dict(self.differences))
+        found = {key: one for key, one in now[0].items() if records.get(key) != one}
+        compared = {(a, b): Compared(a, b, one) for (a, b), one in now[1].items() if (a, b) not in differences}
+        gone = records.keys() - now[0].keys()
         try:
-            self._file.update(merged)
+            if found or gone:
+                self._record_rows.put_all(found, without=gone)
+            if compared:
+                self._compared_rows.put_all(compared)
         except NotSavedError as error:
             _log.warning("%s", error)
             return
-        self._saved = state
+        self._saved = now
 
 
 def summary_of(header: GgufHeader) -> ModelSummary:
@@ -133,19 +127,3 @@ def summary_of(header: GgufHeader) -> ModelSummary:
         shape=shape_of(header),
         head_problem=head_problem(header) if has_head(header) else None,
     )
-
-
-def _records(file: _File) -> dict[str, Record]:
-    return {record.path: record for record in file.records}
-
-
-def _differences(file: _File) -> dict[tuple[str, str], Difference | None]:
-    return {(one.target, one.draft): one.difference for one in file.compared}
-
-
-def _merged(there: dict[K, V], before: dict[K, V], now: dict[K, V]) -> dict[K, V]:
-    """What is ``there``, with the changes made here since ``before``: another process may have found something
-    meanwhile.
-    """
-    left = {key: value for key, value in there.items() if key in now or key not in before}
-    return left | {key: value for key, value in now.items() if key not in before or before[key] != value}

@@ -10,8 +10,8 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QBoxLayout, QFrame, QPushButton, QStackedWidget, QWidget
 
 from app import words
-from app.compare.results import Difference, Run
-from app.compare.steps import Compared, Task
+from app.compare.results import Comparison, Difference, Run
+from app.compare.steps import Task
 from app.compare.wording import chat_settings
 from app.protocol.events import Round
 from app.ui.compare import wording
@@ -116,12 +116,11 @@ class OneAnswer(CompareTab):
             self._live.finish(run.figures)
             self._live = None
 
-    def show_result(self, compared: Compared) -> None:
+    def show_result(self, comparison: Comparison) -> None:
         """Both runs of the task are finished. Both sides scroll to the first token in which they differ."""
         self._stage = Stage.COMPARED
         self._timer.stop()
-        comparison = compared.comparison
-        self._say_result(wording.verdict(comparison, compared.task.command))
+        self._say_result(wording.verdict(comparison, comparison.command))
         if comparison.difference is not None:
             for pane, run in ((self.plain, comparison.plain), (self.drafted, comparison.drafted)):
                 in_thinking = is_in_thinking(run, comparison.difference)
@@ -142,15 +141,14 @@ class OneAnswer(CompareTab):
         self.drafted.set_note("")
         self._say_result(Verdict(end.message or wording.STOPPED, mood="bad" if end.kind == "failed" else "plain"))
 
-    def show_compared(self, compared: Compared, *, on_server: bool = False) -> None:
+    def show_compared(self, comparison: Comparison, *, on_server: bool = False) -> None:
         """Show a comparison that was made before."""
-        self.prepare(RepeatedAnswer(compared.task, on_server=on_server))
+        self.prepare(RepeatedAnswer(Task(comparison.prompt, comparison.command), on_server=on_server))
         self.footer.run_button.setText(RUN_AGAIN)
         self._draft_failure = ""
-        comparison = compared.comparison
-        self.plain.show_run(comparison.plain, compared.plain)
-        self.drafted.show_run(comparison.drafted, compared.drafted)
-        self.show_result(compared)
+        self.plain.show_run(comparison.plain)
+        self.drafted.show_run(comparison.drafted)
+        self.show_result(comparison)
 
     def set_show_drafted(self, shown: bool) -> None:
         self.plain.set_show_drafted(shown)
@@ -217,9 +215,9 @@ class OneAnswer(CompareTab):
 
 def is_in_thinking(run: Run, difference: Difference) -> bool:
     """Whether this run was still thinking where the two start to differ."""
-    if difference.token is None or not run.are_thinking:
+    if difference.token is None or not run.pieces:
         return difference.in_thinking and bool(run.thinking)
-    return run.are_thinking[min(difference.token, len(run.are_thinking) - 1)]
+    return run.pieces[min(difference.token, len(run.pieces) - 1)].thinking
 
 
 def marked(run: Run, difference: Difference, *, in_thinking: bool = False) -> tuple[int, int]:
@@ -227,10 +225,8 @@ def marked(run: Run, difference: Difference, *, in_thinking: bool = False) -> tu
     thinking or in the answer of the run."""
     if difference.token is None:
         return difference.character, difference.character + 1
-    kinds = run.are_thinking or [False] * len(run.pieces)
-    before = zip(run.pieces[: difference.token], kinds, strict=False)
-    start = sum(len(piece) for piece, is_thinking in before if is_thinking == in_thinking)
-    shown = len(run.pieces[difference.token]) if difference.token < len(run.pieces) else 0
+    start = sum(len(piece.text) for piece in run.pieces[: difference.token] if piece.thinking == in_thinking)
+    shown = len(run.pieces[difference.token].text) if difference.token < len(run.pieces) else 0
     return start, start + max(1, shown)
 
 

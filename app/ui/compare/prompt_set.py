@@ -16,7 +16,6 @@ from app import words
 from app.compare import prompts
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Skipped, Summary, summarize
-from app.compare.steps import Compared
 from app.system import KnownError
 from app.ui.compare import wording
 from app.ui.compare.runner import End, SetChoice
@@ -50,7 +49,7 @@ class PromptSet(CompareTab):
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__("Start")
-        self.results: list[Compared] = []
+        self.results: list[Comparison] = []
         self.skipped: list[Skipped] = []
         self.planned = 0
         self._sets: list[tuple[Path, list[Prompt]]] = []
@@ -114,7 +113,7 @@ class PromptSet(CompareTab):
         self._waits = waits
         self._show_progress()
 
-    def add_compared(self, compared: Compared) -> None:
+    def add_compared(self, compared: Comparison) -> None:
         self.results.append(compared)
         self._show_results()
 
@@ -129,14 +128,11 @@ class PromptSet(CompareTab):
         if not self.is_running():
             return
         self._began = None
-        verdict = wording.set_verdict(summarize(self.comparisons()).total, self.skipped)
+        verdict = wording.set_verdict(summarize(self.results).total, self.skipped)
         if end.kind != "done":
             rest = verdict.text if self.results else ""
             verdict = Verdict(end.message or wording.STOPPED, rest, "bad" if end.kind == "failed" else "plain")
         self._say_result(verdict)
-
-    def comparisons(self) -> list[Comparison]:
-        return [one.comparison for one in self.results]
 
     def _make_fields(self) -> None:
         self._source = QComboBox(sizeAdjustPolicy=QComboBox.SizeAdjustPolicy.AdjustToContents)
@@ -172,10 +168,9 @@ class PromptSet(CompareTab):
         column(above, line(), (middle, 1), line(), below, gap=0, on=self)
 
     def _show_results(self) -> None:
-        comparisons = self.comparisons()
-        summary = summarize(comparisons)
-        self.table.show_results(comparisons, summary)
-        self.chart.show_results(comparisons, summary)
+        summary = summarize(self.results)
+        self.table.show_results(self.results, summary)
+        self.chart.show_results(self.results, summary)
         self._show_progress()
 
     @Slot()

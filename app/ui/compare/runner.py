@@ -16,9 +16,9 @@ from PySide6.QtCore import QObject, Signal, Slot
 from app.chats.model import StoredMessage
 from app.compare import report as reports
 from app.compare.prompts import Prompt
-from app.compare.results import Report, Setup, Skipped
+from app.compare.results import Comparison, Report, Setup, Skipped
 from app.compare.setup import hashed, setup_of
-from app.compare.steps import Compared, Steps, Task
+from app.compare.steps import Steps, Task
 from app.protocol.answering import AnswerSettings
 from app.protocol.commands import Generate, ScoreTokens, generate
 from app.protocol.events import (
@@ -70,7 +70,7 @@ class Runner(QObject):
         rounds_received: Rounds of the run.
         run_ended: The `Run`.
         draft_failed: Why the draft ended before the answer, in words for the user.
-        compared: The `Compared` of a task.
+        compared: The `Comparison` of a task.
         left_out: A prompt the engine refused, as `Skipped`.
         ended: The `End`.
     """
@@ -170,7 +170,7 @@ class Runner(QObject):
                 return found if self._may_begin() else None
             case ScoreTokens():
                 return found
-            case Compared():
+            case Comparison():
                 self._has_result = True
                 self.compared.emit(found)
             case Skipped():

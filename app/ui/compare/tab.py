@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFrame, QMenu, QPushButton, QVBoxLayout, QWidget
 
 from app import words
 from app.compare.results import Run
-from app.protocol.events import Figures, Piece, Round
+from app.protocol.events import Figures, Round
 from app.protocol.statistics import Statistics
 from app.ui.chat.answer import ThinkingPart
 from app.ui.chat.footer import height_of, thought_for
@@ -307,15 +307,15 @@ class AnswerPane(QFrame):
 
     # ------------------------------------------------------------ a run that is over
 
-    def show_run(self, run: Run, pieces: list[Piece]) -> None:
+    def show_run(self, run: Run) -> None:
         """Show an answer that was written before."""
         self.clear()
         text, figures = self._text(), run.figures
         if run.thinking.strip():
-            thought = [piece for piece in pieces if piece.thinking]
+            thought = [piece for piece in run.pieces if piece.thinking]
             text.thinking.show_stored(run.thinking, lambda: thought, thought_for(figures.thinking_seconds))
             text.thinking.show()
-        text.view.set_text(run.text, lambda: [piece for piece in pieces if not piece.thinking])
+        text.view.set_text(run.text, lambda: [piece for piece in run.pieces if not piece.thinking])
         self._show_figures(figures.decode_tokens_per_second, figures.total_seconds)
 
     def set_show_drafted(self, shown: bool) -> None:

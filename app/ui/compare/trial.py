@@ -26,7 +26,7 @@ from app.ui.widgets.tasks import Lane
 
 if TYPE_CHECKING:
     from app.compare.results import Comparison
-    from app.compare.steps import Compared, Task
+    from app.compare.steps import Task
     from app.ui.compare.runner import Runner
 
 _log = logging.getLogger(__name__)
@@ -102,8 +102,8 @@ class PairTrial(QObject):
         return keys if self._trials.get(keys) is None else None
 
     @Slot(object)
-    def _on_compared(self, compared: Compared) -> None:
-        keys, trial = self._keys, _measured(compared.comparison, self._ctx.engine.description())
+    def _on_compared(self, compared: Comparison) -> None:
+        keys, trial = self._keys, _measured(compared, self._ctx.engine.description())
         if keys is None or trial is None:
             return
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from PySide6.QtCore import QDate, QSize, QStandardPaths, Qt, Signal, Slot
 from PySide6.QtGui import QAction
 
-from app.compare.results import Report
-from app.compare.steps import Compared, Task, task_of
+from app.compare.results import Comparison, Report
+from app.compare.steps import Task, task_of
 from app.compare.wording import up_to_rounding
 from app.protocol.commands import Generate, generate
 from app.protocol.remote import RemoteModel
@@ -51,7 +51,7 @@ class CompareWindow(TabbedWindow):
         super().__init__("Compare", FIRST_SIZE, MINIMUM_SIZE)
         self._ctx = ctx
         self._subject: Subject | None = None
-        self._result: tuple[Compared, Snapshot] | None = None
+        self._result: tuple[Comparison, Snapshot] | None = None
         """What the tab "One answer" shows."""
         self._begun: tuple[Task, SetChoice | None] | None = None
         """The comparison that is running: its first task and its prompt set; until there is `_snapshot`."""
@@ -237,7 +237,7 @@ class CompareWindow(TabbedWindow):
             return
         assert snapshot is not None
         compared = self.many.results[number]
-        self._subject = Subject(task=compared.task)
+        self._subject = Subject(task=Task(compared.prompt, compared.command))
         self._result = compared, snapshot
         self.one.show_compared(compared, on_server=bool(snapshot.setup.servers))
         self.show_tab(self.one)
@@ -260,10 +260,10 @@ class CompareWindow(TabbedWindow):
             self.runner.give_up(str(error))
 
     @Slot(object)
-    def _on_compared(self, compared: Compared) -> None:
+    def _on_compared(self, compared: Comparison) -> None:
         assert self._snapshot is not None
         pair, setup = self._snapshot.pair, self._snapshot.setup
-        self._counting.submit(partial(up_to_rounding, pair, setup, [compared.comparison]), self._on_counted)
+        self._counting.submit(partial(up_to_rounding, pair, setup, [compared]), self._on_counted)
         if self.many.is_running():
             self._set_snapshot = self._snapshot
             self.many.add_compared(compared)
@@ -329,16 +329,14 @@ class CompareWindow(TabbedWindow):
     def _export_one(self, action: QAction) -> None:
         if self._result is not None:
             compared, snapshot = self._result
-            report = Report(setup=snapshot.setup, comparisons=[compared.comparison], planned=1)
+            report = Report(setup=snapshot.setup, comparisons=[compared], planned=1)
             self._export(self.one, action.data(), snapshot, report)
 
     @Slot(QAction)
     def _export_set(self, action: QAction) -> None:
         many, snapshot = self.many, self._set_snapshot
         if snapshot is not None:
-            report = Report(
-                setup=snapshot.setup, comparisons=many.comparisons(), planned=many.planned, skipped=many.skipped
-            )
+            report = Report(setup=snapshot.setup, comparisons=many.results, planned=many.planned, skipped=many.skipped)
             self._export(many, action.data(), snapshot, report)
 
     def _export(self, tab: CompareTab, name: str, snapshot: Snapshot, report: Report) -> None:

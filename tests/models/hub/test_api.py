@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.models.hub.api import Hub
-from app.models.hub.errors import GatedError, NotFoundError, RefusedError, TokenError, UnreachableError
+from app.models.hub.errors import NoAccessError, NotFoundError, RefusedError, UnreachableError
 from app.models.hub.network import MAX_API_ANSWER, Network, NetworkSettings
 from app.models.hub.repository import Sort, is_commit, is_repository_id, is_safe_path
 from app.models.names import is_sha256
@@ -110,7 +110,7 @@ def test_gated_with_and_without_a_token(server: HubServer) -> None:
     gated = (("X-Error-Code", "GatedRepo"),)
     for token, sentence in ((None, "accept its terms on its page first"), ("hf_stranger", "doesn't give you access")):
         server.faults.add("/api/models/maker/gated", Fault(status=403 if token else 401, headers=gated), at="api")
-        with pytest.raises(GatedError, match=sentence) as caught:
+        with pytest.raises(NoAccessError, match=sentence) as caught:
             Hub(network_with(server, token)).repository("maker/gated")
         assert caught.value.page == f"{server.endpoint}/maker/gated"
 
@@ -118,7 +118,7 @@ def test_gated_with_and_without_a_token(server: HubServer) -> None:
 def test_a_token_the_hub_does_not_know_is_not_shown(server: HubServer) -> None:
     server.add("maker/model", {"m.gguf": b"m"})
     hub = Hub(network_with(server, "hf_unknown_secret"))
-    with pytest.raises(TokenError, match="doesn't recognize the access token") as caught:
+    with pytest.raises(NoAccessError, match="doesn't recognize the access token") as caught:
         hub.repository("maker/model")
     assert server.requests[-1].authorization == "Bearer hf_unknown_secret"
     assert caught.value.__cause__ is None

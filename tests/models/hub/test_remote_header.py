@@ -11,7 +11,7 @@ import pytest
 from app.models.gguf import GgufHeader, ModelFileError, read_header
 from app.models.hub import api
 from app.models.hub.api import LARGEST_PIECE, read_remote_header
-from app.models.hub.errors import GatedError, NotFoundError, RefusedError, UnreachableError
+from app.models.hub.errors import NoAccessError, NotFoundError, RefusedError, UnreachableError
 from app.models.hub.network import Network, NetworkSettings
 from app.models.hub.repository import RemoteModel, group
 from app.system import KnownError
@@ -125,7 +125,7 @@ def test_a_file_that_is_gone(tmp_path: Path, server: HubServer, network: Network
 def test_gated(tmp_path: Path, server: HubServer, token: str | None, sentence: str) -> None:
     model = hosted(server, make_model(tmp_path / FILE), gated="auto")
     settings = NetworkSettings(endpoint=server.endpoint, token_to_mirror=True)
-    with pytest.raises(GatedError, match=sentence) as caught:
+    with pytest.raises(NoAccessError, match=sentence) as caught:
         read_remote_header(Network(settings, lambda: token), model)
     assert caught.value.page == f"{server.endpoint}/{ID}"
     assert read_remote_header(Network(settings, lambda: "hf_good"), model).layers == 2

@@ -79,11 +79,11 @@ def test_a_file_that_goes_during_the_scan_or_after_it_is_left_out(
 def test_a_broken_index_is_put_aside_and_one_that_cannot_be_kept_is_no_error(tmp_path: Path) -> None:
     small_model(tmp_path / "models/one.gguf")
     index = tmp_path / "library.json"
-    index.write_bytes(b'{"version": 1}')
+    index.write_bytes(b'{"version": 1')
     for _ in range(2):
         assert titles(library(tmp_path).scan()) == ["one"]
     (aside,) = tmp_path.glob("library.broken-*.json")
-    assert aside.read_bytes() == b'{"version": 1}'
+    assert aside.read_bytes() == b'{"version": 1'
     index.unlink()
     index.mkdir()
     assert titles(library(tmp_path).scan()) == ["one"]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import msgspec
 
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Difference, Machine, ModelFile, Report, Run, Setup, first_difference
-from app.compare.steps import Compared, task_of
+from app.compare.steps import task_of
 from app.protocol.answering import AnswerSettings
 from app.protocol.commands import Message, generate
 from app.protocol.events import DraftFigures, Figures, Piece
+from app.protocol.options import DrafterName
 
 WORDS = ("One", " small", " draft", " and", " a", " large", " target", ".")
 
@@ -32,8 +33,12 @@ def run(words: tuple[str, ...] = WORDS, speed: float | None = 40.0, kept: float 
             mean_acceptance_length=1 + accepted / 50,
         )
     figures = Figures(completion_tokens=len(words), decode_tokens_per_second=speed, total_seconds=0.5, draft=draft)
-    ids = [sum(word.encode()) + 1000 for word in words]
-    return Run(text="".join(words), token_ids=ids, pieces=list(words), figures=figures)
+    drafter: DrafterName | None = None if kept is None else "model"
+    pieces = [
+        Piece(text=word, id=sum(word.encode()) + 1000, drafter=drafter if index % 2 else None, round=index // 2)
+        for index, word in enumerate(words)
+    ]
+    return Run(pieces=pieces, figures=figures)
 
 
 def comparison(
@@ -51,19 +56,10 @@ def comparison(
     return Comparison(prompt=prompt(kind, text), seed=seed, plain=plain, drafted=drafted, difference=found)
 
 
-def _tokens(one: Run) -> Iterator[tuple[str, int, bool]]:
-    return zip(one.pieces, one.token_ids, one.are_thinking or [False] * len(one.pieces), strict=True)
-
-
-def compared(one: Comparison, settings: AnswerSettings | None = None) -> Compared:
-    """The same with what the runner adds."""
+def compared(one: Comparison, settings: AnswerSettings | None = None) -> Comparison:
+    """The same with the command that the runner adds."""
     task = task_of(one.prompt, generate(settings or AnswerSettings(), []), one.seed)
-    plain = [Piece(text=text, id=token, thinking=kind) for text, token, kind in _tokens(one.plain)]
-    drafted = [
-        Piece(text=text, id=token, drafter="model" if index % 2 else None, round=index // 2, thinking=kind)
-        for index, (text, token, kind) in enumerate(_tokens(one.drafted))
-    ]
-    return Compared(task, one, plain, drafted)
+    return msgspec.structs.replace(one, command=task.command)
 
 
 def setup() -> Setup:

@@ -91,9 +91,9 @@ def test_both_sides_go_to_the_first_different_token(qtbot: QtBot, tab: OneAnswer
     many = tuple(f"Paragraph {number}.\n\n" for number in range(80))
     other = (*many[:60], "Something else.\n\n", *many[61:])
     one = comparison(other=other)
-    plain = Run(text="".join(many), token_ids=list(range(80)), pieces=list(many), figures=one.plain.figures)
-    drafted = Run(
-        text="".join(other), token_ids=[*range(60), 999, *range(61, 80)], pieces=list(other), figures=one.plain.figures
+    plain, drafted = (
+        Run(pieces=[Piece(text=text, id=hash(text) % 1000) for text in texts], figures=one.plain.figures)
+        for texts in (many, other)
     )
     one = replace(one, plain=plain, drafted=drafted, difference=first_difference(plain, drafted))
     tab.show_compared(compared(one))
@@ -166,13 +166,8 @@ def has_mark(part: ThinkingPart) -> bool:
 def test_thinking_is_folded_in_both_answers_and_opened_for_a_difference(qtbot: QtBot, tab: OneAnswer) -> None:
     def run_of_words(words: tuple[str, ...]) -> Run:
         made = run(words)
-        return replace(
-            made,
-            thinking="".join(words[:3]),
-            text="".join(words[3:]),
-            are_thinking=[place < 3 for place in range(len(words))],
-            figures=replace(made.figures, thinking_seconds=2.0, thinking_tokens=3),
-        )
+        pieces = [replace(piece, thinking=place < 3) for place, piece in enumerate(made.pieces)]
+        return replace(made, pieces=pieces, figures=replace(made.figures, thinking_seconds=2.0, thinking_tokens=3))
 
     same = comparison()
     thought = replace(same, plain=run_of_words(WORDS), drafted=run_of_words(WORDS), difference=None)

@@ -12,8 +12,8 @@ from PySide6.QtCore import QObject
 from pytestqt.qtbot import QtBot
 
 from app.compare.prompts import Prompt
-from app.compare.results import Skipped
-from app.compare.steps import Compared, Task, task_of
+from app.compare.results import Comparison, Skipped
+from app.compare.steps import Task, task_of
 from app.protocol.answering import AnswerSettings
 from app.protocol.commands import Message, generate
 from app.ui.compare.runner import NO_PAIR, PAIR_GIVEN_UP, End, Runner
@@ -30,7 +30,7 @@ class Heard:
     """What a runner said, in order."""
 
     runs: list[tuple[int, bool]] = field(default_factory=list)
-    compared: list[Compared] = field(default_factory=list)
+    compared: list[Comparison] = field(default_factory=list)
     left_out: list[Skipped] = field(default_factory=list)
     ends: list[End] = field(default_factory=list)
     rounds: int = 0
@@ -83,7 +83,7 @@ def test_where_the_answers_part_the_target_is_asked_again(
     at = bench(make_rig(behavior), owner)
     at.runner.start_one(task())
     at.wait()
-    difference = at.heard.compared[0].comparison.difference
+    difference = at.heard.compared[0].difference
     assert difference is not None
     assert difference.token == 4
     assert (difference.plain, difference.drafted) == (PLAIN_WORDS[4], OTHER_WORDS[4])
@@ -98,7 +98,7 @@ def test_an_engine_that_cannot_tell_more_leaves_the_difference_as_it_is(
     at = bench(make_rig(behavior), owner)
     at.runner.start_one(task())
     assert at.wait() == End("done")
-    difference = at.heard.compared[0].comparison.difference
+    difference = at.heard.compared[0].difference
     assert difference is not None
     assert difference.near_tie is None
     assert (difference.token is None) == ("nameless" in behavior)
@@ -114,7 +114,7 @@ def test_in_a_set_the_runs_take_turns_at_being_first(make_rig: MakeRig, owner: Q
         *((0, plain), (0, drafted), (1, drafted), (1, plain)),
         *((2, drafted), (2, plain), (3, plain), (3, drafted)),
     ]
-    assert [one.comparison.seed for one in at.heard.compared] == [4, 4, 5, 5]
+    assert [one.seed for one in at.heard.compared] == [4, 4, 5, 5]
 
 
 def test_a_message_is_answered_between_two_prompts_and_the_set_goes_on(make_rig: MakeRig, owner: QObject) -> None:
@@ -162,7 +162,7 @@ def test_a_prompt_the_engine_refuses_is_left_out(make_rig: MakeRig, owner: QObje
     tasks = [task("This is too long"), task("Short"), task("Also too long")]
     at.runner.start_set([*tasks, *(task_of(one.prompt, one.command, 2) for one in tasks)])
     assert at.wait() == End("done")
-    assert [one.comparison.prompt.title for one in at.heard.compared] == ["Short", "Short"]
+    assert [one.prompt.title for one in at.heard.compared] == ["Short", "Short"]
     assert [one.prompt.title for one in at.heard.left_out] == ["This is too long", "Also too long"]
     assert "9,000" in at.heard.left_out[0].reason
     at.runner.start_one(task("Far too long"))

@@ -198,8 +198,8 @@ def test_a_set_from_start_to_a_row_in_full(qtbot: QtBot, make: MakeComparing, tm
     QTest.mouseClick(many.footer.run_button, Qt.MouseButton.LeftButton)
     assert not at.window.one.last_button.isEnabled()
     at.idle()
-    assert [one.comparison.seed for one in many.results] == [3, 3, 3, 4, 4, 4]
-    command = many.results[0].task.command
+    assert [one.seed for one in many.results] == [3, 3, 3, 4, 4, 4]
+    command = many.results[0].command
     assert (command.draft_length, command.stop, command.max_tokens) == ("auto", [], 128)
     assert [message.content for message in command.messages] == ["One"]
     assert many.verdict.text().startswith("Same text in 0 of 6 · 2.0× faster (median) · 71% accepted")
