@@ -22,13 +22,10 @@ from typing import Any
 import msgspec
 
 from app import __version__
-from app.commands.answer_format import add_format_options, answer_format
-from app.commands.attached import add_attach_option, with_attached
+from app.commands.asking import add_attach_option, add_format_options, answer_format, image_at, with_attached
 from app.commands.chats import CHATS
 from app.commands.compare import compare
-from app.commands.images import image_at
-from app.commands.inspect import inspecting
-from app.commands.models import MODELS
+from app.commands.models import MODELS, inspecting
 from app.commands.options import add_commands, add_model_options, add_sampling_options, command, option
 from app.commands.output import tell
 from app.commands.remote import add_server_options

@@ -22,9 +22,9 @@ from typing import Any
 from app.models.gguf import GgufHeader, check_loadable, read_header
 from app.models.library.index import summary_of
 from app.models.library.library import Library
+from app.models.measurements import trials_file
 from app.models.pairing import compare
 from app.models.ranking import Judge, rank_drafts
-from app.models.trials import trials_file
 from tests.support.gguf_files import bpe_vocabulary, make_model, make_vocabulary_file
 
 FILES, TOKENS = 300, 150_000

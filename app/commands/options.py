@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, get_args
 import msgspec
 from msgspec.inspect import IntType, LiteralType
 
-from app.commands.output import wrong_usage
+from app import system
+from app.commands.output import tell, wrong_usage
 from app.protocol.answering import WORDS, PerChat, SamplingChoice, kind_of, range_of
 from app.protocol.options import (
     DEFAULT_BATCH_SIZE,
@@ -29,6 +30,7 @@ from app.protocol.options import (
     Propose,
     SplitMode,
 )
+from app.settings import Settings, SettingsFile
 
 
 class Option(NamedTuple):
@@ -336,3 +338,10 @@ def _level_or_tokens(text: str) -> int | str:
     except ValueError:
         return text
     return whole(0, MAX_CONTEXT_LENGTH)(text)
+
+
+def saved_settings() -> Settings:
+    """The saved settings. Raises `KnownError`."""
+    file = SettingsFile(system.settings_file())
+    tell(file.notice)
+    return file.values

@@ -13,7 +13,7 @@ import msgspec
 
 from app import system
 from app.client.process import EngineProcess
-from app.commands.models.choosing import settings
+from app.commands.options import saved_settings
 from app.commands.output import tell, wrong_usage
 from app.compare.steps import Engine
 from app.models.names import printable
@@ -56,7 +56,7 @@ def connect_command(options: argparse.Namespace) -> Connect | None:
             option = name.replace("_", "-")
             wrong_usage(f"--{option} is for files on this computer, and can't be used with --server")
     key = _key_in(options.api_key_file) if options.api_key_file else ""
-    offline = settings().offline
+    offline = saved_settings().offline
     return Connect(request=0, address=options.server, key=key, model=options.model or "", loopback_only=offline)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from app import system
 from app.client.process import EngineProcess
-from app.commands.images import projector_for
+from app.commands.asking import projector_for
 from app.commands.options import check_main_gpu
 from app.commands.output import show_progress, tell, wrong_usage
 from app.commands.remote import connect_command, show_server

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from app.models.gguf import ASSISTANTS, ModelFileError, read_header
 from app.models.gguf_parser import Tokenizer
 from app.models.library.library import LibraryEntry
+from app.models.measurements import FileKey, Trial, Trials
 from app.models.pairing import LARGE_DRAFT_SHARE, Difference, Verdict, compare, first_difference, judge
-from app.models.trials import FileKey, Trial, Trials
 
 SMALL_DRAFT_SHARE = 1 / 10
 """Drafts of up to this fraction of the target's size are usually best."""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.commands.attached import with_attached
+from app.commands.asking import with_attached
 from app.system import KnownError
 from tests.helper.files_to_read import pdf
 from tests.support.command_line import called

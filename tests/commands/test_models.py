@@ -14,8 +14,8 @@ import pytest
 from app import cli
 from app.models.library.library import Library
 from app.models.machine_memory import MachineMemory
+from app.models.measurements import FileKey, StoredTrial, Trial, trials_file
 from app.models.origins import Origin, origins_file
-from app.models.trials import FileKey, StoredTrial, Trial, trials_file
 from app.protocol.events import Device
 from tests.support.gguf_files import make_model
 from tests.support.library_parts import small_model
@@ -167,7 +167,7 @@ def test_plan_on_several_gpus(models: Path, capsys: Shown, monkeypatch: pytest.M
     gib = 1024**3
     gpus = [Device(name=f"CUDA{n}", description="GPU", total_bytes=8 * gib, free_bytes=8 * gib) for n in range(2)]
     here = MachineMemory(memory_total=64 * gib, memory_free=60 * gib, devices=gpus)
-    monkeypatch.setattr("app.commands.models.plan.machine_now", lambda _: here)
+    monkeypatch.setattr("app.commands.models.machine_now", lambda _: here)
     assert call("plan", "big", "small", "--tensor-split", "3,1", "--draft-device", "CUDA1") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[2].split() == ["memory", "CUDA0", "CUDA1"]
@@ -182,7 +182,7 @@ def test_plan_on_several_gpus(models: Path, capsys: Shown, monkeypatch: pytest.M
 
 def test_a_plan_that_does_not_fit_says_what_would(models: Path, capsys: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     small = MachineMemory(memory_total=64 * 10**6, memory_free=40 * 10**6)
-    monkeypatch.setattr("app.commands.models.plan.machine_now", lambda _: small)
+    monkeypatch.setattr("app.commands.models.machine_now", lambda _: small)
     planned = as_json(capsys, "plan", "big", "--kv-type", "q8_0", "--context", "256")
     assert planned["plan"]["fits"] and not planned["plan"]["with_draft"] and planned["plan"]["kv_type"] == "q8_0"
     assert planned["plan"]["estimate"]["system"]["target_weights"] > 10**6

@@ -7,8 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from app.models.measurements import PlainKey, PlainSpeed, plain_speeds, up_to_rounding
-from app.models.trials import FileKey
+from app.models.measurements import FileKey, PlainKey, PlainSpeed, plain_speeds, up_to_rounding
 from app.protocol.events import ModelInfo, PairLoaded
 
 

@@ -9,8 +9,8 @@ import pytest
 from app.models import ranking
 from app.models.gguf import GgufHeader, read_header
 from app.models.library.library import LibraryEntry, in_order, matching
+from app.models.measurements import FileKey, StoredTrial, Trial, Trials, trials_file
 from app.models.ranking import Judge, RankedDraft, rank_drafts
-from app.models.trials import FileKey, StoredTrial, Trial, Trials, trials_file
 from tests.support.gguf_files import make_model, spm_vocabulary
 from tests.support.library_parts import library, small_model, titles
 from tests.support.mtp_models import make_head_file, make_table_model

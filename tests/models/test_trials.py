@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from app.models.gguf import ModelFileError
-from app.models.trials import FileKey, StoredTrial, Trial, trials_file
+from app.models.measurements import FileKey, StoredTrial, Trial, trials_file
 
 TARGET, DRAFT, OTHER = (FileKey(name, 10, 20) for name in ("target.gguf", "draft.gguf", "other.gguf"))
 

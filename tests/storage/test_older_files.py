@@ -23,9 +23,8 @@ from app.models.downloads.item import ItemState, QueueFile, has_work
 from app.models.downloads.part import Part
 from app.models.library.index import LibraryIndex
 from app.models.library.library import Library
-from app.models.measurements import PlainKey, plain_speeds
+from app.models.measurements import FileKey, PlainKey, plain_speeds, trials_file
 from app.models.origins import origins_file
-from app.models.trials import FileKey, trials_file
 from app.protocol.answering import SamplingChoice
 from app.protocol.events import KindFigures
 from app.protocol.options import LoadSettings

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app.models.gguf import ModelFileError
-from app.models.trials import FileKey, StoredTrial, Trial, Trials
+from app.models.measurements import FileKey, StoredTrial, Trial, Trials
 from app.protocol.answering import AnswerSettings
 from app.protocol.commands import Message, generate
 from app.protocol.events import PairLoaded

@@ -15,10 +15,10 @@ from shiboken6 import isValid
 
 from app import words
 from app.models.library.library import LibraryEntry
+from app.models.measurements import Trial
 from app.models.model_memory import ModelShape
 from app.models.names import printable, size_text, visible
 from app.models.ranking import RankedDraft, Ranking
-from app.models.trials import Trial
 from app.protocol.events import Device
 from app.protocol.options import AS_PLANNED, MAX_LAYERS, TEMPLATE_TITLES, AcceptRule, LoadSettings
 from app.system import KnownError

@@ -13,12 +13,12 @@ from app import words
 from app.models.gguf import GgufHeader
 from app.models.header_cache import AT_ONCE, Headers
 from app.models.machine_memory import MachineMemory
+from app.models.measurements import Trial
 from app.models.memory_shape import ModelShape, shape_of
 from app.models.mtp import find_projector, has_head, head_problem, projector_bytes
 from app.models.names import count_text, printable, size_text
 from app.models.pairing import compare
 from app.models.planner import make_plan
-from app.models.trials import Trial
 from app.system import KnownError
 from app.ui.widgets.tasks import Lane
 

@@ -16,8 +16,8 @@ from PySide6.QtGui import QDesktopServices
 
 from app import system
 from app.models.machine_memory import MachineMemory
+from app.models.measurements import trials_file
 from app.models.starter import starter_file
-from app.models.trials import trials_file
 from app.protocol.events import PairLoaded
 from app.settings import Settings
 from app.system import windows_program

@@ -10,8 +10,7 @@ import msgspec
 from PySide6.QtCore import QObject, Slot
 
 from app import system
-from app.models.measurements import PlainKey, PlainSpeed, PlainSpeeds, plain_speeds
-from app.models.trials import FileKey
+from app.models.measurements import FileKey, PlainKey, PlainSpeed, PlainSpeeds, plain_speeds
 from app.protocol.commands import MeasurePlain
 from app.protocol.events import Figures, GenerationFailed, GenerationFinished, PairLoaded, PlainMeasured
 from app.protocol.options import DrafterChoice, DraftLength, LoadSettings, Sampling, chosen_options

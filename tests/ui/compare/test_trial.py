@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.models.trials import FileKey, StoredTrial, Trial, trials_file
+from app.models.measurements import FileKey, StoredTrial, Trial, trials_file
 from app.ui.compare.trial import PairTrial
 from app.ui.engine import EngineState
 from tests.ui.parts import WAIT_MS, Rig

@@ -11,7 +11,7 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel
 
 from app.models import mtp
-from app.models.trials import FileKey, StoredTrial, Trial
+from app.models.measurements import FileKey, StoredTrial, Trial
 from app.ui.widgets import theme
 from tests.support.mtp_models import make_head_file, make_table_model
 from tests.ui.models.windows import Windows, button, buttons, column, texts

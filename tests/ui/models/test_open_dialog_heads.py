@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QComboBox
 from pytestqt.qtbot import QtBot
 
 from app.models import mtp
-from app.models.trials import FileKey, StoredTrial, Trial
+from app.models.measurements import FileKey, StoredTrial, Trial
 from app.protocol.options import HeadChoice
 from app.settings import Settings
 from app.ui.engine.pair_names import PairFiles

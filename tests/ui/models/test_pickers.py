@@ -10,7 +10,7 @@ import pytest
 from PySide6.QtGui import QAction
 from pytestqt.qtbot import QtBot
 
-from app.models.trials import FileKey, StoredTrial, Trial
+from app.models.measurements import FileKey, StoredTrial, Trial
 from app.settings import Settings
 from app.ui.models.fields import MOST_GRAY, FileRow, ModelPicker, PairPicks, Pick
 from app.ui.models.library_service import LibraryService

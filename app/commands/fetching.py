@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from app import system
-from app.commands.models import choosing
+from app.commands.options import saved_settings
 from app.commands.output import show_progress, show_result, tell
 from app.models.downloads.item import Item, ItemProgress, ItemState, figures
 from app.models.downloads.queue import DownloadQueue
@@ -33,7 +33,7 @@ _REFRESH_SECONDS = 0.25
 
 def run(options: argparse.Namespace) -> int:
     """Run ``slipstream models get``; returns the exit status. Raises `NoAccessError` if a token is needed."""
-    values = choosing.settings()
+    values = saved_settings()
     connection = HubConnection(network_settings(values))
     try:
         item = _item(connection.hub, options.wanted, with_draft=options.with_draft, with_images=options.with_images)
