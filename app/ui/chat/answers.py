@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
+from urllib.parse import urlsplit
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from app.chats.model import Status, title_for
+from app.chats.model import Status, StoredMessage, title_for
 from app.chats.settings import ChatSettings
 from app.protocol.answering import AnswerSettings
 from app.protocol.commands import Generate
 from app.protocol.events import GenerationFailed, GenerationFinished, PairLoaded, RoundsReceived
+from app.protocol.remote import RemoteModel
 from app.ui import notices
 from app.ui.chat.footer import WHILE_WRITTEN
-from app.ui.chat.host_consent import HostConsent
 from app.ui.chat.live_answer import LiveAnswer
 from app.ui.engine import Priority, pair_names
 from app.ui.engine.pair import PairLoader
@@ -27,6 +28,53 @@ CONSENT = "consent"
 SERVER = "server"
 """Subject of the notice about an answer that a server didn't finish."""
 ENGINE_LOST = f"The engine stopped{WHILE_WRITTEN}"
+
+
+class HostConsent:
+    """One for a window. Servers on this computer need no consent.
+
+    What was allowed lasts until Slipstream ends. After that the chat itself tells: each answer is stored with the
+    address of the server that wrote it, so everything up to the last answer has been there if that wrote it.
+    """
+
+    def __init__(self, remote: Callable[[], RemoteModel | None]) -> None:
+        """``remote``: the server's model in use, if it is one."""
+        self._remote = remote
+        self._allowed: set[tuple[str, str]] = set()
+        """Chats and hosts."""
+
+    def host(self) -> str:
+        """The computer of the server in use; empty if it is this computer."""
+        remote = self._remote()
+        return "" if remote is None or remote.server.is_loopback else _host(remote.server.address)
+
+    def allow(self, chat_id: str) -> None:
+        """This chat may go to the server in use."""
+        if host := self.host():
+            self._allowed.add((chat_id, host))
+
+    def is_needed(self, chat_id: str, branch: Sequence[StoredMessage]) -> bool:
+        """Whether the user has to be asked before these messages of a chat go to the server in use."""
+        host = self.host()
+        if not host or not branch or (chat_id, host) in self._allowed:
+            return False
+        last = next((message for message in reversed(branch) if message.role == "assistant"), None)
+        return last is None or _host_of(last) != host
+
+
+def _host_of(message: StoredMessage) -> str:
+    """The computer that wrote an answer; empty if it was this one."""
+    if '"server"' not in message.settings_json:
+        return ""
+    address = message.settings.get("server")
+    return _host(address) if isinstance(address, str) else ""
+
+
+def _host(address: str) -> str:
+    try:
+        return urlsplit(address).hostname or address
+    except ValueError:
+        return address
 
 
 class Answers(QObject):

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from PySide6.QtCore import Qt, Signal, Slot
-from PySide6.QtWidgets import QGridLayout, QPushButton, QToolButton, QToolTip, QWidget
+from PySide6.QtWidgets import QGridLayout, QLabel, QPushButton, QToolButton, QToolTip, QWidget
 
 from app import words
 from app.protocol.events import KindFigures
@@ -225,7 +225,7 @@ class KindsSection(QWidget):
         grid.setHorizontalSpacing(2 * SPACING)
         grid.setVerticalSpacing(SPACING)
         grid.setColumnStretch(0, 1)
-        self._rows = {kind: _KindRow(grid, name) for kind, name in wording.KINDS.items()}
+        self._rows = {kind: _labels(grid, name) for kind, name in wording.KINDS.items()}
         column(Heading("Where drafting helps"), grid, on=self)
         explain(self, HELP["kinds"])
         self.hide()
@@ -233,34 +233,31 @@ class KindsSection(QWidget):
     def show_kinds(self, kinds: Sequence[KindFigures], plain: float | None) -> None:
         """``plain``: the measured plain speed, ``None`` if there is none."""
         known = {one.kind: one for one in kinds if one.tokens >= _LEAST_TOKENS}
-        for kind, row_ in self._rows.items():
-            row_.show_figures(known.get(kind), plain)
+        for kind, labels in self._rows.items():
+            if (figures := known.get(kind)) is not None:
+                _show_kind(labels, figures, plain)
+            for part in labels:
+                part.setVisible(figures is not None)
         self.setVisible(bool(known))
 
 
-class _KindRow:
-    """The labels of one kind of text."""
-
-    def __init__(self, grid: QGridLayout, name: str) -> None:
-        self._acceptance = label(role="quiet", figures=True)
-        self._gain = label(figures=True)
-        for part in (self._acceptance, self._gain):
+def _labels(grid: QGridLayout, name: str) -> tuple[QLabel, QLabel, QLabel]:
+    """A row with the name of a kind of text, its acceptance rate, and its speed-up."""
+    labels = label(name), label(role="quiet", figures=True), label(figures=True)
+    line = grid.rowCount()
+    for place, part in enumerate(labels):
+        if place:
             part.setAlignment(Qt.AlignmentFlag.AlignRight | Qt.AlignmentFlag.AlignVCenter)
-        self._parts = (label(name), self._acceptance, self._gain)
-        line = grid.rowCount()
-        for place, part in enumerate(self._parts):
-            part.hide()
-            grid.addWidget(part, line, place)
+        part.hide()
+        grid.addWidget(part, line, place)
+    return labels
 
-    def show_figures(self, figures: KindFigures | None, plain: float | None) -> None:
-        if figures is not None:
-            speed = kind_speed(figures)
-            rate = acceptance_rate(figures.accepted, figures.tested)
-            gain = speed / plain if speed and plain else None
-            self._acceptance.setText(words.accepted(rate) if rate is not None else "not drafted")
-            self._gain.setText(words.speed_up(gain) if gain is not None else words.speed(speed))
-            theme.set_role(self._gain, "warning" if gain is not None and gain < wording.SLOWER else "plain")
-            for part in self._parts:
-                explain(part, wording.kind_details(figures, plain))
-        for part in self._parts:
-            part.setVisible(figures is not None)
+
+def _show_kind(labels: tuple[QLabel, QLabel, QLabel], figures: KindFigures, plain: float | None) -> None:
+    speed, rate = kind_speed(figures), acceptance_rate(figures.accepted, figures.tested)
+    gain = speed / plain if speed and plain else None
+    labels[1].setText(words.accepted(rate) if rate is not None else "not drafted")
+    labels[2].setText(words.speed_up(gain) if gain is not None else words.speed(speed))
+    theme.set_role(labels[2], "warning" if gain is not None and gain < wording.SLOWER else "plain")
+    for part in labels:
+        explain(part, wording.kind_details(figures, plain))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, pairwise
 from typing import Protocol, cast
 
 from PySide6.QtCore import QEvent, QMargins, QObject, QPoint, QRect, QRectF, QSize, Qt, QTimer, Signal, Slot
@@ -93,63 +93,6 @@ class Entry:
         return self.fitted is not None and cast(EntryWidget, self.widget).is_drawn()
 
 
-# The keyboard in a `Column`: in which order the Tab key goes, and the ring around what has the focus.
-
-
-def _stops(widget: QWidget) -> list[QWidget]:
-    """Where the Tab key stops in a widget, in its own order."""
-    return [one for one in widget.findChildren(QWidget) if one.focusPolicy() & Qt.FocusPolicy.TabFocus]
-
-
-class ColumnFocus(QObject):
-    """For one column."""
-
-    def __init__(self, column: QAbstractScrollArea) -> None:
-        super().__init__(column)
-        self._column = column
-        self._ringed: QWidget | None = None
-        """What has the keyboard: the column itself, or a message, or the text of one."""
-        application = cast(QApplication, QApplication.instance())
-        application.focusChanged.connect(self._on_focus_changed)
-
-    def order(self, entry: Entry, built: Iterable[Entry]) -> None:
-        """The Tab key goes through the messages as one reads, also where older ones were built later."""
-        stops = _stops(entry.widget) if entry.widget is not None else []
-        if stops == entry.stops:
-            return
-        entry.stops = stops
-        before = (one for one in built if one.stops and (one.top < entry.top or entry.top < 0) and one != entry)
-        above = max(before, key=lambda one: one.top, default=None)
-        last: QWidget = self._column if above is None else above.stops[-1]
-        for following in stops:
-            QWidget.setTabOrder(last, following)
-            last = following
-
-    def ring(self, built: Iterable[Entry], width: int) -> QRect | None:
-        """Around what has the keyboard: a message, which is so wide, or all of them."""
-        if self._ringed is None or self._ringed is self._column:
-            return None if self._ringed is None else self._column.viewport().rect()
-        entry = next((one for one in built if one.widget and one.widget.isAncestorOf(self._ringed)), None)
-        if entry is None or entry.widget is None:
-            return None
-        return QRect(entry.widget.pos(), QSize(width, entry.height)) + QMargins(5, 5, 5, 5)
-
-    @Slot("QWidget*", "QWidget*")
-    def _on_focus_changed(self, _old: QWidget | None, now: QWidget | None) -> None:
-        """Bring a control that was reached with the keyboard into view."""
-        viewport, bar = self._column.viewport(), self._column.verticalScrollBar()
-        ringed, self._ringed = self._ringed, focus.read_by_keyboard(self._column, now)
-        if ringed is not self._ringed:
-            viewport.update()
-        if now is None or not viewport.isAncestorOf(now) or now.height() > viewport.height() // 2:
-            return
-        place = QRect(now.mapTo(viewport, QPoint(0, 0)), now.size())
-        if place.top() < 0:
-            bar.setValue(bar.value() + place.top() - GAP)
-        elif place.bottom() > viewport.height():
-            bar.setValue(bar.value() + place.bottom() - viewport.height() + GAP)
-
-
 CODE_CHARACTERS = 100
 FAR = 5
 """Widgets further than this many pages from the screen are freed."""
@@ -208,7 +151,9 @@ class Column(QAbstractScrollArea):
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
         self.verticalScrollBar().setSingleStep(40)
         self.verticalScrollBar().valueChanged.connect(self._on_scrolled)
-        self._focus = ColumnFocus(self)
+        self._ringed: QWidget | None = None
+        """What has the keyboard: the column itself, or a message, or the text of one."""
+        cast(QApplication, QApplication.instance()).focusChanged.connect(self._on_focus_changed)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
 
     # -- entries
@@ -423,7 +368,7 @@ class Column(QAbstractScrollArea):
         height = entry.drawn = cast(EntryWidget, entry.widget).fit(widths)
         if not entry.is_pinned and not entry.is_drawn():
             height = max(height, entry.height)  # nothing that is being read moves while the rest is drawn
-        self._focus.order(entry, self._built)
+        self._order_focus(entry)
         if height == entry.height:
             return False
         entry.height = height
@@ -512,6 +457,44 @@ class Column(QAbstractScrollArea):
             self._set_following(value >= self.verticalScrollBar().maximum() - NEAR_END)
             self.arrange()
 
+    # -- the keyboard
+
+    def _order_focus(self, entry: Entry) -> None:
+        """The Tab key goes through the messages as one reads, also where older ones were built later."""
+        inside = entry.widget.findChildren(QWidget) if entry.widget is not None else []
+        stops = [one for one in inside if one.focusPolicy() & Qt.FocusPolicy.TabFocus]
+        if stops == entry.stops:
+            return
+        entry.stops = stops
+        before = (one for one in self._built if one.stops and (one.top < entry.top or entry.top < 0) and one != entry)
+        above = max(before, key=lambda one: one.top, default=None)
+        for last, following in pairwise([self if above is None else above.stops[-1], *stops]):
+            QWidget.setTabOrder(last, following)
+
+    def _ring(self) -> QRect | None:
+        """Around what has the keyboard: a message, or all of them."""
+        if (ringed := self._ringed) is None or ringed is self:
+            return None if ringed is None else self.viewport().rect()
+        entry = next((one for one in self._built if one.widget and one.widget.isAncestorOf(ringed)), None)
+        if entry is None or entry.widget is None:
+            return None
+        return QRect(entry.widget.pos(), QSize(self.widths().prose, entry.height)) + QMargins(5, 5, 5, 5)
+
+    @Slot("QWidget*", "QWidget*")
+    def _on_focus_changed(self, _old: QWidget | None, now: QWidget | None) -> None:
+        """Bring a control that was reached with the keyboard into view."""
+        viewport, bar = self.viewport(), self.verticalScrollBar()
+        ringed, self._ringed = self._ringed, focus.read_by_keyboard(self, now)
+        if ringed is not self._ringed:
+            viewport.update()
+        if now is None or not viewport.isAncestorOf(now) or now.height() > viewport.height() // 2:
+            return
+        place = QRect(now.mapTo(viewport, QPoint(0, 0)), now.size())
+        if place.top() < 0:
+            bar.setValue(bar.value() + place.top() - GAP)
+        elif place.bottom() > viewport.height():
+            bar.setValue(bar.value() + place.bottom() - viewport.height() + GAP)
+
     def _paint_text(self, painter: QPainter, entry: Entry, widths: Widths) -> None:
         """The text of what isn't drawn yet, where it will be, about as much as can be seen."""
         offset, height = self.verticalScrollBar().value(), self.viewport().height()
@@ -522,7 +505,7 @@ class Column(QAbstractScrollArea):
         painter.drawText(space, Qt.TextFlag.TextWordWrap, entry.text[first : first + MAX_TEXT])
 
     def paintEvent(self, _event: QPaintEvent) -> None:
-        if (ring := self._focus.ring(self._built, self.widths().prose)) is not None:
+        if (ring := self._ring()) is not None:
             focus.draw(QPainter(self.viewport()), ring)
         missing = [entry for entry in self._near(0) if entry.text and entry.drawn < entry.height]
         if missing:

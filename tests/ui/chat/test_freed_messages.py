@@ -14,10 +14,10 @@ from shiboken6 import isValid
 from app.protocol.events import Piece
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown.code_blocks import CodeColors, highlighter
-from app.ui.chat.markdown.drawn_text import Frames
 from app.ui.chat.markdown.fold_button import Fold
 from app.ui.chat.markdown.rendering import Rendering
 from app.ui.chat.markdown.underlay import FindMarks, TokenTints
+from app.ui.chat.markdown.view import Frames
 from app.ui.chat.markdown.wide import WidePlaces
 from app.ui.chat.messages import MessageWidget
 from app.ui.chat.transcript import Transcript

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from app.chats.model import StoredMessage
 from app.protocol.remote import RemoteModel, Server
-from app.ui.chat.host_consent import HostConsent
+from app.ui.chat.answers import HostConsent
 
 FAR, OTHER = "https://far.example:8000", "https://other.example"
 

@@ -210,66 +210,6 @@ class TokenTints:
         return result
 
 
-class SourceMark:
-    """Marks the characters ``start`` to ``end`` of the source of a document."""
-
-    def __init__(self, document: QTextDocument, start: int, end: int) -> None:
-        self._document = document
-        self.start = start
-        self.end = end
-        self._found: tuple[int, int] | None = None
-
-    def forget_place(self) -> None:
-        """The document is drawn anew."""
-        self._found = None
-
-    def boxes(self, units: Sequence[Unit]) -> list[QRectF]:
-        """Where it is drawn in the document, one box a line; empty where nothing is drawn yet."""
-        if self._found is None:
-            self._found = self._find(units)
-        if self._found is None:
-            return []
-        return boxes_between(self._document, *self._found) or [self._caret(self._found[1])]
-
-    def paint(self, painter: QPainter, units: Sequence[Unit], theme: Theme) -> None:
-        """Paint it; the painter's origin is the document's."""
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        painter.setPen(QPen(theme.warning, 1.5))
-        painter.setBrush(theme.differs)
-        for box in self.boxes(units):
-            shown = box.adjusted(-1, 0, 1, 0)
-            shown.setTop(max(shown.top(), 1.0))  # the frame of the first line would be cut off
-            painter.drawRoundedRect(shown, _ROUNDING, _ROUNDING)
-
-    def _find(self, units: Sequence[Unit]) -> tuple[int, int] | None:
-        """The first and last position in the document that show it; the same one twice if none of it is shown."""
-        index = max(0, bisect_right(units, self.start, key=lambda unit: unit.source_start) - 1)
-        before = units[index].start if units else None
-        found: tuple[int, int] | None = None
-        for unit in units[index:]:
-            if unit.source_start >= self.end:
-                break
-            for run in unit.runs:
-                shown = run.shown(self.start, self.end)
-                if shown is not None:
-                    found = (found[0] if found else shown[0]), shown[1]
-                elif run.source_end <= self.start:
-                    before = run.end
-        if found is None and before is not None:
-            return before, before
-        return found
-
-    def _caret(self, position: int) -> QRectF:
-        """A thin box behind the character before this position."""
-        block = self._document.findBlock(position)
-        origin = block_rect(self._document, block).topLeft()
-        line = block.layout().lineForTextPosition(position - block.position())
-        if not line.isValid():
-            return QRectF(origin.x(), origin.y(), _CARET, 16.0)
-        left = _x(line.cursorToX(position - block.position())) + 1
-        return QRectF(origin.x() + left, origin.y() + line.y(), _CARET, line.height())
-
-
 def blocks_between(document: QTextDocument, start: int, end: int) -> Iterator[QTextBlock]:
     """The blocks of a document from the one at ``start`` to the one at ``end``."""
     block = document.findBlock(start)
@@ -371,40 +311,29 @@ def mark_colors(theme: Theme, *, current: bool) -> tuple[QColor, QColor]:
     return theme.warning, mix(theme.surface, theme.warning, share)
 
 
-class FindMarks:
-    """The matches of a query in one text, and where its document shows them.
+class Marks:
+    """Stretches of the source, and where its document shows them.
 
     Attributes:
-        starts: Where each match begins in the source.
+        starts: Where each begins in the source; they don't overlap.
     """
 
-    def __init__(self, document: QTextDocument) -> None:
-        self.query = ""
-        self.current: int | None = None
+    def __init__(self, document: QTextDocument, found: Sequence[tuple[int, int]] = ()) -> None:
+        """``found``: the start and end of each, in order."""
         self._document = document
-        self.starts: list[int] = []
-        self._ends: list[int] = []
-        self._searched = -1
-        """How long the text was."""
         self._known: dict[tuple[int, int, int, int], list[Place]] = {}
+        self._set(found)
 
-    def search(self, query: str, source: str, *, plain: bool) -> int:
-        """Look for ``query`` in a text, or again after it has grown; gives back how many matches there are."""
-        if query != self.query:
-            self.query, self.current, self._searched = query, None, -1
-        if self._searched != len(source):
-            found = find_matches(source, query, plain=plain)
-            self.starts, self._ends = [start for start, _ in found], [end for _, end in found]
-            self._searched = len(source)
-            self._known.clear()
-        return len(self.starts)
+    def _set(self, found: Sequence[tuple[int, int]]) -> None:
+        self.starts, self._ends = [start for start, _ in found], [end for _, end in found]
+        self._known.clear()
 
     def forget_places(self) -> None:
         """The document is drawn anew."""
         self._known.clear()
 
     def boxes(self, index: int, units: Sequence[Unit]) -> list[QRectF]:
-        """Where a match is drawn, one box a line; empty where it is not drawn yet."""
+        """Where one is drawn, one box a line; empty where it is not drawn yet, or nothing of it is shown."""
         start, end = self.starts[index], self._ends[index]
         first = max(0, bisect_right(units, start, key=lambda unit: unit.source_start) - 1)
         found = []
@@ -414,20 +343,8 @@ class FindMarks:
             found += [place for place in self._places(unit) if place[0] == index]
         return [box for place in found for box in self._boxes(place)]
 
-    def paint(self, painter: QPainter, units: Sequence[Unit], theme: Theme) -> None:
-        """Paint the marks of these units; the painter's origin is the document's."""
-        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
-        places = [place for unit in units for place in self._places(unit)]
-        for is_current in (False, True):
-            line, ground = mark_colors(theme, current=is_current)
-            painter.setPen(QPen(line, _CURRENT_LINE if is_current else _LINE))
-            painter.setBrush(ground)
-            for place in places:
-                if (place[0] == self.current) == is_current:
-                    for box in self._boxes(place):
-                        shown = box.adjusted(-1, 0, 1, 0)
-                        shown.setTop(max(shown.top(), _CURRENT_LINE / 2))
-                        painter.drawRoundedRect(shown, _ROUNDING, _ROUNDING)
+    def _boxes(self, place: Place) -> list[QRectF]:
+        return boxes_between(self._document, *place[1:])
 
     def _places(self, unit: Unit) -> list[Place]:
         key = (unit.start, unit.end, unit.source_start, unit.source_end)
@@ -450,11 +367,84 @@ class FindMarks:
                 index += 1
         return [(index, *positions) for (index, _), positions in in_block.items()]
 
-    def _boxes(self, place: Place) -> list[QRectF]:
-        return boxes_between(self._document, *place[1:])
+
+def _draw_mark(painter: QPainter, box: QRectF, least_top: float) -> None:
+    """``least_top``: the frame of the first line would be cut off above."""
+    shown = box.adjusted(-1, 0, 1, 0)
+    shown.setTop(max(shown.top(), least_top))
+    painter.drawRoundedRect(shown, _ROUNDING, _ROUNDING)
 
 
-# What is painted around the text of a document: frames of code, rules, bars beside quotes.
+class SourceMark(Marks):
+    """A stretch of the source that differs from another text."""
+
+    def difference(self, units: Sequence[Unit]) -> list[QRectF]:
+        """Where it is drawn, or a caret where it would be if nothing of it is shown; empty where nothing is drawn."""
+        if not units or (boxes := self.boxes(0, units)):
+            return boxes if units else []
+        start, end = self.starts[0], self._ends[0]
+        index = max(0, bisect_right(units, start, key=lambda unit: unit.source_start) - 1)
+        position = units[index].start
+        for run in (run for unit in units[index:] if unit.source_start < end for run in unit.runs):
+            if (shown := run.shown(start, end)) is not None:
+                position = shown[1]
+            elif run.source_end <= start:
+                position = run.end
+        return [self._caret(position)]
+
+    def paint(self, painter: QPainter, units: Sequence[Unit], theme: Theme) -> None:
+        """Paint it; the painter's origin is the document's."""
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        painter.setPen(QPen(theme.warning, 1.5))
+        painter.setBrush(theme.differs)
+        for box in self.difference(units):
+            _draw_mark(painter, box, 1.0)
+
+    def _caret(self, position: int) -> QRectF:
+        """A thin box behind the character before this position."""
+        block = self._document.findBlock(position)
+        origin = block_rect(self._document, block).topLeft()
+        line = block.layout().lineForTextPosition(position - block.position())
+        if not line.isValid():
+            return QRectF(origin.x(), origin.y(), _CARET, 16.0)
+        left = _x(line.cursorToX(position - block.position())) + 1
+        return QRectF(origin.x() + left, origin.y() + line.y(), _CARET, line.height())
+
+
+class FindMarks(Marks):
+    """The matches of a query.
+
+    Attributes:
+        current: The number of the one that stands out.
+    """
+
+    query = ""
+    current: int | None = None
+    _searched = -1
+    """How long the text was."""
+
+    def search(self, query: str, source: str, *, plain: bool) -> int:
+        """Look for ``query`` in a text, or again after it has grown; gives back how many matches there are."""
+        if query != self.query:
+            self.query, self.current, self._searched = query, None, -1
+        if self._searched != len(source):
+            self._searched = len(source)
+            self._set(find_matches(source, query, plain=plain))
+        return len(self.starts)
+
+    def paint(self, painter: QPainter, units: Sequence[Unit], theme: Theme) -> None:
+        """Paint the marks of these units; the painter's origin is the document's."""
+        painter.setRenderHint(QPainter.RenderHint.Antialiasing)
+        places = [place for unit in units for place in self._places(unit)]
+        for is_current in (False, True):
+            line, ground = mark_colors(theme, current=is_current)
+            painter.setPen(QPen(line, _CURRENT_LINE if is_current else _LINE))
+            painter.setBrush(ground)
+            for place in places:
+                if (place[0] == self.current) == is_current:
+                    for box in self._boxes(place):
+                        _draw_mark(painter, box, _CURRENT_LINE / 2)
+
 
 _BAR = 3
 """Width of the bar beside a quote, in pixels."""

@@ -14,7 +14,8 @@ from app.helper import Helper, shared
 from app.helper.messages import Highlight, Highlighted
 from app.protocol.events import Piece
 from app.ui.chat.answer import AnswerMessage
-from app.ui.chat.markdown import code_blocks, drawn_text
+from app.ui.chat.markdown import code_blocks
+from app.ui.chat.markdown import view as markdown_view
 from app.ui.chat.markdown.code_blocks import Highlighter
 from app.ui.chat.markdown.formats import code_color
 from app.ui.chat.markdown.view import MarkdownView
@@ -30,7 +31,7 @@ CODE = "Look:\n\n```python\ndef f():\n    return '😀'  # x\n```\n\nand\n\n- it
 @pytest.fixture
 def view(view: MarkdownView, monkeypatch: pytest.MonkeyPatch) -> MarkdownView:
     # However slow the machine is, a text is drawn in one go, and its code highlighted.
-    monkeypatch.setattr(drawn_text, "_BUDGET", 60.0)
+    monkeypatch.setattr(markdown_view, "_BUDGET", 60.0)
     monkeypatch.setattr(shared(), "seconds", 100)
     return view
 
