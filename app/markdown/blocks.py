@@ -168,10 +168,7 @@ def _indent(line: str) -> int:
 
 
 def closes_fence(line: str, fence: str, *, least: int = 0) -> bool:
-    """Whether a line ends the code in this fence.
-
-    ``least``: so many of the fence's characters are enough, in place of all, as in a line that is still growing.
-    """
+    """Whether a line ends the code in this fence; ``least``: with so many of its characters, as in a growing line."""
     text = line.strip()
     return _indent(line) < 4 and len(text) >= (least or len(fence)) and text == fence[0] * len(text)
 

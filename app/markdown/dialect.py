@@ -318,7 +318,7 @@ def _cell_places(start: int, raw: str) -> list[tuple[int, int]]:
 
 
 def located(token: Token, at: int, length: int) -> Iterator[tuple[int, int, int]]:
-    """The parts of ``length`` characters of a token's content from ``at`` on that stand together in the text: where
+    """The parts of a token's content from ``at`` on, ``length`` characters long, that stand together in the text: where
     each begins in the content, its length, and where it begins in the text."""
     places: Sequence[tuple[int, int]] = token.meta.get(PLACES, ())
     end = at + length
@@ -450,8 +450,8 @@ _USE = re.compile(r"\[((?:[^\[\]\\]|\\.){1,999}+)\](?!:)", re.DOTALL)
 
 
 def environment(text: str) -> dict[str, Any]:
-    """What the parts of a text must know of the whole: where links lead that are defined elsewhere, and the
-    footnotes."""
+    """What the parts of a text must know of the whole: its footnotes, and where links lead that are defined
+    elsewhere."""
     env: dict[str, Any] = {"references": {}, "wanted": frozenset(), "notes": frozenset()}
     if "]:" not in text:
         return env

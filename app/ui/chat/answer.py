@@ -71,8 +71,8 @@ class ThinkingPart(QWidget):
         dress_view: Callable[[MarkdownView], object],
         actions: Actions | None = None,
     ) -> None:
-        """``name``: of the text, for screen readers. ``column``: it is in an entry of this. ``dress_view``: has a new
-        text look as others do. Without ``actions`` nobody can stop it here."""
+        """``name``: what screen readers call the text. ``column``: whose entry it is in. ``dress_view`` makes a new
+        text look like the others. Without ``actions`` nobody can stop it here."""
         super().__init__(parent)
         self.view: MarkdownView | None = None
         self._name = name
@@ -287,11 +287,7 @@ class ThinkingPart(QWidget):
 
 
 class AnswerMessage(MessageWidget):
-    """A model's answer in Markdown.
-
-    Attributes:
-        thinking: What the model thought before; ``None`` where it did not.
-    """
+    """A model's answer in Markdown. ``thinking``: what the model thought before; ``None`` where it did not."""
 
     def __init__(self, message: StoredMessage, actions: Actions, parent: Column, opened: set[str]) -> None:
         """``opened``: the ids of the messages whose thinking the user wants to see; kept up to date here."""

@@ -70,11 +70,8 @@ _ONLY_AN_ADDRESS = (
 
 
 class Attachments(QObject):
-    """One for a window. Files are read one after another, in a lane.
-
-    Attributes:
-        thumbnails: Those of attached images, here and in messages.
-    """
+    """One for a window. Files are read one after another, in a lane. ``thumbnails``: those of attached images, here and
+    in messages."""
 
     def __init__(self, ctx: AppContext, composer: Composer, area: DropArea, meter: ContextMeter) -> None:
         super().__init__(composer)
@@ -479,11 +476,8 @@ def has_chats(path: str, helper: Helper) -> bool:
 
 
 def image_file(path: Path, helper: Helper) -> Content | None:
-    """What is to be attached of an image file; ``None`` for another kind of file.
-
-    It is decoded, because a damaged image would make each answer in its chat fail. WebP becomes PNG, because the engine
-    can't read it. Raises `KnownError`.
-    """
+    """What to attach of an image file; ``None`` if it isn't one. It is decoded, because a damaged image would make
+    every answer in its chat fail; WebP becomes PNG, which the engine can read. Raises `KnownError`."""
     name = printable(path.name)
     try:
         found = helper.look_at_image(LookAtImage(str(path)))

@@ -65,10 +65,9 @@ class Chip(QFrame):
         choices: Choices = (),
         note: str = "",
     ) -> None:
-        """``show`` and ``remove``: what a click and the cross do, if they can. ``tag``: what the caller knows it by.
-        ``picture``: the size of the one that `show_picture` will show. ``choices``: of the menu.
-        ``note``: what should be known of how the file was read.
-        """
+        """``show`` and ``remove``: what a click and the cross do, if anything. ``tag``: the caller's name for it.
+        ``picture``: the size of what `show_picture` will show. ``choices``: its menu. ``note``: what to know of how the
+        file was read."""
         super().__init__(parent)
         self.name = visible(name)
         self.tag = tag
@@ -284,10 +283,8 @@ def chips_of(
     choices_of: Callable[[Attachment], Choices] = lambda _attachment: (),
     note_of: Callable[[Attachment], str] = lambda _attachment: "",
 ) -> list[Chip]:
-    """A chip for each attachment. ``remove`` gets its place; without it, none can be removed.
-
-    Images have thumbnails of this ``height``.
-    """
+    """A chip for each attachment, images with thumbnails of this ``height``. ``remove`` gets the place of one; without
+    it, none can be removed."""
     chips: list[Chip] = []
     for place, one in enumerate(attachments):
         has_picture = one.kind == "image" and bool(one.path)

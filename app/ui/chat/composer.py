@@ -36,10 +36,7 @@ _MOST_LINES = 20
 
 class SendKey(QObject):
     """Says what Enter does where a message is written: one choice for the whole app, which comes from `send_key`.
-
-    Signals:
-        changed: Another key sends now.
-    """
+    Signal ``changed``: another key sends now."""
 
     changed = Signal()
 
@@ -375,9 +372,7 @@ class Composer(QWidget):
         self._show_state()
 
     def set_attached(self, has_attachments: bool, *, is_reading: bool) -> None:
-        """Whether something is attached, which needs no text; and whether files are still being read, which are waited
-        for.
-        """
+        """Whether something is attached, so that no text is needed, and whether files are still being read."""
         self._has_attachments, self._is_reading = has_attachments, is_reading
         self._show_state()
 

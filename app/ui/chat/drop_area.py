@@ -34,9 +34,8 @@ def local_files(data: QMimeData) -> list[str]:
 
 
 def is_picture(data: QMimeData) -> bool:
-    """Whether it is a picture, as browsers have it: with its address, or nothing but that. Where there is text, as in a
-    copy from a word processor, that is what is meant.
-    """
+    """Whether it is a picture as browsers pass it on: with its address, or only that. With other text, as from a word
+    processor, the text is meant."""
     if local_files(data) or not all(map(_ADDRESS.fullmatch, data.text().split())):
         return False
     html = data.html()

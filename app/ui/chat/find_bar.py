@@ -234,8 +234,8 @@ class FindBar(QFrame):
         self._tell()
 
     def take_turn(self) -> None:
-        """Count for a moment, first from where the user is looking; see `app.ui.widgets.turns`. Going to a match takes
-        a turn of its own."""
+        """Count for a moment, from where the user is looking (see `app.ui.widgets.turns`). Going to a match takes
+        another turn."""
         if not self._query:
             return
         deadline, has_counted = time.perf_counter() + _SLICE, False

@@ -45,10 +45,8 @@ _BEFORE = " before this answer began."
 
 
 def figures_of(stored: Mapping[str, object]) -> Figures:
-    """The figures stored with an answer; empty ones if they cannot be read.
-
-    Unknown drafters and kinds of text are left out.
-    """
+    """The figures stored with an answer, without unknown drafters and kinds of text; empty ones if they can't be
+    read."""
     figures, draft = dict(stored), stored.get("draft")
     if isinstance(draft, dict) and isinstance(draft.get("drafters"), list):
         figures["draft"] = {**draft, "drafters": _readable(draft["drafters"], DrafterFigures)}

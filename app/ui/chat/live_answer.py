@@ -175,12 +175,9 @@ def can_continue(message: StoredMessage) -> bool:
 
 
 def _known_pieces(message: StoredMessage) -> list[Piece]:
-    """The pieces of an answer that goes on, with the ids of their tokens.
-
-    Where the tokens were found only later, they may be others than those it was written with: then it is not known
-    which of them shows which part. Tokens without text at the end of an interrupted answer are left out: they may be
-    the one that ends it, which must not stand in its middle, or the beginning of a character.
-    """
+    """The pieces of an answer that goes on, with the ids of their tokens. Tokens that were found only later may differ
+    from those it was written with, so which shows which part isn't known. Tokens without text at the end of an
+    interrupted answer are left out: one may end the answer, or begin a character."""
     pieces, ids = unpack(message.text, message.provenance, message.thinking), list(message.tokens)
     if not ids:
         return pieces  # a server wrote it, or goes on with it
@@ -244,8 +241,8 @@ class LiveAnswer(QObject):
         is_private: bool = False,
         parent: QObject | None = None,
     ) -> None:
-        """``version``: place among the answers to the same question. ``continued``: the answer that goes on; ``branch``
-        ends before it. ``seed`` goes before the one of the settings. ``is_private``: the engine keeps nothing of it."""
+        """``version``: its place among the answers to the question. ``continued``: the answer that goes on, which
+        ``branch`` ends before. ``seed`` overrides that of the settings. ``is_private``: the engine keeps nothing."""
         super().__init__(parent)
         self.branch = list(branch)
         self.chat_id = self.branch[-1].chat_id

@@ -44,11 +44,8 @@ _SPOKEN = 120
 
 
 class MessageButtons(QWidget):
-    """What all messages have: Copy, the versions where there are several, and a menu of the rest.
-
-    Attributes:
-        own: What only messages of this kind have, by its icon.
-    """
+    """What all messages have: Copy, the versions where there are several, and a menu of the rest. ``own``: what only
+    messages of this kind have, by its icon."""
 
     def __init__(self, message: MessageWidget, actions: Actions, own: dict[str, QToolButton], *, right: bool) -> None:
         """``right``: they stand at the right end of their row."""

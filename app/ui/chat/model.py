@@ -267,9 +267,7 @@ class ChatModel(QObject):
     # ------------------------------------------------------------ what the user does
 
     def send(self, text: str) -> bool:
-        """Ask something, with what is attached to it if it stands in the composer; ``False`` where that cannot be done
-        now.
-        """
+        """Ask something, with the attachments if it stands in the composer. ``False`` if that can't be done now."""
         is_unsent = text == self.unsent.text
         if self.state.is_busy or not (text.strip() or (is_unsent and self.unsent.attachments)):
             return False
@@ -284,10 +282,8 @@ class ChatModel(QObject):
         return True
 
     def attach(self, content: Content, in_place_of: Attachment | None = None, *, reading: int = 0) -> None:
-        """Attach this to the message in the composer; if that has this one, in its place.
-
-        ``reading``: the number it has in `UnsentMessage.reading`, if it has one; it may have been given up meanwhile.
-        """
+        """Attach this to the message in the composer, or replace an attachment. ``reading``: its number in
+        `UnsentMessage.reading`, if it has one: the user may have removed it meanwhile."""
 
         def kept(attachment: Attachment) -> None:
             if reading and not self.unsent.end_reading(reading):
@@ -306,10 +302,8 @@ class ChatModel(QObject):
         self.writer.read(lambda store: store.keep(content), kept, failed)
 
     def edit(self, message_id: str, text: str, attachments: Sequence[Attachment] | None = None) -> bool:
-        """Another wording; the old one stays as an earlier version. One of the user's is answered.
-
-        ``attachments``: what goes with that one now; ``None``: the same as before.
-        """
+        """Add a version of a message with another wording; one of the user's is answered. ``attachments``: what goes
+        with that now; ``None``: the same as before."""
         place = self._idle_place(message_id)
         if place is None:
             return False
@@ -328,10 +322,8 @@ class ChatModel(QObject):
     def regenerate(
         self, message_id: str | None = None, settings: ChatSettings | None = None, *, seed: int | None = None
     ) -> bool:
-        """Write an answer again, by default the last; the old one stays as an earlier version.
-
-        ``settings`` and ``seed`` are for this answer alone.
-        """
+        """Write an answer again, by default the last, as a new version. ``settings`` and ``seed`` are for this answer
+        alone."""
         if self.state is ChatState.OPENING and message_id is None:
             self._queued = _Queued("")
             self._refresh()
@@ -358,10 +350,8 @@ class ChatModel(QObject):
         return place is not None and place == len(self.messages) - 1 and can_continue(self.messages[place])
 
     def continue_answer(self, message_id: str, tokens: Sequence[int] | None = None, *, by_text: bool = False) -> bool:
-        """Let a cut answer go on from its last token. ``tokens``: those of an answer that has none stored.
-
-        ``by_text``: a server goes on with it, which has no tokens.
-        """
+        """Let a cut answer go on from its last token. ``tokens``: those of an answer that has none stored. ``by_text``:
+        a server goes on with it, which has no tokens."""
         place = self._idle_place(message_id)
         if place is None or place != len(self.messages) - 1 or place == 0:
             return False

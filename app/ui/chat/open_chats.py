@@ -60,11 +60,8 @@ class OpenChats(QObject):
     # ------------------------------------------------------------ which one is shown
 
     def follow(self, shown: Callable[[ChatModel], object], **slots: Callable[..., object]) -> None:
-        """Call ``shown`` with the chat that is shown, now and whenever that is another one.
-
-        ``slots``: for signals of that chat, by name (``unsent__typed`` for ``unsent.typed``); what they are connected
-        to while it is shown.
-        """
+        """Call ``shown`` with the chat that is shown, now and at each change. ``slots`` are connected, while it is
+        shown, to its signals of these names (``unsent__typed`` for ``unsent.typed``)."""
         connections: list[QMetaObject.Connection] = []
 
         def show(model: ChatModel) -> None:

@@ -448,10 +448,8 @@ class Transcript(QWidget):
         return next((one.key for one in self._message_entries() if one.top + one.height > top), None)
 
     def step_message(self, step: int) -> bool:
-        """Give the keyboard to the next message (1) or the one before (-1); from elsewhere, to the last one.
-
-        ``False`` where there is none: behind the last one.
-        """
+        """Focus the next message (1) or the one before (-1); from elsewhere, the last. ``False`` if there is none,
+        behind the last."""
         keys = [one.key for one in self._message_entries()]
         focused = self.focused_message()
         outside = len(keys) - 1 if step < 0 else len(keys)
@@ -477,8 +475,8 @@ class Transcript(QWidget):
             message.set_find(query)
 
     def show_match(self, message_id: str, index: int) -> MarkdownView | None:
-        """Bring a match to the screen and make it stand out; gives back the text it is in, ``None`` where the message
-        is not here."""
+        """Bring a match to the screen and make it stand out. Returns the text it is in, ``None`` if the message isn't
+        here."""
         if self._match is not None and self._match[0] != message_id:
             for message in self._messages():
                 message.leave_match()

@@ -83,11 +83,8 @@ class _Job:
 
 
 class ChatTransfers(QObject):
-    """One for a window. Every function that is passed in is called in the window's thread.
-
-    Signals:
-        chats_added: An import has added chats; it may still be running.
-    """
+    """One for a window. Every function that is passed in is called in the window's thread. Signal ``chats_added``: an
+    import has added chats; it may still be running."""
 
     chats_added = Signal()
 
@@ -211,11 +208,7 @@ class _Dialog(QDialog):
 
 
 class ExportDialog(_Dialog):
-    """Exports chats, and stays open until that is done.
-
-    Signals:
-        exported: The file or folder that was written.
-    """
+    """Exports chats, and stays open until that is done. Signal ``exported``: the file or folder that was written."""
 
     exported = Signal(object)
 
@@ -301,11 +294,8 @@ class ExportDialog(_Dialog):
 
 
 class ImportDialog(_Dialog):
-    """Reads, shows a summary, and imports when that is accepted.
-
-    Signals:
-        shown_requested: The user wants to see the imported chats; has their ids.
-    """
+    """Reads, shows a summary, and imports when that is accepted. Signal ``shown_requested``: the user wants to see the
+    imported chats; has their ids."""
 
     shown_requested = Signal(object)
 

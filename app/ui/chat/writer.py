@@ -63,18 +63,13 @@ class StoredChats(QObject):
         done: Callable[[T], None] | None = None,
         failed: Callable[[KnownError], None] | None = None,
     ) -> None:
-        """Run ``function`` on the store, then ``done`` with its result or ``failed`` in this thread.
-
-        Without ``failed`` the user is told. Does nothing after `close`: the last answers may still lead to questions.
-        """
+        """Run ``function`` on the store, then ``done`` or ``failed`` in this thread; without ``failed`` the user is
+        told. Does nothing after `close`: the last answers may still lead to questions."""
         if not self._is_closed:
             self._results.when_done(self._worker.submit(function), done, failed or self.tell)
 
     def wait_for(self, function: Callable[[ChatStore], T]) -> T:
-        """For tasks in other threads: run ``function`` on the store, and wait for what it returns or raises.
-
-        Raises `Canceled` after `close`.
-        """
+        """For tasks in other threads: the result of ``function`` on the store. Raises `Canceled` after `close`."""
         try:
             return self._worker.submit(function).result()
         except RuntimeError:
@@ -87,10 +82,8 @@ class StoredChats(QObject):
         self._notice_list.show("store", notices.plain_text(str(error)))
 
     def close(self, *, wait: bool = True) -> None:
-        """Close the store; returns when everything asked so far is done, or the disk does not answer.
-
-        Without ``wait`` at once, and all that is done later.
-        """
+        """Close the store. Returns when everything asked so far is done or the disk doesn't answer; without ``wait`` at
+        once."""
         self._is_closed = True
         self._worker.close(PATIENCE_SECONDS if wait else 0.0)
         if self._temporary is not None:
@@ -138,10 +131,8 @@ class ChatWriter(QObject):
     def write(
         self, operation: Callable[[ChatStore], object], done: Callable[[], None] | None = None, *, replaces: str = ""
     ) -> None:
-        """Have the store do this after everything before; ``done`` is called when that was tried, well or badly.
-
-        It takes the place of the write before it that ``replaces`` names, if that has not begun.
-        """
+        """Have the store do this after everything before; ``done`` is called when that was tried, well or badly. It
+        takes the place of the write before it that ``replaces`` names, if that hasn't begun."""
         with self._lock:
             if replaces and self._waiting and self._waiting[-1][1] == replaces:
                 self._waiting.pop()
@@ -241,10 +232,8 @@ class StoredPresets(QObject):
             notice_list.show("presets", notices.plain_text(presets.notice))
 
     def change(self, function: Callable[[Presets], T], done: Callable[[T], object] | None = None) -> None:
-        """Run ``function`` on the presets, then ``done`` with its result in this thread; one at a time.
-
-        For reading and writing a preset's file, too. A notice tells what went wrong.
-        """
+        """Run ``function`` on the presets, or with a preset's file, then ``done`` in this thread; one at a time.
+        Failures are shown as a notice."""
 
         def changed(result: T) -> None:
             self.changed.emit()
@@ -383,10 +372,8 @@ class UnsentMessage(QObject):
     def question_writer(
         self, question: StoredMessage, *, first_settings: str | None, is_sent: bool
     ) -> Callable[[ChatStore], None]:
-        """What stores a question, and what is left here if it came from here (``is_sent``).
-
-        ``first_settings``: the settings of the chat that begins with it; ``None``: the store has the chat.
-        """
+        """Returns what stores a question, and the rest of the composer if it came from there (``is_sent``).
+        ``first_settings``: those of a new chat that begins with it; ``None``: the store has the chat."""
         chat_id, is_first = question.chat_id, first_settings is not None
         text, attachments, knows_unsent = self.text, self.attachments, self.is_known
 

@@ -283,8 +283,8 @@ class Snapshot(NamedTuple):
 
     @classmethod
     def now(cls, ctx: AppContext, first: Task, choice: SetChoice | None) -> Snapshot:
-        """``first``: the first task; ``choice``: the prompt set, if it is one. Raises `KnownError` if the file of
-        prompts is gone."""
+        """``first``: the first task; ``choice``: the prompt set, if any. Raises `KnownError` if the file of prompts is
+        gone."""
         pair, files = ctx.loader.pair(), ctx.loader.files()
         assert pair is not None
         setup = setup_of(
@@ -323,10 +323,8 @@ class Subject:
         return self.branch[-1].chat_id if self.branch else None
 
     def asked(self, now: AnswerSettings, pair: PairLoaded | None) -> RepeatedAnswer | None:
-        """How to have ``pair`` write the answer again; ``None`` if there is no question before it.
-
-        ``now`` is used if the answer doesn't say how it was written.
-        """
+        """How to have ``pair`` write the answer again; ``None`` without a question before it. ``now`` is used if the
+        answer doesn't say how it was written."""
         if self.task is not None:
             return RepeatedAnswer(self.task)
         *before, answer = self.branch

@@ -90,10 +90,8 @@ class Footer(QWidget):
     def set_state(
         self, *, running: bool, can_run: bool, can_export: bool, has_subject: bool = True, why_not: str = ""
     ) -> None:
-        """``has_subject``: there is something to run, now or later. ``why_not``: why it can't run now.
-
-        If the focused button disappears, the focus moves to the one that replaces it.
-        """
+        """``has_subject``: there is something to run, now or later; ``why_not``: why not now. The focus moves to the
+        button that replaces one that disappears."""
         had_focus = self.window().focusWidget() in (self.run_button, self.stop_button)
         self.run_button.setVisible(has_subject and not running)
         self.run_button.setEnabled(can_run)

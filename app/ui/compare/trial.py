@@ -39,11 +39,7 @@ _SEED = 0
 
 
 class PairTrial(QObject):
-    """Tries pairs out, each once.
-
-    Signals:
-        tried: The `Trial` of the pair that is loaded, which is kept now.
-    """
+    """Tries pairs out, each once. Signal ``tried``: the `Trial` of the pair that is loaded, which is kept now."""
 
     tried = Signal(object)
 
@@ -92,9 +88,7 @@ class PairTrial(QObject):
         self._runner.start_one(_task(pair, chats.answers.settings(chats.current.settings)))
 
     def _keys_to_try(self, target: str, draft: str) -> tuple[FileKey, FileKey] | None:
-        """Runs in the lane: the key of the trial of these files; ``None`` if there is a trial already, or a file is
-        gone.
-        """
+        """In the lane: the key of the trial of these files; ``None`` if there is a trial already, or a file is gone."""
         try:
             keys = FileKey.of(target), FileKey.of(draft)
         except ModelFileError:
@@ -115,9 +109,8 @@ class PairTrial(QObject):
 
 
 def _draft_path(pair: PairLoaded) -> str:
-    """The file that drafts; the target's own if it does with an MTP head inside it. Empty if there is none, or a draft
-    model beside a head: a trial says what one of them brings.
-    """
+    """The file that drafts, or the target's own with an MTP head inside. Empty if there is none, or both: a trial is
+    about one."""
     if pair.has_head and pair.draft:
         return ""
     if pair.has_head:

@@ -82,7 +82,7 @@ class ChildProcess(QObject):
         return self._ending is not None
 
     def start(self, command: Sequence[str], log: LogLines, first: bytes = b"") -> None:
-        """Start a process, whose standard error goes to ``log``, and write ``first`` to it. The one before must have
+        """Start a process, its standard error going to ``log``, and write ``first`` to it. The one before must have
         been told to end."""
         self._next = list(command), log
         self._unwritten = first
@@ -101,8 +101,7 @@ class ChildProcess(QObject):
             self._process.kill()
 
     def end(self, patience_ms: int = 0) -> None:
-        """End the process without waiting for it: close its input, and kill it when it is still there after
-        ``patience_ms`` (0: at once)."""
+        """End the process without waiting: close its input, and kill it after ``patience_ms`` (0: at once)."""
         self._next = None
         if (process := self._process) is None:
             return
@@ -230,9 +229,8 @@ class CrashTracker:
 
 
 def child_environment(own: QProcessEnvironment) -> QProcessEnvironment:
-    """``own`` as changed by `program.child_environment`; unchanged variables keep their bytes, even if they aren't
-    UTF-8.
-    """
+    """``own`` as `program.child_environment` changes it; unchanged variables keep their bytes, even if they aren't
+    UTF-8."""
     values = {name: own.value(name) for name in own.keys()}  # noqa: SIM118 - not a mapping
     wanted = system.child_environment(values)
     environment = QProcessEnvironment(own)
@@ -361,10 +359,8 @@ class EngineClient(QObject):
     # ------------------------------------------------------------ requests
 
     def load(self, command: Load | Connect) -> int:
-        """Load a pair, or use a server's model: `pair_loaded` or `load_failed` follows.
-
-        Starts the process if necessary, and drops what was loaded or being loaded.
-        """
+        """Load a pair, or use a server's model, in place of what was loaded; starts the process if necessary.
+        `pair_loaded` or `load_failed` follows."""
         self._need(is_remote=isinstance(command, Connect))
         if self._connection.state.has_ended:
             return 0  # it couldn't even be started, as `engine_exited` has reported
@@ -373,39 +369,31 @@ class EngineClient(QObject):
         return request
 
     def ask(self, question: Question, *, compared: bool = False, served: bool = False) -> int:
-        """Have the loaded pair compute something. Only allowed when the state is ``READY``.
-
-        ``compared``: the answer is for the Compare window and belongs to no chat; the state is ``COMPARING`` meanwhile.
-        ``served``: the same for another program, ``SERVING``.
-        """
+        """Have the loaded pair compute something; only in the state ``READY``. ``compared``: for the Compare window, in
+        the state ``COMPARING``; ``served``: for another program, ``SERVING``."""
         request = self._connection.ask(question, compared=compared, served=served)
         self._after()
         return request
 
     def count_tokens(self, question: CountTokens) -> int:
-        """Ask how much of the context a chat would take, even while it computes; ``request`` is filled in.
-
-        Returns the number of the question; 0 if nothing is loaded. `tokens_counted` follows unless a newer count is
-        requested, the template refuses the chat, or the engine ends or loads something else.
-        """
+        """Ask how much of the context a chat would take, even while it computes. Returns the question's number, 0 if
+        nothing is loaded. `tokens_counted` follows unless a newer count is requested, the template refuses the chat, or
+        the engine ends or loads something else."""
         number = self._connection.count_tokens(question)
         self._after()
         return number
 
     def ask_aside(self, question: AsideQuestion) -> int:
-        """Ask something about the loaded pair, even while it computes; any number of questions at a time.
-
-        Returns the number of the question; 0 if nothing is loaded that could answer it, as with a server, which tells
-        no tokens. `text_checked`, `prompt_counted` or `tokenized` follows unless the engine ends or loads something
-        else. Raises `ProtocolError` when a chat is too large to be sent.
-        """
+        """Ask something about the loaded pair, even while it computes. Returns the question's number, 0 if nothing is
+        loaded that could answer, as with a server. `text_checked`, `prompt_counted` or `tokenized` follows unless the
+        engine ends or loads something else. Raises `ProtocolError` when a chat is too large to be sent."""
         number = 0 if self._is_remote else self._connection.ask_aside(question)
         self._after()
         return number
 
     def search(self, question: Probe | FindServers) -> int:
-        """Ask which server is at an address, or which there are on this machine; `server_probed` or `servers_found`
-        follows, unless the process ends. Leaves a local pair."""
+        """Ask which server is at an address, or which there are on this machine, without touching a local pair.
+        `server_probed` or `servers_found` follows unless the process ends."""
         self._need(is_remote=True)
         number = self._connection.search(question)
         self._after()

@@ -51,11 +51,8 @@ class FittedPair:
 
 
 class MemoryWatch(QObject):
-    """Asks the engine, whose GPUs only it can see, and remembers what it said.
-
-    Signals:
-        changed: The engine has told anew.
-    """
+    """Asks the engine, whose GPUs only it can see, and remembers what it said. Signal ``changed``: the engine has told
+    anew."""
 
     changed = Signal()
 

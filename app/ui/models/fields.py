@@ -276,11 +276,7 @@ class Shares(QLineEdit):
 
 
 class TemplateFields(QWidget):
-    """The chat template: the model's own, a general one or a file.
-
-    Attributes:
-        template: As in `PairFiles.template`.
-    """
+    """The chat template: the model's own, a general one or a file. ``template``: as in `PairFiles.template`."""
 
     def __init__(self, changed: Callable[[], object]) -> None:
         super().__init__()
@@ -492,11 +488,8 @@ class Pick:
 
 
 class ModelPicker(QPushButton):
-    """A button with a menu of models to choose from; those that cannot be chosen are gray and say why.
-
-    Signals:
-        chosen: The path of a model.
-    """
+    """A button with a menu of models to choose from; those that cannot be chosen are gray and say why. Signal
+    ``chosen``: the path of a model."""
 
     chosen = Signal(str)
 
@@ -532,10 +525,7 @@ class ModelPicker(QPushButton):
 
 class PairPicks(QObject):
     """Fills the pickers as the library and the target change: all models as targets, and drafts ranked for the target.
-
-    Signals:
-        ranked: The `RankedDraft`s for the target, the most promising first.
-    """
+    Signal ``ranked``: the `RankedDraft`s for the target, the most promising first."""
 
     ranked = Signal(list)
 

@@ -157,11 +157,8 @@ def _without_draft(target: GgufHeader) -> str:
 
 
 class PairChecker(QObject):
-    """Judges pairs beside the window's thread; a verdict that is out of date is dropped.
-
-    Signals:
-        checked: The `PairCheck` of the files asked for last.
-    """
+    """Judges pairs beside the window's thread; a verdict that is out of date is dropped. Signal ``checked``: the
+    `PairCheck` of the files asked for last."""
 
     checked = Signal(object)
 

@@ -88,11 +88,8 @@ def when(moment: float, now: float) -> str:
 
 
 class LibraryModel(QAbstractTableModel):
-    """Rows for a view, sorted and filtered here: with a proxy, each comparison would be a call from Qt.
-
-    Attributes:
-        shown: The rows that the words leave, in their order.
-    """
+    """Rows for a view, sorted and filtered here: with a proxy, each comparison would be a call from Qt. ``shown``: the
+    rows that the words leave, in their order."""
 
     def __init__(self) -> None:
         super().__init__()

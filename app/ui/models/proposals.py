@@ -23,11 +23,7 @@ if TYPE_CHECKING:
 
 
 class Proposals(QObject):
-    """One for a main window.
-
-    Attributes:
-        offer: The model that is proposed.
-    """
+    """One for a main window. ``offer``: the model that is proposed."""
 
     def __init__(self, ctx: AppContext, transcript: Transcript, parent: QObject | None = None) -> None:
         super().__init__(parent)

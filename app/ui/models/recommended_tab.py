@@ -53,11 +53,7 @@ T = TypeVar("T")
 
 
 class HubService(QObject):
-    """One for the app.
-
-    Attributes:
-        network: The one way to the network, which the downloads use too.
-    """
+    """One for the app. ``network``: the one way to the network, which the downloads use too."""
 
     def __init__(self, values: Settings, parent: QObject | None = None) -> None:
         super().__init__(parent)

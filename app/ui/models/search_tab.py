@@ -58,11 +58,8 @@ _BESIDE_WEIGHTS = 1_000_000_000
 
 
 class SearchTab(QWidget):
-    """The search and what it found, beside the page of the selected repository.
-
-    Attributes:
-        page: The repository that is shown.
-    """
+    """The search and what it found, beside the page of the selected repository. ``page``: the repository that is
+    shown."""
 
     def __init__(self, ctx: AppContext, hub: HubService, library: LibraryService, downloads: DownloadsTab) -> None:
         super().__init__()
@@ -135,11 +132,8 @@ class SearchTab(QWidget):
 
 
 class RepositoryPage(QWidget):
-    """The files of a repository and the drafts for one of them, and what to download of it.
-
-    Attributes:
-        repository: What is shown; ``None`` while drafts for a model on this computer are looked for.
-    """
+    """The files of a repository and the drafts for one of them, and what to download of it. ``repository``: what is
+    shown; ``None`` while drafts for a model on this computer are looked for."""
 
     def __init__(self, ctx: AppContext, hub: HubService, library: LibraryService, downloads: DownloadsTab) -> None:
         super().__init__(minimumWidth=300)

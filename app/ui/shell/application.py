@@ -66,11 +66,8 @@ _LEVELS = {
 
 
 class Application(QApplication):
-    """The QApplication with name, icon and theme. Passes on what the system asks of the app itself.
-
-    Signals:
-        file_requested: A path or an address to be opened; only macOS asks so.
-    """
+    """The QApplication with name, icon and theme. Passes on what the system asks of the app itself. Signal
+    ``file_requested``: a path or an address to be opened; only macOS asks so."""
 
     file_requested = Signal(str)
 

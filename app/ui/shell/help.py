@@ -67,11 +67,8 @@ _SELECTABLE = Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionF
 
 
 class _HelpDialog(QDialog):
-    """A dialog with a Close button, deleted when it is closed.
-
-    Attributes:
-        buttons: The one that closes it, and what `add_button` added.
-    """
+    """A dialog with a Close button, deleted when it is closed. ``buttons``: the one that closes it, and what
+    `add_button` added."""
 
     def __init__(self, title: str, parent: QWidget | None) -> None:
         super().__init__(parent)
@@ -239,11 +236,7 @@ def _joined(groups: Sequence[Group]) -> list[Group]:
 
 
 class ShortcutsDialog(_HelpDialog):
-    """All keys in groups, with a field that filters them.
-
-    Attributes:
-        filter, list: Its parts.
-    """
+    """All keys in groups, with a field that filters them. ``filter``, ``list``: its parts."""
 
     def __init__(self, shortcuts: Sequence[Group], parent: QWidget | None = None) -> None:
         """``shortcuts``: those of the actions."""

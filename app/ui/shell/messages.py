@@ -42,11 +42,7 @@ _Texts = tuple[str, str]
 
 
 class Messages(QObject):
-    """One for a window.
-
-    Attributes:
-        continued: The answer that was cut and can go on now.
-    """
+    """One for a window. ``continued``: the answer that was cut and can go on now."""
 
     def __init__(self, ctx: AppContext, window: MainWindow) -> None:
         super().__init__(window)

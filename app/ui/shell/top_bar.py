@@ -205,11 +205,8 @@ UNDO_MS = 8000
 
 
 class NoticeBar(QScrollArea):
-    """Hidden while there are no notices; in line with the messages above it. The newest stands at the bottom.
-
-    Signals:
-        focus_lost: A notice that had the keyboard is about to go.
-    """
+    """Hidden while there are no notices; in line with the messages above it. The newest stands at the bottom. Signal
+    ``focus_lost``: a notice that had the keyboard is about to go."""
 
     focus_lost = Signal()
 

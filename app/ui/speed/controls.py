@@ -133,9 +133,7 @@ class DrafterControl(QWidget):
             self._offer()
 
     def set_pair(self, pair: PairLoaded | None) -> None:
-        """Offer what this pair allows; while none is loaded, what the last one did, so that no row appears and
-        disappears.
-        """
+        """Offer what this pair allows; while none is loaded, what the last one did, so that nothing moves."""
         if pair is not None:
             self._pair = pair
             self._offer()

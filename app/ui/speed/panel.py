@@ -31,11 +31,8 @@ REFRESH_MS = 100
 
 
 class SpeedPanel(QScrollArea):
-    """Give it rounds as they arrive; it asks for nothing and computes nothing while it is hidden.
-
-    Attributes:
-        draft_length, drafter, head, show_drafted, plain_speed: Its controls, which hold the user's choices.
-    """
+    """Give it rounds as they arrive; it asks for nothing and computes nothing while it is hidden. ``draft_length``,
+    ``drafter``, ``head``, ``show_drafted``, ``plain_speed``: its controls, which hold the user's choices."""
 
     def __init__(self) -> None:
         super().__init__(widgetResizable=True)
@@ -61,10 +58,8 @@ class SpeedPanel(QScrollArea):
     # ------------------------------------------------------------ from the window
 
     def set_pair(self, pair: PairLoaded | None, *, is_remote: bool = False) -> None:
-        """A pair was loaded or unloaded. Measurements of the previous one are dropped.
-
-        ``is_remote``: a model on a server is, or was to be, used.
-        """
+        """A pair was loaded or unloaded: drop what was measured. ``is_remote``: a model on a server is, or was to be,
+        used."""
         is_remote = pair.remote is not None if pair is not None else is_remote
         self._told = wording.Situation(pair=pair, engine_state=self._told.engine_state, is_remote=is_remote)
         self._meter = Meter()
@@ -86,9 +81,8 @@ class SpeedPanel(QScrollArea):
             part.setVisible(not is_remote)
 
     def show_head(self, choice: HeadChoice, *, for_once: bool = False) -> None:
-        """The user's choice about the MTP head inside the target, or what was set ``for_once``; while nothing is
-        loaded, nothing changes.
-        """
+        """Show the choice about the MTP head inside the target, or what was set ``for_once``; nothing changes without a
+        pair."""
         if (pair := self._told.pair) is not None:
             self.head.show_choice(choice, pair_names.why_no_head(pair, choice, for_once=for_once))
             self.head.setVisible(pair_names.has_own_head(pair))

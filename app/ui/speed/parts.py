@@ -46,10 +46,7 @@ class Heading(QWidget):
 
 class StatusLines(QWidget):
     """The status: what drafting does, in bold, then the figures or the reason; for a pause, what can be done about it.
-
-    Attributes:
-        always_draft_button: Ends a pause.
-    """
+    ``always_draft_button``: ends a pause."""
 
     focus_lost = Signal()
     """The pause is over, and one of its buttons had the keyboard focus."""
@@ -142,10 +139,7 @@ class LiveFigure(QWidget):
 
 class PlainSpeed(QWidget):
     """The button that measures the speed without a draft; once that is known, how much faster the answer was.
-
-    Attributes:
-        buttons: Those that measure, of which one is shown.
-    """
+    ``buttons``: those that measure, of which one is shown."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -183,8 +183,7 @@ def server_note(now: Situation) -> str:
 
 
 def accepted_per_pass(figures: Figures) -> list[float]:
-    """The share of all verify passes that accepted at least 1, 2, … draft tokens, as a server counted them; empty if it
-    didn't."""
+    """The share of verify passes that accepted at least 1, 2, … draft tokens, as a server counted them; else empty."""
     draft = figures.draft
     if passes := sum(draft.passes_per_accepted):
         counts = draft.passes_per_accepted
@@ -348,11 +347,8 @@ def _sentence(text: str) -> str:
 
 
 def length_used(asked: Asked, figures: Figures) -> int | None:
-    """The draft length of the draft model or MTP head in an answer; for Auto the mean, 0 if most passes had no draft
-    from it.
-
-    ``None`` if neither was used.
-    """
+    """The draft length of the draft model or MTP head in an answer: for Auto the mean, 0 if most passes had no draft
+    from it. ``None`` if neither was used."""
     name = next((name for name in asked.drafters if name != "ngram"), None)
     if name is None:
         return None

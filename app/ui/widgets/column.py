@@ -288,10 +288,8 @@ class Column(QAbstractScrollArea):
         self._place(widths)
 
     def _anchor(self) -> _Anchor | None:
-        """What the user reads: the entry at the top of the screen.
-
-        If that one isn't drawn and ends above the middle, it is the first one below it that is.
-        """
+        """What the user reads: the entry at the top of the screen, or the first drawn one below it if that isn't drawn
+        and ends above the middle."""
         value = self.verticalScrollBar().value()
         shown = self._near(0) if self._placed else []
         if not shown:
@@ -412,10 +410,8 @@ class Column(QAbstractScrollArea):
             self.following_changed.emit(follows)
 
     def keep_place(self, widget: QWidget, change: Callable[[], object]) -> None:
-        """Do what changes heights, and leave ``widget`` where it is on the screen: what is read comes before the end.
-
-        The end is followed again if it is still in view when everything is drawn.
-        """
+        """Do what changes heights, and leave ``widget`` where it is on the screen. The end is followed again if it is
+        still in view when everything is drawn."""
         self._followed = self.follows if self._followed is None else self._followed
         self.follows = False
         change()

@@ -125,9 +125,8 @@ def label(
     buddy: QWidget | None = None,
     parent: QWidget | None = None,
 ) -> QLabel:
-    """A label that never interprets its text as markup. ``figures``: all of the same width, for numbers that change;
-    ``buddy``: the field that it names.
-    """
+    """A label that never interprets markup. ``figures``: digits of one width, for changing numbers; ``buddy``: the
+    field it names."""
     result = QLabel(text, parent, textFormat=Qt.TextFormat.PlainText, wordWrap=wraps)
     if selectable:
         result.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByMouse)
@@ -233,9 +232,8 @@ def named(widget: W, name: str) -> W:
 def push_button(
     text: str, act: Callable[[], object] | None = None, *, name: str = "", tooltip: str = "", role: str = ""
 ) -> QPushButton:
-    """A button that calls ``act``, and that Enter in another field doesn't press. ``name`` is what screen readers say
-    where the text alone says too little.
-    """
+    """A button that calls ``act`` and isn't pressed by Enter in a field. ``name``: for screen readers, if the text says
+    too little."""
     button = named(QPushButton(text, autoDefault=False), name)
     button.setToolTip(tooltip)
     if role:
@@ -279,10 +277,8 @@ def keeps_escape(event: QEvent) -> bool:
 
 
 def clear_layout(layout: QLayout) -> None:
-    """Remove everything from a layout, including layouts inside it, and delete the widgets.
-
-    The focus of one of them goes to the widget around it; Qt would give it to the next one, and scroll there.
-    """
+    """Remove everything from a layout and those inside it, and delete the widgets. Their focus goes to the widget
+    around them; Qt would give it to the next one, and scroll there."""
     focused = QApplication.focusWidget()
     while (item := layout.takeAt(0)) is not None:
         if (widget := item.widget()) is not None:
@@ -383,11 +379,7 @@ class HeadControl(QWidget):
 
 
 class Section(QWidget):
-    """A heading with a triangle, and below it its content while it is open.
-
-    Attributes:
-        button: Opens and closes it.
-    """
+    """A heading with a triangle, and below it its content while it is open. ``button``: opens and closes it."""
 
     def __init__(self, title: str, content: QWidget) -> None:
         super().__init__()

@@ -33,11 +33,8 @@ def read_by_keyboard(area: QWidget, focused: QWidget | None) -> QWidget | None:
 
 
 def next_in_focus_order(widget: QWidget) -> QWidget:
-    """`QWidget.nextInFocusChain`, without what PySide does besides.
-
-    PySide takes the result for a child of ``widget``. When that is destroyed, everything in the result counts as
-    destroyed, too: its document, for one, although a view still shows it. To set the parent that it has undoes this.
-    """
+    """`QWidget.nextInFocusChain`. PySide makes the result a child of ``widget``: with that, everything in it would
+    count as destroyed, such as the document of a view. Setting its real parent again undoes this."""
     following = widget.nextInFocusChain()
     assert following is not None  # it is a ring
     following.setParent(following.parentWidget())
@@ -48,10 +45,8 @@ def next_in_focus_order(widget: QWidget) -> QWidget:
 
 
 def announce(source: QWidget, text: str, *, is_urgent: bool = False) -> None:
-    """Have ``text`` said when the screen reader is done with what it is saying; where it ``is_urgent``, at once.
-
-    ``source`` is where it comes from. Nothing happens while no screen reader runs.
-    """
+    """Have ``text`` said after what the screen reader is saying, or at once if it ``is_urgent``; ``source`` is where it
+    comes from."""
     from PySide6.QtGui import QAccessible, QAccessibleAnnouncementEvent
 
     if text and QAccessible.isActive():

@@ -31,10 +31,8 @@ def ask(
     safe: Mapping[str, Callable[[], object]] | None = None,
     icon: QMessageBox.Icon = QMessageBox.Icon.Question,
 ) -> None:
-    """Ask, and call the function of the button that is pressed; Cancel, which Esc and Enter choose, does nothing.
-
-    ``lossy`` are names of buttons that delete something, and what they do; ``safe`` are others.
-    """
+    """Ask, and call the function of the pressed button: ``lossy`` ones delete something, ``safe`` ones don't. Cancel,
+    which Esc and Enter choose, does nothing."""
     box = _box(icon, parent, title, text)
     box.setInformativeText(details)
     for choices, role in ((safe, _Role.AcceptRole), (lossy, _Role.DestructiveRole)):
@@ -45,11 +43,8 @@ def ask(
 
 
 def ask_where_to_save(parent: QWidget, title: str, proposal: Path, name: str, save: Callable[[Path], object]) -> None:
-    """Ask for a file of the format ``name``, and call ``save`` with it.
-
-    It gets the suffix of ``proposal`` if it was typed without one. The dialog doesn't know about a file that this would
-    replace, so that is asked here.
-    """
+    """Ask for a file of the format ``name``, and call ``save`` with it. A name typed without a suffix gets that of
+    ``proposal``; replacing a file is then asked here, as the dialog doesn't know of it."""
     suffix = proposal.suffix
     chosen, _ = QFileDialog.getSaveFileName(parent, title, str(proposal), f"{name} (*{suffix})")
     if not chosen:
@@ -72,10 +67,8 @@ def choose_folder(parent: QWidget, title: str, folder: str, chosen: Callable[[st
 
 
 def open_in_folder(dialog: QFileDialog, folder: str) -> None:
-    """Open ``dialog`` in ``folder`` if that exists and responds in time, otherwise where the system chooses.
-
-    The dialog is deleted when it is closed.
-    """
+    """Open ``dialog`` in ``folder`` if that responds in time, else where the system chooses. It is deleted when it is
+    closed."""
     patience = QTimer(dialog, singleShot=True, interval=PATIENCE_MS)
 
     def open_it(is_there: bool) -> None:

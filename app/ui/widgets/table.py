@@ -69,10 +69,8 @@ class Table(QTreeWidget):
         return item
 
     def dress(self, item: QTreeWidgetItem, cells: Sequence[str], moods: Sequence[str], tooltip: str) -> None:
-        """Give a row these texts, each in the color of its role in `theme.Theme`, or the usual one if that is empty.
-
-        ``tooltip`` is plain text.
-        """
+        """Give a row these texts, each in the color of its role in `theme.Theme` if that isn't empty, and a plain-text
+        tooltip."""
         item.setData(0, _MOODS, tuple(moods))
         for column, text in enumerate(cells):
             item.setText(column, text)

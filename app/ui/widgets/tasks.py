@@ -86,11 +86,8 @@ class Results:
     def when_done(
         self, future: Future[T], done: Callable[[T], None] | None = None, failed: Failed | None = None, *held: object
     ) -> None:
-        """Call ``done`` with the result or ``failed`` with the error; neither if the future is canceled.
-
-        A bug is logged and becomes a `KnownError`, so that whoever is waiting can continue. ``held`` is kept until
-        then.
-        """
+        """Call ``done`` or ``failed``; neither if the future is canceled. A bug is logged and becomes a `KnownError`,
+        so that whoever waits can continue. ``held`` is kept until then."""
         self._open[future] = done, failed, held
 
         def ring(finished: Future[T]) -> None:
@@ -150,11 +147,8 @@ class Lane(Results):
     def submit(
         self, function: Callable[[], T], done: Callable[[T], None] | None = None, failed: Failed | None = None
     ) -> Future[T]:
-        """Call ``function`` in a thread of this lane, then ``done`` or ``failed`` in the window's thread.
-
-        `Canceled` is reported as a `KnownError`. Does nothing after `close`. The future can be canceled until the task
-        starts.
-        """
+        """Call ``function`` in a thread of this lane, then ``done`` or ``failed`` in the window's thread; `Canceled` is
+        a `KnownError` there. Does nothing after `close`. The future can be canceled until the task starts."""
         future: Future[T] = Future()
         if self._closed:
             future.cancel()
@@ -168,10 +162,8 @@ class Lane(Results):
         return future
 
     def close(self, wait_seconds: float = 0.0, *, finish: bool = False) -> bool:
-        """Accept no more tasks and deliver nothing; drop waiting ones, unless they should ``finish``.
-
-        Waits at most ``wait_seconds`` seconds for running tasks; returns whether none is left.
-        """
+        """Accept and deliver nothing more, and drop what waits, unless it should ``finish``. Waits at most
+        ``wait_seconds`` for running tasks; returns whether none is left."""
         if finish:
             super()._end()
             self._wait(wait_seconds)

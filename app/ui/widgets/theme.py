@@ -96,9 +96,8 @@ class Theme:
 
     @property
     def series(self) -> tuple[QColor, ...]:
-        """Colors of the kinds in a chart: those of Okabe and Ito, which color-blind people can distinguish, at least 3
-        : 1 on the surface. Never the only difference: shape and label differ, too.
-        """
+        """Colors of a chart's kinds: Okabe and Ito's, which color-blind people can distinguish, at least 3 : 1 on the
+        surface. Shape and label differ, too."""
         return tuple(_standing_out(QColor(color), self.text, self.surface) for color in _OKABE_ITO)
 
     @property

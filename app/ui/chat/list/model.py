@@ -64,11 +64,7 @@ Row: TypeAlias = Chat | Heading | FolderRow
 
 
 class RowsModel(QAbstractListModel, Generic[T]):
-    """Any rows, of which a function says what the view asks for.
-
-    Attributes:
-        rows: Top to bottom.
-    """
+    """Any rows, of which a function says what the view asks for. ``rows``: top to bottom."""
 
     def __init__(self, answer: Callable[[T, int], object]) -> None:
         """``answer`` gets a row and a role of Qt's."""

@@ -156,11 +156,8 @@ def _laid_out(result: Result, text: str, width: int, lines: int, font: QFont) ->
 
 
 class ResultsView(QListView):
-    """A click or Enter opens the chat and goes to the message, Delete moves the chat to the trash.
-
-    Attributes:
-        is_walked: The arrow keys of the search field go through it.
-    """
+    """A click or Enter opens the chat and goes to the message, Delete moves the chat to the trash. ``is_walked``: the
+    arrow keys of the search field go through it."""
 
     def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)

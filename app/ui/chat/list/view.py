@@ -157,11 +157,8 @@ def has_keyboard(option: QStyleOptionViewItem) -> bool:
 
 
 class RowDelegate(QStyledItemDelegate):
-    """Draws headings, folders and chats, all of one height, and has titles typed in place.
-
-    Attributes:
-        shown: Id of the chat that is open, whose title is bold; its folder's name, where that is closed.
-    """
+    """Draws headings, folders and chats, all of one height, and has titles typed in place. ``shown``: id of the chat
+    that is open, whose title is bold; its folder's name, where that is closed."""
 
     def __init__(self, model: ChatListModel, parent: QObject) -> None:
         super().__init__(parent)
@@ -265,8 +262,7 @@ class ChatListView(QListView):
     # ------------------------------------------------------------ what is shown
 
     def set_content(self, chats: Sequence[Chat], folders: Sequence[Folder], today: date | None = None) -> None:
-        """Show these. While a title is being typed the list stays as it is, and is brought up to date afterwards,
-        unless what is being renamed has gone."""
+        """Show these: after a title that is being typed, unless what is being renamed has gone."""
         if self.is_renaming():
             there = {chat.id for chat in chats} | {f"folder {folder.id}" for folder in folders}
             row = self.current_row()

@@ -78,8 +78,7 @@ class TableRun:
         return 0 < available < self.width
 
     def format(self, formats: Formats, available: float, margin: float) -> QTextTableFormat:
-        """What it looks like in so many pixels: as they are, or as wide as it wants to be. ``margin``: how many of
-        them are free beside prose."""
+        """Its format at this width, in pixels; ``margin``: the part of it that is free beside prose."""
         result = formats.table()
         is_wide = self.is_wide(available)
         left = self.left if not 0 < available < self.left + self.width else 0.0
@@ -471,8 +470,8 @@ class BlockWriter:
         return run
 
     def code_line(self, run: CodeRun, text: str, source: int, *, joined: bool = False, partial: bool = False) -> None:
-        """Write one line of code, from this place of the source. ``joined``: it goes on with the line before it;
-        ``partial``: it is still growing."""
+        """Write a line of code, from this place of the source. ``joined``: it continues the line before; ``partial``:
+        it is growing."""
         form = self.formats.code_line(first=not run.lines, last=False, left=run.left, wraps=self.wraps_code)
         form.setProperty(DEPTH, min(self._quotes, _MAX_QUOTES))
         if joined:

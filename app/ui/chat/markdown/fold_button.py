@@ -19,10 +19,8 @@ SHOW_LESS_TEXT = "Show less"
 
 
 def folded_length(text: str) -> int | None:
-    """How many characters of a long text are shown while it is folded; ``None`` where it is not long.
-
-    The cut is behind a paragraph or a line where one ends in the second half, else between two words.
-    """
+    """How many characters of a long text are shown while it is folded: up to the end of a paragraph, a line or a word.
+    ``None`` if it isn't long."""
     if len(text) <= FOLD_CHARACTERS and text.count("\n") < FOLD_LINES:
         return None
     end = 0
@@ -43,11 +41,7 @@ _ABOVE, _BELOW = 6, 2
 
 
 class Fold:
-    """How much of a text is shown.
-
-    Attributes:
-        length: How many characters; ``None``: all.
-    """
+    """How much of a text is shown. ``length``: how many characters; ``None``: all."""
 
     def __init__(self, parent: QWidget, changed: Callable[[], None]) -> None:
         """``changed``: called when the user wants to see more, or less."""

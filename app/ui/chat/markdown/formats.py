@@ -226,8 +226,7 @@ class Formats:
         return QFontMetricsF(self.font).horizontalAdvance(CHECKED + " ")
 
     def list(self, depth: int, number: int | None, mark: str) -> QTextListFormat:
-        """A list in ``depth`` - 1 others. ``number``: of its first item, if its items have any; ``mark``: what stands
-        behind it."""
+        """A list inside ``depth`` - 1 others. ``number``: of its first item, if numbered, with ``mark`` behind it."""
         result = QTextListFormat()
         result.setIndent(depth)
         if number is None:
@@ -261,8 +260,8 @@ class Formats:
         return result
 
     def cell_block(self, alignment: Qt.AlignmentFlag, mirrored: int = 0, quotes: int = 0) -> QTextBlockFormat:
-        """``mirrored``: how many columns the table has, if the first one stands on the right; ``quotes``: how many
-        it stands in."""
+        """``mirrored``: the number of columns, if the first one stands on the right; ``quotes``: how many it stands
+        in."""
         result = QTextBlockFormat()
         result.setProperty(DEPTH, quotes)
         if mirrored:

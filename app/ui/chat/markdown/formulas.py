@@ -431,8 +431,8 @@ class DisplayRun:
         return 0 < available < self.left + self.width
 
     def fit(self, form: QTextBlockFormat, available: float, margin: float) -> None:
-        """Set what its block looks like in so many pixels, of which ``margin`` are free beside prose: in the middle of
-        the prose where it fits in, else at the left, with room for a scroll bar where that doesn't do either."""
+        """Format its block for this width, of which ``margin`` is free beside prose: centered in the prose if it fits,
+        else at the left, with room for a scroll bar if it is wider than that."""
         is_wide, fits = self.is_wide(available), not self.is_wide(available - margin)
         form.setAlignment(Qt.AlignmentFlag.AlignHCenter if fits else Qt.AlignmentFlag.AlignLeft)
         form.setRightMargin(margin if fits else 0)
@@ -443,11 +443,8 @@ class DisplayRun:
 
 
 class Moves:
-    """Maps positions of a document in which stretches were each replaced by one character.
-
-    Attributes:
-        places: Where these stretches began.
-    """
+    """Maps positions of a document in which stretches were each replaced by one character. ``places``: where these
+    stretches began."""
 
     def __init__(self, replaced: Sequence[tuple[int, int]]) -> None:
         """``replaced``: the start and end of each stretch, in order."""

@@ -17,8 +17,8 @@ class HelperService(QObject):
     """Asks the helper in a lane of its own. Lives in the window's thread."""
 
     def __init__(self, name: str, process: helper.Helper | None = None) -> None:
-        """``name``: the lane's. ``process``: by default the helper that all share, and the application's end is also
-        this one's."""
+        """``name``: the lane's. ``process``: by default the helper that all share; then this ends with the
+        application."""
         super().__init__()
         self._helper = process or helper.shared()
         self._lane = Lane(self, name)

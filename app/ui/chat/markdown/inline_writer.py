@@ -70,8 +70,8 @@ class DocumentEnd:
         self.is_free = False
 
     def insert(self, text: str, characters: QTextCharFormat, source: int = -1, size: int = -1) -> None:
-        """Write text that shows ``size`` characters of the source from ``source`` on. -1: as many as it has itself;
-        without ``source``, none of it."""
+        """Write text that shows ``size`` characters of the source from ``source`` on; -1: as many as it has, and none
+        of it."""
         start = self.cursor.position()
         self.cursor.insertText(text, characters)
         if source < 0 or not text:
@@ -196,8 +196,8 @@ class InlineWriter:
         self._line, self._resumed = line, None
 
     def write(self, line: Token, tokens: Sequence[Token], look: Look, form: QTextBlockFormat | None = None) -> None:
-        """Write the tokens of a line of text. ``form``: the format of its block here, if formulas in it may stand on
-        lines of their own."""
+        """Write the tokens of a line. ``form``: the format of its block, if formulas may stand on lines of their
+        own."""
         self.start(line)
         marks: Counter[str] = Counter()
         link = ""

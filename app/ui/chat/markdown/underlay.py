@@ -70,8 +70,8 @@ class Span(msgspec.Struct, frozen=True, gc=False):
 
 
 def spans(runs: Sequence[Run], starts: Sequence[int]) -> list[Span]:
-    """The pieces under these runs; ``starts``: where each piece begins in the source. What is one thing belongs to the
-    piece that began it."""
+    """The pieces under these runs, which begin at ``starts`` in the source. One unit belongs to the piece that began
+    it."""
     result: list[Span] = []
     for run in runs if starts else ():
         index = max(bisect_right(starts, run.source) - 1, 0)
@@ -312,11 +312,8 @@ def mark_colors(theme: Theme, *, current: bool) -> tuple[QColor, QColor]:
 
 
 class Marks:
-    """Stretches of the source, and where its document shows them.
-
-    Attributes:
-        starts: Where each begins in the source; they don't overlap.
-    """
+    """Stretches of the source, and where its document shows them. ``starts``: where each begins in the source; they
+    don't overlap."""
 
     def __init__(self, document: QTextDocument, found: Sequence[tuple[int, int]] = ()) -> None:
         """``found``: the start and end of each, in order."""
@@ -412,11 +409,7 @@ class SourceMark(Marks):
 
 
 class FindMarks(Marks):
-    """The matches of a query.
-
-    Attributes:
-        current: The number of the one that stands out.
-    """
+    """The matches of a query. ``current``: the number of the one that stands out."""
 
     query = ""
     current: int | None = None

@@ -49,11 +49,8 @@ from app.ui.widgets.turns import turns
 
 
 class Frames:
-    """The frames of one rendering.
-
-    Attributes:
-        prose_width, width: How wide lines of prose are, and how wide code and tables may be, in pixels.
-    """
+    """The frames of one rendering. ``prose_width``, ``width``: how wide lines of prose are, and how wide code and
+    tables may be, in pixels."""
 
     def __init__(
         self,
@@ -251,8 +248,8 @@ class MarkdownView(SafeBrowser):
         return self._source
 
     def set_text(self, text: str, find_pieces: Callable[[], list[Piece]] | None = None, *, folds: bool = False) -> None:
-        """Show a finished text. ``find_pieces``: gives its tokens, if they are known; asked only where they matter.
-        ``folds``: show only the beginning of a very long one, until the user wants all."""
+        """Show a finished text. ``find_pieces`` gives its tokens where they matter, if they are known. ``folds``: show
+        only the beginning of a very long one until the user wants all."""
         self._mark = None
         self._tints = TokenTints(self.document())
         self._find_pieces = find_pieces
@@ -497,17 +494,13 @@ class MarkdownView(SafeBrowser):
         return self.wide.on_screen(box) if box is not None else None
 
     def set_find(self, query: str) -> int:
-        """Mark every match of ``query``, whatever the case; gives back how many there are. Empty: none are marked.
-
-        After the text has grown, the same query counts again.
-        """
+        """Mark every match of ``query``, whatever the case; returns how many there are now. Empty: mark none."""
         found = self._find.search(query, self.content, plain=self._plain)
         self.viewport().update()
         return found
 
     def show_find(self, index: int) -> QRectF | None:
-        """Make match ``index`` stand out and bring it to where it can be seen: unfold the text, scroll sideways.
-        Gives back what `find_box` does."""
+        """Make match ``index`` stand out: unfold the text and scroll sideways to it. Returns what `find_box` does."""
         if index >= len(self._find.starts):
             return None  # the text is another one by now
         self._find.current = index
@@ -517,8 +510,8 @@ class MarkdownView(SafeBrowser):
         return self.find_box()
 
     def find_box(self) -> QRectF | None:
-        """Where the match that stands out is in this widget; ``None`` until it is drawn (see `drawn`), or where there
-        is none."""
+        """Where the match that stands out is in this widget; ``None`` if it isn't drawn yet (see `drawn`) or there is
+        none."""
         if self._find.current is None or not self.is_drawn:
             return None
         boxes = self._find.boxes(self._find.current, self._rendering.units)

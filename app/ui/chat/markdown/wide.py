@@ -231,11 +231,8 @@ def paint_text(painter: QPainter, layout: _Layout, clip: QRectF, palette: QPalet
 
 
 class SafeBrowser(QTextBrowser):
-    """What is shown in it is at its own height; whoever owns it scrolls it up and down.
-
-    Attributes:
-        wide: The parts that are scrolled sideways.
-    """
+    """What is shown in it is at its own height; whoever owns it scrolls it up and down. ``wide``: the parts that are
+    scrolled sideways."""
 
     selection_dragged = Signal(QPoint)
     """The user selects with the mouse and is at this point of the widget."""
