@@ -1,4 +1,4 @@
-"""Where the user writes, edits and drops files."""
+"""Where one writes, edits and drops files, and the key that sends: Enter, or Enter with Ctrl (Command on a Mac)."""
 
 from __future__ import annotations
 
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from app.ui.chat.model import ChatModel
     from app.ui.context import AppContext
 
-
-# Where messages are written and edited, and the key that sends them: Enter, or Enter with Ctrl (Command on a Mac).
 
 _ENTER = (Qt.Key.Key_Return, Qt.Key.Key_Enter)
 _MOST_LINES = 20

@@ -151,8 +151,6 @@ def note_of(message: StoredMessage) -> str | None:
     return None
 
 
-# Small things the entries of the transcript are made of.
-
 CONTEXT_TEXT = "The messages above no longer fit in the context"
 _COPIED_MILLISECONDS = 1500
 

@@ -1,4 +1,5 @@
-"""An answer from the press of Send to its end: where it waits, what has arrived of it, how it ended."""
+"""An answer from the press of Send to its end: where it waits, what the engine is asked, what has arrived of it, how
+it ended."""
 
 from __future__ import annotations
 
@@ -37,8 +38,6 @@ from app.ui.engine import pair_names
 from app.ui.engine.pair_names import has_written, speaker
 from app.ui.engine.queue import Job
 
-# Measures how long a model thinks, while it does.
-
 
 class ThinkingClock:
     """Counts as `Figures.thinking_seconds` does: from the first token of the answer to the last of its thinking."""
@@ -68,8 +67,6 @@ class ThinkingClock:
             return self._before + max(self._until, time.monotonic() - self._first[1])
         return self._before + self._until
 
-
-# From stored messages to what the engine is asked; pure functions.
 
 EXAMPLE = "What is speculative decoding?"
 

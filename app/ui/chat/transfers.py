@@ -471,8 +471,6 @@ def _contents(summary: Summary) -> str:
     return f"{text}."
 
 
-# Prints a chat through the system's dialog.
-
 _STYLE = """
 body { font-family: sans-serif; font-size: 10pt; color: black; }
 h1 { font-size: 16pt; } h3 { font-size: 11pt; }

@@ -251,8 +251,6 @@ class Runner(QObject):
             self.give_up(PAIR_GIVEN_UP if what == "pair" else BUG)
 
 
-# What is compared: an answer of a chat that is written again, or a set of prompts; how it was made, and its report.
-
 KIND = "chat"
 """Marks a prompt that comes from one of the user's chats."""
 

@@ -1,4 +1,5 @@
-"""What both tabs of the Compare window have in common: a verdict, a row of buttons, and why nothing can be started."""
+"""The parts of the Compare window's tabs: a verdict, a row of buttons, why nothing can be started; and one of the two
+answers beside each other."""
 
 from __future__ import annotations
 
@@ -185,8 +186,6 @@ class CompareTab(QWidget):
         """Update which buttons can be used."""
         raise NotImplementedError
 
-
-# One of the two answers next to each other: its clock, its speed, its text as it arrives.
 
 CLOCK_HELP = "Seconds since this run began, up to its last token. Both runs start with the prompt already processed."
 SPEED_HELP = (

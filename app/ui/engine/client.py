@@ -36,8 +36,6 @@ from app.protocol.serving import AsideQuestion
 from app.storage.files import erase_chat_caches
 from app.system import KnownError
 
-# A child process of the window: output and end by signal, frames in, and a log.
-
 _log = logging.getLogger("slipstream.processes")
 _LEFT_BEHIND: list[QProcess] = []
 _GONE_MS = 2000
@@ -46,8 +44,9 @@ _MOST_DEATHS, _DEATHS_WITHIN_SECONDS = 3, 300.0
 
 
 class ChildProcess(QObject):
-    """At most one process at a time: the next one starts when the one before, whose memory or port it may need, is
-    gone. Nothing is heard any more of a process that was told to end.
+    """A child process of the window: output and end by signal, frames in, and a log. At most one at a time: the next
+    one starts when the one before, whose memory or port it may need, is gone. Nothing is heard any more of a process
+    that was told to end.
 
     Signals:
         output_received: Bytes of its standard output.

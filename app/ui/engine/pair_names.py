@@ -1,4 +1,4 @@
-"""What a pair and its drafters are called in the window, and how much it can think."""
+"""Which files are loaded together, which drafters they have, and what all of it is called in the window."""
 
 from __future__ import annotations
 
@@ -22,8 +22,6 @@ from app.protocol.options import TEMPLATE_TITLES, DrafterChoice, DrafterName, Dr
 from app.protocol.remote import SERVER_NAMES, RemoteModel, Server
 from app.protocol.statistics import acceptance_rate, thinking_and_answer
 from app.settings import Pair
-
-# Which drafters a loaded pair can use, and their names in the window.
 
 NAMES: dict[DrafterName, str] = {
     "model": "draft model",
@@ -121,8 +119,6 @@ def offered(chosen: DrafterChoice, pair: PairLoaded | None) -> list[tuple[Drafte
         choices.append(("none", "None"))
     return choices
 
-
-# Which files are loaded together: those of a pair, the bundled one, and a record of what is being loaded.
 
 _log = logging.getLogger(__name__)
 

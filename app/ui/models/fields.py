@@ -377,8 +377,6 @@ class AcceptRuleFields(QWidget):
         return next(rule for rule, button in self._buttons.items() if button.isChecked())
 
 
-# The rows of the Open models dialog for the model files, and the library's suggestions for them.
-
 FILE_FILTER = "GGUF models (*.gguf)"
 _TYPING_MS = 300
 MOST, MOST_GRAY = 30, 12

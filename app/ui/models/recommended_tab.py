@@ -47,13 +47,12 @@ from app.ui.widgets.controls import (
 from app.ui.widgets.tasks import Failed, Lane
 from app.ui.widgets.theme import SPACING
 
-# Hugging Face outside the window's thread.
-
 T = TypeVar("T")
 
 
 class HubService(QObject):
-    """One for the app. ``network``: the one way to the network, which the downloads use too."""
+    """Hugging Face outside the window's thread; one for the app. ``network``: the one way to the network, which the
+    downloads use too."""
 
     def __init__(self, values: Settings, parent: QObject | None = None) -> None:
         super().__init__(parent)

@@ -150,15 +150,13 @@ def _only(*entries: tuple[bool, str, Callable[[], object]]) -> dict[str, Callabl
     return {name: act for is_possible, name, act in entries if is_possible}
 
 
-# View → Zoom in, Zoom out and Actual size, Ctrl and the wheel over the chat, and what says how large text is now.
-
 SHOWN_MS = 1500
 _NOTCH = 120
 """What Qt counts for a notch of the wheel."""
 
 
 class Zoom(QObject):
-    """Changes the zoom in the settings and carries it out."""
+    """View → Zoom in, Zoom out and Actual size, Ctrl and the wheel over the chat: changes the setting, and says it."""
 
     def __init__(self, ctx: AppContext, window: MainWindow) -> None:
         super().__init__(window)

@@ -319,8 +319,6 @@ def _is_pair(files: PairFiles, pair: Pair) -> bool:
     return (files.target, files.draft or None, files.server) == (pair.target, pair.draft or None, pair.server)
 
 
-# The list of chats: which one is shown, and what the user can do with whole chats.
-
 _DAY_MS = 24 * 60 * 60 * 1000
 
 

@@ -197,8 +197,6 @@ class TopBar(QFrame):
         self._elide()
 
 
-# The bars above the composer: the current notices, and the offer to undo a deletion.
-
 _MOST_OF_THE_HEIGHT = 0.4
 """How much of the height of what it stands in it may take; more notices are scrolled."""
 UNDO_MS = 8000

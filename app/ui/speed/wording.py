@@ -387,8 +387,6 @@ def always_draft(default_length: int) -> str:
     )
 
 
-# The definitions of what the Speed panel shows, by name: for tooltips, screen readers and Help.
-
 HELP = {
     "status": (
         "What drafting is doing now, with the figures of this answer: the acceptance rate, the mean acceptance length "

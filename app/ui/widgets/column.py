@@ -24,8 +24,6 @@ from app.ui.widgets import theme as themes
 from app.ui.widgets.garbage import delete_later
 from app.ui.widgets.turns import turns
 
-# The content of a `Column`: entries with their widgets, and how wide these may be.
-
 MARGIN = 24
 """Free space left and right of the column, in pixels."""
 GAP = 12
@@ -539,14 +537,13 @@ class Column(QAbstractScrollArea):
             super().keyPressEvent(event)
 
 
-# Keeps the line being read in its place while the zoom changes the size of all text.
-
 SETTLING_MS = 500
 """After a change of zoom: how long the column may take to learn how high its entries are."""
 
 
 class ReadingPlace(QObject):
-    """For one column, whose entries show their text in a `QTextEdit`. If its end was in view, it stays in view."""
+    """Keeps the line being read in its place while the zoom changes the size of text. For one column, whose entries
+    show their text in a `QTextEdit`. If its end was in view, it stays in view."""
 
     def __init__(self, column: Column) -> None:
         super().__init__(column)

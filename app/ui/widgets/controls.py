@@ -1,4 +1,4 @@
-"""Small helpers for creating widgets."""
+"""Layouts in one call, and the small widgets of all windows."""
 
 from __future__ import annotations
 
@@ -34,8 +34,6 @@ from PySide6.QtWidgets import (
 from app.models.names import is_right_to_left, visible
 from app.ui.widgets import icons, theme
 from app.ui.widgets.theme import SPACING
-
-# Layouts in one call: what is in a row or in a column, in reading order.
 
 GAP = 2 * SPACING
 """Between the parts of most rows and columns, in pixels."""
@@ -329,8 +327,6 @@ class Choice(QComboBox):
         painter.drawControl(QStyle.ControlElement.CE_ComboBoxLabel, option)
 
 
-# The choice whether to use the MTP head inside a model, in the Speed panel and in the Open models dialog.
-
 HELP = (
     "This model's file contains an MTP head: a part that predicts further tokens, and drafts without a second model. "
     "Automatic uses it where it is expected to save time. It never changes the answers. A change loads the model again "
@@ -341,7 +337,8 @@ _CHOICES = {"auto": "Automatic", "on": "On", "off": "Off"}
 
 
 class HeadControl(QWidget):
-    """A list to choose from, and below it why the head isn't used, and what it brought."""
+    """Whether to use the MTP head in a model: a list to choose from, and below it why the head isn't used, and what it
+    brought."""
 
     choice_changed = Signal(str)
     """Carries a `HeadChoice`; only for choices of the user."""
@@ -375,11 +372,9 @@ class HeadControl(QWidget):
         self.choice_changed.emit(self._box.itemData(index))
 
 
-# A part of a dialog that can be opened and closed; closed, it shows its settings in a few words.
-
-
 class Section(QWidget):
-    """A heading with a triangle, and below it its content while it is open. ``button``: opens and closes it."""
+    """A heading with a triangle, and below it its content while it is open; closed, its settings in a few words.
+    ``button``: opens and closes it."""
 
     def __init__(self, title: str, content: QWidget) -> None:
         super().__init__()

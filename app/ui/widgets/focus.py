@@ -29,9 +29,6 @@ def read_by_keyboard(area: QWidget, focused: QWidget | None) -> QWidget | None:
     return focused if focused is area or is_text or is_message else None
 
 
-# Where the Tab key goes next.
-
-
 def next_in_focus_order(widget: QWidget) -> QWidget:
     """`QWidget.nextInFocusChain`. PySide makes the result a child of ``widget``: with that, everything in it would
     count as destroyed, such as the document of a view. Setting its real parent again undoes this."""
@@ -39,9 +36,6 @@ def next_in_focus_order(widget: QWidget) -> QWidget:
     assert following is not None  # it is a ring
     following.setParent(following.parentWidget())
     return following
-
-
-# What a screen reader is to say without being asked.
 
 
 def announce(source: QWidget, text: str, *, is_urgent: bool = False) -> None:

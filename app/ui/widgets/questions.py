@@ -102,8 +102,6 @@ def _box(icon: QMessageBox.Icon, parent: QWidget, title: str, text: str) -> QMes
     return box
 
 
-# Notifications of the operating system, for what happens while the user is elsewhere.
-
 SHOWN_MS = 10_000
 
 

@@ -46,8 +46,6 @@ from app.ui.chat.markdown.formats import (
 from app.ui.chat.markdown.formulas import FormulaPlaces
 from app.ui.chat.markdown.inline_writer import DocumentEnd, InlineWriter, text_of
 
-# How wide the columns of a table are, and on which side the first one stands.
-
 _COMFORTABLE = 30
 """A column is made so many characters wide, where its text has as many, before the table is scrolled."""
 _LONGEST_WORD = 60

@@ -29,8 +29,6 @@ from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import label, row
 from app.ui.widgets.turns import turns
 
-# The header of a code block: its language, and a button that copies it.
-
 
 class CodeWrap(QObject):
     """Whether long lines of code are wrapped, in all code blocks of the window."""
@@ -77,16 +75,12 @@ class CodeHeader(QWidget):
             self.copy_button.setAccessibleName(f"Copy this {language} code" if language else "Copy this code")
 
 
-# Finds what to color in code, in the helper process, since a regular expression can run forever.
-#
-# The window shows plain text at once, and colors it when the answer comes. What takes too long stays plain.
-
 Found: TypeAlias = tuple[list[list[int]] | None, float]
 """What is to be colored (`app.helper.messages.Highlighted`), ``None`` if it took too long; and the seconds it took."""
 
 
 class Highlighter(HelperService):
-    """Has code highlighted, one request at a time."""
+    """Finds what to color in code, in the helper process, since a regular expression can run forever."""
 
     def __init__(self, process: helper.Helper | None = None) -> None:
         super().__init__("highlight", process)

@@ -1,4 +1,4 @@
-"""The button below a very long message, which shows all of it or the beginning only."""
+"""Very long messages are folded: only the beginning is shown, with a button for the rest."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton, QWidget
-
-# Very long messages are folded: only the beginning is shown, with a button for the rest.
 
 FOLD_CHARACTERS = 12_000
 FOLD_LINES = 200

@@ -224,8 +224,6 @@ def formula_service() -> FormulaService:
     return FormulaService()
 
 
-# Formulas in a document: each is one character, drawn by its document, that carries the source it stands for.
-
 OBJECT = "\ufffc"
 """The character of a formula; no other text has it, see `app.markdown.blocks.visible`."""
 TYPE = QTextFormat.ObjectTypes.UserObject.value + 1
@@ -397,8 +395,6 @@ def with_sources(block: QTextBlock, start: int, end: int) -> str:
         at += 2 if character > "\uffff" else 1
     return "".join(result)
 
-
-# Where the formulas of a document are: those whose source is still shown, and those on lines of their own.
 
 _MAX_SPAN = 600
 """Formulas put in place together are in so many characters, because everything between them is laid out again."""

@@ -22,8 +22,6 @@ from app.ui.chat.markdown.formulas import OBJECT, TYPE, FormulaPlaces, WaitingFo
 from app.ui.chat.markdown.underlay import Run, add_run
 from app.ui.widgets.questions import ask
 
-# The end of a document, where text is added.
-
 _Property = QTextFormat.Property
 _WIDE = re.compile("[\U00010000-\U0010ffff]|[^\U00010000-\U0010ffff]+")
 """A character that takes two of Qt's positions, or a run of others."""

@@ -1,4 +1,4 @@
-"""Shown Markdown as plain text: no marks, cells of a table with tabs between them, list items with their bullets."""
+"""Shown Markdown as it is copied. As plain text: no marks, tabs between cells, list items with their bullets."""
 
 from __future__ import annotations
 
@@ -110,9 +110,6 @@ def _with_bullet(block: QTextBlock, text: str) -> str:
     is_ordered = items.format().style() is items.format().Style.ListDecimal
     bullet = f"{items.format().start() + items.itemNumber(block)}." if is_ordered else "-"
     return "  " * (items.format().indent() - 1) + f"{bullet} {text}"
-
-
-# Copy a table of a message: its Markdown, or its cells with tabs between them.
 
 
 def selected_source(units: Sequence[Unit], source: str, start: int, end: int) -> str:

@@ -1,4 +1,5 @@
-"""What is found in a drawn document and painted under its text: which characters came from the draft, and a mark.
+"""Which characters of a document show which of its source, and what is painted under them: the tint of drafted ones,
+marks of a search and of a difference.
 
 The document itself knows nothing of it, so showing it never changes layout, copying or what is stored.
 """
@@ -21,8 +22,6 @@ from app.ui.chat.markdown.formats import MIRRORED
 from app.ui.chat.markdown.formulas import OBJECT
 from app.ui.engine import pair_names
 from app.ui.widgets.theme import Theme, mix
-
-# Which characters of a document show which ones of its source, as noted while they were written.
 
 
 class Run(msgspec.Struct, gc=False):
@@ -295,8 +294,6 @@ def _shown(text: str) -> str:
     cut = text if len(text) <= 60 else text[:60] + "…"
     return cut.replace("\n", "↵").replace("\t", "⇥")
 
-
-# The matches of a search, marked under the text of a document.
 
 _LINE, _CURRENT_LINE = 1.0, 2.5
 """Width of a mark's outline, in pixels."""

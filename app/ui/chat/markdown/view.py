@@ -45,12 +45,10 @@ from app.ui.chat.markdown.wide import BAR_HEIGHT, SafeBrowser, WidePart, WidePla
 from app.ui.widgets import theme as themes
 from app.ui.widgets.turns import turns
 
-# Places the frames of code in a view, the header of each, and the scroll bars of parts that are too wide.
-
 
 class Frames:
-    """The frames of one rendering. ``prose_width``, ``width``: how wide lines of prose are, and how wide code and
-    tables may be, in pixels."""
+    """Places the frames of code and the headers above them in one rendering. ``prose_width``, ``width``: how wide lines
+    of prose are, and how wide code and tables may be, in pixels."""
 
     def __init__(
         self,

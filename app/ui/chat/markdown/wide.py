@@ -227,9 +227,6 @@ def paint_text(painter: QPainter, layout: _Layout, clip: QRectF, palette: QPalet
     layout.draw(painter, context)
 
 
-# A text browser that loads nothing and scrolls nothing but what is too wide for it, in its own place.
-
-
 class SafeBrowser(QTextBrowser):
     """What is shown in it is at its own height; whoever owns it scrolls it up and down. ``wide``: the parts that are
     scrolled sideways."""
