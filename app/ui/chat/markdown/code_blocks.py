@@ -7,6 +7,7 @@ once more when it is complete.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import time
 from collections.abc import Callable
@@ -14,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import TypeAlias
 
-from PySide6.QtCore import QObject, QRectF, Qt, QTimer, Signal
+from PySide6.QtCore import QCoreApplication, QObject, QRectF, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QTextCursor, QTextDocument, QTextLayout
 from PySide6.QtWidgets import QPushButton, QWidget
 from shiboken6 import isValid
@@ -24,9 +25,9 @@ from app.helper.messages import ROLES, Highlight
 from app.models.names import shortened
 from app.ui.chat.footer import copy_text
 from app.ui.chat.markdown.formats import Formats
-from app.ui.chat.markdown.helper_service import HelperService
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import label, row
+from app.ui.widgets.tasks import Lane
 from app.ui.widgets.turns import turns
 
 
@@ -73,6 +74,37 @@ class CodeHeader(QWidget):
         if (language or "code") != self._language.text():
             self._language.setText(language or "code")
             self.copy_button.setAccessibleName(f"Copy this {language} code" if language else "Copy this code")
+
+
+_PATIENCE_SECONDS = 10.0
+"""At the end. The helper is killed before."""
+
+
+class HelperService(QObject):
+    """Has the helper process do something, one request at a time. Lives in the window's thread."""
+
+    def __init__(self, name: str, process: helper.Helper | None = None) -> None:
+        """``name``: the lane's. ``process``: by default the helper that all share; then this ends with the
+        application."""
+        super().__init__()
+        self._helper = process or helper.shared()
+        self._lane = Lane(self, name)
+        if process is None:
+            if (application := QCoreApplication.instance()) is not None:
+                application.aboutToQuit.connect(self.close)
+            atexit.register(self.close)
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether every request was answered."""
+        return self._lane.is_idle()
+
+    @Slot()
+    def close(self) -> None:
+        """Forget what waits and end the helper process."""
+        self._lane.close()
+        self._helper.stop()
+        self._lane.close(_PATIENCE_SECONDS)
 
 
 Found: TypeAlias = tuple[list[list[int]] | None, float]

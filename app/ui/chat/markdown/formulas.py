@@ -40,7 +40,7 @@ from app import helper
 from app.helper.messages import FormulaAnswer, FormulaDrawn, FormulaPart, RenderFormula
 from app.markdown.formulas import Formula
 from app.ui.chat.markdown import formats
-from app.ui.chat.markdown.helper_service import HelperService
+from app.ui.chat.markdown.code_blocks import HelperService
 from app.ui.chat.markdown.wide import BAR_HEIGHT
 from app.ui.widgets import theme as themes
 from app.ui.widgets.theme import Theme
