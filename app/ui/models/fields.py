@@ -394,16 +394,13 @@ class FileRow(QWidget):
     """A path that can be typed, chosen or dropped, and below it a description of the file."""
 
     path_changed = Signal()
-    """Milliseconds: not after every key, but when the user stops typing."""
+    """Not after every key, but when the user stops typing."""
 
     def __init__(
         self, title: str, help_text: str, *, can_be_empty: bool, start_folder: str = "", picker: str = "Library"
     ) -> None:
-        """``start_folder`` is where the file dialog opens while there is no path.
-
-        Attributes:
-            picker: Offers models of the library.
-        """
+        """``start_folder``: where the file dialog opens while there is no path. ``picker``: the text of the button that
+        offers models of the library."""
         super().__init__()
         self._title = title
         self._start_folder = start_folder
