@@ -257,12 +257,9 @@ class FindBar(QFrame):
 
     def _count(self, message: StoredMessage) -> int:
         """The matches in a message; those in the thinking come first."""
-        live = self._model.live
-        is_live = live is not None and live.message is not None and live.message.id == message.id
-        if live is not None and live.message is not None and is_live:
+        live, thinking, text = self._model.live, message.thinking, message.text
+        if live is not None and live.message is not None and live.message.id == message.id:
             thinking, text, message = live.thinking(), live.text(), live.message
-        else:
-            thinking, text = message.thinking, message.text
         is_plain = message.role == "user" or bool(message.code_language)
         return count_matches(thinking, self._query) + count_matches(text, self._query, plain=is_plain)
 
