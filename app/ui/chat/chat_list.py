@@ -58,11 +58,7 @@ class SearchField(QLineEdit):
 
 class ChatList(DropArea):
     """Shows chats and has done with them what the user wants. The chats of files that are dropped on it are imported.
-
-    Attributes:
-        new_button: For a new chat.
-        search_field, view, results, trash: The parts.
-    """
+    ``new_button``: for a new chat. ``search_field``, ``view``, ``results``, ``trash``: the parts."""
 
     def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__("Drop files to import their chats", parent)

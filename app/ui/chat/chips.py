@@ -205,12 +205,8 @@ class Chips(QWidget):
 
 
 class ComposerAttachments(QWidget):
-    """The chips above the text; hidden while there are none.
-
-    Attributes:
-        chips: What they are shown in.
-        as_text: Puts text that was pasted as an attachment into the message instead.
-    """
+    """The chips above the text; hidden while there are none. ``chips``: what they are shown in. ``as_text``: puts text
+    that was pasted as an attachment into the message instead."""
 
     def __init__(self) -> None:
         super().__init__()

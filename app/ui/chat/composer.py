@@ -259,12 +259,8 @@ class _Editor(MessageEditor):
 
 
 class Composer(QWidget):
-    """A text field that grows, what is attached to it, and the button that sends or stops.
-
-    Signals:
-        message_sent: The user sent what is written.
-        stop_requested: The user stopped the answer.
-    """
+    """A text field that grows, what is attached to it, and the button that sends or stops. Signals ``message_sent``:
+    the user sent what is written. ``stop_requested``: the user stopped the answer."""
 
     message_sent = Signal(str)
     stop_requested = Signal()

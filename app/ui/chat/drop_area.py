@@ -52,12 +52,8 @@ def picture_in(data: QMimeData) -> QImage | None:
 
 
 class DropArea(QFrame):
-    """What files and pictures are dropped on.
-
-    Signals:
-        files_dropped: Their paths.
-        picture_dropped: One that is no file; ``None`` if only its address was dropped.
-    """
+    """What files and pictures are dropped on. Signals ``files_dropped``: their paths. ``picture_dropped``: one that is
+    no file; ``None`` if only its address was dropped."""
 
     files_dropped = Signal(list)
     picture_dropped = Signal(object)

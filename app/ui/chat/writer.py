@@ -212,14 +212,8 @@ class ChatWriter(QObject):
 
 
 class StoredPresets(QObject):
-    """One for a window.
-
-    Attributes:
-        presets: To be asked; changed by `change` alone.
-
-    Signals:
-        changed: The presets, or which are the default, are others now.
-    """
+    """One for a window. ``presets``: to be asked; changed by `change` alone. Signal ``changed``: the presets, or which
+    are the default, are others now."""
 
     changed = Signal()
 

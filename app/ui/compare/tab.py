@@ -123,11 +123,7 @@ class Footer(QWidget):
 
 class CompareTab(QWidget):
     """Shows what a runner does; decides nothing. While it does not run it passes over what the runner says.
-
-    Attributes:
-        verdict: What came of the comparison.
-        footer: The buttons; whoever owns the tab connects them.
-    """
+    ``verdict``: what came of the comparison. ``footer``: the buttons; whoever owns the tab connects them."""
 
     def __init__(self, run_text: str) -> None:
         super().__init__()

@@ -148,11 +148,7 @@ class ServerKeys:
 
 class LoadPlanner:
     """Reads headers beside the window's thread and plans with the memory as it is then. Says so if the drive is slow.
-
-    Attributes:
-        memory: What is free.
-        keys: Those of servers.
-    """
+    ``memory``: what is free. ``keys``: those of servers."""
 
     def __init__(self, engine: EngineClient, notice_list: NoticeList, values: Settings, parent: QObject) -> None:
         self.memory = MemoryWatch(engine, parent)

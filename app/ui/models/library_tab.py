@@ -63,14 +63,8 @@ _CHECKED = {
 
 
 class LibraryTab(QWidget):
-    """The list, and the page of the selected model.
-
-    Attributes:
-        list, page: The parts.
-
-    Signals:
-        get_requested: The user wants other models.
-    """
+    """The list, and the page of the selected model. ``list``, ``page``: the parts. Signal ``get_requested``: the user
+    wants other models."""
 
     get_requested = Signal()
 

@@ -158,12 +158,8 @@ Whereabouts = Literal["hub", "downloads", "library", "incomplete"]
 
 
 class RecommendedTab(QWidget):
-    """A card for each model.
-
-    Signals:
-        search_requested: The user looks for something else.
-        details_requested: The repository whose files shall be shown.
-    """
+    """A card for each model. Signals ``search_requested``: the user looks for something else. ``details_requested``:
+    the repository whose files shall be shown."""
 
     search_requested = Signal()
     details_requested = Signal(str)

@@ -19,12 +19,8 @@ from app.ui.widgets.tabbed_window import TabbedWindow
 
 
 class ModelsWindow(TabbedWindow):
-    """What is on this computer, what could be, and what is on its way.
-
-    Attributes:
-        service, hub: The models on this computer, and Hugging Face.
-        library, recommended, search, downloads: The tabs.
-    """
+    """What is on this computer, what could be, and what is on its way. ``service``, ``hub``: the models on this
+    computer, and Hugging Face. ``library``, ``recommended``, ``search``, ``downloads``: the tabs."""
 
     def __init__(self, ctx: AppContext, library: LibraryService) -> None:
         super().__init__("Models", first_size=QSize(1040, 700), minimum_size=QSize(620, 420))

@@ -75,12 +75,8 @@ def state_text(state: EngineState, progress: float, *, is_remote: bool = False) 
 
 
 class TopBar(QFrame):
-    """Shows the pair in use and what the engine does.
-
-    Attributes:
-        chats, pair, speed, settings, cancel: Its buttons.
-        context: How full the context of the chat is.
-    """
+    """Shows the pair in use and what the engine does. ``chats``, ``pair``, ``speed``, ``settings``, ``cancel``: its
+    buttons. ``context``: how full the context of the chat is."""
 
     def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)

@@ -11,14 +11,8 @@ from app.ui.widgets.controls import column
 
 
 class TabbedWindow(QWidget):
-    """Shows one of its pages at a time.
-
-    Attributes:
-        tabs: The pages; ``tabs.currentChanged`` tells of another one in front.
-
-    Signals:
-        closed: The window is gone from the screen.
-    """
+    """Shows one of its pages at a time. ``tabs``: the pages; ``tabs.currentChanged`` tells of another one in front.
+    Signal ``closed``: the window is gone from the screen."""
 
     closed = Signal()
 

@@ -178,9 +178,7 @@ class ChatListModel(QStringListModel):
     Qt's list of strings, all of them empty, only counts the rows: a count asked of Python for every row would make
     laying out ten thousand take ten times as long. Everything else about a row is answered here.
 
-    Attributes:
-    rows: What is shown, top to bottom.
-    order, collapsed: How; changed by `arrange`.
+    ``rows``: what is shown, top to bottom; ``order``, ``collapsed``: how, changed by `arrange`.
     """
 
     def __init__(self, actions: Actions) -> None:

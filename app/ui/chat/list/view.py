@@ -227,14 +227,8 @@ class RowDelegate(QStyledItemDelegate):
 
 
 class ChatListView(QListView):
-    """A click, Enter and the arrow keys open a chat; with Ctrl or Shift they select.
-
-    Attributes:
-        chats: The model.
-
-    Signals:
-        arranged: It is sorted otherwise, or a folder was opened or closed.
-    """
+    """A click, Enter and the arrow keys open a chat; with Ctrl or Shift they select. ``chats``: the model. Signal
+    ``arranged``: it is sorted otherwise, or a folder was opened or closed."""
 
     arranged = Signal()
 
