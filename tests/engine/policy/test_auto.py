@@ -104,6 +104,11 @@ def test_a_worthless_draft_is_paused_with_the_reason() -> None:
     assert 0.08 < last.break_even_rate < 0.2  # 1 + a ≥ (v(2) + c) ÷ v(1) on this curve: 0.11
 
 
+def test_a_draft_that_saves_a_sixth_of_the_time_is_not_paused() -> None:
+    outcome = run_policy(a_policy(), CURVES["flat"], trace((0.3, 0.3)))
+    assert len(outcome.paused) < 0.05 * outcome.rounds
+
+
 @pytest.mark.parametrize(
     "curve", ["600 M F16", "flat", *in_proof(["27 M Q8_0", "600 M F16, large draft", "600 M Q4_K_M"])]
 )
