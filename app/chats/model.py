@@ -13,8 +13,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, cast, get_args
 
+from app.protocol.answering import AnswerSettings
 from app.protocol.events import Piece
 from app.protocol.options import DrafterName
+from app.storage.json_file import lenient
 
 Role = Literal["system", "user", "assistant"]
 Status = Literal["complete", "streaming", "stopped", "interrupted", "failed"]
@@ -132,8 +134,13 @@ class StoredMessage:
 
     @property
     def settings(self) -> dict[str, object]:
-        """The settings an answer was requested with."""
+        """The settings an answer was requested with, and by what it was written."""
         return _object(self.settings_json)
+
+    @property
+    def asked(self) -> AnswerSettings:
+        """How an answer was asked for, with the usual for what isn't stored or can't be read."""
+        return lenient(AnswerSettings, self.settings, [])
 
     @property
     def code_language(self) -> str:

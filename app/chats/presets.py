@@ -13,7 +13,6 @@ import msgspec
 from app import system
 from app.chats.settings import ChatSettings
 from app.protocol.answering import SamplingChoice
-from app.protocol.options import Overflow
 from app.storage.files import write_export
 from app.storage.json_file import (
     NOT_UNDERSTOOD,
@@ -152,20 +151,6 @@ def _read_own(path: Path, content: dict[str, Any]) -> PresetFile:
 
 # ---------------------------------------------------------------- LM Studio's
 
-_OVERFLOW: dict[str, Overflow] = {
-    "stopAtLimit": "stop",
-    "rollingWindow": "drop_oldest",
-    "truncateMiddle": "keep_ends",
-}
-_CHECKED: dict[str, tuple[str, float]] = {
-    "llm.prediction.topPSampling": ("top_p", 1.0),
-    "llm.prediction.minPSampling": ("min_p", 0.0),
-    "llm.prediction.repeatPenalty": ("repetition_penalty", 1.0),
-    "llm.prediction.llama.presencePenalty": ("presence_penalty", 0.0),
-    "llm.prediction.llama.frequencyPenalty": ("frequency_penalty", 0.0),
-}
-"""The key, our name for it, and its value if it isn't checked."""
-
 
 def _lm_studio_fields(content: dict[str, Any]) -> list[Any] | None:
     """All fields of the file; ``None`` if it isn't one of LM Studio's."""
@@ -185,22 +170,18 @@ def _read_lm_studio(path: Path, content: dict[str, Any], fields: list[Any]) -> P
                 pass
             case _:
                 continue
-        if key in _READERS:
-            place, name = (values, _OTHERS[key]) if key in _OTHERS else (sampling, _SAMPLING[key])
-            try:
-                place[name] = _converted(key, name, _READERS[key](value))
-            except (msgspec.ValidationError, ValueError, TypeError, KeyError):
-                unusable.append(key)
-        else:
+        if key not in _LM_STUDIO:
             ignored.append(key)
+            continue
+        name, read = _LM_STUDIO[key]
+        is_sampling = name in SamplingChoice.__struct_fields__
+        try:
+            converted = system.convert({name: read(value)}, SamplingChoice if is_sampling else ChatSettings)
+            (sampling if is_sampling else values)[name] = getattr(converted, name)
+        except (msgspec.ValidationError, ValueError, TypeError, KeyError):
+            unusable.append(key)
     settings = ChatSettings(sampling=SamplingChoice(**sampling), **values)
     return PresetFile(name=_name(path, content), settings=settings, ignored=ignored, unusable=unusable)
-
-
-def _converted(key: str, name: str, value: Any) -> Any:
-    """``value``, if it is valid for this setting."""
-    kind: type[msgspec.Struct] = SamplingChoice if key in _SAMPLING else ChatSettings
-    return getattr(system.convert({name: value}, kind), name)
 
 
 def _choice(off: float | None) -> Callable[[Any], Any]:
@@ -218,37 +199,27 @@ def _choice(off: float | None) -> Callable[[Any], Any]:
     return read
 
 
-def _same(value: Any) -> Any:
-    return value
-
-
 def _top_k(value: Any) -> Any:
     number = _choice(0)(value)
     return 0 if number == -1 else number
 
 
-_SAMPLING = {
-    "llm.prediction.temperature": "temperature",
-    "llm.prediction.topKSampling": "top_k",
-    **{key: name for key, (name, _off) in _CHECKED.items()},
+_OVERFLOW = {"stopAtLimit": "stop", "rollingWindow": "drop_oldest", "truncateMiddle": "keep_ends"}
+_LM_STUDIO: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "llm.prediction.temperature": ("temperature", lambda value: value),
+    "llm.prediction.topKSampling": ("top_k", _top_k),
+    "llm.prediction.topPSampling": ("top_p", _choice(1.0)),
+    "llm.prediction.minPSampling": ("min_p", _choice(0.0)),
+    "llm.prediction.repeatPenalty": ("repetition_penalty", _choice(1.0)),
+    "llm.prediction.llama.presencePenalty": ("presence_penalty", _choice(0.0)),
+    "llm.prediction.llama.frequencyPenalty": ("frequency_penalty", _choice(0.0)),
+    "llm.prediction.systemPrompt": ("system_prompt", lambda value: value),
+    "llm.prediction.stopStrings": ("stop", lambda value: value),
+    "llm.prediction.maxPredictedTokens": ("max_tokens", _choice(None)),
+    "llm.prediction.seed": ("seed", _choice(None)),
+    "llm.prediction.contextOverflowPolicy": ("overflow", _OVERFLOW.__getitem__),
 }
-_OTHERS = {
-    "llm.prediction.systemPrompt": "system_prompt",
-    "llm.prediction.stopStrings": "stop",
-    "llm.prediction.maxPredictedTokens": "max_tokens",
-    "llm.prediction.seed": "seed",
-    "llm.prediction.contextOverflowPolicy": "overflow",
-}
-_READERS: dict[str, Callable[[Any], Any]] = {
-    **{key: _choice(off) for key, (_ours, off) in _CHECKED.items()},
-    "llm.prediction.temperature": _same,
-    "llm.prediction.topKSampling": _top_k,
-    "llm.prediction.systemPrompt": _same,
-    "llm.prediction.stopStrings": _same,
-    "llm.prediction.maxPredictedTokens": _choice(None),
-    "llm.prediction.seed": _choice(None),
-    "llm.prediction.contextOverflowPolicy": lambda value: _OVERFLOW[value],
-}
+"""For each key our name, and what makes our value of theirs."""
 
 
 FILE_NAME = "presets.json"

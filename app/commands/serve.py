@@ -12,10 +12,10 @@ from app.commands.options import add_drafter_options, add_head_option, add_model
 from app.commands.output import show_progress, tell
 from app.commands.session import drafter_choice, load_command, show_load_progress, show_refusals
 from app.models.names import visible
+from app.protocol.answering import AnswerSettings
 from app.protocol.events import PairLoaded
 from app.protocol.serving import DEFAULT_PORT
 from app.server import serving as headless
-from app.server.engines import Drafting
 from app.server.guard import Guard, is_loopback, key_from
 from app.system import KnownError
 
@@ -85,7 +85,7 @@ def serve(options: argparse.Namespace) -> int:
         load,
         guard,
         headless.Address(options.host, options.port),
-        drafting=Drafting(drafter_choice(options), options.draft_length),
+        usual=AnswerSettings(drafter=drafter_choice(options), draft_length=options.draft_length),
         on_progress=show_load_progress,
         on_ready=_show_ready,
     )

@@ -7,7 +7,6 @@ import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from contextvars import ContextVar
-from dataclasses import dataclass
 from itertools import count
 from typing import Protocol
 
@@ -15,6 +14,7 @@ import msgspec
 
 from app.client.connection import EngineEndedError
 from app.client.process import AsyncEngineProcess, GenerationEvent, GenerationFailedError, TooLargeError
+from app.protocol.answering import AnswerSettings
 from app.protocol.commands import CheckText, CountPrompt, Generate, Load, Tokenize
 from app.protocol.events import (
     GenerationFailed,
@@ -29,7 +29,6 @@ from app.protocol.events import (
     Tokenized,
 )
 from app.protocol.frames import ProtocolError
-from app.protocol.options import DrafterChoice, DraftLength
 from app.protocol.serving import AnsweredQuestion, AnswerEvent, AsideQuestion, Asked, FromServer, GivenUp, Unavailable
 from app.system import KnownError
 
@@ -66,24 +65,16 @@ _MOST_ENDS = 3
 """How often an engine may end without an answer in between."""
 
 
-@dataclass(frozen=True)
-class Drafting:
-    """How a server drafts."""
-
-    drafter: DrafterChoice = "auto"
-    length: DraftLength = "auto"
-
-
 class OwnEngine:
     """The pair of one `Load`, in an engine process; see `app.server.engines.Engine`."""
 
     why_unavailable = "The model isn't loaded now. Try again in a moment."
 
-    def __init__(self, command: Load, drafting: Drafting | None = None) -> None:
-        """``drafting``: for requests that say nothing about it."""
+    def __init__(self, command: Load, usual: AnswerSettings = AnswerSettings()) -> None:  # noqa: B008 - frozen
+        """``usual``: how to draft for requests that say nothing about it."""
         self.pair: PairLoaded | None = None
         self._command = command
-        self._drafting = drafting or Drafting()
+        self._usual = usual
         self._process: AsyncEngineProcess | None = None
         self._ends = 0
 
@@ -117,12 +108,9 @@ class OwnEngine:
             await self._process.close()
 
     async def generate(self, command: Generate) -> AsyncGenerator[GenerationEvent, None]:
-        usual = self._drafting
-        command = msgspec.structs.replace(
-            command,
-            drafter=usual.drafter if command.drafter == "auto" else command.drafter,
-            draft_length=usual.length if command.draft_length == command.drafter == "auto" else command.draft_length,
-        )
+        if command.drafter == "auto":
+            length = self._usual.draft_length if command.draft_length == "auto" else command.draft_length
+            command = msgspec.structs.replace(command, drafter=self._usual.drafter, draft_length=length)
         async with aclosing(self._loaded().generate(command)) as events:
             async for event in events:
                 if isinstance(event, GenerationFinished):

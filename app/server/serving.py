@@ -11,9 +11,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from app.models.gguf import read_header
+from app.protocol.answering import AnswerSettings
 from app.protocol.commands import Load
 from app.protocol.events import LoadProgressed, PairLoaded
-from app.server.engines import Drafting, OwnEngine
+from app.server.engines import OwnEngine
 from app.server.guard import Guard, Limits
 from app.server.http import HttpConnection, Service
 from app.server.service import ModelInfo, ModelService
@@ -107,18 +108,18 @@ async def serve(
     guard: Guard,
     address: Address,
     *,
-    drafting: Drafting | None = None,
+    usual: AnswerSettings = AnswerSettings(),  # noqa: B008 - frozen
     limits: Limits | None = None,
     on_progress: Callable[[LoadProgressed], None] = lambda _: None,
     on_ready: Ready = lambda *_: None,
 ) -> None:
     """Load a pair and serve it until this is canceled; then the engine is ended, too.
 
-    ``on_ready`` gets the pair, the addresses and the model's id. Raises `KnownError`.
+    ``usual``: how to draft. ``on_ready`` gets the pair, the addresses and the model's id. Raises `KnownError`.
     """
     limits = limits or Limits()
     model = ModelInfo(read_header(load.target))
-    engine = OwnEngine(load, drafting)
+    engine = OwnEngine(load, usual)
     server = Server(ModelService(engine, model, guard, limits), limits)
     try:
         addresses = await server.open(address.host, address.port)

@@ -21,7 +21,6 @@ from app.models.hub.network import Network, NetworkSettings
 from app.settings import SettingsFile
 from app.system import KnownError
 from app.ui.chat.footer import details_of, footer_of, note_of
-from app.ui.chat.live_answer import asked_with
 from tests.proof.conftest import Proof, StartWindow
 from tests.proof.damage import check_sentence, damaged, damaged_json
 from tests.proof.data_folder import bugs
@@ -119,7 +118,7 @@ def _use_chats(path: Path) -> str:
                 # As the transcript shows it.
                 pieces = unpack(message.text, message.provenance, message.thinking)
                 assert "".join(piece.text for piece in pieces if not piece.thinking) == message.text
-                asked_with(message)
+                assert message.asked.sampling
                 assert isinstance(f"{footer_of(message)} {note_of(message)} {details_of(message)}", str)
         store.search("question")
         while store.update_index():

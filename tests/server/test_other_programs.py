@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from app.server.engines import Drafting
+from app.protocol.answering import AnswerSettings
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 from tests.support.served import Json, Served
 
@@ -22,7 +22,7 @@ def drafted_by_itself(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serv
     """Everything that is drafted is accepted at a temperature of 0."""
     folder = tmp_path_factory.mktemp("itself")
     path = make_model(folder / "target.gguf", chat_template=CHATML_TEMPLATE, weights="F32")
-    with Served(path, path, home=folder / "home", drafting=Drafting("model", 4)) as served:
+    with Served(path, path, home=folder / "home", usual=AnswerSettings(drafter="model", draft_length=4)) as served:
         yield served
 
 

@@ -17,10 +17,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from app.protocol.answering import AnswerSettings
 from app.protocol.commands import Load
 from app.protocol.events import PairLoaded
 from app.protocol.options import LoadSettings
-from app.server.engines import Drafting
 from app.server.guard import Guard, Limits
 from app.server.serving import Address, serve
 
@@ -88,7 +88,7 @@ class Served(Client):
         context_length: int = 0,
         projector: Path | None = None,
         home: Path | None = None,
-        drafting: Drafting | None = None,
+        usual: AnswerSettings = AnswerSettings(),  # noqa: B008 - frozen
     ) -> None:
         """``home``: where it keeps its files, if it outlives the test that starts it."""
         super().__init__(0)
@@ -100,7 +100,7 @@ class Served(Client):
             projector=str(projector) if projector else None,
             settings=LoadSettings(threads=1, chat_cache_mib=0, context_length=context_length),
         )
-        self._drafting = drafting
+        self._usual = usual
         self._guard, self._limits = guard or Guard(), limits
         self._is_ready = threading.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -142,9 +142,7 @@ class Served(Client):
 
     async def _serve(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-        await serve(
-            self._load, self._guard, Address(), drafting=self._drafting, limits=self._limits, on_ready=self._ready
-        )
+        await serve(self._load, self._guard, Address(), usual=self._usual, limits=self._limits, on_ready=self._ready)
 
     def _ready(self, pair: PairLoaded, addresses: Sequence[tuple[str, int]], model: str) -> None:
         self.pair, self.port, self.model = pair, addresses[0][1], model

@@ -25,6 +25,7 @@ from app.models.hub.repository import RemoteModel, Repository
 from app.models.machine_memory import MachineMemory
 from app.models.mtp import can_compute, is_head_only
 from app.models.names import base_name
+from app.protocol.answering import SamplingChoice
 from app.protocol.events import Device
 from app.protocol.options import snapshots_for
 from app.system import KnownError
@@ -50,15 +51,8 @@ class _Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     pass
 
 
-class CatalogSampling(_Struct, frozen=True, kw_only=True):
-    """The sampling recommended by a model's authors, as far as they do: fields of the protocol's `Sampling`."""
-
-    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
-    top_k: Annotated[int, Meta(ge=0)] | None = None
-    top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
-    min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
-    repetition_penalty: Annotated[float, Meta(gt=0, le=2)] | None = None
-    presence_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
+class CatalogSampling(SamplingChoice, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The sampling recommended by a model's authors, as far as they do."""
 
 
 class Advice(_Struct, frozen=True, kw_only=True):

@@ -56,8 +56,8 @@ def recommended(pair: PairLoaded | None, chosen: str = "", catalog: Catalog | No
     advice = catalog.advice_for(*pair.target.names)
     level = _level(pair.usable_thinking(chosen), pair.usable_thinking(advice.level))
     thinks = level not in ("", "off") or (pair.may_think and not pair.thinking)
-    published = msgspec.structs.asdict(advice.sampling(thinks=thinks))
-    added = {key: value for key, value in published.items() if value is not None and sources[key] == "default"}
+    published = advice.sampling(thinks=thinks).chosen()
+    added = {key: value for key, value in published.items() if sources[key] == "default"}
     sources.update(dict.fromkeys(added, "catalog"))
     return Recommended(msgspec.structs.replace(sampling, **added), sources, level)
 

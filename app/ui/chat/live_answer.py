@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app import system
 from app.chats.attachments import prompt_images, prompt_text
 from app.chats.model import PackedPiece, Status, StoredMessage, pack, to_json, unpack
 from app.chats.settings import ChatSettings
@@ -188,14 +187,6 @@ def _known_pieces(message: StoredMessage) -> list[Piece]:
     return pieces
 
 
-def asked_with(message: StoredMessage) -> AnswerSettings | None:
-    """How an answer was asked for; ``None`` where an older version did not store all of it."""
-    try:
-        return system.convert(message.settings, AnswerSettings)
-    except msgspec.ValidationError:
-        return None
-
-
 class LiveAnswer(QObject):
     """One answer. It waits, is asked for, arrives and ends.
 
@@ -326,9 +317,8 @@ class LiveAnswer(QObject):
         }
         before = self._continued
         if before is not None:
-            settings = asked_with(before) or settings
-            thinking = pair.usable_thinking(settings.thinking) if pair else ""
-            settings = msgspec.structs.replace(settings, thinking=thinking)
+            thinking = pair.usable_thinking(before.asked.thinking) if pair else ""
+            settings = msgspec.structs.replace(before.asked, thinking=thinking)
         self._asked = self._prepare().under(settings.system_prompt)
         if before is None:
             question = self.branch[-1]

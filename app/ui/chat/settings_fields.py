@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec.inspect import IntType, ListType, LiteralType
@@ -44,21 +45,21 @@ def small_link(text: str) -> QPushButton:
     return button
 
 
-def field_for(key: str) -> TextField | Lines | Digits | List:
+def field_for(key: str) -> TextField | Digits | Choice:
     """The field of a setting in `ChatSettings`, by its type and its words. It shows any value and gives it back as it
     is until somebody changes it."""
     words, kind = WORDS[key], kind_of(ChatSettings, key)
-    field: TextField | Lines | Digits | List
+    field: TextField | Digits | Choice
     if isinstance(kind, IntType):
         field = Digits(*range_of(ChatSettings, key))
     elif isinstance(kind, ListType):
-        field = Lines(2)
+        field = TextField(2, stop_strings_from, stop_strings_as_text)
     elif isinstance(kind, LiteralType) or key == "thinking":
-        field = List(words.title)
+        field = Choice(words.title)
         field.offer([(value, title) for value, title in TITLES.get(key, {}).items()])
     else:
-        field = TextField(5, getattr(kind, "max_length", None))
-    if not isinstance(field, List):
+        field = TextField(5, lambda typed: typed[: getattr(kind, "max_length", None)])
+    if not isinstance(field, Choice):
         field.setPlaceholderText(words.empty)
     field.show_value(getattr(ChatSettings(), key))
     field.setAccessibleName(words.title)
@@ -69,57 +70,29 @@ def field_for(key: str) -> TextField | Lines | Digits | List:
 class TextField(QPlainTextEdit):
     """Some lines of text; Tab leaves it."""
 
-    def __init__(self, lines: int, longest: int | None = None) -> None:
+    def __init__(self, lines: int, read: Callable[[str], Any] = str, write: Callable[[Any], str] = str) -> None:
+        """``read`` makes a value of what is typed, ``write`` the text that shows one."""
         super().__init__(tabChangesFocus=True)
-        self._lines, self._longest = lines, longest
-        self._given, self._shown = "", ""
+        self._lines, self._read, self._write = lines, read, write
+        self._value, self._shown = read(""), ""
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
 
     def value(self) -> Any:
         """What was shown, exactly, until something is typed: the editor itself has no no-break spaces, for example."""
-        shown = self.toPlainText()
-        return self._given if shown == self._shown else shown[: self._longest]
+        typed, shown = self.toPlainText(), self._shown
+        return self._value if typed == shown or self._read(typed) == self._read(shown) else self._read(typed)
 
-    def show_value(self, text: Any) -> None:
-        """Show another text; nothing is to be undone then. The same one leaves everything as it is."""
-        if text != self.value():
+    def show_value(self, value: Any) -> None:
+        """Show another value; nothing is to be undone then. The same one leaves everything as it is."""
+        if value != self.value():
             with QSignalBlocker(self):
-                self.setPlainText(text)
-            self._given, self._shown = text, self.toPlainText()
+                self.setPlainText(self._write(value))
+            self._value, self._shown = value, self.toPlainText()
 
     def sizeHint(self) -> QSize:
         return QSize(120, self._lines * self.fontMetrics().lineSpacing() + 5 * SPACING)
 
     minimumSizeHint = sizeHint
-
-
-class Lines(TextField):
-    """A list of texts, one per line, with escapes."""
-
-    _texts: list[str] = []  # noqa: RUF012 - never changed
-
-    def value(self) -> Any:
-        typed = stop_strings_from(super().value())
-        return self._texts if typed == stop_strings_from(stop_strings_as_text(self._texts)) else typed
-
-    def show_value(self, texts: Any) -> None:
-        if stop_strings_from(super().value()) != texts:
-            super().show_value(stop_strings_as_text(texts))
-        self._texts = texts
-
-
-class List(Choice):
-    """A choice; what it doesn't offer stays while the first one is shown for it."""
-
-    _given: Any = None
-    _shown: Any = None
-
-    def value(self) -> Any:
-        return self._given if self.currentData() == self._shown else self.currentData()
-
-    def show_value(self, value: Any) -> None:
-        super().show_value(value)
-        self._given, self._shown = value, self.currentData()
 
 
 class Parameter(QWidget):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from enum import Enum, auto
 
 from PySide6.QtCore import Qt, QTimer, Slot
@@ -15,7 +16,7 @@ from app.compare.steps import Task
 from app.compare.wording import chat_settings
 from app.protocol.events import Round
 from app.ui.compare import wording
-from app.ui.compare.runner import End, RepeatedAnswer
+from app.ui.compare.runner import End
 from app.ui.compare.tab import AnswerPane, CompareTab, line
 from app.ui.compare.wording import Verdict
 from app.ui.widgets import theme
@@ -70,19 +71,19 @@ class OneAnswer(CompareTab):
         self._empty_text.setText(why)
         self._pages.setCurrentIndex(0)
 
-    def prepare(self, asked: RepeatedAnswer) -> None:
-        """Show an answer that can be compared; nothing is running yet."""
-        self._title.setText(asked.task.prompt.title)
-        self._settings.setText(settings_line(asked.task, on_server=asked.on_server))
-        self._notes.setText(" ".join(asked.notes))
-        self._notes.setVisible(bool(asked.notes))
+    def prepare(self, task: Task, notes: Sequence[str] = (), *, on_server: bool = False) -> None:
+        """Show an answer that can be compared; nothing is running yet. ``notes``: what will be different."""
+        self._title.setText(task.prompt.title)
+        self._settings.setText(settings_line(task, on_server=on_server))
+        self._notes.setText(" ".join(notes))
+        self._notes.setVisible(bool(notes))
         self._pages.setCurrentIndex(1)
         self.footer.run_button.setText("Compare")
         self._clear(Stage.ASKED)
 
-    def begin(self, asked: RepeatedAnswer) -> None:
+    def begin(self, task: Task, notes: Sequence[str] = (), *, on_server: bool = False) -> None:
         """The runner has the task; `set_waiting` says what it waits for, if it hasn't started yet."""
-        self.prepare(asked)
+        self.prepare(task, notes, on_server=on_server)
         self._draft_failure = ""
         self.footer.run_button.setText(RUN_AGAIN)
         self._clear(Stage.READING, f"{wording.READING}…", wording.WAITS_FOR_OTHER_RUN)
@@ -143,7 +144,7 @@ class OneAnswer(CompareTab):
 
     def show_compared(self, comparison: Comparison, *, on_server: bool = False) -> None:
         """Show a comparison that was made before."""
-        self.prepare(RepeatedAnswer(Task(comparison.prompt, comparison.command), on_server=on_server))
+        self.prepare(Task(comparison.prompt, comparison.command), on_server=on_server)
         self.footer.run_button.setText(RUN_AGAIN)
         self._draft_failure = ""
         self.plain.show_run(comparison.plain)

@@ -33,7 +33,7 @@ from app.protocol.options import LoadSettings
 from app.storage.files import write_export
 from app.system import KnownError
 from app.ui.chat.footer import figures_of
-from app.ui.chat.live_answer import asked_with, conversation
+from app.ui.chat.live_answer import conversation
 from app.ui.context import AppContext
 from app.ui.engine import Priority, pair_names
 from app.ui.engine.client import EngineClient, EngineState
@@ -255,14 +255,6 @@ KIND = "chat"
 """Marks a prompt that comes from one of the user's chats."""
 
 
-class RepeatedAnswer(NamedTuple):
-    """An answer to be compared. ``notes``: what will be different, for the user. ``on_server``: not by our engine."""
-
-    task: Task
-    notes: Sequence[str] = ()
-    on_server: bool = False
-
-
 class SetChoice(NamedTuple):
     """A set of prompts to compare. ``path`` is the file it came from."""
 
@@ -320,15 +312,15 @@ class Subject:
     def chat_id(self) -> str | None:
         return self.branch[-1].chat_id if self.branch else None
 
-    def asked(self, now: AnswerSettings, pair: PairLoaded | None) -> RepeatedAnswer | None:
-        """How to have ``pair`` write the answer again; ``None`` without a question before it. ``now`` is used if the
-        answer doesn't say how it was written."""
+    def asked(self, pair: PairLoaded | None) -> tuple[Task, list[str]] | None:
+        """How to have ``pair`` write the answer again, and what will be different, for the user; ``None`` if there is
+        no question before it."""
         if self.task is not None:
-            return RepeatedAnswer(self.task)
+            return self.task, []
         *before, answer = self.branch
         if answer.role != "assistant" or not any(message.role == "user" for message in before):
             return None
-        settings = asked_with(answer) or now
+        settings = answer.asked
         notes = []
         if pair is not None and (writer := _other_writer(answer, pair)):
             notes.append(
@@ -347,8 +339,7 @@ class Subject:
             seed=next((seed for seed in (answer.seed, settings.seed) if seed is not None), 0),
             private=self.is_private,
         )
-        is_remote = pair is not None and pair.remote is not None
-        return RepeatedAnswer(Task(Prompt(kind=KIND, messages=messages), command), notes, is_remote)
+        return Task(Prompt(kind=KIND, messages=messages), command), notes
 
 
 def _other_writer(answer: StoredMessage, pair: PairLoaded) -> str:

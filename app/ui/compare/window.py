@@ -18,7 +18,7 @@ from app.system import KnownError
 from app.ui.compare import wording
 from app.ui.compare.one_answer import OneAnswer
 from app.ui.compare.prompt_set import PromptSet
-from app.ui.compare.runner import CANNOT_START, End, RepeatedAnswer, Runner, SetChoice, Snapshot, Subject
+from app.ui.compare.runner import CANNOT_START, End, Runner, SetChoice, Snapshot, Subject
 from app.ui.compare.tab import FORMATS, CompareTab
 from app.ui.compare.wording import Verdict
 from app.ui.context import AppContext
@@ -174,10 +174,9 @@ class CompareWindow(TabbedWindow):
 
     # ------------------------------------------------------------ one answer
 
-    def _asked(self) -> RepeatedAnswer | None:
-        """How the answer is requested from the pair that is loaded now."""
-        now = self._ctx.chats.answers.settings(self._ctx.chats.current.settings)
-        return self._subject.asked(now, self._ctx.loader.pair()) if self._subject is not None else None
+    def _asked(self) -> tuple[Task, list[str]] | None:
+        """How the answer is requested from the pair that is loaded now, and what will be different."""
+        return self._subject.asked(self._ctx.loader.pair()) if self._subject is not None else None
 
     def _take(self, subject: Subject) -> None:
         """Make something else the subject of the tab, and compare it unless a set is running."""
@@ -189,7 +188,7 @@ class CompareWindow(TabbedWindow):
             self._subject = None
             self.one.show_nothing(wording.NO_ANSWER)
             return
-        self.one.prepare(found)
+        self.one.prepare(*found, on_server=self._ctx.loader.remote() is not None)
         if why := self._why_not(of_set=False):
             self.one.say(Verdict(why))
         else:
@@ -201,9 +200,9 @@ class CompareWindow(TabbedWindow):
         if found is None or self._why_not(of_set=False):
             return
         self._result = None
-        self._begin(found.task)
-        self.one.begin(found)
-        self.runner.start_one(found.task)
+        self._begin(found[0])
+        self.one.begin(*found, on_server=self._ctx.loader.remote() is not None)
+        self.runner.start_one(found[0])
         self._refresh()
 
     # ------------------------------------------------------------ a set

@@ -24,7 +24,7 @@ from app.ui.actions import Choice
 from app.ui.chat.context_meter import LEAST_ANSWER
 from app.ui.chat.footer import figures_of
 from app.ui.chat.list.model import UNTITLED
-from app.ui.chat.live_answer import asked_with, can_continue, was_cut
+from app.ui.chat.live_answer import can_continue, was_cut
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.context import AppContext
 from app.ui.engine import EngineState
@@ -101,8 +101,7 @@ class Messages(QObject):
             self._tell(None)
             texts = _texts(last)
             if self._engine.state() is EngineState.READY and (self._asked is None or self._asked[1] != texts):
-                asked = asked_with(last) or self._chats.answers.settings(model.settings)
-                thinking = pair.usable_thinking(asked.thinking)
+                thinking = pair.usable_thinking(last.asked.thinking)
                 question = CheckText(request=0, text=texts[0], thought=texts[1], thinking=thinking)
                 request = self._engine.ask_aside(question)
                 self._asked = (request, texts) if request else None
@@ -251,9 +250,8 @@ class Messages(QObject):
         if message is None:
             return []
         ways: list[Choice] = []
-        asked = asked_with(message)
-        if asked is not None and message.seed is not None:
-            ways.append(Choice("The same settings and seed", (ChatSettings.of_answer(asked), message.seed)))
+        if message.seed is not None:
+            ways.append(Choice("The same settings and seed", (ChatSettings.of_answer(message.asked), message.seed)))
         temperature = self._chats.answers.settings(model.settings).sampling.temperature
         ways.append(Choice("More variety", (self._varied(temperature + _STEP),)))
         if temperature > 0:
@@ -306,8 +304,8 @@ def _texts(message: StoredMessage) -> _Texts:
 def _has_room(message: StoredMessage, has_earlier: bool, pair: PairLoaded) -> bool:
     """Whether an answer can go on in this context, as far as that is known here. ``has_earlier``: there are earlier
     messages, which may leave it."""
-    asked, figures = asked_with(message), figures_of(message.figures)
-    may_drop = has_earlier and (asked is None or asked.overflow != "stop")
+    figures = figures_of(message.figures)
+    may_drop = has_earlier and message.asked.overflow != "stop"
     # Another model has other tokens, so how many there will be is not known.
     is_known = figures.prompt_tokens > 0 and has_written(pair, message.pair)
     taken = figures.prompt_tokens + len(message.tokens)

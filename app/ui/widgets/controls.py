@@ -7,7 +7,7 @@ import re
 import textwrap
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from PySide6.QtCore import QEvent, QLocale, QObject, Qt, Signal, Slot
 from PySide6.QtGui import QFont, QKeyEvent, QPaintEvent, QResizeEvent
@@ -293,6 +293,9 @@ def clear_layout(layout: QLayout) -> None:
 class Choice(QComboBox):
     """A list to choose from that never widens the panel: what has no room ends in "…"."""
 
+    _given: Any = None
+    _shown: Any = None
+
     def __init__(self, name: str) -> None:
         super().__init__(
             minimumContentsLength=8,
@@ -311,9 +314,14 @@ class Choice(QComboBox):
             for value, text in choices:
                 self.addItem(text, value)
 
+    def value(self) -> Any:
+        """What is chosen; until somebody chooses, the value that was shown, even if it can't be chosen."""
+        return self._given if self.currentData() == self._shown else self.currentData()
+
     def show_value(self, value: str) -> None:
         """The first one where ``value`` cannot be chosen."""
         self.setCurrentIndex(max(self.findData(value), 0))
+        self._given, self._shown = value, self.currentData()
 
     def paintEvent(self, _event: QPaintEvent) -> None:
         painter, option = QStylePainter(self), QStyleOptionComboBox()

@@ -18,12 +18,12 @@ from app.protocol.events import Piece, Round
 from app.ui.chat.answer import ThinkingPart
 from app.ui.compare import wording
 from app.ui.compare.one_answer import OneAnswer, is_in_thinking, marked
-from app.ui.compare.runner import End, RepeatedAnswer
+from app.ui.compare.runner import End
 from app.ui.compare.tab import AnswerPane
 from tests.ui.compare.samples import WORDS, compared, comparison, prompt, run
 from tests.ui.parts import WAIT_MS
 
-ASKED = RepeatedAnswer(task_of(prompt(), Generate(request=0, messages=[]), 4))
+ASKED = task_of(prompt(), Generate(request=0, messages=[]), 4)
 
 
 @pytest.fixture
@@ -145,7 +145,7 @@ def test_a_narrow_window_the_tints_of_drafted_tokens_and_nothing_left(qtbot: QtB
 
 def test_why_nothing_can_run_is_told(tab: OneAnswer) -> None:
     task = task_of(prompt(text="<b>bold</b> <img src=x>"), Generate(request=0, messages=[]), 4)
-    tab.prepare(RepeatedAnswer(task, ("A <i>note</i>",)))
+    tab.prepare(task, ("A <i>note</i>",))
     assert tab._title.text() == "<b>bold</b> <img src=x>"
     assert tab._title.textFormat() is tab._notes.textFormat() is Qt.TextFormat.PlainText
     assert tab.footer.run_button.isEnabled()

@@ -40,27 +40,27 @@ def answer(text: str = "An answer", settings: AnswerSettings = SETTINGS, **field
 
 def test_the_answer_is_asked_as_it_was() -> None:
     branch = [message("user", "One"), answer("First"), message("user", "Two"), answer("Second"), message("user", "3")]
-    found = Subject(branch[:4]).asked(AnswerSettings(), PAIR)
+    found = Subject(branch[:4]).asked(PAIR)
     assert found is not None
-    assert [(one.role, one.content) for one in found.task.prompt.messages] == [
+    assert [(one.role, one.content) for one in found[0].prompt.messages] == [
         ("system", "Be short."),
         ("user", "One"),
         ("assistant", "First"),
         ("user", "Two"),
     ]
-    assert found.task.seed == 11
-    assert found.task.command == generate(SETTINGS, found.task.prompt.messages, seed=11)
-    assert not found.notes
+    assert found[0].seed == 11
+    assert found[0].command == generate(SETTINGS, found[0].prompt.messages, seed=11)
+    assert not found[1]
 
 
 def test_an_answer_of_a_temporary_chat_stays_private() -> None:
-    found = Subject([message("user", "One"), answer()], is_private=True).asked(AnswerSettings(), PAIR)
-    assert found is not None and found.task.command.private
+    found = Subject([message("user", "One"), answer()], is_private=True).asked(PAIR)
+    assert found is not None and found[0].command.private
 
 
 def test_a_question_and_an_answer_without_one_cannot_be_compared() -> None:
-    assert Subject([message("user", "One")]).asked(AnswerSettings(), PAIR) is None
-    assert Subject([answer()]).asked(AnswerSettings(), PAIR) is None
+    assert Subject([message("user", "One")]).asked(PAIR) is None
+    assert Subject([answer()]).asked(PAIR) is None
 
 
 @pytest.mark.parametrize(
@@ -71,9 +71,9 @@ def test_a_question_and_an_answer_without_one_cannot_be_compared() -> None:
     ],
 )
 def test_another_pair_is_told(pair: PairLoaded) -> None:
-    found = Subject([message("user", "One"), answer()]).asked(AnswerSettings(), pair)
+    found = Subject([message("user", "One"), answer()]).asked(pair)
     assert found is not None
-    assert found.notes == [
+    assert found[1] == [
         "This answer was written by another pair (Target with the draft Draft). "
         "Both runs use the pair that is loaded now."
     ]
@@ -81,27 +81,24 @@ def test_another_pair_is_told(pair: PairLoaded) -> None:
 
 @pytest.mark.parametrize("settings", [AnswerSettings(draft_length=0), AnswerSettings(drafter="none", draft_length=4)])
 def test_an_answer_without_a_draft_is_drafted_automatically(settings: AnswerSettings) -> None:
-    found = Subject([message("user", "One"), answer(settings=settings)]).asked(AnswerSettings(), PAIR)
+    found = Subject([message("user", "One"), answer(settings=settings)]).asked(PAIR)
     assert found is not None
-    assert (found.task.command.draft_length, found.task.command.drafter) == ("auto", "auto")
-    assert found.notes[0].startswith("This answer was written without a draft.")
+    assert (found[0].command.draft_length, found[0].command.drafter) == ("auto", "auto")
+    assert found[1][0].startswith("This answer was written without a draft.")
 
 
 def test_a_stopped_answer_is_written_as_far_as_it_came() -> None:
     stopped = answer(status="stopped", figures={"completion_tokens": 9})
     interrupted = answer(status="interrupted", provenance=[[2, None, 0, None]] * 5)
     for one, tokens in ((stopped, 9), (interrupted, 5), (answer(status="failed"), 64)):
-        found = Subject([message("user", "One"), one]).asked(AnswerSettings(), PAIR)
+        found = Subject([message("user", "One"), one]).asked(PAIR)
         assert found is not None
-        assert found.task.command.max_tokens == tokens
+        assert found[0].command.max_tokens == tokens
 
 
-def test_settings_that_cannot_be_read_are_those_of_now() -> None:
-    now = AnswerSettings(max_tokens=7)
-    broken = answer(status="complete")
-    found = Subject([message("user", "One"), replace(broken, settings_json='{"sampling": 3}', seed=None)]).asked(
-        now, PAIR
-    )
+def test_settings_that_cannot_be_read_are_the_usual_ones() -> None:
+    broken = replace(answer(status="complete"), settings_json='{"sampling": 3, "max_tokens": 7}', seed=None)
+    found = Subject([message("user", "One"), broken]).asked(PAIR)
     assert found is not None
-    assert found.task.command.max_tokens == 7
-    assert found.task.seed == 0
+    command = found[0].command
+    assert (command.max_tokens, command.sampling, found[0].seed) == (7, Sampling(), 0)
