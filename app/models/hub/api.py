@@ -85,13 +85,13 @@ class Hub:
 
         return self._ask("search", "", ask)
 
-    def repository(self, id: str, revision: str | None = None) -> Repository:
-        """A repository at its newest commit, or at ``revision``. Raises `KnownError`."""
+    def repository(self, id: str) -> Repository:
+        """A repository at its newest commit. Raises `KnownError`."""
         if not is_repository_id(id):
             raise KnownError(f"{printable(id)} is not a repository name. It should look like owner/name.")
 
         def ask(api: HfApi) -> Repository:
-            return _repository(id, api.model_info(id, revision=revision, files_metadata=True))
+            return _repository(id, api.model_info(id, files_metadata=True))
 
         return self._ask("model page", id, ask)
 
