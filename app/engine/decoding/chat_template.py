@@ -154,9 +154,6 @@ def _known(error: helper.HelperError) -> KnownError:
             )
 
 
-# Which chat templates a model is used with: those of its file, a chosen one, or a general one if none works.
-
-
 def _turns(begins: str, goes_on: str, ends: str, role: str = "message.role", answerer: str = "assistant") -> str:
     """A template in which all turns look alike, with the role between the first two marks."""
     turns = f"{begins}{{{{ {role} }}}}{goes_on}{{{{ message.content }}}}{ends}"

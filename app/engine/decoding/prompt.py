@@ -23,14 +23,6 @@ from app.protocol.options import Overflow, Role, TemplateVariables
 from app.protocol.tools import FORMATS, Tool, ToolCall
 from app.system import KnownError
 
-# Chooses which turns of a chat go into a prompt, and which are left out when it outgrows its context.
-#
-# Turns are left out when less than a quarter of the context would be free for the answer; then half of it is freed at
-# once, so that the next turns can continue from the KV cache. If only the question would stay, an eighth is enough:
-# otherwise a long document would be gone with the second question about it. How many to leave out is estimated from
-# the lengths of their texts, in proportion to the known length of the whole prompt: a chat may have thousands of
-# turns.
-
 LEAST_ANSWER = 16
 """Tokens that must be free for an answer; otherwise, the message is refused."""
 _REMEMBERED_CHATS = 32
@@ -59,7 +51,13 @@ def content_of(message: Message) -> tuple[str, ...]:
 
 
 class Fitting:
-    """Chooses what is left out of the chats of one loaded target. Any thread may ask."""
+    """Chooses which turns of a chat are left out when it outgrows its context. Any thread may ask.
+
+    That is when less than a quarter of the context would be free for the answer; then half of it is freed at once, so
+    that the next turns can continue from the KV cache. If only the question would stay, an eighth is enough: otherwise
+    a long document would be gone with the second question about it. How many to leave out is estimated from the lengths
+    of their texts, in proportion to the known length of the whole prompt: a chat may have thousands of turns.
+    """
 
     def __init__(self, context_length: int, count: Callable[[Message], int]) -> None:
         """``context_length`` in tokens; ``count`` returns the tokens of a message's text and images."""
@@ -457,8 +455,6 @@ def _changed_call(call: ToolCall, change: Callable[[str], str]) -> ToolCall:
 def _any_of(texts: list[str]) -> re.Pattern[str]:
     return re.compile("|".join(map(re.escape, texts)) or r"(?!)")
 
-
-# The tokens of an answer of which only the text is known, so that it can be continued.
 
 _QUESTION = Message(role="user", content="Well?")
 

@@ -352,14 +352,11 @@ def stack(rows: Sequence[Distributions]) -> Distributions:
     return Distributions(ids, log_probs)
 
 
-# How likely the target found the tokens of an answer, before sampling, a grammar or a request changed its logits.
-
-
 def logprobs(
     logits: Floats, tokens: Sequence[int], count: int, piece: Callable[[int], bytes]
 ) -> list[tuple[TokenLogprob, ...]]:
-    """For each of ``tokens``, chosen from a row of ``logits``, shape (at least as many, vocabulary): itself, then the
-    ``count`` most likely ones. ``piece`` gives the bytes of a token."""
+    """How likely ``tokens`` were, each chosen from a row of ``logits``, shape (at least as many, vocabulary), and the
+    ``count`` most likely ones beside each, before anything changed the logits. ``piece`` gives the bytes of a token."""
     found = []
     for row, token in zip(logits, tokens, strict=False):
         exact = row.astype(np.float64)

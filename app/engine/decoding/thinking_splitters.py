@@ -7,8 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-# How models mark their thinking.
-
 
 @dataclass(frozen=True)
 class Format:

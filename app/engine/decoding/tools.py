@@ -112,8 +112,6 @@ def with_texts(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-# The grammar of an answer that may have tool calls: text, or a call as the chat template writes it.
-
 _PLACES = re.compile(f"([{NAME}{ID}{ARGUMENTS}])")
 _SIGNS = re.compile(r"([\[\]{}().*+?|^$/\\])")
 """Characters with a meaning in a regular expression."""

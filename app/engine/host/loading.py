@@ -60,8 +60,6 @@ from app.protocol.options import (
 from app.storage.json_file import KeyedFile, cache_file, key_of
 from app.system import KnownError
 
-# How each model of a pair is loaded: what `LoadSettings` say about it.
-
 _FEW = 0.25
 """As a share of a file's bytes."""
 
@@ -140,9 +138,6 @@ def _check(settings: LoadSettings) -> None:
         )
 
 
-# What is on a GPU, and what it can't compute with, checked before llama.cpp is asked: it would end the process.
-
-
 def has_state_on_gpu(header: GgufHeader, gpu_layers: int) -> bool:
     """Whether a running state, or a part of it, is in a GPU's memory."""
     return bool(offload_handles()) and any(layer.state for layer in _layers_on_gpu(shape_of(header), gpu_layers))
@@ -173,8 +168,6 @@ def check_cache(header: GgufHeader, length: int, options: ModelOptions) -> None:
         "tokens, or set the layers on the GPU to 0."
     )
 
-
-# The contexts of a pair: how many snapshots of a running state they keep, and how far they can be rolled back.
 
 log = logging.getLogger("slipstream.engine")
 
@@ -248,8 +241,6 @@ def keep_copies_on_gpu(context: Context, header: GgufHeader, gpu_layers: int) ->
     context.checkpoints.copies_in_place = free >= _ROOM * size
     log.info("a copy of the running state takes %d bytes of %d on the GPU", size, free)
 
-
-# How a loaded target thinks, as far as its chat template and its vocabulary tell.
 
 _QUESTION = Message(role="user", content="Well?")
 _ANSWER = Message(role="assistant", content="So.", thinking="Hm.")

@@ -112,8 +112,6 @@ def _reading(path: Path) -> Iterator[None]:
         ) from None
 
 
-# The MTP head of a target: which file it is in, whether it is used, and loading it.
-
 log = logging.getLogger("slipstream.engine")
 
 
@@ -184,8 +182,6 @@ def load_head(
         undo.pop_all()
     return TargetHead(head, model)
 
-
-# What the file of a model recommends.
 
 _SAMPLING_KEYS = {
     "temperature": "temp",

@@ -221,9 +221,6 @@ def _tokens(count: int) -> list[int]:
     return [3 + 5 * i % 97 for i in range(count)]
 
 
-# The threads of a loaded pair: all of its contexts use as many as other programs leave free.
-
-
 class PairThreads:
     """Applies what a `ThreadControl` chooses.
 
@@ -268,9 +265,6 @@ def pair_threads(target: Target, draft: LoadedModel | None, costs: Costs | None)
     settings, context = target.settings, target.context
     is_fixed = settings.threads or settings.batch_threads or max(context.threads, context.batch_threads) == 1
     return None if is_fixed or costs is None or not target.computes_on_cpu else PairThreads(target, draft, costs)
-
-
-# The drafters of a loaded pair.
 
 
 def pair_drafters(

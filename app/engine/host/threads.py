@@ -194,8 +194,6 @@ class ThreadControl:
         self._passes.clear()
 
 
-# Which of two numbers of threads is quicker for a model on this machine, remembered once it was timed.
-
 _Number = Annotated[int, Meta(ge=1, le=MAX_THREADS)]
 
 

@@ -20,11 +20,6 @@ from app.engine.llama.model import Model
 from app.protocol.options import LEAST_PICKED_VOCABULARY, TARGET_OUTPUTS, FlashAttention, KvType, LoadSettings
 from app.system import Canceled, KnownError
 
-# The largest logits of each row of a pass, which llama.cpp picks where it computes them.
-#
-# Whole rows of 200,000 to 260,000 logits would otherwise be copied from the device and searched here. On the CPU
-# llama.cpp's selection takes longer than ours, so there it isn't used. Figures: ``benchmarks/notes/top_k.md``.
-
 _PICKED = 128
 """How many are picked: enough for usual values of top-k with penalties over the usual 64 tokens. It is always the same,
 because for another number llama.cpp would plan its graphs anew.
@@ -40,7 +35,10 @@ def pays(model: Model) -> bool:
 
 
 class TopK:
-    """What the passes of a context return: its whole rows, or the largest logits of each. Close it after the context.
+    """What the passes of a context return: whole rows, or the largest logits of each. Close it after the context.
+
+    Whole rows of 200,000 and more logits take time to be copied from the device and searched here. On the CPU,
+    llama.cpp's own selection is slower than ours (``benchmarks/notes/top_k.md``).
 
     llama.cpp applies a sampler to every output of its sequence, and then no longer copies the whole rows. A context
     begins with one: with every change its buffers are allocated anew, and if that failed, the process would end.

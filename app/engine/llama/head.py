@@ -334,15 +334,13 @@ class Head(Context):
         super().close()
 
 
-# Several MTP heads of a target, of which the first drafts the first token, the second the second one, and so on.
-#
-# Each head is a layer with keys and values of its own in one KV cache, and llama.cpp computes one of them at a time.
-# All of them process the target's tokens and hidden states. The cells of a draft are written by one head alone, so
-# each head processes the whole draft again before it adds a token to it.
-
-
 class HeadChain(Head):
-    """The KV cache of all heads of a target. A draft has at most as many tokens as there are heads."""
+    """Several MTP heads of a target: the first drafts the first token, the second the second one, and so on.
+
+    Each is a layer with keys and values of its own in one KV cache, and llama.cpp computes one at a time. All of them
+    process the target's tokens and hidden states. The cells of a draft are written by one head alone, so each head
+    processes the whole draft again before it adds a token.
+    """
 
     _keeps_windows = True
     """A cell has one place for all heads, which a cache that reuses what has left a window doesn't promise."""
@@ -416,16 +414,12 @@ class HeadChain(Head):
             self._draft_states[:] = 0.0
 
 
-# A drafting head that reads its target's KV cache and has none of its own: the assistant of a Gemma 4 model.
-#
-# llama.cpp lets its context see the cells of the last two layers of the target (``ctx_other``). All tokens of a draft
-# have the position that follows the target's last token, and none of them is written to a cache.
-
-
 class SharedHead(Head):
-    """A head without cells. Its ``tokens`` are the target's, and those it was given to draft from.
+    """A head that reads its target's KV cache and has none of its own: the assistant of a Gemma 4 model.
 
-    Nothing has to be processed before it can draft: what it needs is the target's hidden state after its last token.
+    llama.cpp shows its context the cells of the target's last two layers (``ctx_other``). All tokens of a draft have
+    the position after the target's last token. Nothing has to be processed before it can draft: it needs the target's
+    hidden state after that token. Its ``tokens`` are the target's, and those it was given to draft from.
     """
 
     _is_drafting = False

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from app.engine.llama.vision import Vision
 
 
-# Which of a model's weights go on which GPU, as llama.cpp is told.
-
 _SPLIT_MODES: dict[SplitMode, int] = {
     "layer": llama_cpp.LLAMA_SPLIT_MODE_LAYER,
     "row": llama_cpp.LLAMA_SPLIT_MODE_ROW,

@@ -334,8 +334,6 @@ def _rising(values: Sequence[float], weights: Sequence[float]) -> list[float]:
     return [mean for mean, _, size in blocks for _ in range(size)]
 
 
-# The results of drafting in a pair's earlier answers on this machine, by kind of text: for display, and as a start.
-
 _HALVED_AT = 20_000
 """After this many tokens of a kind its counters are halved, so that recent answers weigh more."""
 _SAVE_SECONDS = 30.0

@@ -11,8 +11,6 @@ from app.engine.policy.costs import CostModel, DraftCostModel
 from app.engine.policy.policy import Outcome, Promise, Situation, Stopping, promised
 from app.protocol.options import DrafterName, ProposalMethod, Propose, TextKind
 
-# What is expected of one drafter's tokens in each kind of text.
-
 Known = Mapping[TextKind, AcceptancePrior]
 
 
@@ -67,8 +65,6 @@ def _estimate(name: str, prior: AcceptancePrior) -> AcceptanceEstimate:
     edges, usual, shape = STARTING_POINTS[name]
     return AcceptanceEstimate(edges, prior.rates.get(name, usual), shape)
 
-
-# When a drafter is tried that isn't expected to save time, so that trying costs a small, known share of the time.
 
 _SHARE = 0.015
 """The largest share of the time that may go into probes if there is one drafter to try; of several, each gets this

@@ -16,8 +16,6 @@ from msgspec import Meta
 
 from app.protocol.options import DrafterName
 
-# What a drafter that decodes costs on this machine, in seconds: measured at load, updated by every draft.
-
 MeasuredSeconds = Annotated[float, Meta(gt=1e-7)]
 """For a pass; as a file may contain it: above zero, because ratios need that."""
 SecondsOrZero = Annotated[float, Meta(ge=0.0)]

@@ -12,15 +12,15 @@ from app.engine.policy.costs import Costs
 from app.protocol.events import Pause
 from app.protocol.options import DrafterName, ProposalMethod, TextKind
 
-# When a draft model's draft ends, and how many of its tokens are tested.
-#
-# Drafting goes on, and tokens are tested, while the best continuation gains more tokens than its seconds are worth at
-# the rate of the whole (renewal reward; Dinkelbach, Management Science 13, 1967).
-
 
 @dataclass(frozen=True)
 class Stopping:
-    """Decides where one draft ends. Chances are those of a token to be accepted if those before it are."""
+    """Decides where one draft ends, and how many of its tokens are tested.
+
+    Drafting goes on, and tokens are tested, while the best continuation gains more tokens than its seconds are worth at
+    the rate of the whole (renewal reward; Dinkelbach, Management Science 13, 1967). Chances are those of a token to be
+    accepted if those before it are.
+    """
 
     chance: Callable[[float, int], float]
     """The chance of acceptance of a token with this confidence at this position."""
@@ -192,9 +192,6 @@ class Policy(Protocol):
     def learn(self, outcome: Outcome) -> None: ...
 
     def learned(self) -> Learned: ...
-
-
-# What draft lengths promise, before the confidences of a draft's tokens are known.
 
 
 @dataclass(slots=True)
