@@ -224,7 +224,9 @@ def _candidates(
         yield kind, built_in[kind]
     elif choice:
         try:
-            yield "file", _named(_read(Path(choice)))
+            with Path(choice).open("rb") as file:
+                source = file.read(_LONGEST_FILE).decode("utf-8-sig", "replace")
+            yield "file", _named(source)
         except OSError as error:
             reasons.append(f"The chosen chat template can't be read ({error.strerror or error}).")
     own, for_tools = vocabulary.chat_template(), vocabulary.chat_template(_TOOL_USE)
@@ -232,11 +234,6 @@ def _candidates(
         yield "model", _named(own or for_tools or "") | ({_TOOL_USE: for_tools} if for_tools else {})
         yield from ((kind, built_in[kind]) for kind, (_, mark) in BUILT_IN.items() if mark in marks)
     yield "chatml", built_in["chatml"]
-
-
-def _read(path: Path) -> str:
-    with path.open("rb") as file:
-        return file.read(_LONGEST_FILE).decode("utf-8-sig", "replace")
 
 
 def _named(source: str) -> dict[str, str]:

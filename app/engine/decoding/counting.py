@@ -60,6 +60,7 @@ class TokenCounter:
         has_text = bool(text.content or text.images)
         typed = self._tokens([*system, *kept], text, inputs) - without + bare if has_text else 0
         dropped = min(cut.end, len(turns)) - cut.first
+        word = unheard_of()
         return TokensCounted(
             request=command.request,
             system=max(own, 0),
@@ -68,14 +69,9 @@ class TokenCounter:
             context_length=self._prompts.fitting.context_length,
             dropped=dropped,
             first_dropped=len(system) + cut.first if dropped else 0,
-            parts=[self._part(part) for part in command.parts],
+            parts=[len(self._tokenizer.tokens((word, {word: part}), goes_on=True)) for part in command.parts],
             images=[len(self._tokenizer.images([image])) for image in command.images],
         )
-
-    def _part(self, text: str) -> int:
-        """The tokens of a text in the middle of a message."""
-        word = unheard_of()
-        return len(self._tokenizer.tokens((word, {word: text}), goes_on=True))
 
     def forget(self) -> None:
         """Forget earlier chats."""

@@ -171,8 +171,9 @@ class TextStream:
         """Characters of the met stop string that were already shown, at the end of ``earlier``."""
         self.earlier = texts.replay(earlier)
         """The text of ``earlier``, without the thinking."""
-        self._shown = self._possible_stop_of(self.earlier)
-        """The end of that text, as far as it could be the beginning of a stop string."""
+        behind = max((at + len(stop) for stop in self._stops if (at := self.earlier.rfind(stop)) >= 0), default=0)
+        self._shown = self.earlier[len(self.earlier) - self._possible_stop(self.earlier[behind:]) :]
+        """The end of that text, as far as it could be the beginning of another stop string."""
 
     def add(self, piece: Piece) -> list[Piece]:
         """Take the next token (a `Piece` without text) and return what may be shown now."""
@@ -188,7 +189,7 @@ class TextStream:
         certain = len(held) - self._possible_stop(held) - len(self._shown)
         if certain >= 0:
             self._shown = ""
-        return self._release(self._whole_pieces(certain))
+        return self._release(sum(end <= certain for end in accumulate(len(answer_text(piece)) for piece in self._held)))
 
     def end(self, *, cut: bool = False, last: Piece | None = None) -> list[Piece]:
         """What was held back, when the answer ends (`TokenTexts.end`). A stop string may be met only now."""
@@ -224,15 +225,6 @@ class TextStream:
             length -= len(text)
         self._held = []
         return pieces
-
-    def _whole_pieces(self, length: int) -> int:
-        """How many of the held pieces lie wholly within the first ``length`` characters."""
-        return sum(end <= length for end in accumulate(len(answer_text(piece)) for piece in self._held))
-
-    def _possible_stop_of(self, text: str) -> str:
-        """The end of a text after the last stop string in it, as far as it could be the beginning of another one."""
-        behind = max((at + len(stop) for stop in self._stops if (at := text.rfind(stop)) >= 0), default=0)
-        return text[len(text) - self._possible_stop(text[behind:]) :]
 
     def _possible_stop(self, text: str) -> int:
         """The length of the longest end of ``text`` with which a stop string begins."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from app.engine.decoding.accept_rules import Purpose, are_few, block_seed, draw, lead_of, noisy_candidates, with_noise
-from app.engine.decoding.grammar import Ahead
 from app.engine.decoding.sampling import (
     Distributions,
     Logits,
@@ -123,7 +122,9 @@ class ModelDrafter(Drafter):
         self._drafted_from = len(self._sequence)
         tokens: list[int] = []
         choices: list[_Choice] = []
-        with self._ahead() as ahead:
+        # Along the answer's grammar, where one is in force: what it refuses isn't proposed.
+        grammar = self._task.grammar
+        with grammar.ahead() if grammar and grammar.in_force else nullcontext() as ahead:
             while True:
                 if ahead:
                     allowed = ahead.allowed()[: self._draft.vocabulary]
@@ -141,11 +142,6 @@ class ModelDrafter(Drafter):
         others = [choice.other for choice in choices if choice.other is not None]
         leads = [choice.lead for choice in choices]
         return Proposal(tokens, stack(rows) if rows else None, leads, others)
-
-    def _ahead(self) -> AbstractContextManager[Ahead | None]:
-        """Along the answer's grammar, where one is in force: what it refuses isn't proposed."""
-        grammar = self._task.grammar
-        return grammar.ahead() if grammar and grammar.in_force else nullcontext()
 
     def accepted(self) -> None:
         start, self._drafted_from = self._drafted_from, None

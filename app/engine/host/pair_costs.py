@@ -11,6 +11,7 @@ from typing import Annotated
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from app.engine.decoding.drafting import Drafting
 from app.engine.decoding.sampling import Floats
@@ -183,7 +184,8 @@ def try_out(cache: Context, canceled: Callable[[], bool]) -> Exactness:
         rows = {1: _row(cache, canceled, 1)}
         is_quick = time.perf_counter() - begun < _SLOW_PASS
         rows |= {width: _row(cache, canceled, width) for width in (*_UNITS[1:], *_BETWEEN * is_quick)}
-        return Exactness(next(unit for unit in _UNITS if _agree(rows, unit)), behind)
+        bits = {width: row.view(np.uint32) for width, row in rows.items()}  # a damaged model has no numbers, every time
+        return Exactness(next(unit for unit in _UNITS if _agree(bits, unit)), behind)
     finally:
         cache.roll_back(0)
 
@@ -199,10 +201,8 @@ def _row(cache: Context, canceled: Callable[[], bool], width: int) -> Floats:
     return logits
 
 
-def _agree(rows: dict[int, Floats], unit: int) -> bool:
-    """Bit by bit; a damaged model computes what is no number, every time."""
-    bits = {width: row[:unit].view(np.uint32) for width, row in rows.items() if width % unit == 0}
-    return all(np.array_equal(row, bits[unit]) for row in bits.values())
+def _agree(rows: dict[int, NDArray[np.uint32]], unit: int) -> bool:
+    return all(np.array_equal(rows[width][:unit], rows[unit]) for width in rows if width % unit == 0)
 
 
 def _begin(cache: Context) -> int:

@@ -266,7 +266,9 @@ class Worker:
 
     def _generate(self, command: Generate) -> None:
         rounds: list[Round] = []
-        interval = self._flush_seconds()
+        interval = _SHARED_FLUSH_SECONDS if self._engine.uses_all_cores else _FLUSH_SECONDS
+        if not self._watched:
+            interval = _UNWATCHED_FLUSH_SECONDS
         flushed = -interval  # the first token is sent at once, however soon it arrives
         try:
             for event in self._engine.generate(command):
@@ -285,12 +287,6 @@ class Worker:
                 self._send(RoundsReceived(request=command.request, rounds=rounds))
             too_long = error.tokens if isinstance(error, PromptTooLongError) else 0
             self._send(GenerationFailed(request=command.request, message=str(error), prompt_tokens=too_long))
-
-    def _flush_seconds(self) -> float:
-        """Between two deliveries of an answer's rounds."""
-        if not self._watched:
-            return _UNWATCHED_FLUSH_SECONDS
-        return _SHARED_FLUSH_SECONDS if self._engine.uses_all_cores else _FLUSH_SECONDS
 
     def _measure(self, request: int, measure: Callable[[], Event]) -> None:
         """Carry out a command that is answered by one event."""

@@ -321,10 +321,6 @@ class Context:
         """The position that follows the first ``length`` tokens, which end with no part of an image."""
         return length - sum(image.saved for image in self._images if image.end <= length)
 
-    def _whole(self, length: int) -> int:
-        """``length``, or less: where the image begins that would be cut there."""
-        return next((image.start for image in self._images if image.start < length < image.end), length)
-
     @property
     def _follower(self) -> Follower | None:
         """The head, unless there are images: it can't read them, and starts again where they are gone."""
@@ -361,8 +357,9 @@ class Context:
             self.head.follow(len(self.tokens), length)
 
     def _continuable(self, length: int) -> int:
-        """``length``, or one less if the last token has to be processed again because a head needs its hidden state."""
-        length = self._whole(length)
+        """``length``, or less: where the image begins that would be cut there; and one less if the last token has to be
+        processed again because a head needs its hidden state."""
+        length = next((image.start for image in self._images if image.start < length < image.end), length)
         if not self.head or any(image.end <= length for image in self._images) or self.head.knows(length):
             return length
         return length - 1

@@ -102,7 +102,9 @@ class Placement:
             kept.append(given := (ctypes.c_float * llama_cpp.llama_max_devices())(*filter(None, shares.values())))
             params.tensor_split = given
         if self.expert_layers_on_cpu:
-            kept.append(overrides := _experts_on_cpu(self.expert_layers_on_cpu))
+            pattern = _EXPERTS.format(layers="|".join(map(str, range(self.expert_layers_on_cpu)))).encode()
+            # The list ends with an empty entry.
+            kept.append(overrides := (_Override * 2)(_Override(pattern, backend.cpu_buffer_type()), _Override()))
             params.tensor_buft_overrides = ctypes.addressof(overrides)  # type: ignore[assignment]
         return kept
 
@@ -129,12 +131,6 @@ def _shares(split: Sequence[float]) -> dict[int, float]:
             "for each, or none."
         )
     return dict(zip(gpus.values(), split, strict=True))
-
-
-def _experts_on_cpu(layers: int) -> ctypes.Array[_Override]:
-    """The experts of the first ``layers`` layers; the list ends with an empty entry."""
-    pattern = _EXPERTS.format(layers="|".join(map(str, range(layers))))
-    return (_Override * 2)(_Override(pattern.encode(), backend.cpu_buffer_type()), _Override())
 
 
 _READ_IF_SPECIAL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN

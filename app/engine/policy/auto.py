@@ -132,7 +132,8 @@ class AutoPolicy:
             return self._rest or Decision()
         seconds, is_fixed = self.costs.rounds(), self._fixed is not None
         plans = [one.plan(situation, most, seconds, self._propose, is_fixed=is_fixed) for one in candidates]
-        best = max(plans, key=self._preference, default=None)
+        current = self._drafting
+        best = max(plans, key=lambda plan: plan.rate * (_CHANGE if plan.candidate is current else 1.0), default=None)
         likely = [self._ngrams["ngram"].chance(one, i) for i, one in enumerate(found.confidences[:most])]
         ngrams = promised(likely, seconds, 0.0, len(likely) if is_fixed else 1)
         certain = [self._forced.chance] * len(situation.forced.tokens[:most])
@@ -157,9 +158,6 @@ class AutoPolicy:
             self._kind, self._rest = kind, None
             for expectations in (self._ngrams, *(one.expectations for one in self._candidates)):
                 expectations.enter(kind)
-
-    def _preference(self, plan: Plan) -> float:
-        return plan.rate * (_CHANGE if plan.candidate is self._drafting else 1.0)
 
     def _goes_before(self, ngrams: Promise, best: Plan | None, seconds: Sequence[float]) -> bool:
         """Whether n-grams draft next."""

@@ -139,7 +139,8 @@ def _draft_costs(name: DrafterName, cache: MeasurableCache, canceled: Callable[[
     """Of a drafter with this empty cache."""
     try:
         catch_up = _catch_up_seconds(cache, canceled)
-        each = _draft_seconds(cache, canceled)
+        each = statistics.median(_timed(cache, 1, canceled) for _ in range(_DRAFT_STEPS))
+        cache.roll_back(0)
         # a head processes what was accepted once more, and never two tokens at once
         one_by_one = name == "model" and each < _LONG_PASS and _is_quicker_one_by_one(cache, canceled)
         return DraftCosts(each, catch_up, one_by_one=one_by_one)
@@ -155,13 +156,6 @@ def _is_quicker_one_by_one(cache: MeasurableCache, canceled: Callable[[], bool])
     cache.roll_back(0)
     log.info("after full acceptance, the draft model processes two tokens %s", "one by one" if quicker else "at once")
     return quicker
-
-
-def _draft_seconds(cache: MeasurableCache, canceled: Callable[[], bool]) -> float:
-    """For one token. The cache is empty before and after, as in the other measurements of a drafter."""
-    seconds = [_timed(cache, 1, canceled) for _ in range(_DRAFT_STEPS)]
-    cache.roll_back(0)
-    return statistics.median(seconds)
 
 
 def _catch_up_seconds(cache: MeasurableCache, canceled: Callable[[], bool]) -> float:
