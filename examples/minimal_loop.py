@@ -4,7 +4,7 @@
 
 A small draft model proposes some tokens; the large target model checks them all in one pass, which costs little more
 than a pass over one token, and keeps those it would have chosen itself. The text is the target's own, at any
-temperature: under the rule used here (`coupled`, arXiv 2408.07978) what is drafted changes the time, not a word.
+temperature: under the rule used here (`coupled`, arXiv 2408.07978) drafts change how long it takes, not a word of it.
 
 What the real loop adds: draft lengths that follow measured costs, several drafters, all settings of a sampler,
 thinking, formats, tools, models whose state can't be rolled back token by token, and kernels that give the same logits
@@ -49,7 +49,7 @@ class Model:
         return self.llama.scores[len(self.tokens) - len(tokens) : len(self.tokens)]
 
     def roll_back(self, length: int) -> None:
-        """Forget everything behind the first ``length`` tokens."""
+        """Forget everything after the first ``length`` tokens."""
         del self.tokens[length:]
         self.llama.n_tokens = length  # the next `eval` removes the rest from the cache
 
@@ -82,7 +82,7 @@ def choose(logits: Logits, position: int, temperature: float, seed: int) -> int:
 
 
 def propose(draft: Model, tokens: Sequence[int], length: int, temperature: float, seed: int) -> list[int]:
-    """``length`` tokens that may follow ``tokens``. The draft model's cache goes back to what both have in common."""
+    """``length`` tokens that may follow ``tokens``. The draft model's cache is first rolled back to what they share."""
     known = 0
     while known < min(len(draft.tokens), len(tokens) - 1) and draft.tokens[known] == tokens[known]:
         known += 1
@@ -115,7 +115,7 @@ def generate(
     while len(tokens) - len(prompt) < max_tokens and tokens[-1] != target.llama.token_eos():
         length = min(draft_length, max_tokens - (len(tokens) - len(prompt)) - 1)
         proposed = propose(draft, tokens, length, temperature, seed) if draft is not None and length > 0 else []
-        rows = target.process([tokens[-1], *proposed])  # the last token isn't in the cache yet: nobody has needed it
+        rows = target.process([tokens[-1], *proposed])  # the last token isn't in the cache yet
         new: list[int] = []
         for row in rows:
             new.append(choose(row, len(tokens) + len(new), temperature, seed))
@@ -123,7 +123,7 @@ def generate(
             if not is_accepted or new[-1] == target.llama.token_eos():
                 break
         tokens += new
-        target.roll_back(len(tokens) - 1)  # what was proposed behind the last accepted token goes
+        target.roll_back(len(tokens) - 1)  # drops what was proposed after the last accepted token
         yield Round(new, drafted=len(proposed))
 
 

@@ -75,10 +75,10 @@ _SIGNATURES: dict[str, tuple[object, ...]] = {
 
 
 def start() -> None:
-    """Prepare llama.cpp once per process, before the first model. Raises `KnownError` if it can't compute here.
+    """Prepare llama.cpp, before the first model. Raises `KnownError` if it can't compute here.
 
     In packages, the code that computes is in separate libraries: the best one for this processor and those for GPUs are
-    loaded. Built from source, llama.cpp contains the code for one processor.
+    loaded. Built from source, llama.cpp contains code for one processor.
     """
     llama_cpp.llama_log_set(on_log, ctypes.c_void_p(0))
     if not _handles(CPU):
@@ -159,10 +159,8 @@ def cpu_buffer_type() -> int:
 
 
 def devices(*kinds: int) -> list[Device]:
-    """The devices of these kinds with their current memory; without kinds, the GPUs.
-
-    Available after `start`. Safe to call from any thread, even while llama.cpp computes. The first call initializes
-    CUDA devices, which takes some of their memory.
+    """The devices of these kinds with their current memory; without kinds, the GPUs. After `start`, from any thread,
+    even while llama.cpp computes. The first call initializes CUDA devices, which takes some of their memory.
     """
     return [_device(handle) for handle in _handles(*(kinds or (GPU, INTEGRATED_GPU)))]
 
@@ -187,8 +185,8 @@ def _device(handle: int) -> Device:
 def driver_name(devices: Sequence[str]) -> str:
     """The driver of these GPUs (by description), with its version, for display; empty if there are none.
 
-    After an update of the driver, a pair's costs are measured again. Metal is part of macOS, and on other systems
-    drivers other than NVIDIA's come with the system as well, so the system's version is used there.
+    After an update of it, a pair's costs are measured again. Drivers other than NVIDIA's come with the system, whose
+    version is used then.
     """
     if not devices:
         return ""
@@ -259,7 +257,7 @@ REPACKED_UNLIKE = frozenset({"Q4_K", "Q2_K"})
 class Kernels:
     """Switches a context between llama.cpp's usual kernels and its reference implementation, on the processor.
 
-    Where llama.cpp's library doesn't show its scheduler, nothing is switched: `app.engine.host.pair_costs` then finds
+    If llama.cpp's library doesn't show its scheduler, nothing is switched: `app.engine.host.pair_costs` then finds
     that results depend on the width.
     """
 
@@ -280,7 +278,7 @@ class Kernels:
 def _processor_backends(context: int) -> list[tuple[int, ctypes._CFunctionType]]:
     """ggml's handles of what computes on the processor for ``context``, with the function that switches each.
 
-    WORKAROUND for llama.h, which doesn't have the setting: ggml does, but not a way from a context to its backends.
+    WORKAROUND for llama.h, which lacks the setting: ggml has it, but no way from a context to its backends.
     """
     scheduler = next((name for name in _SCHEDULER if hasattr(llama_cpp.llama_cpp._lib, name)), None)
     if scheduler is None:
@@ -334,9 +332,8 @@ def default_threads() -> int:
 
 
 def other_threads() -> int | None:
-    """The number that may be quicker for passes over one token: all physical cores where some are efficiency cores.
-    Elsewhere half of them, because a few cores can use all of the memory's bandwidth and wait less for each other.
-    ``None`` with up to two cores.
+    """The number that may be quicker for passes over one token: all physical cores if some are efficiency cores, else
+    half of them: a few can use all of the memory's bandwidth and wait less for each other. ``None`` with up to two.
     """
     usual, cores = default_threads(), min(psutil.cpu_count(logical=False) or 1, len(allowed_processors()))
     if cores <= 2:
@@ -351,10 +348,8 @@ def allowed_processors() -> set[int]:
 
 
 def container_cores(folder: Path = Path("/sys/fs/cgroup"), own: Path = Path("/proc/self/cgroup")) -> int:
-    """Whole cores' time that a container or a service may use, at least 1; 0 if there is no limit (cgroup v2 and v1).
-
-    More threads than that would all be stopped together for the rest of each period.
-    """
+    """The cores' time that a container or a service may use, at least 1; 0 if there is no limit (cgroup v2 and v1).
+    More threads than that would all be stopped for the rest of each period."""
     place = next((line[4:] for line in _file_text(own).splitlines() if line.startswith("0::/")), "")
     limits = [_limit(*_file_text(group / "cpu.max").split()[:2]) for group in (folder / place, folder)]
     v1 = folder / "cpu"
@@ -381,10 +376,8 @@ def _linux_cores(cpus: Path, allowed: Iterable[int]) -> int:
 
 
 def _capacity(cpu: Path) -> int:
-    """Relative speed: the kernel's own figure if there is one, as on Arm; 0 if there are no differences.
-
-    The highest frequency is no measure: cores of one kind have different ones on some processors.
-    """
+    """Relative speed: the kernel's own figure if there is one, as on Arm; 0 if there are no differences. (The highest
+    frequency is no measure: on some processors it differs among cores of one kind.)"""
     text = _file_text(cpu / "cpu_capacity")
     return int(text) if text.isdigit() else 0
 

@@ -6,9 +6,9 @@
 | KV cache with sliding windows | a length whose window is still there, or a checkpoint |
 | running state (recurrent and hybrid models) | a checkpoint, or as far as llama.cpp keeps snapshots of the last pass |
 
-A *checkpoint* is a copy of what a memory cannot be cut back to: the running state, or the windows. llama.cpp's own
-snapshots (``n_rs_seq``) are written by the last pass only, one for each of its tokens: behind them llama.cpp reports
-success and leaves another state, and a second roll-back before the next pass fails. Both are prevented here.
+A *checkpoint* is a copy of what can't be cut: the running state, or the windows. llama.cpp's own snapshots
+(``n_rs_seq``) are written by the last pass only, one for each of its tokens: beyond them llama.cpp reports success and
+leaves another state, and a second roll-back before the next pass fails. Both are prevented here.
 """
 
 from __future__ import annotations
@@ -41,18 +41,16 @@ Bytes = NDArray[np.uint8]
 _MOST_BYTES = 512 * 1024 * 1024
 """What the checkpoints at the ends of prompts may take together."""
 _LARGEST_ERROR = 0.03
-"""For logits after a roll-back: mean squared difference to those without one ÷ their variance. Rounding in passes of
-different widths causes 1e-6 (F16) to 4e-3 (4-bit KV cache) in random models, a wrong state 0.1 to 2.
-"""
+"""For logits after a roll-back: mean squared difference to those without one ÷ their variance. In random models,
+rounding causes 1e-6 (F16) to 4e-3 (4-bit KV cache), a wrong state 0.1 to 2."""
 
 
 class Memory:
     """The memory of a context. Callers check what its methods return."""
 
     def __init__(self, context: int, position: Callable[[int], int] = int) -> None:
-        """``context`` is llama.cpp's handle. ``position``: which one follows so many tokens; images may take fewer
-        positions than cells.
-        """
+        """``context`` is llama.cpp's handle. ``position`` tells which position follows so many tokens: images may take
+        fewer positions than cells."""
         self._context = context
         self.position = position
         self._memory = llama_cpp.llama_get_memory(context)
@@ -122,9 +120,8 @@ class Checkpoints:
         self.can_cut = self.can_restore = True
         """Whether cutting and restoring checkpoints can be trusted; without either, everything is recomputed."""
         self.copies_in_place = False
-        """Whether the checkpoint before a draft stays on the GPU that has the running state. All others are copied to
-        system memory, because only one can stay there.
-        """
+        """Whether the checkpoint before a draft stays on the GPU that has the running state. Only one can stay there:
+        the others are copied to system memory."""
         self._pass_width = 0
         self._before_draft: _Checkpoint | None = None
         self._at_prompts: list[_Checkpoint] = []
@@ -144,9 +141,7 @@ class Checkpoints:
         self._pass_width = width
 
     def go_back(self, length: int, held: int) -> int:
-        """Go back from ``held`` tokens to ``length``, or to the nearest possible length before that; returns the
-        length.
-        """
+        """Go back from ``held`` tokens to ``length``, or to the nearest possible length before; returns that."""
         if self._before_draft and self._before_draft.length > length:
             self._before_draft = None
         self._at_prompts = [checkpoint for checkpoint in self._at_prompts if checkpoint.length <= length]
@@ -198,10 +193,8 @@ class Checkpoints:
         """Prepare for coming back to ``length`` tokens later, if there is memory for that."""
         if not self.remembers(length) or not self._is_new(length):
             return
-        if (
-            not self.running_state and self._memory.oldest() <= 0
-        ):  # nothing has been lost yet, or it isn't a window after all
-            return
+        if not self.running_state and self._memory.oldest() <= 0:
+            return  # nothing has been lost yet, or it isn't a window after all
         if self.size() > _MOST_BYTES:
             return
         if checkpoint := self._made(length, CHECKPOINT):
@@ -238,8 +231,8 @@ class Checkpoints:
 def try_out(cache: Cache, back: Checkpoints, vocabulary: int) -> RollBackSupport:
     """Test, in a few passes, how the memory of ``cache`` goes ``back``.
 
-    llama.cpp reports success for roll-backs that leave another state, so logits after them are compared with those of a
-    memory that never processed what was undone. The cache is empty afterwards; what doesn't work is switched off.
+    llama.cpp reports success for roll-backs that leave another state, so logits are compared with those of a memory
+    that never processed what was undone. The cache is empty afterwards; what doesn't work is switched off.
     """
     right, wrong = ([place * step % vocabulary for place in range(1, 11)] for step in (7, 11))
     expected = [cache.decode(part, 1)[0].copy() for part in (right[:8], right[8:])]

@@ -40,8 +40,8 @@ class TopK:
     Whole rows of 200,000 and more logits take time to be copied from the device and searched here. On the CPU,
     llama.cpp's own selection is slower than ours (``benchmarks/notes/top_k.md``).
 
-    llama.cpp applies a sampler to every output of its sequence, and then no longer copies the whole rows. A context
-    begins with one: with every change its buffers are allocated anew, and if that failed, the process would end.
+    llama.cpp applies a sampler to every output of its sequence, and then doesn't copy whole rows. A context begins with
+    one: every change allocates its buffers anew, and if that failed, the process would end.
     """
 
     def __init__(self, params: llama_cpp.llama_context_params, vocabulary: int, outputs: int, *, is_used: bool) -> None:
@@ -58,10 +58,8 @@ class TopK:
         """llama.cpp's output, by address and type; its places depend on the number of outputs."""
 
     def use(self, count: int | None) -> bool:
-        """Make the next passes pick at least ``count`` logits of each row; returns False if they give whole rows.
-
-        More are picked: if the last of ``count`` has the same logit as others, these are known, too.
-        """
+        """Make the next passes pick at least ``count`` logits of each row; returns False if they give whole rows. More
+        are picked, so that logits equal to the last of ``count`` are known, too."""
         is_wanted = self._is_used and count is not None and count < _PICKED
         if is_wanted != (self._chain is not None):
             self._set(_sampler() if is_wanted else None)
@@ -75,10 +73,8 @@ class TopK:
         self._chain = chain
 
     def read(self, first: int, outputs: int) -> Logits | None:
-        """The logits of the last pass, whose first output was that of the token with the number ``first``.
-
-        ``None`` if llama.cpp refused the sampler, and its own whole rows are there.
-        """
+        """The logits of the last pass, whose first output was that of token number ``first``; ``None`` if llama.cpp
+        refused the sampler and gives whole rows."""
         picked = llama_cpp.llama_get_sampled_candidates_count_ith(self.handle, first)
         values = llama_cpp.llama_get_sampled_logits_ith(self.handle, first)
         if not picked:  # where the device doesn't have the operation, the sampler gives whole rows
@@ -123,8 +119,7 @@ _FLASH_ATTENTION: dict[FlashAttention, int] = {
 _ABORTED = 2
 _NO_SLOT = 1
 _LEAST_CONTEXT = 256
-"""llama.cpp rounds the cache up to this but splits batches at what was requested, and a verify pass has to fit in one.
-"""
+"""llama.cpp rounds the cache up to this, but splits batches at what was requested: a verify pass has to fit in one."""
 
 
 class Follower(Protocol):
@@ -159,16 +154,13 @@ class Context:
         keep_windows: bool = False,
         same_kernels: bool = False,
     ) -> None:
-        """``length`` tokens of cache, whatever ``settings`` say; ``outputs`` is the largest number of positions whose
-        logits are asked at once; ``batch_threads`` compute passes over more than one token, 0 for as many as
-        ``threads``.
+        """``length`` tokens of cache, whatever ``settings`` say; ``outputs``: the most positions whose logits are asked
+        for at once; ``batch_threads`` compute passes over several tokens, 0 for as many as ``threads``.
 
-        ``snapshots`` of a running state are asked for after each pass; where the model cannot, there are none. With
-        a ``target``, llama.cpp's handle of its context, this is the cache of the MTP head in ``model``. With
-        ``keep_windows``, what has left the attention windows is kept, as it is where there is a running state.
-
-        With ``same_kernels``, passes over up to ``outputs`` tokens give the same logits whatever their width and the
-        number of threads, as far as that is possible (`Kernels`).
+        ``snapshots`` of a running state are kept after each pass, if the model can. With a ``target``, llama.cpp's
+        handle of its context, this is the cache of the MTP head in ``model``. ``keep_windows``: keep what has left the
+        attention windows, as with a running state. ``same_kernels``: passes over up to ``outputs`` tokens give the same
+        logits whatever their width and the number of threads, if possible (`Kernels`).
         """
         has_running_state = model.has_running_state and not target
         keep_windows = keep_windows or has_running_state
@@ -232,11 +224,9 @@ class Context:
             self.threads, self.batch_threads = threads, batch_threads
 
     def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
-        """Add ``tokens`` (at most a batch) after the cached ones.
-
-        Returns the logits of the last ``outputs`` of them, shape (outputs, vocabulary), a view that is valid until the
-        next call. On any error, and if the check of `aborting` stops it (`Canceled`), the cache is rolled back to what
-        it was before, as far as possible.
+        """Add ``tokens`` (at most a batch); the logits of the last ``outputs`` of them, shape (outputs, vocabulary), a
+        view that is valid until the next call. On any error, and if `aborting` stops it (`Canceled`), the cache is
+        rolled back to what it was before, as far as possible.
         """
         if outputs:
             self._top_k.use(None)
@@ -244,7 +234,6 @@ class Context:
         return self._logits(outputs)
 
     def decode_largest(self, tokens: Sequence[int], outputs: int, count: int | None) -> Logits:
-        """`decode`, where of each row the ``count`` largest logits are enough; ``None``: all are needed."""
         if not outputs or not self._top_k.use(count):
             return self.decode(tokens, outputs)
         self._add(tokens, outputs)
@@ -428,10 +417,8 @@ class Context:
         return True
 
     def lengthen(self, length: int) -> bool:
-        """Make the memory, which has one token, as if there were ``length`` of them, all at its position.
-
-        It works normally again once all is rolled back. Returns False, with the cache empty, if that isn't possible.
-        """
+        """Make the memory, which has one token, look as if it had ``length`` of them, all at its position, until
+        everything is rolled back. Returns False, with the cache empty, if that isn't possible."""
         state = np.empty(self._memory.size(WHOLE), np.uint8)
         if len(self.tokens) == 1 and self._memory.copy_out(state, WHOLE):
             longer = lengthened(state, length)
@@ -449,10 +436,8 @@ class Context:
 
     @contextlib.contextmanager
     def aborting(self, is_canceled: Callable[[], bool]) -> Iterator[None]:
-        """``with`` block in which a running `decode` ends early (CPU backend) if ``is_canceled`` returns true.
-
-        Only for prompt processing: the check costs a call into Python for each node of the graph.
-        """
+        """``with`` block in which a running `decode` ends early (CPU backend) if ``is_canceled`` returns true. For
+        prompts only: the check is a call into Python for each node of the graph."""
         failure: BaseException | None = None
 
         def check(_data: object) -> bool:

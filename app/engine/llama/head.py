@@ -147,7 +147,7 @@ class Head(Context):
         """How many tokens may wait to be processed."""
         self._states = States(2 * (max(self._waiting, self._capacity) + HISTORY), width)
         self._own: Floats = np.zeros(width, np.float32)
-        """The head's own hidden state after its last output, with which it drafts on."""
+        """The head's own hidden state after its last output, from which it drafts on."""
         self._exact = 0
         """How many of its cells come from the target's hidden states, not from its own."""
         self.failure: str | None = None
@@ -160,9 +160,8 @@ class Head(Context):
     # ------------------------------------------------------------ drafting
 
     def _add(self, tokens: Sequence[int], outputs: int) -> None:
-        """Where the target has not computed a hidden state yet, the head's own takes its place,
-        and zeros do where it is no longer known.
-        """
+        """Where the target hasn't computed a hidden state yet, the head's own takes its place; where it is no longer
+        known, zeros do."""
         if outputs and len(tokens) > 1:  # of several tokens, many architectures output the wrong hidden state
             self._add(tokens[:-1], 0)
             tokens = tokens[-1:]
@@ -184,10 +183,8 @@ class Head(Context):
         return np.ctypeslib.as_array(pointer, shape=(count, len(self._own)))
 
     def _fill(self, inputs: Floats, first: int) -> None:
-        """Write the hidden states after the tokens from ``first`` on, which is −1 for none, into ``inputs``.
-
-        Raises `KnownError` if the target has none.
-        """
+        """Write the hidden states after the tokens from ``first`` on (−1: before any) into ``inputs``. Raises
+        `KnownError` if the target has none."""
         if self.failure:
             raise KnownError(self.failure)
         states = self._states
@@ -214,9 +211,8 @@ class Head(Context):
             self.catch_up(tokens, len(tokens) - self._waiting + 1)
 
     def _states_of_target(self, count: int) -> Floats | None:
-        """Those of the last pass, which processed ``count`` tokens. ``None`` if llama.cpp has none: then it can't draft
-        any more.
-        """
+        """Those of the last pass, over ``count`` tokens; ``None`` if llama.cpp has none: then it can't draft any
+        more."""
         if self.failure:
             return None
         try:
@@ -228,9 +224,8 @@ class Head(Context):
             return None
 
     def catch_up(self, tokens: Sequence[int], least: int = sys.maxsize) -> None:
-        """Process what the head has not processed yet of ``tokens``, which are all that the target has; at ``least`` so
-        many of them, or all, and whole chunks.
-        """
+        """Process what the head hasn't yet processed of the target's ``tokens``, in whole chunks: at ``least`` so many
+        of them, or all."""
         if self.failure:
             return
         self.roll_back(min(len(tokens), self._exact))
@@ -303,9 +298,7 @@ class Head(Context):
         return length if 0 < length < len(data) else 0
 
     def copy_back(self, data: NDArray[np.uint8], tokens: Sequence[int]) -> None:
-        """Take over what `copy_out` wrote for the target's ``tokens``; the head is empty if that fails, or if there is
-        no ``data``.
-        """
+        """Take over what `copy_out` wrote for the target's ``tokens``; the head is empty if that fails."""
         self.clear()
         if not len(data):
             self._take_over(0, data, tokens)

@@ -154,8 +154,7 @@ class Model:
     ) -> None:
         """Load ``path`` with ``gpu_layers`` layers on the GPU (−1: all), and ``with_head`` its MTP head.
 
-        ``repacks``: whether weights may be written anew, for kernels that round differently (`REPACKS` of
-        `app.engine.llama.backend`).
+        ``repacks``: whether weights may be repacked for kernels that round differently.
 
         ``on_progress`` gets the share done, from 0 to 1; if it returns False, loading stops and `Canceled` is raised.
         Raises `KnownError` if llama.cpp can't load the file, or there are no GPUs for its ``placement``.

@@ -1,8 +1,8 @@
 """Images for a model that can see them: a projector (an ``mmproj`` file) turns them into embeddings, by libmtmd.
 
-An image becomes text tokens, as the model was trained to have around images, and one or more *chunks*, each of which
-takes some cells of the KV cache. How many is known from its size in pixels. Only what isn't in a KV cache is encoded,
-and the embeddings of recent images are kept, by their SHA-256.
+An image becomes the text tokens that the model expects around images, and one or more *chunks*, each of which takes
+some cells of the KV cache: how many follows from its size in pixels. Only what isn't in a KV cache is encoded, and the
+embeddings of recent images are kept, by their SHA-256.
 """
 
 from __future__ import annotations
@@ -79,10 +79,9 @@ class Vision:
     def __init__(
         self, path: Path, model: int, *, gpu: int | None, threads: int, on_progress: Callable[[float], bool]
     ) -> None:
-        """Load the projector in ``path`` for ``model``, llama.cpp's handle.
+        """Load the projector in ``path`` for ``model`` on ``gpu`` (both llama.cpp's handles), or on the CPU.
 
-        ``gpu`` is llama.cpp's handle of the GPU to put it on; None keeps it on the CPU. ``on_progress`` gets the share
-        done; if it returns False, loading stops. Raises `KnownError`, or `Canceled`.
+        ``on_progress`` gets the share done; if it returns False, loading stops. Raises `KnownError`, or `Canceled`.
         """
         self.path = path
         self._lock = threading.RLock()
@@ -204,10 +203,8 @@ class Vision:
 
     def decode(self, context: int, cells: Sequence[int], position: int, batch: int) -> int:
         """Add the chunk with these ``cells`` to the KV cache of ``context``, llama.cpp's handle, at ``position``, at
-        most ``batch`` cells at once; encodes its image first if need be.
-
-        Returns what llama_decode does. Raises `KnownError` if its file can't be read any more, and `Canceled`.
-        """
+        most ``batch`` cells at once, after encoding its image if need be. Returns what llama_decode does. Raises
+        `KnownError` if the file can't be read any more, and `Canceled`."""
         with self._lock:
             known, number = self._chunks[tuple(cells)]
         if self.attends_to_all and len(cells) > batch:
