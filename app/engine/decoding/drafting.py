@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from app.engine.decoding.grammar import Grammar
 from app.engine.decoding.sampling import InvalidLogitsError
 from app.engine.decoding.sequence import Task, TokenSequence
-from app.engine.drafters import FREE, NOTHING, Drafter, Needs, Proposal, check_needs
+from app.engine.drafters import FREE, Drafter, Proposal
 from app.engine.policy.policy import Decision, Outcome, Policy, Situation
 from app.protocol.options import DrafterName, TextKind
 from app.system import KnownError
@@ -53,11 +53,14 @@ class Drafting:
         policy: Policy,
         drafters: Sequence[Drafter],
         piece: Callable[[int], bytes] = lambda _: b"",
-        provided: Needs = NOTHING,
+        *,
+        has_states: bool = False,
     ) -> None:
-        """``piece`` gives the bytes of a token. Raises `NotImplementedError` for a drafter that needs something of the
-        target that isn't ``provided``."""
-        check_needs(drafters, provided)
+        """``piece`` gives the bytes of a token. Raises `NotImplementedError` for a drafter that needs the target's
+        hidden states, if it doesn't give them (``has_states``)."""
+        for drafter in drafters:
+            if drafter.needs == "hidden states" and not has_states:
+                raise NotImplementedError(f"The drafter {drafter.name} needs {drafter.needs}, which nothing provides.")
         self.policy = policy
         self._piece = piece
         self._sequence = TokenSequence()

@@ -6,7 +6,7 @@ Must never import the loop or the policy, or call llama.cpp: a drafter is given 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -24,20 +24,10 @@ def always(_confidence: float) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class Needs:
-    """What a drafter needs to know about the target besides the tokens."""
-
-    hidden_states: Literal["none", "last token", "whole prompt"] = "none"
-    """For which tokens: the last one of each verify pass, or all of them from the start of the prompt."""
-    layers: tuple[int, ...] = ()
-    """After which of the target's layers; empty: after the last."""
-
-
+Needs = Literal["tokens", "hidden states"]
+"""What a drafter needs of the target: the tokens, or its hidden states after each of them, too."""
 FREE: tuple[DrafterName, ...] = ("ngram", "grammar")
 """Drafters that decode nothing: their drafts cost no time."""
-NOTHING = Needs()
-WHOLE_PROMPT = Needs("whole prompt")
 
 
 @dataclass(frozen=True)
@@ -67,7 +57,7 @@ class Drafter(ABC):
     """Proposes tokens. It reads the context from a sequence that others write."""
 
     name: DrafterName
-    needs: Needs = NOTHING
+    needs: Needs = "tokens"
     longest: int = MAX_DRAFT_LENGTH
     """The most tokens it can propose at once."""
 
@@ -106,10 +96,3 @@ class Drafter(ABC):
 
         Raises `Canceled` if told to stop in the meantime; what has been processed by then is kept.
         """
-
-
-def check_needs(drafters: Iterable[Drafter], provided: Needs) -> None:
-    """Raise `NotImplementedError` for a drafter that needs more of the target than tokens and what is ``provided``."""
-    for drafter in drafters:
-        if drafter.needs not in (NOTHING, provided):
-            raise NotImplementedError(f"The drafter {drafter.name} needs {drafter.needs}, which nothing provides.")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from app.engine.drafters import WHOLE_PROMPT
+from app.engine.drafters import Needs
 from app.engine.drafters.model import ModelDrafter
 from app.protocol.options import DrafterName
 
@@ -15,4 +15,4 @@ class MtpDrafter(ModelDrafter):
     """
 
     name: DrafterName = "mtp"
-    needs = WHOLE_PROMPT
+    needs: Needs = "hidden states"

@@ -14,7 +14,7 @@ from app.engine.decoding.sampling import InvalidLogitsError, Logits
 from app.engine.decoding.scoring import Choice, logits_behind
 from app.engine.decoding.sequence import Task, TokenSequence, piece_end, text_of
 from app.engine.decoding.text import answer_text
-from app.engine.drafters import NOTHING, WHOLE_PROMPT, Drafter
+from app.engine.drafters import Drafter
 from app.engine.host.chat_cache import ChatCaches, memory_limit
 from app.engine.host.loading import NO_ROLL_BACK, LoadedModel, Loader, Target
 from app.engine.host.model_files import recommended_sampling
@@ -332,7 +332,7 @@ class Engine:
             samples=judged_by(command.accept) != "coupled",
             unit=target.exact_unit if is_exact else 1,
         )
-        return Drafting(policy, drafters, target.model.piece, WHOLE_PROMPT if target.head else NOTHING)
+        return Drafting(policy, drafters, target.model.piece, has_states=target.head is not None)
 
     def measure_plain(self, command: MeasurePlain) -> PlainMeasured:
         """The plain decode speed of the target for ``command``'s chat. Raises `Canceled` or `KnownError`."""

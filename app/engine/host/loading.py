@@ -96,15 +96,6 @@ class ModelOptions:
         """``placement`` of a model that shares nothing with another: without layers on a GPU, it needs none."""
         return self.placement if self.gpu_layers else ON_THE_CPU
 
-    def memory_facts(self) -> dict[str, object]:
-        """What its memory depends on besides its context, without options at their defaults."""
-        facts: dict[str, object] = {"gpu_layers": self.gpu_layers}
-        if self.placement != WHERE_IT_FITS:
-            facts["placement"] = repr(self.placement)
-        if self.settings.flash_attention != "auto":
-            facts["flash_attention"] = self.settings.flash_attention
-        return facts
-
 
 def cost_facts(settings: LoadSettings) -> dict[str, object]:
     """The settings that costs depend on, without newer options at their defaults."""
@@ -560,14 +551,20 @@ class Loader:
 
 def _owner(context: Context, files: ModelFiles, options: ModelOptions, projector: ModelFiles | None) -> str:
     """A name for everything that the memory of ``context`` depends on."""
-    settings = options.settings
-    sight = {"projector": (*projector.stamp, projector.fingerprint())} if projector else {}
+    settings, others = options.settings, dict[str, object]()
+    # Only what differs from the defaults, so that copies of earlier versions stay valid.
+    if options.placement != WHERE_IT_FITS:
+        others["placement"] = repr(options.placement)
+    if settings.flash_attention != "auto":
+        others["flash_attention"] = settings.flash_attention
+    if projector:
+        others["projector"] = (*projector.stamp, projector.fingerprint())
     return key_of(
         {
             "file": (*files.stamp, files.fingerprint()),
             "context": (context.length, settings.kv_type, settings.batch_size, settings.micro_batch_size),
-            **options.memory_facts(),
-            **sight,
+            "gpu_layers": options.gpu_layers,
+            **others,
             "engine": engine_name(),
             "devices": gpu_devices(),
             "machine": platform.machine(),
