@@ -49,8 +49,8 @@ class Marks:
         self.shown: dict[int, str] = {}
         """What that token adds to a text if it isn't a mark, by the number of the character."""
         self._formats: list[Format] = []
+        told = {known.opening for known in FORMATS if known.opening in template or known.closing in template}
         for known in FORMATS:
-            is_told = any(mark in template for mark in (known.opening, known.closing))
             wraps = known.tokens_only or any(mark in template for mark in known.around)
             one = replace(
                 known,
@@ -69,7 +69,7 @@ class Marks:
             has_tokens = found.opening != one.opening and found.closing != one.closing
             if has_tokens:
                 self._formats.append(replace(found, openings=(found.opening, one.opening)))
-            if not one.tokens_only and (has_tokens or is_told or one.is_usual):
+            if not one.tokens_only and (has_tokens or one.opening in told or one.is_usual):
                 # Also where there are tokens: some models spell their tags all the same.
                 self._formats.append(replace(one, token=found.closing) if has_tokens else one)
         self._channels = list(map(self._encoded, HARMONY))
@@ -80,8 +80,7 @@ class Marks:
         self._has_channels = has_channels
         self.answer_opening = FINAL if has_channels else ""
         """What it writes before an answer without thinking."""
-        is_told = any(mark in template for known in FORMATS for mark in (known.opening, known.closing))
-        self.are_expected = has_channels or is_told
+        self.are_expected = has_channels or bool(told)
         """Whether the model is known to write marks."""
 
     @property
