@@ -173,8 +173,9 @@ class Model:
 
         self.vision: Vision | None = None
         """What it sees images with."""
-        self._lock = threading.Lock()
-        """Held by whoever reads the vocabulary, which another thread may be about to free."""
+        self._reading = threading.Condition()
+        self._readers = 0
+        """How many threads read the vocabulary, which must not be freed meanwhile."""
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
         params.load_mtp = with_head
@@ -321,17 +322,24 @@ class Model:
     @contextlib.contextmanager
     def _opened(self) -> Iterator[Any]:
         """``with`` block in which the vocabulary stays in memory."""
-        with self._lock:
+        with self._reading:
             if not self._handle:
                 raise KnownError("The model is no longer loaded.")
+            self._readers += 1
+        try:
             yield self._vocab
+        finally:
+            with self._reading:
+                self._readers -= 1
+                self._reading.notify_all()
 
     def close(self) -> None:
         """Free the weights, as soon as nobody reads the vocabulary."""
-        with self._lock:
+        with self._reading:
+            handle, self._handle = self._handle, None  # nobody begins to read from now on
+            self._reading.wait_for(lambda: not self._readers)
             if self.vision:
                 self.vision.close()
                 self.vision = None
-            if self._handle:
-                llama_cpp.llama_model_free(self._handle)
-                self._handle = None
+            if handle:
+                llama_cpp.llama_model_free(handle)

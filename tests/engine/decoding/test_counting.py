@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -106,6 +107,26 @@ def test_once_the_model_is_closed_nothing_touches_it(tmp_path: Path) -> None:
         counted(own, [], "b")
     with pytest.raises(KnownError, match="no longer loaded"):
         checked(prompts, "a")
+
+
+def test_a_model_is_freed_once_nobody_reads_its_vocabulary(tmp_path: Path) -> None:
+    model = Model(make_model(tmp_path / "model.gguf", vocabulary=bpe_vocabulary()), 0, lambda _: True)
+    has_begun, ended = threading.Event(), list[str]()
+
+    def read() -> None:
+        try:
+            while True:
+                model.tokenize("a text " * 1000, special=True, bos=False)
+                has_begun.set()
+        except KnownError as error:
+            ended.append(str(error))
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    assert has_begun.wait(60)
+    model.close()
+    thread.join(60)
+    assert ended == ["The model is no longer loaded."]
 
 
 def test_the_first_turn_stays_where_both_ends_are_kept() -> None:
