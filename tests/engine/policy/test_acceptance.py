@@ -79,3 +79,22 @@ def test_the_better_method_is_chosen() -> None:
     for _ in range(10):
         again.judge(True, False)  # by chance: what an answer has taught weighs more
     assert again.best == "greedy"
+
+
+def test_what_an_earlier_answer_learned_counts_for_a_few_tokens_only() -> None:
+    bins = tuple((0.95, 500.0) for _ in range(len(LEAD_EDGES) + 1))
+    estimate = an_estimate(RatePrior(rate=0.95, weight=500.0, calibration=bins))
+    assert estimate.long_rate == pytest.approx(0.95)
+    for _ in range(20):
+        estimate.judge(False, 0, 1.0)
+    assert estimate.long_rate < 0.5
+
+
+def test_positions_are_learned() -> None:
+    estimate = an_estimate()
+    rng = random.Random(2)
+    for _ in range(800):
+        estimate.judge(rng.random() < 0.9, 0, 1.0)
+        estimate.judge(rng.random() < 0.4, 3, 1.0)
+    assert estimate.chance(1.0, 0) > estimate.chance(1.0, 3) + 0.25
+    assert estimate.chances(4)[0] > estimate.chances(4)[3] + 0.25

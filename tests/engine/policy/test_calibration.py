@@ -10,6 +10,7 @@ from app.engine.host.engine import Engine
 from app.engine.policy.calibration import METHOD, Build, MeasuredCosts, costs_file, measure, up_to_date
 from app.engine.policy.costs import CostModel, Costs, DraftCosts
 from app.protocol.options import DrafterName
+from app.system import Canceled
 from tests.support.generation import ask, run
 from tests.support.pairs import Loader, Pair
 from tests.support.simulator import pair_costs
@@ -150,3 +151,9 @@ def test_what_was_chosen_is_stored(tmp_path: Path) -> None:
     after = CostModel(stored.costs, 17).snapshot()
     assert (after.widths, after.drafts["model"].one_by_one) == ((4, 8), True)
     assert CostModel(stored.costs, 17, pads=False).snapshot().widths == (4, 8)
+
+
+def test_measuring_can_be_canceled(loaded: Engine) -> None:
+    assert loaded._target
+    with pytest.raises(Canceled):
+        measure(loaded._target.context, {}, lambda: True)
