@@ -20,7 +20,7 @@ from app.models.model_memory import ModelShape, shape_of
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import GenerationFinished, Hello, PairLoaded
 from app.protocol.options import ALL_LAYERS, KvType, LoadSettings, Sampling
-from tests.support.architectures import Architecture, make
+from tests.support.architectures import WINDOW, Architecture, make
 from tests.support.engine_process import EngineProcess
 from tests.support.gguf_files import make_model
 from tests.support.matrix import in_proof
@@ -265,3 +265,16 @@ def loaded(target: Path, draft: Path | None = None, **options: Any) -> tuple[Eng
     engine, settings = Engine(), LoadSettings(context_length=512, micro_batch_size=32, threads=1)
     pair = Load(request=1, target=str(target), draft=str(draft) if draft else None, settings=settings, **options)
     return engine, engine.load(pair, lambda _: None)
+
+
+def test_sliding_windows_keep_what_the_file_says(tmp_path: Path) -> None:
+    def metadata(writer: gguf.GGUFWriter) -> None:
+        writer.add_sliding_window(64)
+        writer.add_sliding_window_pattern([True, True, False])
+        writer.add_uint32("gemma3.attention.key_length_swa", 8)
+
+    assert [layer.window for layer in of(tmp_path, "gemma3").layers] == [WINDOW, 0, WINDOW, 0]
+    shape = llama(tmp_path, architecture="gemma3", layers=3, edit=metadata)
+    assert [(one.window, one.keys, one.values) for one in shape.layers] == [(64, 16, 64), (64, 16, 64), (0, 64, 64)]
+    without = llama(tmp_path, architecture="phi3", edit=lambda writer: writer.add_sliding_window(64))
+    assert {layer.window for layer in without.layers} == {0}
