@@ -79,6 +79,7 @@ def _sources(folder: Path) -> list[Path]:
     return sorted(folder.iterdir())
 
 
+@pytest.mark.qt_log_level_fail("CRITICAL")  # Qt warns of damaged pictures
 def test_hostile_attachments(proof: Proof, tmp_path: Path, qapp: QGuiApplication) -> None:
     """Each is read, or refused with a sentence; the reading process never dies of one but by its limits."""
     wanted, outcomes = proof.count(60, 500, 2000), Counter[str]()

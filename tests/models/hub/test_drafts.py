@@ -11,10 +11,12 @@ import pytest
 from app.models.gguf import GgufHeader, read_header
 from app.models.hub.api import Hub
 from app.models.hub.drafts import (
+    MAX_CHECKED,
     DraftCandidate,
     best_draft,
     find_drafts,
     in_order,
+    search_words,
 )
 from app.models.hub.errors import UnreachableError
 from app.models.hub.network import Network
@@ -148,3 +150,32 @@ def test_order() -> None:
         (0.3, True),
         (0.05, False),
     ]
+
+
+def test_few_candidates_of_each_search_and_all_together(
+    shelf: Shelf, server: HubServer, network: Network, target: GgufHeader
+) -> None:
+    for number in range(6):
+        shelf.add(f"a/Qwen3-0.6B-{number}", number)
+        shelf.add(f"a/Qwen3-1.7B-{number}", number)
+    names = list(found(Hub(network), target))
+    assert names == [f"a/Qwen3-{size}B-{number}" for size in ("0.6", "1.7") for number in (5, 4)]
+    assert len(server.bodies()) == len(names) <= MAX_CHECKED
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["Qwen2.5 Coder 7B Instruct"], ["Qwen2.5-Coder-0.5B", "Qwen2.5-0.5B", "Qwen2.5-Coder-1.5B"]),
+        (["Meta Llama 3.1 8B Instruct"], ["Llama-3.2-1B", "Llama-3.2-3B"]),
+        (["DeepSeek_R1_Distill_Llama_70B"], ["Llama-3.2-1B"]),
+        (["My Tune 8B", "Qwen/Qwen3-8B"], ["Qwen3-0.6B", "Qwen3-1.7B", "my-tune draft", "my-tune"]),
+        (["Some New-Family 12B chat"], ["some-new-family draft", "some-new-family"]),
+        (["mixtral-8x7b-instruct"], ["mixtral draft", "mixtral"]),
+        (["Qwen3 8B", "qwen3-8b-q4_k_m"], ["Qwen3-0.6B", "Qwen3-1.7B"]),
+        (["8B"], []),
+        ([""], []),
+    ],
+)
+def test_where_to_look(names: list[str], expected: list[str]) -> None:
+    assert search_words(names) == expected
