@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import anthropic
@@ -206,26 +202,3 @@ def test_anthropic_calls_a_tool_and_sends_its_result(calling: Served) -> None:
 
 
 # ------------------------------------------------------------ JavaScript
-
-
-@pytest.mark.skipif(shutil.which("node") is None, reason="needs Node.js")
-def test_openai_for_javascript(server: Served, calling: Served) -> None:
-    """`tests/server/openai_client.cjs` needs ``npm install openai`` in a folder that NODE_PATH names."""
-    script = Path(__file__).with_name("openai_client.cjs")
-    command = ["node", str(script), f"{server.url}/v1", f"{calling.url}/v1", KEY]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
-    if "Cannot find module 'openai'" in done.stderr:
-        pytest.skip("needs the npm package openai, found through NODE_PATH")
-    assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout) == {
-        "models": ["endless"],
-        "likely": [" yes", " no", "."],
-        "usage": True,
-        "final": "completed",
-        "refused": 501,
-        **dict.fromkeys(("whole", "streamed", "response", "deltas"), " yes no."),
-        "called": "switch-light",
-        "on": "boolean",
-        "reason": "tool_calls",
-        "back": True,
-    }

@@ -493,3 +493,34 @@ def test_drafting(fields: Json, drafter: str, length: int | str) -> None:
         found = ask([QUESTION], **fields)
         assert (found.command.drafter, found.command.draft_length) == (drafter, length)
         assert not found.warnings.sentences
+
+
+def test_a_result_whose_call_was_left_out_of_the_chat() -> None:
+    found = chat([result("Green.", "gone"), QUESTION])
+    assert said(found)[0] == ("user", "Result of a tool:\nGreen.") and len(found.warnings.sentences) == 1
+    found = codex([{"type": "function_call_output", "call_id": "gone", "output": "Green."}, QUESTION])
+    assert said(found)[0] == ("user", "Result of a tool:\nGreen.")
+
+
+def test_roles_that_only_others_know() -> None:
+    sent = [("human", "Hi"), ("ai", "Hello"), ("critic", "Too short."), ("developer", "Be brief."), ("model", None)]
+    found = chat([{"role": role, "content": text} for role, text in sent] + [QUESTION])
+    assert [one.role for one in found.command.messages] == ["user", "assistant", "user", "system", "assistant", "user"]
+    (warning,) = found.warnings.sentences
+    assert "“critic”" in warning and "critic" not in found.warnings.for_log
+
+
+@pytest.mark.parametrize("content", [None, "", [], [{"type": "text", "text": None}], [{"type": "text"}]])
+def test_messages_without_text(content: Any) -> None:
+    empty = {"role": "user", "content": content, "name": None}
+    assert said(chat([empty, QUESTION]))[0] == ("user", "")
+    assert said(codex([empty, QUESTION]))[0] == ("user", "")
+    assert said(claude([empty, QUESTION]))[0] == ("user", "")
+
+
+def test_parameters_as_php_writes_them() -> None:
+    function = {"name": "look", "parameters": {"type": "object", "properties": []}}
+    use = chat([QUESTION], tools=[{"type": "function", "function": function}]).command.tools
+    assert use and use.tools[0].parameters == {"type": "object", "properties": {}}
+    use = chat([QUESTION], tools=[{"type": "function", "function": {"name": "look", "parameters": []}}]).command.tools
+    assert use and use.tools[0].parameters == {}

@@ -13,14 +13,11 @@ import llama_cpp
 import pytest
 
 from app.engine.decoding.chat_template import TemplateInputs
-from app.engine.decoding.grammar import Grammar, GrammarVocabulary
 from app.engine.decoding.prompt import ChatTokenizer
-from app.engine.decoding.text import TokenTexts
-from app.engine.decoding.tools import CallGrammar
 from app.engine.llama.model import Model
 from app.protocol.commands import Message
-from app.protocol.tools import ARGUMENTS, FORMATS, ID, KEY, NAME, VALUE, ToolFormat, ToolUse
-from tests.support.tool_models import LIGHT, WEATHER
+from app.protocol.tools import ARGUMENTS, ID, KEY, NAME, VALUE, ToolFormat
+from tests.support.tool_models import WEATHER
 
 FOLDER = os.environ.get("SLIPSTREAM_VOCABULARIES", "")
 CHANGE_TEXT = {"bert-bge", "nomic-bert-moe"}
@@ -59,42 +56,11 @@ def test_special_texts_in_messages_are_text(models: Iterator[Model]) -> None:
         _check(model)
 
 
-@pytest.mark.skipif(not FOLDER, reason="SLIPSTREAM_VOCABULARIES names no folder with vocabularies")
-def test_calls_of_tools_in_every_form(models: Iterator[Model]) -> None:
-    """A call as a template writes it follows the grammar, and so does text; half a call, or another tool, doesn't."""
-    use = ToolUse(tools=[WEATHER, LIGHT])
-    for model in models:
-        vocabulary, tokenizer = GrammarVocabulary(model), ChatTokenizer(model)
-        for known in FORMATS.values():
-            source = CallGrammar(known, use, model).source()
-            text = written(known, '{"place": "Rome", "days": 3}')
-            for said, ends in (
-                (text, True),
-                ("Sure.\n" + text, True) if known.anywhere else ("Sure.", True),
-                ("Just text, with a < b.", True),
-                (text.replace("Rome", "Roma"), False),
-                (text[:-3], False),
-            ):
-                grammar = Grammar(vocabulary, source)
-                grammar.follow(TokenTexts(model.piece), [])
-                tokens = tokenizer.continued(said, special=True)
-                whole = grammar.fits(tokens) == len(tokens) and _may_end(grammar, model, tokens)
-                assert whole is ends, (model.path.name, known, said)
-
-
 def written(known: ToolFormat, arguments: str) -> str:
     pairs = json.loads(arguments).items()
     listed = "".join(known.parameter.replace(KEY, key).replace(VALUE, str(value)) for key, value in pairs)
     call = known.call.replace(NAME, WEATHER.name).replace(ID, "abcdefghi")
     return known.opening + call.replace(ARGUMENTS, listed if known.parameter else arguments) + known.closing
-
-
-def _may_end(grammar: Grammar, model: Model, tokens: list[int]) -> bool:
-    for token in tokens:
-        grammar.take(token)
-    with grammar.ahead() as ahead:
-        allowed = ahead.allowed()
-    return any(allowed[token] for token in range(model.vocabulary_size) if model.is_end(token))
 
 
 def _check(model: Model) -> None:
