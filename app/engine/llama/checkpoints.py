@@ -309,11 +309,7 @@ _EXTENSIONS = (0, 8, 12)
 """Extra bytes of a cell where positions have several dimensions."""
 _MOST_LAYERS, _MOST_ROW = 4096, 1 << 24
 _MOST_COPY_BYTES = 2 << 30
-"""The status of a copy: if it is uncertain, the copy isn't used."""
-
-
-class _OtherLayoutError(Exception):
-    """The copy doesn't have the expected layout, or its memory has no cells for tokens, or cells that are too large."""
+"""Larger copies aren't made."""
 
 
 def lengthened(state: Bytes, count: int) -> Bytes | None:
@@ -323,7 +319,7 @@ def lengthened(state: Bytes, count: int) -> Bytes | None:
     for extension in _EXTENSIONS:
         try:
             return _lengthened(state.tobytes(), count, extension)
-        except (_OtherLayoutError, struct.error, MemoryError):
+        except (ValueError, struct.error, MemoryError):
             continue
     return None
 
@@ -331,24 +327,24 @@ def lengthened(state: Bytes, count: int) -> Bytes | None:
 def _lengthened(state: bytes, count: int, extension: int) -> Bytes:
     streams, cells, place, sequences = struct.unpack_from("<IIiI", state, _HEADER)
     if (streams, cells, place, sequences) != (1, 1, 0, 1):
-        raise _OtherLayoutError
+        raise ValueError("another layout")
     first = _HEADER + 8
     at = first + 12 + extension
     transposed, layers = struct.unpack_from("<II", state, at)
     if transposed > 1 or not 0 < layers <= _MOST_LAYERS:
-        raise _OtherLayoutError
+        raise ValueError("another layout")
     parts = [state[: _HEADER + 4], struct.pack("<I", count), state[first:at] * count, state[at : at + 8]]
     at += 8
     for is_transposed in (False, bool(transposed)):  # the keys of all layers, then the values
         for _ in range(layers):
             row, element = _row(state, at, is_transposed)
             if row * count * layers > _MOST_COPY_BYTES:
-                raise _OtherLayoutError
+                raise ValueError("another layout")
             each = np.frombuffer(state[at + _MATRIX : at + _MATRIX + row], np.uint8).reshape(-1, element)
             parts += [state[at : at + _MATRIX], np.repeat(each, count, axis=0).tobytes()]
             at += _MATRIX + row
     if at > len(state):
-        raise _OtherLayoutError
+        raise ValueError("another layout")
     return np.frombuffer(b"".join([*parts, state[at:]]), np.uint8)
 
 
@@ -361,5 +357,5 @@ def _row(state: bytes, at: int, is_transposed: bool) -> tuple[int, int]:
         _, row = struct.unpack_from("<iQ", state, at)
         element = row
     if not 0 < row <= _MOST_ROW:
-        raise _OtherLayoutError
+        raise ValueError("another layout")
     return int(row), int(element)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from app.engine.drafters import FREE, Proposal
 from app.engine.policy.acceptance import AcceptanceEstimate, Priors
@@ -46,25 +46,6 @@ _CURVE_WEIGHT = 16.0
 """The number of judged tokens above which a kind of text has a curve."""
 
 
-@dataclass
-class _Forced:
-    """How often the tokens that a grammar forces are the target's own, which may spell the same text otherwise."""
-
-    hits: float = 19.0
-    judged: float = 20.0
-
-    @property
-    def chance(self) -> float:
-        return self.hits / self.judged
-
-    def judge(self, tokens: Sequence[int], truth: Sequence[int]) -> None:
-        for token, right in zip(tokens, truth, strict=False):
-            self.judged += 1.0
-            if token != right:
-                return
-            self.hits += 1.0
-
-
 class AutoPolicy:
     """Chooses the drafter, the method and the draft length, from measured costs and what was accepted so far."""
 
@@ -97,7 +78,8 @@ class AutoPolicy:
         self._start = start = start or {}
         self._ngrams = Expectations("ngram", start.get("ngram", {}))
         plain, longest, count = self.costs.verify(1), longest or {}, len(self.costs.drafts)
-        self._forced = _Forced()
+        self._forced_hits, self._forced_judged = 19.0, 20.0
+        """How many tokens that a grammar forced were the target's own, which may spell the same text otherwise."""
         self._candidates = [
             Candidate(name, each, start.get(name, {}), ProbeBudget(plain, count), longest.get(name, self.limit))
             for name, each in self.costs.drafts.items()
@@ -136,7 +118,7 @@ class AutoPolicy:
         best = max(plans, key=lambda plan: plan.rate * (_CHANGE if plan.candidate is current else 1.0), default=None)
         likely = [self._ngrams["ngram"].chance(one, i) for i, one in enumerate(found.confidences[:most])]
         ngrams = promised(likely, seconds, 0.0, len(likely) if is_fixed else 1)
-        certain = [self._forced.chance] * len(situation.forced.tokens[:most])
+        certain = [self._forced_hits / self._forced_judged] * len(situation.forced.tokens[:most])
         forced = promised(certain, seconds, 0.0, len(certain) if is_fixed else 1)
         if forced.rate >= ngrams.rate and self._pays(forced, best, seconds):
             decision = Decision("grammar", forced.length, best.method if best else "coupled")
@@ -257,7 +239,11 @@ class AutoPolicy:
             if drafted is not tried:
                 self._drafting = drafted
         _judge_ngrams(self._ngrams["ngram"], proposal if by_ngrams else situation.found, truth)
-        self._forced.judge(situation.forced.tokens, truth)
+        for token, right in zip(situation.forced.tokens, truth, strict=False):
+            self._forced_judged += 1.0
+            if token != right:
+                break
+            self._forced_hits += 1.0
         if not is_free:
             self._is_paused = decision.paused is not None
         is_idle = decision.paused and not decision.drafter and not decision.catch_up and not situation.found.tokens
