@@ -251,7 +251,7 @@ class SettingsFile:
             self.notice = (
                 "These settings were saved by a version of Slipstream from before its first release. All settings have "
                 "their default values, and changes last only until you close Slipstream, because the file is left as "
-                f"it is. To keep changes, move it away: {self._file.path}"
+                f"it is. To keep changes, move {self._file.path} to another folder."
             )
             return Settings()
         self.notice = (

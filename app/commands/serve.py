@@ -84,7 +84,8 @@ def serve(options: argparse.Namespace) -> int:
     serving = headless.serve(
         load,
         guard,
-        headless.Address(options.host, options.port),
+        options.host,
+        options.port,
         usual=AnswerSettings(drafter=drafter_choice(options), draft_length=options.draft_length),
         on_progress=show_load_progress,
         on_ready=_show_ready,

@@ -8,7 +8,6 @@ import errno
 import logging
 import socket
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 from app.models.gguf import read_header
 from app.protocol.answering import AnswerSettings
@@ -95,18 +94,11 @@ def _refusal(address: str, port: int, error: OSError) -> str:
 Ready = Callable[[PairLoaded, Sequence[tuple[str, int]], str], None]
 
 
-@dataclass(frozen=True)
-class Address:
-    host: str | None = None
-    """``None``: both of this computer's own addresses."""
-    port: int = 0
-    """0: any that is free."""
-
-
 async def serve(
     load: Load,
     guard: Guard,
-    address: Address,
+    host: str | None = None,
+    port: int = 0,
     *,
     usual: AnswerSettings = AnswerSettings(),  # noqa: B008 - frozen
     limits: Limits | None = None,
@@ -115,14 +107,15 @@ async def serve(
 ) -> None:
     """Load a pair and serve it until this is canceled; then the engine is ended, too.
 
-    ``usual``: how to draft. ``on_ready`` gets the pair, the addresses and the model's id. Raises `KnownError`.
+    ``host`` of ``None``: both of this computer's own addresses; ``port`` 0: any that is free. ``usual``: how to draft.
+    ``on_ready`` gets the pair, the addresses and the model's id. Raises `KnownError`.
     """
     limits = limits or Limits()
     model = ModelInfo(read_header(load.target))
     engine = OwnEngine(load, usual)
     server = Server(ModelService(engine, model, guard, limits), limits)
     try:
-        addresses = await server.open(address.host, address.port)
+        addresses = await server.open(host, port)
         on_ready(await engine.start(on_progress), addresses, model.id)
         await engine.keep_running()
     finally:

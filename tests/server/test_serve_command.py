@@ -20,7 +20,7 @@ import pytest
 
 from app.protocol.commands import Load
 from app.server.guard import Guard
-from app.server.serving import Address, serve
+from app.server.serving import serve
 from app.system import KnownError
 from tests.support.command_line import ROOT, called, python_path
 from tests.support.matrix import in_proof
@@ -117,7 +117,7 @@ def test_beyond_this_computer_a_key_is_needed(endless_pair: tuple[Path, Path]) -
 
 def test_where_it_cannot_listen_and_what_it_cannot_load(endless_pair: tuple[Path, Path], tmp_path: Path) -> None:
     def served(target: Path, *place: Any) -> None:
-        asyncio.run(serve(Load(request=0, target=str(target)), Guard(), Address(*place)))
+        asyncio.run(serve(Load(request=0, target=str(target)), Guard(), *place))
 
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]

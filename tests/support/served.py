@@ -22,7 +22,7 @@ from app.protocol.commands import Load
 from app.protocol.events import PairLoaded
 from app.protocol.options import LoadSettings
 from app.server.guard import Guard, Limits
-from app.server.serving import Address, serve
+from app.server.serving import serve
 
 PATIENCE = 60.0
 Json = dict[str, Any]
@@ -142,7 +142,7 @@ class Served(Client):
 
     async def _serve(self) -> None:
         self._loop, self._task = asyncio.get_running_loop(), asyncio.current_task()
-        await serve(self._load, self._guard, Address(), usual=self._usual, limits=self._limits, on_ready=self._ready)
+        await serve(self._load, self._guard, usual=self._usual, limits=self._limits, on_ready=self._ready)
 
     def _ready(self, pair: PairLoaded, addresses: Sequence[tuple[str, int]], model: str) -> None:
         self.pair, self.port, self.model = pair, addresses[0][1], model
