@@ -33,11 +33,11 @@ from app.commands.self_draft import self_draft
 from app.commands.selftest import selftest
 from app.commands.serve import serve
 from app.commands.session import generate_command, loaded
-from app.models.names import visible, visible_json
 from app.protocol.commands import Message
 from app.protocol.events import GenerationFinished, GenerationStarted, PairLoaded, Piece, Round
 from app.protocol.statistics import acceptance_rate, exported, exported_acceptance_by_position, thinking_and_answer
 from app.system import Canceled, KnownError
+from app.words import visible, visible_json
 
 
 def run(arguments: Sequence[str]) -> int:

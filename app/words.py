@@ -1,19 +1,62 @@
-"""How figures are written, in the window, in reports and on the command line: American, as all of its text; with their
-units, joined by a no-break space so that they stay on one line.
+"""What people read, in the window, in reports and on the command line: figures, and other people's text made harmless.
+
+Numbers are American, as all of the app's text; a unit stands behind a no-break space, so that it stays on the line.
 """
 
 from __future__ import annotations
 
+import json
+import unicodedata
+from collections.abc import Sequence
 from datetime import datetime
 
-_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 UNKNOWN = "–"
 NO_BREAK = "\u00a0"
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+_CONTROLS = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+"""Unicode categories of characters that have an effect instead of being drawn: controls, directions, zero width, line
+breaks.
+"""
+_JOINERS = "\u200c\u200d"
 
 
 def number(value: float | None, digits: int = 0) -> str:
     """``1,204`` or, with one digit, ``2.9``."""
-    return UNKNOWN if value is None else f"{value:,.{digits}f}"
+    if value is None:
+        return UNKNOWN
+    return f"{value:,}" if isinstance(value, int) and not digits else f"{value:,.{digits}f}"
+
+
+def count(amount: int, one: str, several: str = "") -> str:
+    """``1 chat``, ``1,204 chats``, for sentences: with an ordinary space."""
+    return f"1 {one}" if amount == 1 else f"{number(amount)} {several or f'{one}s'}"
+
+
+def listed(parts: Sequence[str]) -> str:
+    """``a, b and c``."""
+    return " and ".join(filter(None, (", ".join(parts[:-1]), *parts[-1:])))
+
+
+def size(number_of_bytes: float) -> str:
+    """``12 MB``: decimal units, as in file managers and on download pages."""
+    if number_of_bytes < 1000:
+        return count(round(number_of_bytes), "byte")
+    return _scaled(number_of_bytes, ("KB", "MB", "GB", "TB"), " ")
+
+
+def compact(value: int) -> str:
+    """A number of parameters or downloads: ``8.2B``, ``27B``, ``15.7M``, ``950K``."""
+    return str(value) if value < 1000 else _scaled(value, ("K", "M", "B"), "")
+
+
+def _scaled(value: float, units: tuple[str, ...], space: str) -> str:
+    """At most three digits before the last unit, one after the point if that adds precision."""
+    value /= 1000
+    for unit in units:
+        if value < 999.5 or unit == units[-1]:
+            break
+        value /= 1000
+    return f"{number(value) if value >= 99.95 else number(value, 1).removesuffix('.0')}{space}{unit}"
 
 
 def date(moment: float) -> str:
@@ -45,14 +88,14 @@ def tokens_per_pass(mean_acceptance_length: float, *, is_estimated: bool = False
     return f"{about}{number(mean_acceptance_length, 1)}{NO_BREAK}tokens per{NO_BREAK}pass"
 
 
-def tokens(count: int) -> str:
+def tokens(amount: int) -> str:
     """``214 tokens``, ``1 token``."""
-    return f"{number(count)}{NO_BREAK}{'token' if count == 1 else 'tokens'}"
+    return f"{number(amount)}{NO_BREAK}{'token' if amount == 1 else 'tokens'}"
 
 
-def draft_tokens(count: int) -> str:
+def draft_tokens(amount: int) -> str:
     """``5 draft tokens``, ``1 draft token``."""
-    return f"{number(count)}{NO_BREAK}draft{NO_BREAK}{'token' if count == 1 else 'tokens'}"
+    return f"{tokens(amount).replace(NO_BREAK, f'{NO_BREAK}draft{NO_BREAK}')}"
 
 
 def seconds(duration: float) -> str:
@@ -66,6 +109,22 @@ def duration(seconds_taken: float) -> str:
         return f"{number(max(seconds_taken, 0.1), 1)}{NO_BREAK}s"
     minutes, rest = divmod(round(seconds_taken), 60)
     return f"{number(minutes)}{NO_BREAK}min {rest}{NO_BREAK}s" if minutes else f"{rest}{NO_BREAK}s"
+
+
+def coarse(seconds_left: float) -> str:
+    """``40 s``, ``2 min``, ``1 h 20 min``, for estimates."""
+    if seconds_left < 59.5:
+        return f"{max(round(seconds_left), 1)}{NO_BREAK}s"
+    minutes = round(seconds_left / 60)
+    if minutes < 60:
+        return f"{minutes}{NO_BREAK}min"
+    hours, minutes = divmod(round(minutes, -1) if minutes >= 600 else minutes, 60)
+    return f"{hours}{NO_BREAK}h" + (f" {minutes}{NO_BREAK}min" if minutes and hours < 10 else "")
+
+
+def time_left(seconds_left: float) -> str:
+    """``about 2 min left``, in steps coarse enough not to flicker."""
+    return "a few seconds left" if seconds_left < 10 else f"about {coarse(round(seconds_left, -1))} left"
 
 
 def clock(duration: float) -> str:
@@ -93,3 +152,65 @@ def speed_up(factor: float | None) -> str:
     if round(factor, 1) == 1.0:
         return f"same{NO_BREAK}speed"
     return f"{times(factor)}{NO_BREAK}{'faster' if factor > 1 else f'as{NO_BREAK}fast'}"
+
+
+# ---------------------------------------------------------------- text of others
+
+
+def printable(text: str | bytes, limit: int = 80) -> str:
+    """``text`` with everything that doesn't print (control characters, line breaks, broken UTF-8) spelled out.
+
+    At most about ``limit`` characters: whatever comes from a file may be shown in a terminal or a label.
+    """
+    decoded = text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else text
+    shown = decoded[:limit]
+    spelled = "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in shown
+    )
+    return spelled + "…" if len(decoded) > limit else spelled
+
+
+def shortened(text: str, most: int) -> str:
+    """``text`` in at most ``most`` characters, the last of them "…" if some are missing."""
+    return text if len(text) <= most else f"{text[: most - 1]}…"
+
+
+def visible(text: str) -> str:
+    """``text`` with everything spelled out that a terminal or a label would obey instead of showing it.
+
+    Line breaks and tabs stay, and so do joiners within words and pictures that aren't ASCII. For whole sentences; for
+    names, use `printable`, which also shortens them.
+    """
+    if text.isprintable():
+        return text
+    return "".join(
+        character if _is_harmless(text, place) else character.encode("unicode_escape").decode()
+        for place, character in enumerate(text)
+    )
+
+
+def visible_json(text: str) -> str:
+    """JSON with the same meaning and nothing in it that a terminal would obey. Line breaks stay."""
+    if text.isprintable():
+        return text
+    return "".join(
+        one if one == "\n" or unicodedata.category(one) not in _CONTROLS else json.dumps(one)[1:-1] for one in text
+    )
+
+
+def _is_harmless(text: str, place: int) -> bool:
+    character = text[place]
+    if character in "\n\t" or unicodedata.category(character) not in _CONTROLS:
+        return True
+    around = text[max(place - 1, 0) : place + 2]
+    return character in _JOINERS and len(around) == 3 and not any(one.isascii() for one in around)
+
+
+def is_right_to_left(text: str) -> bool:
+    """Whether the first letter of a text belongs to a script that is written from right to left, as rule P2 of the
+    Unicode bidirectional algorithm asks."""
+    for character in text:
+        kind = unicodedata.bidirectional(character)
+        if kind in ("R", "AL", "L"):
+            return kind != "L"
+    return False

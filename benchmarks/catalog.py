@@ -20,6 +20,7 @@ from pathlib import Path
 
 import msgspec
 
+from app import words
 from app.models.gguf import GgufHeader, ModelFileError
 from app.models.hub.api import Hub, read_remote_header
 from app.models.hub.catalog import Catalog, CatalogFile, CatalogModel, DraftModel, Inside, NGrams, Sidecar, load_catalog
@@ -28,9 +29,9 @@ from app.models.hub.network import Network, NetworkSettings
 from app.models.hub.repository import RemoteModel, Repository
 from app.models.memory_shape import shape_of
 from app.models.mtp import has_head, is_head_only, mismatch
-from app.models.names import printable, size_text
 from app.models.pairing import compare
 from app.system import KnownError
+from app.words import printable
 
 _SIZE_TOLERANCE = 0.01
 """Sizes are advisory, and some are listed as read off a page."""
@@ -70,7 +71,9 @@ class CatalogCheck:
         except _ChangedError as changed:
             yield str(changed)
             return
-        self.notes.append(f"{size_text(remote.size)}, {printable(header.architecture)}, commit {repository.commit[:8]}")
+        self.notes.append(
+            f"{words.size(remote.size)}, {printable(header.architecture)}, commit {repository.commit[:8]}"
+        )
         yield from _other_size(file.file, remote.size, file.size)
         if repository.license != model.license:
             yield f"license: {printable(repository.license) or 'none'}, listed as {model.license}"

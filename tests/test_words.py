@@ -118,3 +118,28 @@ def test_the_test_itself_finds_words(tmp_path: Path) -> None:
         '"""Coloured."""\nshow(f"{x} of the grey guesses")\n_log.info("the colour is %s", x)\nwrite("grey")\n'
     )
     assert list(strings(path)) == [(2, "{} of the grey guesses")]
+
+
+FIGURE = re.compile(r"[,%]|\.\d+[%ef]")
+"""What a format has that makes a figure for people; ``:g`` gives a setting as it is typed."""
+WRITTEN_BY_MACHINES = {"app/models/hub/api.py", "app/chats/database.py", "app/storage/files.py"}
+"""Times in names of files and on the wire."""
+
+
+def figures(path: Path) -> Iterator[int]:
+    """The lines where a figure is formatted, other than in what is logged."""
+    tree = tree_of(path)
+    logged = {
+        part for node in ast.walk(tree) if isinstance(node, ast.Call) and is_logging(node) for part in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FormattedValue) and node.format_spec and node not in logged:
+            yield from [node.lineno] if FIGURE.search(ast.unparse(node.format_spec)) else []
+
+
+def test_figures_are_written_by_one_module() -> None:
+    """In one style: ``1.8×``, ``8.2B``, ``1.2 GB``, ``1,204``."""
+    found = {path.relative_to(ROOT).as_posix(): list(figures(path)) for path in SOURCES}
+    assert found.pop("app/words.py")
+    assert {name: lines for name, lines in found.items() if lines and name not in WRITTEN_BY_MACHINES} == {}
+    assert all(found[name] for name in WRITTEN_BY_MACHINES)

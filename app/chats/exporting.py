@@ -80,7 +80,7 @@ class Export:
 
     def _rendered(self, texts: Sequence[str]) -> list[str]:
         try:
-            found = self._helper.render_markdown(RenderMarkdown(list(texts))).html
+            found = self._helper.ask(RenderMarkdown(list(texts))).html
             return found if len(found) == len(texts) else [_as_it_is(text) for text in texts]
         except HelperError:
             return [_as_it_is(texts[0])] if len(texts) == 1 else [self._rendered([text])[0] for text in texts]

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from app import words
 from app.chats.formats import slipstream
 from app.chats.formats.reading import TITLES
 from app.chats.formats.records import Batch, ChatRecord
@@ -80,13 +81,12 @@ class Summary:
     def not_imported(self) -> list[str]:
         """What is left out, as parts of a sentence."""
         found = [
-            _SENTENCES[reason][min(count, 2) - 1].format(f"{count:,}")
+            _SENTENCES[reason][min(count, 2) - 1].format(words.number(count))
             for reason in _SENTENCES
             if (count := self.left_out[reason])
         ]
         if self.other_files:
-            files = "1 file" if self.other_files == 1 else f"{self.other_files:,} files"
-            found.append(f"{files} without chats")
+            found.append(f"{words.count(self.other_files, 'file')} without chats")
         return found
 
 
@@ -103,12 +103,14 @@ class Imported:
 
     def sentence(self) -> str:
         """What to tell the user."""
-        parts = [_count(len(self.added), "was imported", "were imported")]
+        parts = [words.count(len(self.added), "chat was imported", "chats were imported")]
         if self.known:
-            parts.append(_count(len(self.known), "was already here", "were already here"))
+            parts.append(words.count(len(self.known), "chat was already here", "chats were already here"))
         if self.restored:
-            parts.append(_count(len(self.restored), "is back from the trash", "are back from the trash"))
-        said = parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
+            parts.append(
+                words.count(len(self.restored), "chat is back from the trash", "chats are back from the trash")
+            )
+        said = words.listed(parts)
         return f"{said}." if self.is_complete else f"The import was stopped: {said}. Import again to get the rest."
 
 
@@ -158,7 +160,7 @@ class Import:
             while True:
                 if self._is_canceled():
                     raise Canceled
-                answer = helper.read_chats(request)
+                answer = helper.ask(request)
                 if isinstance(answer, ChatsNotRead):
                     name = answer.name or self._paths[0].name
                     raise KnownError(f"{name} can't be read: {answer.reason}.")
@@ -182,7 +184,3 @@ def _sentence(error: HelperError) -> str:
         case NotStarted():
             return f"The files can't be read because a process couldn't be started: {error}."
     return "The files can't be read: the process that reads them ended unexpectedly."
-
-
-def _count(count: int, one: str, several: str) -> str:
-    return f"1 chat {one}" if count == 1 else f"{count:,} chats {several}"

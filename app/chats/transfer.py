@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from app import words
 from app.chats.attachments import AttachmentFiles, Content
 from app.chats.formats import slipstream
 from app.chats.formats.records import AttachmentRecord, ChatRecord, MessageRecord
@@ -248,7 +249,7 @@ def content_of(path: str, name: str, helper: Helper, encoding: str = "", form: F
     """The text of a file. ``name``: how to call it; ``encoding``, ``form``: see `ReadFile`. Raises `KnownError`,
     `NoTextError` if pictures may help."""
     try:
-        found = helper.read_file(ReadFile(path, encoding, form))
+        found = helper.ask(ReadFile(path, encoding, form))
     except HelperError as error:
         raise KnownError(_failure(error, name)) from error
     if isinstance(found, FileNotRead):
@@ -263,7 +264,7 @@ def pages_of(path: str, name: str, most: int, helper: Helper) -> tuple[list[Cont
     pages = 1
     while len(drawn) < min(most, pages):
         try:
-            page = helper.draw_page(DrawPage(path, len(drawn)))
+            page = helper.ask(DrawPage(path, len(drawn)))
         except HelperError as error:
             raise KnownError(_failure(error, name)) from error
         if isinstance(page, FileNotRead):
@@ -275,7 +276,7 @@ def pages_of(path: str, name: str, most: int, helper: Helper) -> tuple[list[Cont
 
 
 def _refusal(found: FileNotRead, name: str) -> KnownError:
-    detail = f"{int(found.detail):,}" if found.detail.isdecimal() else found.detail
+    detail = words.number(int(found.detail)) if found.detail.isdecimal() else found.detail
     sentence = _REFUSALS[found.reason].format(name=name, detail=detail)
     return NoTextError(sentence) if found.reason == "no_text" else KnownError(sentence)
 

@@ -10,7 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, 
 from types import TracebackType
 from typing import TypeVar
 
-from app import system
+from app import system, words
 from app.client.connection import (
     Connection,
     EngineEndedError,
@@ -443,7 +443,7 @@ class EngineProcess:
         except EngineEndedError as error:
             if not self._is_overdue:
                 raise
-            sentence = f"The engine did not finish within {self._limit_seconds:.0f} s and was stopped."
+            sentence = f"The engine did not finish within {words.number(self._limit_seconds)} s and was stopped."
             raise KnownError(sentence) from error
 
     def _end_overdue(self) -> None:

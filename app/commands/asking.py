@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from app import words
 from app.chats.attachments import Content
 from app.chats.formats.values import file_text
 from app.chats.transfer import content_of
@@ -15,12 +16,12 @@ from app.helper import READING_SECONDS, Helper, HelperError
 from app.helper.messages import ImageLookedAt, LookAtImage
 from app.models.gguf import read_header
 from app.models.mtp import find_projector
-from app.models.names import printable, visible
 from app.protocol.commands import Image
 from app.protocol.images import HEAD_BYTES, problem_of, read_head
 from app.protocol.options import MAX_GRAMMAR_CHARACTERS, AnswerFormat, FormatKind
 from app.storage.files import sha256_of
 from app.system import KnownError
+from app.words import printable, visible
 
 _KINDS: dict[str, FormatKind] = {".lark": "lark", ".gbnf": "gbnf"}
 
@@ -67,7 +68,7 @@ def _read(path: Path) -> str:
 
 def _checked(source: str, name: str) -> str:
     if len(source) > MAX_GRAMMAR_CHARACTERS:
-        raise KnownError(f"{name} is longer than {MAX_GRAMMAR_CHARACTERS:,} characters. Use a shorter one.")
+        raise KnownError(f"{name} is longer than {words.number(MAX_GRAMMAR_CHARACTERS)} characters. Use a shorter one.")
     return source
 
 
@@ -96,7 +97,7 @@ def with_attached(prompt: str, paths: Sequence[str]) -> str:
 def _text_of(path: str, name: str, helper: Helper) -> Content:
     """Raises `KnownError`."""
     with contextlib.suppress(HelperError):
-        if isinstance(helper.look_at_image(LookAtImage(path)), ImageLookedAt):
+        if isinstance(helper.ask(LookAtImage(path)), ImageLookedAt):
             raise KnownError(f"{name} is a picture. Use --image for it.")
     content = content_of(path, name, helper)
     if content.note:

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from app import system
+from app import system, words
 from app.chats.exporting import Export
 from app.chats.formats.writing import WRITE
 from app.chats.importing import Import, Imported, Summary
@@ -25,8 +25,8 @@ from app.chats.store import ChatStore
 from app.commands.options import Command, command, option, whole
 from app.commands.output import show_progress, show_result, wrong_usage
 from app.helper import shared
-from app.models.names import printable, visible
 from app.system import KnownError
+from app.words import printable, visible
 
 _SHOWN_ID = 8
 _MOST = 100
@@ -139,7 +139,7 @@ def export_chats(options: argparse.Namespace) -> int:
         export = Export(
             store.record,
             shared(),
-            on_progress=lambda done: show_progress(f"{done:,} of {len(ids):,} chats"),
+            on_progress=lambda done: show_progress(f"{words.number(done)} of {words.number(len(ids))} chats"),
         )
         if options.output is None:
             _print(export, ids, options.format)
@@ -149,7 +149,7 @@ def export_chats(options: argparse.Namespace) -> int:
         else:
             export.to_file(ids, options.format, options.output)
     show_progress("")
-    count = "1 chat was" if len(ids) == 1 else f"{len(ids):,} chats were"
+    count = words.count(len(ids), "chat was", "chats were")
     described = {"exported": ids, "format": options.format, "output": str(options.output)}
     show_result(options, described, f"{count} exported to {options.output}.")
     return 0
@@ -193,7 +193,8 @@ def _find(word: str, chats: Sequence[ChatLine]) -> ChatLine:
         raise KnownError(f"There is no chat “{printable(word)}”. “slipstream chats list” shows them.")
     if len(found) > 1:
         raise KnownError(
-            f"{len(found):,} chats match “{printable(word)}”. Use the id that “slipstream chats list” shows."
+            f"{words.number(len(found))} chats match “{printable(word)}”. Use the id that “slipstream chats list” "
+            "shows."
         )
     return found[0]
 
@@ -221,7 +222,7 @@ def import_chats(options: argparse.Namespace) -> int:
     if not options.dry_run:
         with _open():  # that the window has them is said before the files are read
             pass
-    summary = Import(options.files, on_progress=lambda share: show_progress(f"Reading: {share:.0%}")).summary()
+    summary = Import(options.files, on_progress=lambda share: show_progress(f"Reading: {words.share(share)}")).summary()
     show_progress("")
     lines = _lines(summary)
     if not summary.chats:
@@ -236,7 +237,7 @@ def import_chats(options: argparse.Namespace) -> int:
 
 def _import(options: argparse.Namespace, summary: Summary) -> Imported:
     folder = "" if options.no_folder else options.folder or summary.folder()
-    reading = Import(options.files, on_progress=lambda share: show_progress(f"Importing: {share:.0%}"))
+    reading = Import(options.files, on_progress=lambda share: show_progress(f"Importing: {words.share(share)}"))
     with _open() as store:
         imported, _ = reading.run(partial(store.add_records, folder=folder))
     show_progress("")
@@ -244,9 +245,8 @@ def _import(options: argparse.Namespace, summary: Summary) -> Imported:
 
 
 def _lines(summary: Summary) -> list[str]:
-    chats = "1 chat" if summary.chats == 1 else f"{summary.chats:,} chats"
-    messages = "1 message" if summary.messages == 1 else f"{summary.messages:,} messages"
-    sources = ", ".join(f"{name}: {count:,}" for name, count in summary.sources.items())
+    chats, messages = words.count(summary.chats, "chat"), words.count(summary.messages, "message")
+    sources = ", ".join(f"{name}: {words.number(count)}" for name, count in summary.sources.items())
     lines = [f"{chats} with {messages} ({sources or 'no format that is known'})"]
     if summary.first is not None and summary.last is not None:
         first, last = (datetime.fromtimestamp(at).strftime("%Y-%m-%d") for at in (summary.first, summary.last))

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import msgspec
 
+from app import words
 from app.commands.options import add_model_options, add_sampling_options, command, option, whole
 from app.commands.output import show_progress, wrong_usage
 from app.commands.remote import add_server_options, comparing
@@ -19,11 +20,11 @@ from app.compare import prompts, report, setup, steps, wording
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Report, Setup, Skipped
 from app.compare.steps import Engine
-from app.models.names import visible
 from app.protocol.commands import Generate
 from app.protocol.events import PairLoaded
 from app.storage.files import write_export
 from app.system import Canceled, KnownError
+from app.words import visible
 
 _MAX_TOKENS = 256
 
@@ -130,7 +131,7 @@ def _measure(
 def _show_done(what: str, begun: float, done: int, total: int) -> None:
     """Show how many of ``what`` are done, and how long the rest will take."""
     left = (time.monotonic() - begun) / done * (total - done) if done else 0.0
-    show_progress(f"{done} of {total} {what}" + (f", about {left / 60:.0f} min left" if left > 90 else ""))
+    show_progress(f"{done} of {total} {what}" + (f", {words.time_left(left)}" if left > 90 else ""))
 
 
 def _tell(options: argparse.Namespace, found: Report, pair: PairLoaded) -> None:

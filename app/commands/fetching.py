@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from app import system
+from app import system, words
 from app.commands.options import saved_settings
 from app.commands.output import show_progress, show_result, tell
 from app.models.downloads.item import Item, ItemProgress, ItemState, figures
@@ -22,10 +22,10 @@ from app.models.hub.errors import NoAccessError
 from app.models.hub.network import Network
 from app.models.hub.repository import RemoteFile, RemoteModel, Repository
 from app.models.library.library import own_folder
-from app.models.names import printable, size_text
 from app.models.origins import origins_file
 from app.settings import Settings
 from app.system import KnownError
+from app.words import printable
 
 _ACTIVE = (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING)
 _REFRESH_SECONDS = 0.25
@@ -77,7 +77,7 @@ def _offer(model: CatalogModel, quantization: str) -> Offer:
     if len(files) == 1:
         return Offer.of(model, files[0])
     example = f"{model.id}:{model.files[0].quantization}"
-    lines = [f"  {one.quantization} ({size_text(one.size)}, for a GPU with {one.gpu} GB)" for one in model.files]
+    lines = [f"  {one.quantization} ({words.size(one.size)}, for a GPU with {one.gpu} GB)" for one in model.files]
     raise KnownError(
         "\n".join([f'{model.title} comes in these sizes. Choose one, as in "slipstream models get {example}":', *lines])
     )
@@ -94,7 +94,7 @@ def _head(hub: Hub, repository: Repository, target: RemoteModel) -> RemoteModel 
         return None  # the download says so
     if found.head is None or not found.can_run:
         return None
-    _say(f"Its MTP head comes with it: {found.head.name} ({size_text(found.head.size)}).")
+    _say(f"Its MTP head comes with it: {found.head.name} ({words.size(found.head.size)}).")
     return found.head
 
 
@@ -104,7 +104,7 @@ def _projector(hub: Hub, repository: Repository, target: RemoteModel) -> RemoteM
     found = choose_projector(hub.network, read_remote_header(hub.network, target), repository.vision)
     if found is None:
         raise KnownError(f"{repository.id} has no file (mmproj) with which {target.name} sees images.")
-    _say(f"It sees images with {found.name} ({size_text(found.size)}).")
+    _say(f"It sees images with {found.name} ({words.size(found.size)}).")
     return found
 
 
@@ -126,7 +126,7 @@ def chosen(repository: Repository, word: str) -> RemoteModel:
     else:
         problem = f"{repository.id} has {len(found)} models" + (f" {printable(word)}" if word else "")
     offered = found or repository.models
-    lines = [f"  {_shortest_name(model, offered)} ({size_text(model.size)})" for model in offered]
+    lines = [f"  {_shortest_name(model, offered)} ({words.size(model.size)})" for model in offered]
     example = f"{repository.id}:{_shortest_name(offered[0], offered)}"
     raise KnownError("\n".join([f'{problem}. Choose one, as in "slipstream models get {example}":', *lines]))
 
@@ -164,7 +164,8 @@ def _draft(hub: Hub, repository: Repository, target: RemoteModel) -> DraftCandid
             "\n".join(["No matching draft was found. Without --with-draft, only the target is downloaded.", *reasons])
         )
     _say(
-        f"The draft is {best.model.name} from {best.repository} ({size_text(best.model.size)}, {best.share:.0%} of "
+        f"The draft is {best.model.name} from {best.repository} ({words.size(best.model.size)}, "
+        f"{words.share(best.share)} of "
         f"the target). {best.verdict.reason}" + (f" {best.verdict.warning}" if best.verdict.warning else "")
     )
     return best

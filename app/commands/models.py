@@ -25,11 +25,11 @@ from app.models.library.library import Library, LibraryEntry, SortKey, in_order,
 from app.models.machine_memory import MachineMemory, machine_now
 from app.models.measurements import Trial, trials_file
 from app.models.model_memory import ModelShape
-from app.models.names import count_text, printable, size_text
 from app.models.planner import LoadPlan, Wishes, alternatives, layers_text, make_plan
 from app.models.ranking import Judge, RankedDraft, rank_drafts
 from app.protocol.options import MAX_CONTEXT_LENGTH, KvType
 from app.system import Canceled, KnownError
+from app.words import printable
 
 _SHOWN = 5
 
@@ -179,10 +179,10 @@ def _table(entries: Sequence[LibraryEntry]) -> list[str]:
 def _row(entry: LibraryEntry, width: int) -> str:
     summary = entry.summary
     assert summary is not None  # it is usable
-    context = f"{summary.training_context:,}" if summary.training_context else "?"
+    context = f"{words.number(summary.training_context)}" if summary.training_context else "?"
     used = time.strftime("%Y-%m-%d", time.localtime(entry.last_used)) if entry.last_used else "never used"
     return (
-        f"{printable(entry.where, 60):<{width}}  {size_text(entry.size):>8}  {count_text(summary.parameters):>7}  "
+        f"{printable(entry.where, 60):<{width}}  {words.size(entry.size):>8}  {words.compact(summary.parameters):>7}  "
         f"{printable(summary.quantization, 10):<8} {context:>9} tokens  {used:<10}  {entry.folder.kind.label}"
     )
 
@@ -208,7 +208,7 @@ def verify_model(options: argparse.Namespace) -> int:
     """The exit status is 0 only if the files are unchanged."""
     library = own_library()
     entry = find_model(library, options.model)
-    same = library.verify(entry, lambda done, total: show_progress(f"verifying {done / total:.0%}"))
+    same = library.verify(entry, lambda done, total: show_progress(f"verifying {words.share(done / total)}"))
     show_progress("")
     show_result(options, {"path": str(entry.path), "same": same}, f"{printable(entry.where)} {_SENTENCES[same]}")
     return 0 if same else 1
@@ -232,7 +232,7 @@ def remove_model(options: argparse.Namespace) -> int:
     freed = library.delete(entry)
     described = {"deleted": [str(part) for part in entry.parts], "freed": freed}
     show_result(
-        options, described, f"{printable(entry.where)} was deleted. {size_text(freed)} of disk space was freed."
+        options, described, f"{printable(entry.where)} was deleted. {words.size(freed)} of disk space was freed."
     )
     return 0
 
@@ -245,7 +245,7 @@ def _ask(entry: LibraryEntry, freed: int) -> None:
         )
     for part in entry.parts:
         print(printable(str(part), 500), file=sys.stderr)
-    print(f"Delete {printable(entry.where)} and free {size_text(freed)}? [y/N] ", end="", file=sys.stderr, flush=True)
+    print(f"Delete {printable(entry.where)} and free {words.size(freed)}? [y/N] ", end="", file=sys.stderr, flush=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise Canceled
 
@@ -289,10 +289,10 @@ def _described_draft(position: int, draft: RankedDraft) -> dict[str, Any]:
 
 
 def _draft_lines(target: LibraryEntry, ranked: Sequence[RankedDraft]) -> list[str]:
-    lines = [f"Drafts for {printable(target.where)} ({size_text(target.size)}):"]
+    lines = [f"Drafts for {printable(target.where)} ({words.size(target.size)}):"]
     for position, draft in enumerate(ranked, 1):
-        share = f", {draft.share:.0%} of the target" if draft.share < math.inf else ""
-        lines.append(f"{position:>3}. {printable(draft.entry.where)} ({size_text(draft.entry.size)}{share})")
+        share = f", {words.share(draft.share)} of the target" if draft.share < math.inf else ""
+        lines.append(f"{position:>3}. {printable(draft.entry.where)} ({words.size(draft.entry.size)}{share})")
         verdict = draft.verdict
         told = (verdict.reason, _measured(draft.trial), verdict.warning, verdict.note)
         lines += [f"     {line}" for line in told if line]
@@ -302,7 +302,7 @@ def _draft_lines(target: LibraryEntry, ranked: Sequence[RankedDraft]) -> list[st
 def _measured(trial: Trial | None) -> str:
     if trial is None:
         return ""
-    accepted = "" if trial.acceptance_rate is None else f", {trial.acceptance_rate:.0%} accepted"
+    accepted = "" if trial.acceptance_rate is None else f", {words.share(trial.acceptance_rate)} accepted"
     return f"Measured on this computer: {words.times(trial.speed_up)} as fast as without the draft{accepted}."
 
 
@@ -391,10 +391,13 @@ def _plan_lines(plan: LoadPlan, others: Sequence[LoadPlan], machine: MachineMemo
     for field, label in _PARTS.items():
         sizes = [getattr(parts, field) for _, parts, _ in places]
         if any(sizes):
-            lines.append(f"{label:<17}" + "".join(f"{size_text(size):>10}" for size in sizes))
-    lines.append(f"{'total':<17}" + "".join(f"{size_text(parts.total):>10}" for _, parts, _ in places))
-    lines.append(f"{'available':<17}" + "".join(f"{size_text(space):>10}" for _, _, space in places))
-    lines += ["", f"context {plan.context_length:,} tokens, {plan.kv_type} KV cache{_layers(plan, machine)}"]
+            lines.append(f"{label:<17}" + "".join(f"{words.size(size):>10}" for size in sizes))
+    lines.append(f"{'total':<17}" + "".join(f"{words.size(parts.total):>10}" for _, parts, _ in places))
+    lines.append(f"{'available':<17}" + "".join(f"{words.size(space):>10}" for _, _, space in places))
+    lines += [
+        "",
+        f"context {words.number(plan.context_length)} tokens, {plan.kv_type} KV cache{_layers(plan, machine)}",
+    ]
     return lines + (["", "What would fit:", *(f"  {other.sentence}" for other in others)] if others else [])
 
 
@@ -450,8 +453,8 @@ def _search_table(results: Sequence[SearchResult]) -> list[str]:
 def _result_row(found: SearchResult) -> tuple[str, ...]:
     return (
         printable(found.id, 200),
-        count_text(found.downloads),
-        count_text(found.likes),
+        words.compact(found.downloads),
+        words.compact(found.likes),
         printable(found.modified[:10]),
         _GATED[found.gated],
         printable(found.license),

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from app.models.names import visible, visible_json
+from app.words import visible, visible_json
 
 
 def show_result(options: argparse.Namespace, described: object, lines: str | Sequence[str]) -> None:

@@ -11,12 +11,11 @@ from types import FrameType
 
 import msgspec
 
-from app import system
+from app import system, words
 from app.client.process import EngineProcess
 from app.commands.options import saved_settings
 from app.commands.output import tell, wrong_usage
 from app.compare.steps import Engine
-from app.models.names import printable
 from app.protocol.commands import Generate, ScoreTokens
 from app.protocol.events import (
     GenerationFinished,
@@ -28,6 +27,7 @@ from app.protocol.events import (
 )
 from app.protocol.remote import MAX_KEY_CHARACTERS, SERVER_NAMES, Connect
 from app.system import KnownError
+from app.words import printable
 
 _LOCAL = ("target", "starter", "draft", "mmproj", "chat_template")
 
@@ -133,7 +133,10 @@ def differences(pair: PairLoaded, without: PairLoaded) -> list[str]:
         found.append(f"The models have different names: {theirs[0]} without a draft, {theirs[1]} with a draft.")
     lengths = without.context_length, pair.context_length
     if all(lengths) and lengths[0] != lengths[1]:
-        found.append(f"The context lengths differ: {lengths[0]:,} tokens without a draft, {lengths[1]:,} with a draft.")
+        found.append(
+            f"The context lengths differ: {words.number(lengths[0])} tokens without a draft, "
+            f"{words.number(lengths[1])} with a draft."
+        )
     return found
 
 

@@ -23,10 +23,10 @@ from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Row, Skipped, summarize
 from app.compare.steps import compare
 from app.models.hub.recommended import recommended
-from app.models.names import visible, visible_json
 from app.protocol.commands import Generate
 from app.protocol.options import DEFAULT_DRAFT_LENGTH, DraftLength, Quantization
 from app.system import KnownError
+from app.words import visible, visible_json
 
 _MAX_TOKENS = 96
 _NOT_CHOSEN = {"no_draft": False, "draft_gpu_layers": None, "kv_type": "f16"}
@@ -188,8 +188,11 @@ def _tell(options: argparse.Namespace, output: Path, best: Trial, trials: Sequen
     print(f"  layers   size  accepted  per pass  length {DEFAULT_DRAFT_LENGTH}    auto")
     for trial in trials:
         accepted, length = trial.fixed.acceptance_rate or 0, trial.fixed.mean_acceptance_length or 1
-        layers, size = f"{trial.layers:>3} of {trial.of_layers:<3}", f"{trial.bytes / trial.target_bytes:>5.0%}"
+        layers, size = (
+            f"{trial.layers:>3} of {trial.of_layers:<3}",
+            f"{words.share(trial.bytes / trial.target_bytes):>5}",
+        )
         speed_ups = f"{words.times(trial.fixed.speed_up):>9} {words.times(trial.auto.speed_up):>7}"
-        print(f"{layers}{size} {accepted:>9.0%} {length:>9.1f} {speed_ups}")
+        print(f"{layers}{size:>5} {words.share(accepted):>9} {words.number(length, 1):>9} {speed_ups}")
     print(f"written       {visible(str(output))}")
     print(best.verdict())

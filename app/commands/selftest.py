@@ -26,17 +26,17 @@ from typing import Any, TypeAlias
 import msgspec
 import psutil
 
-from app import __version__, helper, system
+from app import __version__, helper, system, words
 from app.client.connection import EngineEndedError, ExitCause
 from app.client.process import EngineProcess
 from app.commands.options import command, option
 from app.helper.messages import FormulaDrawn, RenderFormula
-from app.models.names import printable
 from app.models.starter import STARTER_NAME, STARTER_SHA256, starter_file
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import Figures, GenerationFinished, PairLoaded, Piece, Round
 from app.protocol.options import AnswerFormat, LoadSettings, Sampling
 from app.system import KnownError
+from app.words import printable
 
 ENGINE_SECONDS = 60.0
 WINDOW_SECONDS = 60.0
@@ -134,7 +134,7 @@ def _resources(_: Workplace) -> str:
     if not system.licenses().is_file():
         raise KnownError("This copy has no license texts.")
     return (
-        f"{len(icons)} icons, {models} recommended models, {asked} prompts, licenses, {size / 1e6:.0f} MB for the guide"
+        f"{len(icons)} icons, {models} recommended models, {asked} prompts, licenses, {words.size(size)} for the guide"
     )
 
 
@@ -251,7 +251,7 @@ def _answer(engine: EngineProcess, **changes: Any) -> tuple[list[Piece], Figures
 
 
 def _speed(figures: Figures) -> str:
-    return f"{figures.decode_tokens_per_second or 0.0:.0f} tok/s"
+    return words.speed(figures.decode_tokens_per_second)
 
 
 # ---------------------------------------------------------------- chats, folders, secrets, network
@@ -315,7 +315,7 @@ def _within(seconds: float, call: Callable[[], str | None], what: str) -> str | 
     thread.start()
     thread.join(seconds)
     if not outcome:
-        raise KnownError(f"{what} didn't answer within {seconds:.0f} s.")
+        raise KnownError(f"{what} didn't answer within {words.number(seconds)} s.")
     if isinstance(outcome[0], Exception):
         raise outcome[0]
     return outcome[0]
@@ -334,19 +334,19 @@ def _window(work: Workplace) -> str:
     try:
         shown, errors = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
-        raise KnownError(f"The window wasn't ready after {limit:.0f} s and was closed.") from None
+        raise KnownError(f"The window wasn't ready after {words.number(limit)} s and was closed.") from None
     finally:
         end(process)
         process.wait()
     if process.returncode != 0:
         raise failure("The window", process.returncode, errors.decode("utf-8", "replace"))
     platform_name = shown.decode("utf-8", "replace").strip()
-    return f"opened on {platform_name}, loaded the guide, closed; {time.monotonic() - begun:.1f} s in total"
+    return f"opened on {platform_name}, loaded the guide, closed; {words.clock(time.monotonic() - begun)} in total"
 
 
 def _formula(_: Workplace) -> str:
     """The helper process must draw a formula, for which it needs a font and a table of signs."""
-    found = helper.shared().draw_formula(RenderFormula(_FORMULA, is_display=True))
+    found = helper.shared().ask(RenderFormula(_FORMULA, is_display=True))
     helper.shared().stop()
     if not isinstance(found, FormulaDrawn) or not found.parts:
         raise KnownError("A formula can't be drawn.")

@@ -11,13 +11,13 @@ from pathlib import Path
 from app.commands.options import add_drafter_options, add_head_option, add_model_options, command, whole
 from app.commands.output import show_progress, tell
 from app.commands.session import drafter_choice, load_command, show_load_progress, show_refusals
-from app.models.names import visible
 from app.protocol.answering import AnswerSettings
 from app.protocol.events import PairLoaded
 from app.protocol.serving import DEFAULT_PORT
 from app.server import serving as headless
 from app.server.guard import Guard, is_loopback, key_from
 from app.system import KnownError
+from app.words import visible
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from app import system
+from app import system, words
 from app.client.process import EngineProcess
 from app.commands.asking import projector_for
 from app.commands.options import check_main_gpu
@@ -176,4 +176,6 @@ def show_refusals(pair: PairLoaded) -> None:
 def show_load_progress(event: LoadProgressed) -> None:
     """Progress of one stage of a load, on one line."""
     is_server = event.stage == "server"
-    show_progress("the server is loading the model" if is_server else f"loading the {event.stage} {event.fraction:.0%}")
+    show_progress(
+        "the server is loading the model" if is_server else f"loading the {event.stage} {words.share(event.fraction)}"
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from app import system
+from app import system, words
 from app.protocol.commands import Message
 from app.system import KnownError
 
@@ -86,7 +86,7 @@ def read(path: Path) -> list[Prompt]:
         except ValueError as error:
             raise KnownError(f"Line {number} of {path.name} can't be used: {error}.") from error
         if len(prompts) > MAX_PROMPTS:
-            raise KnownError(f"{path.name} has more than {MAX_PROMPTS:,} prompts. Use a part of it.")
+            raise KnownError(f"{path.name} has more than {words.number(MAX_PROMPTS)} prompts. Use a part of it.")
     if not prompts:
         raise KnownError(f"{path.name} has no prompts. Write one per line.")
     return prompts
@@ -108,7 +108,10 @@ def _read_report(path: Path) -> list[Prompt]:
     except (msgspec.MsgspecError, RecursionError, ValueError) as error:
         raise KnownError(f"{path.name} is not a comparison report: {error}.") from error
     if not 0 < len(prompts) <= MAX_PROMPTS:
-        raise KnownError(f"{path.name} has {len(prompts):,} prompts; between 1 and {MAX_PROMPTS:,} can be used.")
+        raise KnownError(
+            f"{path.name} has {words.number(len(prompts))} prompts; between 1 and {words.number(MAX_PROMPTS)} can be "
+            "used."
+        )
     return prompts
 
 
@@ -160,5 +163,5 @@ def _checked(prompt: Prompt) -> Prompt:
     if not prompt.messages[-1].content.strip():
         raise ValueError("the prompt is empty")
     if sum(len(message.content) for message in prompt.messages) > MAX_PROMPT_CHARACTERS:
-        raise ValueError(f"it is longer than {MAX_PROMPT_CHARACTERS:,} characters")
+        raise ValueError(f"it is longer than {words.number(MAX_PROMPT_CHARACTERS)} characters")
     return prompt

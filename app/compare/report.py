@@ -13,9 +13,9 @@ import msgspec
 from app import words
 from app.compare import wording
 from app.compare.results import Comparison, Curve, ModelFile, Report, Summary, summarize
-from app.models.names import printable
 from app.protocol.frames import without_surrogates
 from app.protocol.statistics import exported
+from app.words import printable
 
 FORMAT, VERSION = "slipstream-compare", 1
 """The name and version of the JSON format."""
@@ -97,7 +97,7 @@ def _curve(curve: Curve) -> str:
     """Speeds by draft length, with ``auto`` at its average length."""
     points = [(float(n), str(n), speed) for n, speed in zip(curve.lengths, curve.speeds, strict=True)]
     if curve.auto is not None and curve.auto_length is not None:
-        points.append((curve.auto_length, f"auto, {curve.auto_length:.1f} per pass", curve.auto))
+        points.append((curve.auto_length, f"auto, {words.number(curve.auto_length, 1)} per pass", curve.auto))
     known = [(name, speed) for _, name, speed in sorted(points) if speed is not None]
     if not known:
         return ""
@@ -185,8 +185,10 @@ def _kinds_table(report: Report) -> str:
     heads += ["middle half", "tokens", "accepted by drafter"]
     rows = []
     for row in [*summary.rows, summary.total]:
-        drafters = ", ".join(f"{one.name} {one.accepted:,} of {one.tested:,}" for one in row.drafters)
-        rows.append([row.kind, *wording.cells(row), f"{row.tokens:,}", drafters or words.UNKNOWN])
+        drafters = ", ".join(
+            f"{one.name} {words.number(one.accepted)} of {words.number(one.tested)}" for one in row.drafters
+        )
+        rows.append([row.kind, *wording.cells(row), f"{words.number(row.tokens)}", drafters or words.UNKNOWN])
     return _table(heads, rows)
 
 
@@ -230,7 +232,7 @@ def _prompts_table(comparisons: Sequence[Comparison]) -> str:
             c.prompt.kind,
             c.prompt.title,
             str(c.seed),
-            f"{c.drafted.figures.completion_tokens:,}",
+            f"{words.number(c.drafted.figures.completion_tokens)}",
             "yes" if c.same else "no",
             words.share(c.drafted.figures.draft.acceptance_rate),
             words.number(c.plain.figures.decode_tokens_per_second, 1),

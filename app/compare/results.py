@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -12,8 +12,8 @@ from app.compare.prompts import Prompt
 from app.protocol.answering import AnswerSettings, with_fields_of
 from app.protocol.commands import Generate, ScoreTokens
 from app.protocol.events import DrafterFigures, Figures, Piece, TokensScored
-from app.protocol.options import DrafterName, FinishReason
-from app.protocol.statistics import DrafterCounts, acceptance_rate, mean_acceptance_length
+from app.protocol.options import FinishReason
+from app.protocol.statistics import acceptance_rate, mean_acceptance_length, sums_by_drafter
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -242,21 +242,9 @@ def _row(kind: str, comparisons: Sequence[Comparison]) -> Row:
         acceptance_rate=acceptance_rate(accepted, tested),
         verify_passes=passes,
         mean_acceptance_length=mean_acceptance_length(accepted, passes),
-        drafters=_drafters(figures for d in draft for figures in d.drafters),
+        drafters=sums_by_drafter(*(d.drafters for d in draft)),
         seconds=sum(c.plain.figures.total_seconds + c.drafted.figures.total_seconds for c in comparisons),
     )
-
-
-def _drafters(figures: Iterable[DrafterFigures]) -> list[DrafterFigures]:
-    """The counters of each drafter over several answers."""
-    sums: dict[DrafterName, DrafterCounts] = {}
-    for entry in figures:
-        counts = sums.setdefault(entry.name, DrafterCounts())
-        counts.drafted += entry.drafted
-        counts.tested += entry.tested
-        counts.accepted += entry.accepted
-        counts.verify_passes += entry.verify_passes
-    return [counts.figures(name) for name, counts in sums.items()]
 
 
 def _median(values: Sequence[float | None]) -> float | None:

@@ -22,13 +22,13 @@ from app import system as paths
 from app.compare import prompts
 from app.compare.results import Machine, ModelFile, Setup
 from app.models.gguf import ModelFileError, read_header
-from app.models.names import printable
 from app.protocol.answering import with_fields_of
 from app.protocol.commands import Generate
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.options import LoadSettings, chosen_options
 from app.protocol.remote import SERVER_NAMES
 from app.system import Canceled
+from app.words import printable
 
 BUNDLED = "bundled"
 """The name of the bundled prompt set in reports."""

@@ -11,10 +11,10 @@ from app import words
 from app.compare.results import Comparison, Difference, Machine, ModelFile, Row, Setup
 from app.compare.setup import BUNDLED
 from app.models import measurements
-from app.models.names import printable, size_text
 from app.protocol.answering import TITLES, WORDS, AnswerSettings, differing
 from app.protocol.events import PairLoaded
 from app.protocol.options import SEED_DECIDES, Sampling
+from app.words import printable
 
 REPORT_AS_JSON = "comparison.json"
 """The name of this report, exported as JSON, in the command that repeats a comparison: it contains the prompts."""
@@ -68,9 +68,9 @@ def verdict(difference: Difference, setup: Setup) -> str:
     """What the candidates' logits mean; empty if they weren't checked."""
     if difference.plain_logit is None or difference.drafted_logit is None:
         return ""
-    logits = f"logits {difference.plain_logit:.3f} and {difference.drafted_logit:.3f}"
+    logits = f"logits {words.number(difference.plain_logit, 3)} and {words.number(difference.drafted_logit, 3)}"
     if difference.score_gap is not None:
-        logits += f", {difference.score_gap:.3f} apart in log p + noise"
+        logits += f", {words.number(difference.score_gap, 3)} apart in log p + noise"
     rounding = f"rounding shifts logits by up to {words.number(difference.rounding, 3)} here"
     if difference.near_tie:
         return f"{logits}; {rounding}, so this is a near-tie"
@@ -92,7 +92,7 @@ def up_to_rounding(pair: PairLoaded, setup: Setup, new: Sequence[Comparison]) ->
 def facts(setup: Setup) -> list[tuple[str, str]]:
     """Names and values, in the order in which to print them."""
     seeds = f"{setup.seed}" if setup.repeat == 1 else f"{setup.seed} to {setup.seed + setup.repeat - 1}"
-    limit = f"limited to {setup.max_tokens:,} tokens" if setup.max_tokens else "of any length"
+    limit = f"limited to {words.number(setup.max_tokens)} tokens" if setup.max_tokens else "of any length"
     rules = f"propose {setup.propose}, accept {setup.accept}"
     prompts = printable(setup.prompt_set) if setup.prompt_set else "from a chat, included in the JSON export"
     if setup.prompt_set and setup.kinds:
@@ -152,21 +152,21 @@ def chat_settings(settings: AnswerSettings) -> list[tuple[str, str]]:
     """Names and values of what a chat can choose, as far as it isn't as by default, and besides what `facts` says."""
     found = []
     for key, value in differing(settings, "system_prompt", "seed", "max_tokens", "drafter").items():
-        words = WORDS[key]
+        about = WORDS[key]
         if isinstance(value, list):
             shown = ", ".join(map(repr, value))
         elif isinstance(value, int):
-            shown = f"{value:,} {words.unit}".rstrip()
+            shown = f"{words.number(value)} {about.unit}".rstrip()
         else:
             shown = TITLES.get(key, {}).get(value, value)
-        found.append((words.title.lower(), shown))
+        found.append((about.title.lower(), shown))
     return [*found, *([("answer format", TITLES["answer_format"][settings.format.kind])] if settings.format else [])]
 
 
 def machine(machine: Machine) -> str:
     """Processor, cores, memory, GPUs and system."""
     gpus = f"GPU {', '.join(machine.devices)}" if machine.devices else "no GPU used"
-    memory = f"{machine.memory_bytes / 2**30:.0f} GiB"
+    memory = f"{words.number(machine.memory_bytes / 2**30)} GiB"
     cores = f"{machine.physical_cores} cores, {machine.logical_cores} threads"
     return f"{printable(machine.processor)}, {cores}, {memory} memory, {gpus}, {printable(machine.system, 200)}"
 
@@ -186,18 +186,22 @@ def sampling(sampling: Sampling) -> str:
 
 
 def _model(model: ModelFile) -> str:
-    details = [model.file, model.quantization, size_text(model.size_bytes) if model.size_bytes else ""]
+    details = [model.file, model.quantization, words.size(model.size_bytes) if model.size_bytes else ""]
     return ", ".join(printable(part) for part in [model.name, *details] if part)
 
 
 def _loading(setup: Setup) -> str:
-    parts = [f"{setup.threads} threads", f"context {setup.context_length:,} tokens", f"KV cache {setup.kv_type}"]
+    parts = [
+        f"{setup.threads} threads",
+        f"context {words.number(setup.context_length)} tokens",
+        f"KV cache {setup.kv_type}",
+    ]
     parts.append(f"batch {setup.batch_size}/{setup.micro_batch_size}")
     if setup.machine.devices:
         parts.append(f"layers on the GPU {setup.target_gpu_layers} (target), {setup.draft_gpu_layers} (draft)")
     for name, value in setup.load_options.items():
-        words = name.replace("_", " ").replace("cpu", "CPU").replace("gpu", "GPU").replace("kv", "KV")
-        parts.append(f"{words} {_value(value)}")
+        title = name.replace("_", " ").replace("cpu", "CPU").replace("gpu", "GPU").replace("kv", "KV")
+        parts.append(f"{title} {_value(value)}")
     return ", ".join(parts)
 
 
@@ -206,19 +210,19 @@ def _loading(setup: Setup) -> str:
 
 def command(setup: Setup) -> str:
     """The command line that makes the same comparisons in a folder with the files; quoted for a POSIX shell."""
-    words = ["slipstream", "compare", *_model_options(setup)]
+    arguments = ["slipstream", "compare", *_model_options(setup)]
     if setup.prompt_set != BUNDLED:
-        words += ["--prompts", setup.prompt_set or REPORT_AS_JSON]
+        arguments += ["--prompts", setup.prompt_set or REPORT_AS_JSON]
     if setup.kinds:
-        words += ["--kinds", ",".join(setup.kinds)]
-    words += _options(repeat=setup.repeat, seed=setup.seed, max_tokens=setup.max_tokens or setup.context_length)
-    words += _options(**msgspec.structs.asdict(setup.sampling))
-    words += _options(**differing(setup, "system_prompt", "stop", "overflow", "seed", "max_tokens", "drafter"))
+        arguments += ["--kinds", ",".join(setup.kinds)]
+    arguments += _options(repeat=setup.repeat, seed=setup.seed, max_tokens=setup.max_tokens or setup.context_length)
+    arguments += _options(**msgspec.structs.asdict(setup.sampling))
+    arguments += _options(**differing(setup, "system_prompt", "stop", "overflow", "seed", "max_tokens", "drafter"))
     drafter = setup.drafter
     if not (setup.draft or setup.head):
         drafter = "ngram"  # auto means just that
-    words += _options(draft_length=setup.draft_length, drafter=drafter, propose=setup.propose, accept=setup.accept)
-    return shlex.join(words)
+    arguments += _options(draft_length=setup.draft_length, drafter=drafter, propose=setup.propose, accept=setup.accept)
+    return shlex.join(arguments)
 
 
 _SERVERS = ("--server", "--plain-server")
@@ -230,22 +234,22 @@ def _model_options(setup: Setup) -> list[str]:
     if setup.servers:
         return [word for option, _ in zip(_SERVERS, setup.servers, strict=False) for word in (option, "URL")]
     target, draft = setup.target, setup.draft
-    words = []
+    arguments = []
     if setup.head is not None and not has_head_inside(setup):
         draft = setup.head
     if not (target.bundled and (draft is None or draft.bundled)):
-        words += ["--target", target.file]
-        words += ["--draft", draft.file] if draft else []
-        words += ["--head", "on"] if setup.head and setup.draft else []
+        arguments += ["--target", target.file]
+        arguments += ["--draft", draft.file] if draft else []
+        arguments += ["--head", "on"] if setup.head and setup.draft else []
     elif draft is None:
-        words += ["--no-draft"]
-    words += _options(threads=setup.threads, context=setup.context_length)
+        arguments += ["--no-draft"]
+    arguments += _options(threads=setup.threads, context=setup.context_length)
     if setup.kv_type != "f16":
-        words += _options(kv_type=setup.kv_type)
+        arguments += _options(kv_type=setup.kv_type)
     if setup.machine.devices:
-        words += _options(gpu_layers=setup.target_gpu_layers, draft_gpu_layers=setup.draft_gpu_layers)
-    words += _options(**{_SHORT.get(name, name): _value(value) for name, value in setup.load_options.items()})
-    return words
+        arguments += _options(gpu_layers=setup.target_gpu_layers, draft_gpu_layers=setup.draft_gpu_layers)
+    arguments += _options(**{_SHORT.get(name, name): _value(value) for name, value in setup.load_options.items()})
+    return arguments
 
 
 def _value(value: object) -> str:

@@ -24,7 +24,7 @@ def checked_grammar(wanted: AnswerFormat, name: str = "", *, lenient: bool = Fal
     """
     name = name or NAMES[wanted.kind]
     try:
-        found = helper.shared().check_grammar(CheckGrammar(wanted.kind, wanted.source, lenient))
+        found = helper.shared().ask(CheckGrammar(wanted.kind, wanted.source, lenient))
     except (helper.TookTooLong, helper.TooMuchMemory) as error:
         raise KnownError(f"{name} is too complex to be checked. Use a simpler one.") from error
     except helper.NotStarted as error:
@@ -46,7 +46,7 @@ def left_to_model(notes: Sequence[str]) -> str:
 def is_valid(wanted: AnswerFormat, answer: str) -> bool | None:
     """Whether a finished ``answer`` is valid by a JSON schema; ``None``: that can't be found out."""
     try:
-        problem = helper.shared().check_answer(CheckAnswer(wanted.source, answer)).problem
+        problem = helper.shared().ask(CheckAnswer(wanted.source, answer)).problem
     except helper.HelperError:
         return None
     return None if problem is None else not problem

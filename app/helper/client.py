@@ -71,52 +71,6 @@ class Helper:
         with self._lock, contextlib.suppress(NotStarted):
             self._running()
 
-    def check_template(self, request: messages.CheckTemplate) -> messages.TemplateChecked | messages.TemplateFailed:
-        """Compile a chat template. Raises `HelperError`."""
-        return self._call(request, messages.CHECKED)
-
-    def template(self, request: messages.RenderTemplate) -> messages.Rendered | messages.TemplateFailed:
-        """Render a chat. Raises `HelperError`."""
-        return self._call(request, messages.RENDERED)
-
-    def check_grammar(self, request: messages.CheckGrammar) -> messages.GrammarAnswer:
-        """Check a schema, regular expression or grammar. Raises `HelperError`."""
-        return self._call(request, messages.GRAMMAR_CHECKED)
-
-    def check_answer(self, request: messages.CheckAnswer) -> messages.AnswerChecked:
-        """Check a finished answer against its schema. Raises `HelperError`."""
-        return self._call(request, messages.ANSWER_CHECKED)
-
-    def highlight(self, request: messages.Highlight) -> messages.Highlighted:
-        """Find the parts of code to color. Raises `HelperError`."""
-        return self._call(request, messages.HIGHLIGHTED)
-
-    def read_chats(
-        self, request: messages.ReadChats | messages.ReadMoreChats
-    ) -> messages.ChatsRead | messages.ChatsNotRead:
-        """Read chats of files; the process has one import at a time open. Raises `HelperError`."""
-        return self._call(request, messages.CHATS_READ)
-
-    def read_file(self, request: messages.ReadFile) -> messages.FileRead | messages.FileNotRead:
-        """Read a file as text. Raises `HelperError`."""
-        return self._call(request, messages.FILE_READ)
-
-    def look_at_image(self, request: messages.LookAtImage) -> messages.ImageLookedAt | messages.FileNotRead:
-        """Read the head of an image file. Raises `HelperError`."""
-        return self._call(request, messages.IMAGE_LOOKED_AT)
-
-    def draw_page(self, request: messages.DrawPage) -> messages.PageDrawn | messages.FileNotRead:
-        """Draw a page of a PDF file. Raises `HelperError`."""
-        return self._call(request, messages.PAGE_DRAWN)
-
-    def render_markdown(self, request: messages.RenderMarkdown) -> messages.MarkdownRendered:
-        """Turn texts into HTML. Raises `HelperError`."""
-        return self._call(request, messages.MARKDOWN_RENDERED)
-
-    def draw_formula(self, request: messages.RenderFormula) -> messages.FormulaAnswer:
-        """Draw a formula. Raises `HelperError`."""
-        return self._call(request, messages.FORMULA)
-
     def stop(self) -> None:
         """End the process, and with it everything in its memory. A request in progress fails with `Died`."""
         if (process := self._process) is not None:
@@ -126,7 +80,8 @@ class Helper:
 
     # ------------------------------------------------------------ one request
 
-    def _call(self, request: messages.Request, answers: system.Decoder[T]) -> T:
+    def ask(self, request: messages.Request[T]) -> T:
+        """Have a request carried out. Raises `HelperError`."""
         body = frames.encode(request)
         if len(body) > frames.MAX_BYTES:
             raise TooMuchMemory
@@ -135,7 +90,7 @@ class Helper:
                 process = self._running()
                 watch = _Watch(process, _START_SECONDS, None)
                 if self._next(process, watch, body) == b"" and not watch.passed:  # it has started with the request
-                    return self._answer(process, answers)
+                    return self._answer(process, request.answers())
                 # It had ended before it received the request (which can happen to an idle process): this doesn't count
                 # as a try.
                 status = self._end()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -10,6 +10,7 @@ from app import system
 from app.chats.formats.records import Batch
 from app.protocol.images import ImageKind
 
+A = TypeVar("A")
 ROLES = ("comment", "keyword", "string", "number", "name")
 """The roles of parts of code; `Highlighted` contains their indexes."""
 
@@ -28,24 +29,12 @@ class Message(msgspec.Struct, frozen=True):
     """The function whose result this is."""
 
 
-class CheckTemplate(msgspec.Struct, frozen=True, tag=True):
-    """Compile a chat template. Answered by `TemplateChecked`."""
+class Request(msgspec.Struct, Generic[A], frozen=True):
+    """A request that is answered by an ``A``."""
 
-    source: str
-
-
-class RenderTemplate(msgspec.Struct, frozen=True, tag=True):
-    """Render a chat. ``now``: the local time that the template sees, in ISO format; ``variables``: by their names in
-    `TemplateChecked`. Answered by `Rendered` or `TemplateFailed`."""
-
-    source: str
-    bos: str
-    eos: str
-    messages: list[Message]
-    now: str
-    variables: dict[str, bool | int | float | str] = {}
-    tools: list[dict[str, Any]] = []
-    """As templates expect them."""
+    def answers(self) -> system.Decoder[A]:
+        """What reads the answer."""
+        return system.decoder(get_args(vars(type(self))["__orig_bases__"][0])[0])
 
 
 class TemplateChecked(msgspec.Struct, frozen=True, tag=True):
@@ -70,13 +59,24 @@ class TemplateFailed(msgspec.Struct, frozen=True, tag=True):
     detail: str
 
 
-class CheckGrammar(msgspec.Struct, frozen=True, tag=True):
-    """Check what an answer has to follow (`app.protocol.options.AnswerFormat`). ``lenient``: take every schema, and
-    leave out what isn't valid in it. Answered by `GrammarChecked` or `GrammarFailed`."""
+class CheckTemplate(Request[TemplateChecked | TemplateFailed], frozen=True, tag=True):
+    """Compile a chat template."""
 
-    kind: Literal["json_object", "json_schema", "regex", "lark", "gbnf"]
     source: str
-    lenient: bool = False
+
+
+class RenderTemplate(Request[Rendered | TemplateFailed], frozen=True, tag=True):
+    """Render a chat. ``now``: the local time that the template sees, in ISO format; ``variables``: by their names in
+    `TemplateChecked`."""
+
+    source: str
+    bos: str
+    eos: str
+    messages: list[Message]
+    now: str
+    variables: dict[str, bool | int | float | str] = {}
+    tools: list[dict[str, Any]] = []
+    """As templates expect them."""
 
 
 class GrammarChecked(msgspec.Struct, frozen=True, tag=True):
@@ -94,11 +94,13 @@ class GrammarFailed(msgspec.Struct, frozen=True, tag=True):
     detail: str
 
 
-class CheckAnswer(msgspec.Struct, frozen=True, tag=True):
-    """Check a finished answer against its JSON ``schema``. Answered by `AnswerChecked`."""
+class CheckGrammar(Request[GrammarChecked | GrammarFailed], frozen=True, tag=True):
+    """Check what an answer has to follow (`app.protocol.options.AnswerFormat`). ``lenient``: take every schema, and
+    leave out what isn't valid in it."""
 
-    schema: str
-    text: str
+    kind: Literal["json_object", "json_schema", "regex", "lark", "gbnf"]
+    source: str
+    lenient: bool = False
 
 
 class AnswerChecked(msgspec.Struct, frozen=True, tag=True):
@@ -107,10 +109,10 @@ class AnswerChecked(msgspec.Struct, frozen=True, tag=True):
     problem: str | None
 
 
-class Highlight(msgspec.Struct, frozen=True, tag=True):
-    """Find the parts of code to color."""
+class CheckAnswer(Request[AnswerChecked], frozen=True, tag=True):
+    """Check a finished answer against its JSON ``schema``."""
 
-    language: str
+    schema: str
     text: str
 
 
@@ -121,14 +123,11 @@ class Highlighted(msgspec.Struct, frozen=True, tag=True):
     lines: list[list[int]]
 
 
-class ReadChats(msgspec.Struct, frozen=True, tag=True):
-    """Read the chats of files and folders. Answered by `ChatsRead` with the first batch, or `ChatsNotRead`."""
+class Highlight(Request[Highlighted], frozen=True, tag=True):
+    """Find the parts of code to color."""
 
-    paths: list[str]
-
-
-class ReadMoreChats(msgspec.Struct, frozen=True, tag=True):
-    """Go on with that. Answered by `ChatsRead`, or `ChatsNotRead`."""
+    language: str
+    text: str
 
 
 class ChatsRead(msgspec.Struct, frozen=True, tag=True):
@@ -144,10 +143,14 @@ class ChatsNotRead(msgspec.Struct, frozen=True, tag=True):
     name: str = ""
 
 
-class RenderMarkdown(msgspec.Struct, frozen=True, tag=True):
-    """Turn texts into HTML. Answered by `MarkdownRendered`."""
+class ReadChats(Request[ChatsRead | ChatsNotRead], frozen=True, tag=True):
+    """Read the chats of files and folders."""
 
-    texts: list[str]
+    paths: list[str]
+
+
+class ReadMoreChats(Request[ChatsRead | ChatsNotRead], frozen=True, tag=True):
+    """Go on with that."""
 
 
 class MarkdownRendered(msgspec.Struct, frozen=True, tag=True):
@@ -156,11 +159,10 @@ class MarkdownRendered(msgspec.Struct, frozen=True, tag=True):
     html: list[str]
 
 
-class RenderFormula(msgspec.Struct, frozen=True, tag=True):
-    """Draw a formula. ``is_display``: as one on a line of its own. Answered by `FormulaDrawn` or `FormulaNotDrawn`."""
+class RenderMarkdown(Request[MarkdownRendered], frozen=True, tag=True):
+    """Turn texts into HTML."""
 
-    tex: str
-    is_display: bool
+    texts: list[str]
 
 
 class FormulaPart(msgspec.Struct, frozen=True, array_like=True):
@@ -187,6 +189,13 @@ class FormulaNotDrawn(msgspec.Struct, frozen=True, tag=True):
     """It isn't valid, has a command that isn't known, or is too large or nested too deeply."""
 
 
+class RenderFormula(Request[FormulaDrawn | FormulaNotDrawn], frozen=True, tag=True):
+    """Draw a formula. ``is_display``: as one on a line of its own."""
+
+    tex: str
+    is_display: bool
+
+
 FileReason = Literal[
     "unreadable",
     "folder",
@@ -211,15 +220,6 @@ Form = Literal["", "text", "source"]
 """Of a web page: what one reads of it, or what is written in it; empty: what is likelier to be wanted."""
 
 
-class ReadFile(msgspec.Struct, frozen=True, tag=True):
-    """Read a file as text. ``encoding``: the one to use; empty: it is found out. Answered by `FileRead` or
-    `FileNotRead`."""
-
-    path: str
-    encoding: str = ""
-    form: Form = ""
-
-
 class FileRead(msgspec.Struct, frozen=True, tag=True):
     """What a model reads of it. ``left_out`` and ``encoding``: see `app.helper.files.found.FileText`."""
 
@@ -236,10 +236,12 @@ class FileNotRead(msgspec.Struct, frozen=True, tag=True):
     detail: str = ""
 
 
-class LookAtImage(msgspec.Struct, frozen=True, tag=True):
-    """What image a file has. Answered by `ImageLookedAt` or `FileNotRead`."""
+class ReadFile(Request[FileRead | FileNotRead], frozen=True, tag=True):
+    """Read a file as text. ``encoding``: the one to use; empty: it is found out."""
 
     path: str
+    encoding: str = ""
+    form: Form = ""
 
 
 class ImageLookedAt(msgspec.Struct, frozen=True, tag=True):
@@ -250,12 +252,10 @@ class ImageLookedAt(msgspec.Struct, frozen=True, tag=True):
     height: int
 
 
-class DrawPage(msgspec.Struct, frozen=True, tag=True):
-    """Draw a page of a PDF file; ``page``: from 0, the last one if there aren't so many. Answered by `PageDrawn` or
-    `FileNotRead`."""
+class LookAtImage(Request[ImageLookedAt | FileNotRead], frozen=True, tag=True):
+    """What image a file has."""
 
     path: str
-    page: int
 
 
 class PageDrawn(msgspec.Struct, frozen=True, tag=True):
@@ -267,11 +267,18 @@ class PageDrawn(msgspec.Struct, frozen=True, tag=True):
     pages: int
 
 
-TemplateRequest = CheckTemplate | RenderTemplate
-TemplateAnswer = TemplateChecked | Rendered | TemplateFailed
+class DrawPage(Request[PageDrawn | FileNotRead], frozen=True, tag=True):
+    """Draw a page of a PDF file; ``page``: from 0, the last one if there aren't so many."""
+
+    path: str
+    page: int
+
+
 GrammarAnswer = GrammarChecked | GrammarFailed
-Request = (
-    TemplateRequest
+FormulaAnswer = FormulaDrawn | FormulaNotDrawn
+REQUESTS: system.Decoder[Request[Any]] = system.decoder(
+    CheckTemplate
+    | RenderTemplate
     | CheckGrammar
     | CheckAnswer
     | Highlight
@@ -283,33 +290,6 @@ Request = (
     | RenderMarkdown
     | RenderFormula
 )
-FormulaAnswer = FormulaDrawn | FormulaNotDrawn
-FileAnswer = FileRead | FileNotRead | ImageLookedAt | PageDrawn
-Answer = (
-    TemplateAnswer
-    | GrammarAnswer
-    | AnswerChecked
-    | Highlighted
-    | ChatsRead
-    | ChatsNotRead
-    | FileAnswer
-    | MarkdownRendered
-    | FormulaAnswer
-)
-
-REQUESTS: system.Decoder[Request] = system.decoder(Request)
-CHECKED: system.Decoder[TemplateChecked | TemplateFailed] = system.decoder(TemplateChecked | TemplateFailed)
-RENDERED: system.Decoder[Rendered | TemplateFailed] = system.decoder(Rendered | TemplateFailed)
-GRAMMAR_CHECKED: system.Decoder[GrammarAnswer] = system.decoder(GrammarAnswer)
-ANSWER_CHECKED: system.Decoder[AnswerChecked] = system.decoder(AnswerChecked)
-CHATS_READ: system.Decoder[ChatsRead | ChatsNotRead] = system.decoder(ChatsRead | ChatsNotRead)
-FILE_READ: system.Decoder[FileRead | FileNotRead] = system.decoder(FileRead | FileNotRead)
-IMAGE_LOOKED_AT: system.Decoder[ImageLookedAt | FileNotRead] = system.decoder(ImageLookedAt | FileNotRead)
-MARKDOWN_RENDERED: system.Decoder[MarkdownRendered] = system.decoder(MarkdownRendered)
-HIGHLIGHTED: system.Decoder[Highlighted] = system.decoder(Highlighted)
-"""Use it with `app.protocol.frames.decode`."""
-FORMULA: system.Decoder[FormulaAnswer] = system.decoder(FormulaAnswer)
-PAGE_DRAWN: system.Decoder[PageDrawn | FileNotRead] = system.decoder(PageDrawn | FileNotRead)
 
 
 # The encodings that a text file can be read in, by the names that people know them by.

@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable
-from typing import BinaryIO
+from functools import partial
+from typing import Any, BinaryIO
 
 from app import system
 from app.helper import limits
 from app.helper.messages import (
     REQUESTS,
-    Answer,
     ChatsRead,
     CheckAnswer,
     CheckGrammar,
+    CheckTemplate,
     DrawPage,
     Highlight,
     LookAtImage,
@@ -23,6 +24,7 @@ from app.helper.messages import (
     ReadMoreChats,
     RenderFormula,
     RenderMarkdown,
+    RenderTemplate,
     Request,
 )
 from app.protocol import frames
@@ -61,46 +63,47 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
             return
 
 
-def _prepared(request: Request) -> Callable[[], Answer]:
+def _prepared(request: Request[Any]) -> Callable[[], Any]:
     """The function that carries out ``request``, with everything imported that it needs."""
-    if isinstance(request, Highlight):
-        from app.helper import highlighting
+    match request:
+        case Highlight():
+            from app.helper import highlighting
 
-        lexer = highlighting.lexer(request.language)
-        return lambda: highlighting.highlight(lexer, request.text)
-    if isinstance(request, ReadChats | ReadMoreChats):
-        from app.helper import chats
+            return partial(highlighting.highlight, highlighting.lexer(request.language), request.text)
+        case ReadChats() | ReadMoreChats():
+            from app.helper import chats
 
-        return lambda: chats.answer(request)
-    if isinstance(request, ReadFile):
-        from app.helper.files import reading
+            return partial(chats.answer, request)
+        case ReadFile():
+            from app.helper.files import reading
 
-        return lambda: reading.answer(request)
-    if isinstance(request, DrawPage):
-        from app.helper.files import pages
+            return partial(reading.answer, request)
+        case DrawPage():
+            from app.helper.files import pages
 
-        return lambda: pages.answer(request)
-    if isinstance(request, LookAtImage):
-        from app.helper.files import images
+            return partial(pages.answer, request)
+        case LookAtImage():
+            from app.helper.files import images
 
-        return lambda: images.answer(request)
-    if isinstance(request, RenderMarkdown):
-        from app.helper import rendering
+            return partial(images.answer, request)
+        case RenderMarkdown():
+            from app.helper import rendering
 
-        rendering.prepare(request)
-        return lambda: rendering.answer(request)
-    if isinstance(request, RenderFormula):
-        from app.helper import formulas
+            rendering.prepare(request)
+            return partial(rendering.answer, request)
+        case RenderFormula():
+            from app.helper import formulas
 
-        return lambda: formulas.answer(request)
-    if isinstance(request, CheckGrammar):
-        from app.helper import grammars
+            return partial(formulas.answer, request)
+        case CheckGrammar():
+            from app.helper import grammars
 
-        return lambda: grammars.answer(request)
-    if isinstance(request, CheckAnswer):
-        from app.helper import grammars
+            return partial(grammars.answer, request)
+        case CheckAnswer():
+            from app.helper import grammars
 
-        return lambda: grammars.check_answer(request)
+            return partial(grammars.check_answer, request)
     from app.helper import templates
 
-    return lambda: templates.answer(request)
+    assert isinstance(request, CheckTemplate | RenderTemplate)
+    return partial(templates.answer, request)

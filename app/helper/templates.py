@@ -23,10 +23,8 @@ from app.helper.messages import (
     Message,
     Rendered,
     RenderTemplate,
-    TemplateAnswer,
     TemplateChecked,
     TemplateFailed,
-    TemplateRequest,
 )
 
 SIZE_LIMIT = 16 * 1024 * 1024
@@ -83,7 +81,7 @@ class _Absent(jinja2.Undefined):
     __radd__ = __add__
 
 
-def answer(request: TemplateRequest) -> TemplateAnswer:
+def answer(request: CheckTemplate | RenderTemplate) -> TemplateChecked | Rendered | TemplateFailed:
     """Compile a template, or render a chat.
 
     Some templates refuse or leave out a system message; its text is then added in front of the user's first message.

@@ -20,6 +20,7 @@ from typing import BinaryIO, Literal, NamedTuple, Protocol
 
 import msgspec
 
+from app import words
 from app.models.gguf_parser import (
     FILE_TYPES,
     MODEL_KEY,
@@ -42,11 +43,12 @@ from app.models.gguf_parser import (
     read_tokenizer,
     text_of,
 )
-from app.models.names import model_name, printable, size_text
+from app.models.names import model_name
 from app.protocol import options
 from app.protocol.options import MAX_CONTEXT_LENGTH
 from app.storage.files import CHUNK, Progress, write_whole
 from app.system import Canceled, KnownError
+from app.words import printable
 
 # What the architecture of a model allows, according to llama.cpp of October 2026 (its ``src/llama-arch.cpp``).
 #
@@ -390,7 +392,7 @@ def _split(source: Source, path: Path, values: Mapping[str, Value]) -> Split | N
         return None
     number = _whole(values, "split.no") + 1
     if count > MAX_PARTS or number > count:
-        raise ModelFileError(path, f"is damaged: it says it is part {number:,} of {count:,}.")
+        raise ModelFileError(path, f"is damaged: it says it is part {words.number(number)} of {words.number(count)}.")
     match = PART_NAME.match(path.name)
     if match is None or int(match["count"]) != count or int(match["number"]) != number:
         return Split(number, count, (), ())
@@ -404,8 +406,8 @@ def _check_together(path: Path, values: Mapping[str, Value], tensors: list[Tenso
         raise ModelFileError(
             path,
             (
-                f"is damaged: its parts contain {len(tensors):,} tensors instead of the {claimed:,} different ones "
-                "that the model has."
+                f"is damaged: its parts contain {words.number(len(tensors))} tensors instead of the "
+                f"{words.number(claimed)} different ones that the model has."
             ),
         )
 
@@ -521,16 +523,16 @@ def _content_problem(header: GgufHeader) -> str | None:
     if not header.tensors:
         return "contains only a vocabulary, no model." if header.tokenizer else "contains no weights."
     if not 1 <= header.layers <= MAX_LAYERS:
-        return f"is damaged: it claims to have {header.layers:,} layers."
+        return f"is damaged: it claims to have {words.number(header.layers)} layers."
     for key, value in header.metadata.items():
         # llama.cpp multiplies some of these in 32 bits, and stops the whole process at a negative epsilon.
         if key.endswith(_SHAPE_KEYS) and _whole(header.metadata, key) > MAX_DIMENSION:
-            return f"is damaged: its {printable(key)} is {_whole(header.metadata, key):,}."
+            return f"is damaged: its {printable(key)} is {words.number(_whole(header.metadata, key))}."
         if key.endswith("_epsilon") and isinstance(value, float) and not 0 <= value < math.inf:
             return f"is damaged: its {printable(key)} is {value}."
     template = header.metadata.get("tokenizer.chat_template")
     if isinstance(template, bytes) and len(template) > MAX_CHAT_TEMPLATE_BYTES:
-        return f"has a chat template of {len(template):,} bytes, far more than any real one."
+        return f"has a chat template of {words.number(len(template))} bytes, far more than any real one."
     return None
 
 
@@ -545,7 +547,7 @@ def _tokenizer_problem(header: GgufHeader) -> str | None:
         if value is not None and not (
             isinstance(value, Array) and value.kind in kinds and value.count >= tokenizer.size
         ):
-            return f"is damaged: {key} doesn't match its {tokenizer.size:,} tokens."
+            return f"is damaged: {key} doesn't match its {words.number(tokenizer.size)} tokens."
     merges = header.metadata.get("tokenizer.ggml.merges")
     if (
         tokenizer.kind == "BPE"
@@ -624,7 +626,7 @@ def join(paths: Sequence[Path], progress: Callable[[int, int], None], is_cancele
         if whole.exists():
             raise KnownError(f"{printable(whole.name)} already exists.")
         if total > free:
-            raise KnownError(f"Joining needs {size_text(total)} of disk space, but only {size_text(free)} is free.")
+            raise KnownError(f"Joining needs {words.size(total)} of disk space, but only {words.size(free)} is free.")
         told = Progress(total, progress)
 
         def content() -> Iterator[bytes]:

@@ -18,7 +18,8 @@ from typing import NamedTuple, Protocol
 
 import msgspec
 
-from app.models.names import printable, size_text
+from app import words
+from app.words import printable
 
 # The numbers GGUF files use for value types, tensor types and kinds of quantization, as of October 2026.
 
@@ -259,11 +260,11 @@ class _Parser:
         if end <= len(self._data):
             return self._data
         if end > self.size:
-            raise CutOffError(f"is incomplete: it ends inside its header, after {size_text(self.size)}.")
+            raise CutOffError(f"is incomplete: it ends inside its header, after {words.size(self.size)}.")
         allowed = self.allowance.header_bytes
         if end > allowed:
             with_others = "" if allowed == MAX_HEADER_BYTES else " (with those of the parts before it)"
-            raise HeaderError(f"is damaged: its header is larger than {size_text(MAX_HEADER_BYTES)}{with_others}.")
+            raise HeaderError(f"is damaged: its header is larger than {words.size(MAX_HEADER_BYTES)}{with_others}.")
         wanted = min(self.size, allowed, max(end, 2 * len(self._data), _FIRST_READ))
         while len(self._data) < end and (more := self.file.read(wanted - len(self._data))):
             self._data += more
@@ -290,16 +291,18 @@ class _Parser:
     def _length(self, limit: int, what: str) -> int:
         length = self._uint64()
         if length > limit:
-            raise HeaderError(f"is damaged: its header has {what} of {length:,} bytes.")
+            raise HeaderError(f"is damaged: its header has {what} of {words.number(length)} bytes.")
         return length
 
     def _count(self, what: str, limit: int, smallest: int) -> int:
         """The number of the following things, each of which takes at least ``smallest`` bytes."""
         count = self._uint64()
         if count > limit:
-            raise HeaderError(f"is damaged: its header claims {count:,} {what}, more than any model has.")
+            raise HeaderError(f"is damaged: its header claims {words.number(count)} {what}, more than any model has.")
         if count * smallest > self.size - self._position:
-            raise CutOffError(f"is incomplete or damaged: {count:,} {what} don't fit into its {size_text(self.size)}.")
+            raise CutOffError(
+                f"is incomplete or damaged: {words.number(count)} {what} don't fit into its {words.size(self.size)}."
+            )
         return count
 
     # ------------------------------------------------------------ parts of the header
@@ -380,7 +383,7 @@ class _Parser:
 
     def _more(self, end: int, length: int = 0) -> tuple[bytes, int]:
         if length > MAX_STRING_BYTES:
-            raise HeaderError(f"is damaged: its header has a text of {length:,} bytes.")
+            raise HeaderError(f"is damaged: its header has a text of {words.number(length)} bytes.")
         data = self._need(end)
         return data, len(data)
 
@@ -389,7 +392,7 @@ class _Parser:
         name = _decoded(self._bytes(self._length(MAX_TENSOR_NAME_BYTES, "a tensor name")), "a tensor name")
         dimensions = self._uint32()
         if dimensions > 4:
-            raise HeaderError(f"is damaged: its tensor {printable(name)} has {dimensions:,} dimensions.")
+            raise HeaderError(f"is damaged: its tensor {printable(name)} has {words.number(dimensions)} dimensions.")
         *shape, kind, offset = map(int, self._unpack(_TENSOR_TAILS[dimensions]))
         return name, tuple(shape), kind, offset
 
@@ -406,7 +409,7 @@ def _alignment(values: dict[str, Value]) -> int:
         raise HeaderError("is damaged: the alignment of its data is not a number.")
     if not 0 < alignment <= MAX_ALIGNMENT or alignment & (alignment - 1):
         raise HeaderError(
-            f"is damaged: the alignment of its data is {alignment:,}, not a power of two up to 1,048,576."
+            f"is damaged: the alignment of its data is {words.number(alignment)}, not a power of two up to 1,048,576."
         )
     return alignment
 
@@ -461,8 +464,8 @@ def _decoded(raw: bytes, what: str) -> str:
 
 def _two_sizes(smaller: int, larger: int) -> tuple[str, str]:
     """Both sizes as text; in bytes if they would look the same."""
-    texts = size_text(smaller), size_text(larger)
-    return texts if texts[0] != texts[1] else (f"{smaller:,} bytes", f"{larger:,} bytes")
+    texts = words.size(smaller), words.size(larger)
+    return texts if texts[0] != texts[1] else (f"{words.number(smaller)} bytes", f"{words.number(larger)} bytes")
 
 
 def _what_it_is(start: bytes) -> str:

@@ -8,12 +8,13 @@ from typing import Any
 
 import msgspec
 
+from app import words
 from app.models.gguf import GgufHeader, ModelFileError, Split, check_loadable
 from app.models.gguf_parser import Tokenizer
 from app.models.memory_shape import shape_of
 from app.models.mtp import find_projector, has_head, head_problem, is_head_only
-from app.models.names import count_text, printable, size_text
 from app.models.pairing import Verdict
+from app.words import printable
 
 
 def describe(header: GgufHeader) -> dict[str, Any]:
@@ -67,21 +68,34 @@ def readable(header: GgufHeader) -> str:
     """A model file for a terminal: one line per fact, without a final line break, safe to print."""
     template, state = header.chat_template, header.running_state
     rows = [
-        ("File", f"{printable(str(header.path), 500)} ({size_text(header.file_size)}, GGUF version {header.version})"),
+        ("File", f"{printable(str(header.path), 500)} ({words.size(header.file_size)}, GGUF version {header.version})"),
         ("Name", printable(header.known_name)),
         ("Inner name", printable(header.name) if header.name != header.known_name else ""),
         ("Architecture", printable(header.architecture) or "not specified"),
         ("Size", _size_row(header)),
         ("Shape", _shape_row(header)),
-        ("Context", f"{header.training_context:,} tokens in training" if header.training_context else "not specified"),
+        (
+            "Context",
+            f"{words.number(header.training_context)} tokens in training"
+            if header.training_context
+            else "not specified",
+        ),
         ("Rope", _rope_row(header)),
-        ("Experts", f"{header.experts:,}, {header.experts_used:,} used per token" if header.experts else ""),
+        (
+            "Experts",
+            f"{words.number(header.experts)}, {words.number(header.experts_used)} used per token"
+            if header.experts
+            else "",
+        ),
         ("MTP head", _head_row(header)),
-        ("Projector", f"for models of width {header.projection:,}" if header.is_projector else ""),
+        ("Projector", f"for models of width {words.number(header.projection)}" if header.is_projector else ""),
         ("Sees with", printable(beside.path.name) if (beside := find_projector(header)) else ""),
         ("Tokenizer", _tokenizer_row(header.tokenizer)),
         ("Special", _special_row(header.tokenizer)),
-        ("Template", f"built in, {len(template):,} characters" if template is not None else "none (ChatML is used)"),
+        (
+            "Template",
+            f"built in, {words.number(len(template))} characters" if template is not None else "none (ChatML is used)",
+        ),
         ("Parts", _split_row(header.split)),
         (
             "Drafting",
@@ -114,24 +128,26 @@ def _describe_tokenizer(tokenizer: Tokenizer) -> dict[str, Any]:
 def _size_row(header: GgufHeader) -> str:
     if not header.tensors:
         return "no weights"
-    size = size_text(header.tensor_bytes)
-    return f"{count_text(header.parameters)} parameters, {header.quantization}, {size} of weights"
+    size = words.size(header.tensor_bytes)
+    return f"{words.compact(header.parameters)} parameters, {header.quantization}, {size} of weights"
 
 
 def _shape_row(header: GgufHeader) -> str:
     if not header.layers:
         return ""
-    heads = f"{header.heads:,} heads, {header.kv_heads:,} key/value heads, " if header.heads else ""
-    return f"{header.layers:,} layers, {heads}width {header.width:,}"
+    heads = (
+        f"{words.number(header.heads)} heads, {words.number(header.kv_heads)} key/value heads, " if header.heads else ""
+    )
+    return f"{words.number(header.layers)} layers, {heads}width {words.number(header.width)}"
 
 
 def _head_row(header: GgufHeader) -> str:
-    layers = f"{header.mtp_layers:,} {'layer' if header.mtp_layers == 1 else 'layers'}"
+    layers = words.count(header.mtp_layers, "layer")
     if not has_head(header):
         return f"not in this file ({layers})" if header.mtp_layers else ""
     place = "without the model it belongs to" if is_head_only(header) else "inside"
     shape = shape_of(header)
-    size = size_text(shape.skipped + sum(layer.weights for layer in shape.layers[-header.mtp_layers :]))
+    size = words.size(shape.skipped + sum(layer.weights for layer in shape.layers[-header.mtp_layers :]))
     problem = head_problem(header)
     return f"{place}, {layers}, {size}. {printable(problem, 200)}" if problem else f"{place}, {layers}, {size}"
 
@@ -140,13 +156,13 @@ def _rope_row(header: GgufHeader) -> str:
     rope = header.rope
     parts = []
     if rope.base:
-        parts.append(f"base {rope.base:,.10g}")
+        parts.append(f"base {words.number(rope.base)}")
     if rope.dimensions:
-        parts.append(f"{rope.dimensions:,} dimensions")
+        parts.append(f"{words.number(rope.dimensions)} dimensions")
     if rope.scaling and rope.scaling != "none":
         parts.append(f"scaling {printable(rope.scaling)} × {rope.factor:g}")
     if rope.original_context:
-        parts.append(f"from {rope.original_context:,} tokens")
+        parts.append(f"from {words.number(rope.original_context)} tokens")
     return ", ".join(parts)
 
 
@@ -154,7 +170,7 @@ def _tokenizer_row(tokenizer: Tokenizer | None) -> str:
     if tokenizer is None:
         return "none"
     pre = f", pre-tokenizer {printable(tokenizer.pre)}" if tokenizer.pre else ""
-    return f"{printable(tokenizer.kind)} ({printable(tokenizer.model)}), {tokenizer.size:,} tokens{pre}"
+    return f"{printable(tokenizer.kind)} ({printable(tokenizer.model)}), {words.number(tokenizer.size)} tokens{pre}"
 
 
 def _special_row(tokenizer: Tokenizer | None) -> str:

@@ -13,6 +13,7 @@ from typing import Annotated, TypeAlias
 
 import msgspec
 
+from app import words
 from app.models.gguf import ModelFileError
 from app.protocol.events import PairLoaded
 from app.storage.json_file import KeyedFile, cache_file, key_of
@@ -137,5 +138,9 @@ def up_to_rounding(pair: PairLoaded, new: Sequence[bool] = ()) -> str:
     same, compared = known[0] + sum(new), known[1] + len(new)
     if new:
         store.put(key, (same, compared))
-    share = f": {same:,} of {compared:,} were identical so far" if compared else "; not measured yet"
+    share = (
+        f": {words.number(same)} of {words.number(compared)} were identical so far"
+        if compared
+        else "; not measured yet"
+    )
     return f"Texts with a draft are the same up to rounding{share}."

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from app.models.gguf import ASSISTANTS, GgufHeader, ModelFacts, ModelFileError, read_header, whole_numbers
 from app.models.gguf_parser import text_of
-from app.models.names import printable
 from app.protocol.options import HeadChoice
+from app.words import printable
 
 ARCHITECTURES = (
     "bailingmoe3",

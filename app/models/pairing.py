@@ -13,10 +13,11 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
+from app import words
 from app.models.gguf import GgufHeader, ModelFacts
 from app.models.gguf_parser import Tokenizer, TokenizerFacts
 from app.models.mtp import is_head_only, mismatch
-from app.models.names import printable
+from app.words import printable
 
 MAX_SIZE_DIFFERENCE = 128
 FIRST_COMPARED_ID = 5
@@ -97,8 +98,8 @@ def first_difference(first: Tokenizer, second: Tokenizer) -> Difference | None:
 
 def _different_token(found: Difference) -> str:
     return (
-        f'The vocabularies differ: token {found.id:,} is "{found.target}" in the target and "{found.draft}" in the '
-        "draft."
+        f'The vocabularies differ: token {words.number(found.id)} is "{found.target}" in the target and '
+        f'"{found.draft}" in the draft.'
     )
 
 
@@ -126,29 +127,30 @@ def _rule_problem(token: str, verb: str, target: tuple[bool, int | None], draft:
 
 
 def _id(number: int | None) -> str:
-    return "none" if number is None else f"number {number:,}"
+    return "none" if number is None else f"number {words.number(number)}"
 
 
 def _size_problem(first: TokenizerFacts, second: TokenizerFacts) -> str | None:
     if abs(first.size - second.size) <= MAX_SIZE_DIFFERENCE:
         return None
-    return (
-        f"The vocabularies differ in size: {first.size:,} tokens in the target and {second.size:,} in the draft. At "
-        f"most {MAX_SIZE_DIFFERENCE} tokens of difference are allowed."
-    )
+    sizes = f"{words.number(first.size)} tokens in the target and {words.number(second.size)} in the draft"
+    return f"The vocabularies differ in size: {sizes}. At most {MAX_SIZE_DIFFERENCE} tokens of difference are allowed."
 
 
 def _fit(first: TokenizerFacts, second: TokenizerFacts) -> str:
     if first.size == second.size:
-        return f"Compatible: same vocabulary of {first.size:,} tokens."
-    return f"Compatible: same vocabulary, with {first.size:,} tokens in the target and {second.size:,} in the draft."
+        return f"Compatible: same vocabulary of {words.number(first.size)} tokens."
+    sizes = f"{words.number(first.size)} tokens in the target and {words.number(second.size)} in the draft"
+    return f"Compatible: same vocabulary, with {sizes}."
 
 
 def _size_warning(target: ModelFacts, draft: ModelFacts) -> str | None:
     share = draft.tensor_bytes / target.tensor_bytes if target.tensor_bytes else 0.0
     if share <= LARGE_DRAFT_SHARE:
         return None
-    return f"The draft is {100 * share:.0f}% of the target's size. A draft this large may cost more time than it saves."
+    return (
+        f"The draft is {words.share(share)} of the target's size. A draft this large may cost more time than it saves."
+    )
 
 
 def _rolling_back_note(target: ModelFacts, draft: ModelFacts) -> str | None:

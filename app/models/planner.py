@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import msgspec
 
+from app import words
 from app.models.machine_memory import MachineMemory, MemoryLimits
 from app.models.model_memory import GpuSplit, MemoryEstimate, ModelShape, PairMemory, takes_kv_type
 from app.models.mtp import is_wanted
-from app.models.names import size_text
 from app.protocol.options import ALL_LAYERS, DEFAULT_BATCH_SIZE, HeadChoice, KvType, SplitMode
 
 # What can be requested of a memory plan, and what it says.
@@ -377,7 +377,7 @@ class _Planner:
         if not plans and (last := self._longest(smallest._replace(target_layers=None))):
             plans = [last]
         return [
-            msgspec.structs.replace(plan, sentence=f"{self._given_up(plan, wished_plan)}: {size_text(plan.needed)}")
+            msgspec.structs.replace(plan, sentence=f"{self._given_up(plan, wished_plan)}: {words.size(plan.needed)}")
             for plan in plans
         ]
 
@@ -411,13 +411,15 @@ class _Planner:
         if not found.gpu.total:
             has_no_space = limits.gpus and self._wishes.target_gpu_layers != 0
             reason = "No layer of the target fits on the GPU, so it runs" if has_no_space else "Runs"
-            needed = f"{size_text(found.system.total)} of {size_text(limits.system_bytes)}"
+            needed = f"{words.size(found.system.total)} of {words.size(limits.system_bytes)}"
             return f"{reason} on the CPU and needs {needed}.{self._cut()}"
         if limits.gpus and not limits.is_shared:
-            on_gpu = f"{size_text(found.gpu.total)} of {size_text(limits.gpu_bytes)} of GPU memory"
-            takes = f"{on_gpu} and {size_text(found.system.total)} of {size_text(limits.system_bytes)} of system memory"
+            on_gpu = f"{words.size(found.gpu.total)} of {words.size(limits.gpu_bytes)} of GPU memory"
+            takes = (
+                f"{on_gpu} and {words.size(found.system.total)} of {words.size(limits.system_bytes)} of system memory"
+            )
         else:
-            takes = f"{size_text(plan.needed)} of {size_text(limits.system_bytes)}"
+            takes = f"{words.size(plan.needed)} of {words.size(limits.system_bytes)}"
         return f"{self._on_gpu(plan)} needs {takes}.{self._shares(plan)}{self._cut()}"
 
     def _on_gpu(self, plan: LoadPlan) -> str:
@@ -440,14 +442,14 @@ class _Planner:
         if plan.tensor_split == self._wishes.tensor_split:
             return ""
         names = [gpu.name for gpu in self._limits.gpus]
-        counts = (f"{name} {count:.0f}" for name, count in zip(names, plan.tensor_split, strict=True))
+        counts = (f"{name} {words.number(count)}" for name, count in zip(names, plan.tensor_split, strict=True))
         return f" Layers of the target: {', '.join(counts)}."
 
     def _cut(self) -> str:
         """A sentence about a context that is longer than the target can have."""
         longest = self._target.longest_context
         is_cut = (self._wishes.context_length or 0) > longest
-        return f" This model can't have a context of more than {longest:,} tokens." if is_cut else ""
+        return f" This model can't have a context of more than {words.number(longest)} tokens." if is_cut else ""
 
     def _numbers(self, plan: LoadPlan) -> str:
         """Why ``plan`` does not fit."""
@@ -457,10 +459,10 @@ class _Planner:
         if plan.with_draft and self._placer.draft and not takes_kv_type(self._placer.draft, draft_type):
             return f"the draft's KV cache can't be {draft_type}"
         if self._limits.has_too_large_tensor(plan.estimate):
-            return f"a KV cache for {plan.context_length:,} tokens is too large for the GPU"
+            return f"a KV cache for {words.number(plan.context_length)} tokens is too large for the GPU"
         subject = "the pair" if plan.with_draft else "the target with its MTP head" if plan.with_head else "the target"
         where, needs, free = self._too_full(plan.estimate)
-        return f"{subject} needs {size_text(needs)}{where}, but only {size_text(free)} is free"
+        return f"{subject} needs {words.size(needs)}{where}, but only {words.size(free)} is free"
 
     def _too_full(self, found: MemoryEstimate) -> tuple[str, int, int]:
         """Where there isn't enough space, for display, and the bytes that are needed and free there."""
@@ -485,7 +487,9 @@ class _Planner:
         if plan.kv_type != wished.kv_type:
             parts.append(f"a {plan.kv_type} KV cache instead of {wished.kv_type}")
         if plan.context_length != wished.context:
-            parts.append(f"a context of {plan.context_length:,} tokens instead of {wished.context:,}")
+            parts.append(
+                f"a context of {words.number(plan.context_length)} tokens instead of {words.number(wished.context)}"
+            )
         if wished.target_layers is not None and plan.target_gpu_layers != wished.target_layers:
             now, before = map(layers_text, (plan.target_gpu_layers, wished.target_layers))
             parts.append(f"{now} layers on the GPU instead of {before}")

@@ -62,6 +62,11 @@ def framed(body: bytes) -> bytes:
     return _LENGTH.pack(len(body)) + body
 
 
+def encode_frame(message: msgspec.Struct) -> bytes:
+    """The bytes of one framed message. Raises `ProtocolError` when it is too large."""
+    return framed(encode(message))
+
+
 def write(stream: IO[bytes], body: bytes) -> None:
     """Write a frame and flush it. Raises `ProtocolError`, and `OSError` if nobody reads."""
     stream.write(framed(body))
@@ -111,11 +116,6 @@ def _body_length(head: bytes | bytearray) -> int:
 
 _commands: system.Decoder[Command] = system.decoder(Command)
 _events: system.Decoder[Event] = system.decoder(Event)
-
-
-def encode_frame(message: Command | Event) -> bytes:
-    """The bytes of one framed message. Raises `app.protocol.frames.ProtocolError` when it is too large."""
-    return framed(encode(message))
 
 
 def decode_command(body: bytes) -> Command:

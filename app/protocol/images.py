@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from app import words
+
 MOST_BYTES = 64 * 1024 * 1024
 """The largest image file."""
 MOST_PIXELS = 64_000_000
@@ -56,15 +58,15 @@ def read_head(data: bytes) -> ImageHead | None:
 def problem_of(head: ImageHead | None, name: str, size: int) -> str | None:
     """Why an image can't be used, for the user; ``None`` if it can. ``size`` of its file in bytes."""
     if size > MOST_BYTES:
-        return f"{name} has {size / 1e6:,.0f} MB; an image may have {MOST_BYTES / 1e6:,.0f}. Make it smaller first."
+        return f"{name} has {words.size(size)}; an image may have {words.size(MOST_BYTES)}. Make it smaller first."
     if head is None:
         return f"{name} is not an image that can be read: only PNG, JPEG, GIF and BMP files can."
     if head.kind not in READABLE:
         return f"{name} is a {head.kind.upper()} file, which llama.cpp can't read. Save it as PNG or JPEG."
     if head.width * head.height > MOST_PIXELS:
         return (
-            f"{name} has {head.width:,} × {head.height:,} pixels, more than the {MOST_PIXELS // 1_000_000} million "
-            "that an image may have. Make it smaller first."
+            f"{name} has {words.number(head.width)} × {words.number(head.height)} pixels, more than the "
+            f"{MOST_PIXELS // 1_000_000} million that an image may have. Make it smaller first."
         )
     return None
 

@@ -117,8 +117,3 @@ def decode_to_server(body: bytes) -> ToServer:
 def decode_from_server(body: bytes) -> FromServer:
     """Raises `app.protocol.frames.ProtocolError`."""
     return frames.decode(_from_server, body)
-
-
-def encode(message: ToServer | FromServer) -> bytes:
-    """The bytes of one framed message. Raises `app.protocol.frames.ProtocolError` when it is too large."""
-    return frames.framed(frames.encode(message))

@@ -18,7 +18,6 @@ first token; a round counts whole for the kind it began in.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, zip_longest
@@ -28,6 +27,8 @@ import msgspec
 
 from app.protocol.events import DrafterFigures, DraftFigures, Figures, KindFigures, Round
 from app.protocol.options import DrafterName, TextKind
+
+_COUNTERS = "drafted tested accepted verify_passes"
 
 
 def acceptance_rate(accepted: int, tested: int) -> float | None:
@@ -67,44 +68,72 @@ def kind_speed(figures: KindFigures) -> float | None:
     return figures.tokens / figures.seconds if figures.tokens and figures.seconds > 0 else None
 
 
+def drafting(drafted: int, tested: int, accepted: int, verify_passes: int, **others: Any) -> DraftFigures:
+    """The figures of these counters, with ``others`` as they are."""
+    known = {
+        "acceptance_rate": acceptance_rate(accepted, tested),
+        "mean_acceptance_length": mean_acceptance_length(accepted, verify_passes),
+    }
+    counters = {"drafted": drafted, "tested": tested, "accepted": accepted, "verify_passes": verify_passes}
+    return DraftFigures(**{**counters, **known, **others})
+
+
 def sums_by_kind(*answers: Iterable[KindFigures]) -> list[KindFigures]:
     """The counters of several answers added up."""
-    sums: dict[TextKind, KindCounts] = {}
-    for figures in chain.from_iterable(answers):
-        sums.setdefault(figures.kind, KindCounts()).add(figures, figures.seconds)
-    return [counts.figures(kind) for kind, counts in sums.items()]
+    sums: dict[TextKind, KindFigures] = {}
+    for one in chain.from_iterable(answers):
+        sums[one.kind] = _with(sums.get(one.kind, KindFigures(kind=one.kind)), one, one.seconds)
+    return list(sums.values())
+
+
+def sums_by_drafter(*answers: Iterable[DrafterFigures]) -> list[DrafterFigures]:
+    """The same by drafter."""
+    sums: dict[DrafterName, DrafterFigures] = {}
+    for one in chain.from_iterable(answers):
+        counters = _sums(sums.get(one.name, DrafterFigures(name=one.name)), one, _COUNTERS)
+        rate = acceptance_rate(counters["accepted"], counters["tested"])
+        sums[one.name] = DrafterFigures(name=one.name, acceptance_rate=rate, **counters)
+    return list(sums.values())
 
 
 def joined(first: Figures, then: Figures) -> Figures:
-    """Those of an answer that was continued, for both parts together: its first token, and with it the prompt, is the
-    first part's. The first token of each part is not in the decode speed; the figures by drafter are the second's.
+    """Those of an answer that was continued, for both parts together: its first token, and with it the prompt, is that
+    of the first part that has one. The first token of each part is not in the decode speed.
     """
-    tokens, draft = first.completion_tokens + then.completion_tokens, _joined_drafting(first.draft, then.draft)
-    seconds = sum((one.completion_tokens - 1) / (one.decode_tokens_per_second or math.inf) for one in (first, then))
+    steps, seconds = map(sum, zip(_decoding(first), _decoding(then), strict=True))
+    begin = first if first.completion_tokens else then
+    waited = then.time_to_first_token_seconds
+    if begin is then and waited is not None:
+        begin = msgspec.structs.replace(then, time_to_first_token_seconds=first.total_seconds + waited)
     return msgspec.structs.replace(
-        first,
-        completion_tokens=tokens,
-        decode_tokens_per_second=max(tokens - 2, 1) / seconds if seconds else None,
-        draft=draft,
+        begin,
+        decode_tokens_per_second=steps / seconds if seconds else None,
+        draft=_joined_drafting(first.draft, then.draft),
         kinds=sums_by_kind(first.kinds, then.kinds),
-        **_sums(first, then, "total_seconds draft_seconds verify_seconds other_seconds"),
+        **_sums(first, then, "completion_tokens total_seconds draft_seconds verify_seconds other_seconds"),
         **_sums(first, then, "thinking_tokens thinking_seconds"),
     )
 
 
+def _decoding(figures: Figures) -> tuple[float, float]:
+    """The tokens of which the decode speed is measured, and how long they took."""
+    if not figures.decode_tokens_per_second:
+        return 0, 0.0
+    tokens = sum(one.tokens for one in figures.kinds) or max(figures.completion_tokens - 1, 1)
+    return tokens, tokens / figures.decode_tokens_per_second
+
+
 def _joined_drafting(first: DraftFigures, then: DraftFigures) -> DraftFigures:
-    sums = _sums(first, then, "drafted tested accepted verify_passes")
-    positions = {
+    positions: dict[str, Any] = {
         name: [sum(both) for both in zip_longest(getattr(first, name), getattr(then, name), fillvalue=0)]
         for name in ("accepted_per_position", "tested_per_position", "passes_per_accepted")
     }
-    return msgspec.structs.replace(
-        then,
-        acceptance_rate=acceptance_rate(sums["accepted"], sums["tested"]),
-        mean_acceptance_length=mean_acceptance_length(sums["accepted"], sums["verify_passes"]),
-        estimated_passes=first.estimated_passes or then.estimated_passes,
-        **sums,
+    return drafting(
+        **_sums(first, then, _COUNTERS),
         **positions,
+        drafters=sums_by_drafter(first.drafters, then.drafters),
+        source=then.source,
+        estimated_passes=first.estimated_passes or then.estimated_passes,
     )
 
 
@@ -112,56 +141,18 @@ def _sums(first: object, then: object, names: str) -> dict[str, Any]:
     return {name: getattr(first, name) + getattr(then, name) for name in names.split()}
 
 
+def _with(kind: KindFigures, more: Round | KindFigures, seconds: float) -> KindFigures:
+    sums = _sums(kind, more, "tokens tested accepted verify_passes")
+    return KindFigures(kind=kind.kind, seconds=kind.seconds + seconds, **sums)
+
+
 def thinking_and_answer(kinds: Iterable[KindFigures]) -> tuple[KindFigures, KindFigures]:
     """The counters over the thinking, and over all else, which comes as ``prose``."""
-    sums = KindCounts(), KindCounts()
-    for figures in kinds:
-        sums[figures.kind != "thinking"].add(figures, figures.seconds)
-    return sums[0].figures("thinking"), sums[1].figures("prose")
-
-
-@dataclass
-class DrafterCounts:
-    """The counters of one drafter."""
-
-    drafted: int = 0
-    tested: int = 0
-    accepted: int = 0
-    verify_passes: int = 0
-
-    def add(self, round_: Round) -> None:
-        """Count one round of this drafter."""
-        self.drafted += round_.drafted
-        self.tested += round_.tested
-        self.accepted += round_.accepted
-        self.verify_passes += round_.tested > 0
-
-    def figures(self, name: DrafterName) -> DrafterFigures:
-        """The counters as they are shown and stored."""
-        return DrafterFigures(name=name, acceptance_rate=acceptance_rate(self.accepted, self.tested), **vars(self))
-
-
-@dataclass
-class KindCounts:
-    """The counters over text of one kind."""
-
-    tokens: int = 0
-    seconds: float = 0.0
-    tested: int = 0
-    accepted: int = 0
-    verify_passes: int = 0
-
-    def add(self, counted: Round | KindFigures, seconds: float) -> None:
-        """Count a round of this kind, or add what was counted in another answer."""
-        self.tokens += counted.tokens
-        self.seconds += seconds
-        self.tested += counted.tested
-        self.accepted += counted.accepted
-        self.verify_passes += counted.verify_passes
-
-    def figures(self, kind: TextKind) -> KindFigures:
-        """The counters as they are shown and stored."""
-        return KindFigures(kind=kind, **vars(self))
+    sums = [KindFigures(kind="thinking"), KindFigures(kind="prose")]
+    for one in kinds:
+        which = one.kind != "thinking"
+        sums[which] = _with(sums[which], one, one.seconds)
+    return sums[0], sums[1]
 
 
 @dataclass
@@ -178,8 +169,8 @@ class Statistics:
     verify_passes: int = 0
     accepted_per_position: list[int] = field(default_factory=list)
     tested_per_position: list[int] = field(default_factory=list)
-    drafters: dict[DrafterName, DrafterCounts] = field(default_factory=dict)
-    kinds: dict[TextKind, KindCounts] = field(default_factory=dict)
+    drafters: list[DrafterFigures] = field(default_factory=list)
+    kinds: dict[TextKind, KindFigures] = field(default_factory=dict)
     draft_seconds: float = 0.0
     verify_seconds: float = 0.0
     other_seconds: float = 0.0
@@ -200,7 +191,9 @@ class Statistics:
         self.verify_seconds += round_.verify_seconds
         self.other_seconds += round_.other_seconds
         if round_.drafter:
-            self.drafters.setdefault(round_.drafter, DrafterCounts()).add(round_)
+            counters = {"drafted": round_.drafted, "tested": round_.tested, "accepted": round_.accepted}
+            new = DrafterFigures(name=round_.drafter, verify_passes=int(round_.tested > 0), **counters)
+            self.drafters = sums_by_drafter(self.drafters, [new])
         if thinking := sum(piece.thinking for piece in round_.pieces):
             self.thinking_tokens += thinking
             self.thinking_end = round_.time
@@ -216,27 +209,29 @@ class Statistics:
         if self.first_token_time is None:
             self.first_token_time, self.first_tokens = round_.time, round_.tokens
         else:
-            self.kinds.setdefault(round_.kind, KindCounts()).add(round_, round_.time - self.last_token_time)
+            known = self.kinds.get(round_.kind, KindFigures(kind=round_.kind))
+            self.kinds[round_.kind] = _with(known, round_, round_.time - self.last_token_time)
         self.last_token_time = round_.time
 
     def draft_figures(self) -> DraftFigures:
         """The counters of drafting as they are shown and stored."""
-        return DraftFigures(
-            drafted=self.drafted,
-            tested=self.tested,
-            accepted=self.accepted,
-            acceptance_rate=acceptance_rate(self.accepted, self.tested),
-            verify_passes=self.verify_passes,
-            mean_acceptance_length=mean_acceptance_length(self.accepted, self.verify_passes),
+        return drafting(
+            self.drafted,
+            self.tested,
+            self.accepted,
+            self.verify_passes,
             accepted_per_position=list(self.accepted_per_position),
             tested_per_position=list(self.tested_per_position),
-            drafters=[counts.figures(name) for name, counts in self.drafters.items()],
+            drafters=list(self.drafters),
         )
+
+    def decode_speed(self, tokens: int) -> float | None:
+        """``tokens``: of the whole answer, for a server that counts them itself."""
+        seconds, steps = self.last_token_time - (self.first_token_time or 0.0), tokens - self.first_tokens
+        return steps / seconds if steps > 0 and seconds > 0 else None
 
     def figures(self, total_seconds: float) -> Figures:
         """The figures of the footer. ``total_seconds`` is the whole generation, from request to end."""
-        decode_seconds = self.last_token_time - (self.first_token_time or 0.0)
-        after_first = self.tokens - self.first_tokens
         processed = self.prompt_tokens - self.cached_tokens
         return Figures(
             prompt_tokens=self.prompt_tokens,
@@ -244,13 +239,13 @@ class Statistics:
             completion_tokens=self.tokens,
             time_to_first_token_seconds=self.first_token_time,
             prompt_tokens_per_second=processed / self.prompt_seconds if self.prompt_seconds > 0 else None,
-            decode_tokens_per_second=after_first / decode_seconds if after_first and decode_seconds > 0 else None,
+            decode_tokens_per_second=self.decode_speed(self.tokens),
             total_seconds=total_seconds,
             draft_seconds=self.draft_seconds,
             verify_seconds=self.verify_seconds,
             other_seconds=self.other_seconds,
             draft=self.draft_figures(),
-            kinds=[counts.figures(kind) for kind, counts in self.kinds.items()],
+            kinds=list(self.kinds.values()),
             thinking_tokens=self.thinking_tokens,
             thinking_seconds=max(self.thinking_end - (self.first_token_time or 0.0), 0.0),
         )

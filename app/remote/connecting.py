@@ -11,7 +11,6 @@ from typing import Any
 import msgspec
 
 from app import system
-from app.models.names import printable
 from app.protocol.events import ModelInfo, PairLoaded
 from app.protocol.options import FormatKind, Sampling
 from app.protocol.remote import (
@@ -30,6 +29,7 @@ from app.protocol.remote import (
 from app.remote import figures as counters
 from app.remote import http as address
 from app.remote.http import Answer, Http, Limits, RemoteError, items, mapping, number, refusal, text
+from app.words import printable
 
 # Which server is at an address: asked step by step, and never guessed from host or port (docs/remote.md).
 
@@ -466,7 +466,7 @@ async def _abilities(http: Http, found: Found, model: ServedModel, on_loading: C
         return _of_show(mapping((await http.post("/api/show", {"model": model.id})).json))
     levels = list(DIALECTS[found.server.kind].levels)
     known = await counters.read(http, "vllm") if found.server.kind == "vllm" else None
-    return _Abilities(levels=levels, may_think=bool(levels), is_drafting=known.is_drafting if known else None)
+    return _Abilities(levels=levels, may_think=bool(levels), is_drafting=counters.is_drafting(known) if known else None)
 
 
 async def _props(http: Http, model: str, on_loading: Callable[[], None]) -> dict[str, Any]:

@@ -18,12 +18,11 @@ import math
 import re
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import zip_longest
 from typing import Any
 
 from app.protocol.events import DraftFigures
 from app.protocol.remote import FiguresFrom, ServerKind
-from app.protocol.statistics import acceptance_rate, mean_acceptance_length
+from app.protocol.statistics import drafting
 from app.remote.http import Http, RemoteError, counts, mapping, number, real
 
 _VLLM = (
@@ -62,15 +61,12 @@ class ServerFigures:
             passes = round(tokens / length)
         elif passes is None:
             passes = max(tokens - 1 - self.accepted, least_passes, 1 if self.tested else 0)
-        if length is None:
-            length = mean_acceptance_length(self.accepted, passes)
-        return DraftFigures(
-            drafted=self.drafted,
-            tested=self.tested,
-            accepted=self.accepted,
-            acceptance_rate=acceptance_rate(self.accepted, self.tested),
-            verify_passes=passes,
-            mean_acceptance_length=length,
+        return drafting(
+            self.drafted,
+            self.tested,
+            self.accepted,
+            passes,
+            **({"mean_acceptance_length": length} if length is not None else {}),
             accepted_per_position=list(self.by_position)
             or [sum(self.histogram[place:]) for place in range(1, len(self.histogram))],
             passes_per_accepted=list(self.histogram),
@@ -177,20 +173,10 @@ _VLLM_COUNTERS = {
     "vllm:num_requests_running": "",  # there even without drafting
 }
 _TGI = {"tgi_request_skipped_tokens_sum": "accepted", "tgi_request_skipped_tokens_count": "passes"}
+Counters = dict[str | int, float]
+"""Since the server was started: ``drafted``, ``accepted``, ``passes``, and accepted tokens by position, from 0; with an
+empty key what is there even without drafting."""
 _NAMES: dict[ServerKind, dict[str, str]] = {"vllm": _VLLM_COUNTERS, "tgi": _TGI}
-
-
-@dataclass(frozen=True)
-class Counters:
-    """Since the server was started."""
-
-    drafted: float = 0.0
-    accepted: float = 0.0
-    passes: float = 0.0
-    by_position: tuple[float, ...] = ()
-    """Accepted tokens at position 1, 2, …"""
-    is_drafting: bool = False
-    """Whether the server has counters of drafting at all."""
 
 
 async def read(http: Http, kind: ServerKind) -> Counters | None:
@@ -207,41 +193,35 @@ async def read(http: Http, kind: ServerKind) -> Counters | None:
 
 def parse(content: str, names: dict[str, str]) -> Counters | None:
     """Prometheus' text format; counters of several engines are added up."""
-    sums: dict[str, float] = {}
-    positions: dict[int, float] = {}
+    sums: Counters = {}
     for line in content.splitlines()[:_MOST_LINES]:
         name, _, rest = line.partition("{") if "{" in line else line.partition(" ")
-        if (ours := names.get(name.strip())) is None:
-            continue
+        key: str | int | None = names.get(name.strip())
+        if key == "by_position":
+            place = _POSITION.search(rest)
+            key = int(place[1]) if place else None
         try:
             value = float(rest.rpartition("}")[2].split()[0])
         except (ValueError, IndexError):
             continue
-        if math.isfinite(value) and ours != "by_position":
-            sums[ours] = sums.get(ours, 0.0) + value
-        elif math.isfinite(value) and (found := _POSITION.search(rest)):
-            positions[int(found[1])] = positions.get(int(found[1]), 0.0) + value
-    if not sums:
-        return None
-    by_position = tuple(positions.get(place, 0.0) for place in range(max(positions, default=-1) + 1))
-    sums.pop("", None)
-    return Counters(**sums, by_position=by_position, is_drafting=bool(sums))
+        if key is not None and math.isfinite(value):
+            sums[key] = sums.get(key, 0.0) + value
+    return sums or None
+
+
+def is_drafting(counters: Counters) -> bool:
+    """Whether the server has counters of drafting at all."""
+    return any(counters.keys() - {""})
 
 
 def between(before: Counters | None, after: Counters | None) -> ServerFigures | None:
-    """What was counted in between; ``None`` if that isn't known, for example because the server was started anew."""
+    """What was counted in between; ``None`` if that isn't known, for example because the server was started again."""
     if before is None or after is None:
         return None
-    drafted, accepted = after.drafted - before.drafted, after.accepted - before.accepted
-    passes = after.passes - before.passes
-    positions = [new - old for new, old in zip_longest(after.by_position, before.by_position, fillvalue=0.0)]
-    if min(drafted, accepted, passes, *positions) < 0:
+    found = {key: after.get(key, 0.0) - before.get(key, 0.0) for key in {*before, *after} - {""}}
+    if min(found.values(), default=0.0) < 0:
         return None
-    return ServerFigures(
-        drafted=round(drafted),
-        accepted=round(accepted),
-        tested=round(drafted),
-        passes=round(passes),
-        by_position=tuple(map(round, positions)),
-        source="counters",
-    )
+    drafted, accepted, passes = (round(found.get(name, 0.0)) for name in ("drafted", "accepted", "passes"))
+    most = max((key for key in found if isinstance(key, int)), default=-1)
+    by_position = tuple(round(found.get(place, 0.0)) for place in range(most + 1))
+    return ServerFigures(drafted, accepted, tested=drafted, passes=passes, by_position=by_position, source="counters")

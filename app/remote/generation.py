@@ -7,6 +7,7 @@ import contextlib
 import secrets
 import time
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import msgspec
 
@@ -29,8 +30,8 @@ from app.remote import figures as counters
 from app.remote.connecting import Session
 from app.remote.figures import ServerFigures
 from app.remote.http import RemoteError
-from app.remote.replies import DONE, Lines, Part, ThinkMarks, Usage, part_of
-from app.remote.requests import Request, request_for
+from app.remote.replies import DONE, Lines, Part, ThinkMarks, part_of
+from app.remote.requests import request_for
 
 # Parts of an answer as rounds, with counters that grow as far as the server says how.
 #
@@ -97,7 +98,7 @@ class Rounds:
             self._open = None
 
     def _round(self, part: Part, seconds: float, *, is_same_pass: bool) -> Round:
-        counted = part.usage.completion if part.usage else None
+        counted = part.usage.get("completion")
         tokens = 1 if counted is None else max(counted - self._tokens, 0)
         is_first, drafted, tested, accepted, passes = not self._tokens, 0, 0, 0, 0
         self._tokens += tokens
@@ -165,7 +166,7 @@ class Answering:
         self._seed = secrets.randbelow(_MAX_SEED) if command.seed is None else command.seed
         self._rounds = Rounds()
         self._statistics = Statistics()
-        self._usage = Usage()
+        self._usage: dict[str, int] = {}
         self._prompt_speed: float | None = None
         self._finish = self._stop = ""
         self._is_done = self._is_started = False
@@ -177,7 +178,7 @@ class Answering:
         """Ask, and send all events; the last one is `GenerationFinished` or `GenerationFailed`."""
         try:
             self._before = await self._counters()
-            await self._read(request_for(self._command, self._session, self._seed))
+            await self._read(*request_for(self._command, self._session, self._seed))
             self._check_end()
         except asyncio.CancelledError:
             self._finished("cancelled", None)
@@ -195,10 +196,10 @@ class Answering:
             raise
         self._finished(self._reason(), after)
 
-    async def _read(self, request: Request) -> None:
+    async def _read(self, path: str, body: dict[str, Any]) -> None:
         http = self._session.http
         lines = Lines(http.limits.line, http.address.host)
-        async with http.stream(request.path, request.body) as response:
+        async with http.stream(path, body) as response:
             self._received()
             async with contextlib.aclosing(http.pieces(response, self._patience)) as pieces:
                 async for piece in pieces:
@@ -239,8 +240,7 @@ class Answering:
         self._finish = part.finish or self._finish
         self._stop = part.stop or self._stop
         self._prompt_speed = part.prompt_speed or self._prompt_speed
-        if part.usage is not None:
-            self._usage = _updated(self._usage, part.usage)
+        self._usage |= part.usage
         if not self._is_started:
             self._start(part)
         if part.progress is not None and not self._rounds.count:
@@ -249,13 +249,13 @@ class Answering:
 
     def _start(self, part: Part) -> None:
         self._is_started = True
-        total = part.progress[1] if part.progress else self._usage.prompt
+        total = part.progress[1] if part.progress else self._usage.get("prompt")
         self._send(
             GenerationStarted(
                 request=self._command.request,
                 seed=self._seed,
                 prompt_tokens=total or 0,
-                cached_tokens=part.cached or self._usage.cached or 0,
+                cached_tokens=part.cached or self._usage.get("cached", 0),
                 template="none" if self._command.raw else "model",
             )
         )
@@ -292,7 +292,7 @@ class Answering:
         if self._stop and self._stop in self._command.stop:
             return "stop_string"
         reason = _REASONS.get(self._finish, "end")
-        most, tokens = self._command.max_tokens, self._usage.completion
+        most, tokens = self._command.max_tokens, self._usage.get("completion")
         is_full = most is None or (tokens is not None and tokens < most)  # the context, not the limit
         return "context" if reason == "length" and is_full else reason
 
@@ -325,24 +325,17 @@ class Answering:
         self._add(self._rounds.rest(self._seconds()))
         self._flush()
         own, usage = self._statistics.figures(self._seconds()), self._usage
-        tokens = own.completion_tokens if usage.completion is None else usage.completion
+        tokens = usage.get("completion", own.completion_tokens)
         return msgspec.structs.replace(
             own,
-            prompt_tokens=usage.prompt or 0,
-            cached_tokens=usage.cached or 0,
+            prompt_tokens=usage.get("prompt", 0),
+            cached_tokens=usage.get("cached", 0),
             completion_tokens=tokens,
             prompt_tokens_per_second=self._prompt_speed,
-            decode_tokens_per_second=self._speed(tokens),
+            decode_tokens_per_second=self._statistics.decode_speed(tokens),
             draft=self._draft_figures(after, tokens),
-            thinking_tokens=own.thinking_tokens if usage.thinking is None else usage.thinking,
+            thinking_tokens=usage.get("thinking", own.thinking_tokens),
         )
-
-    def _speed(self, tokens: int) -> float | None:
-        """Tokens after the first that was received ÷ time from that to the last."""
-        statistics = self._statistics
-        seconds = statistics.last_token_time - (statistics.first_token_time or 0.0)
-        after_first = tokens - statistics.first_tokens
-        return after_first / seconds if after_first > 0 and seconds > 0 else None
 
     def _draft_figures(self, after: counters.Counters | None, tokens: int) -> DraftFigures:
         figures = self._rounds.figures
@@ -363,13 +356,3 @@ class Answering:
         if self._session.remote.figures != "counters" or self._session.has_figures:
             return None
         return await counters.read(self._session.http, self._session.dialect.kind)
-
-
-def _updated(old: Usage, new: Usage) -> Usage:
-    """The newest of each count."""
-    return Usage(
-        prompt=old.prompt if new.prompt is None else new.prompt,
-        completion=old.completion if new.completion is None else new.completion,
-        cached=old.cached if new.cached is None else new.cached,
-        thinking=old.thinking if new.thinking is None else new.thinking,
-    )

@@ -21,10 +21,10 @@ from typing import Any
 import httpx2
 import msgspec
 
-from app import __version__, system
-from app.models.names import printable
+from app import __version__, system, words
 from app.protocol.remote import MAX_ADDRESS_CHARACTERS, ServerFailure
 from app.system import KnownError
+from app.words import printable
 
 # How much a server may send, and how long it may take. Nothing that comes from a server is trusted.
 
@@ -145,15 +145,15 @@ def words_of(content: object) -> str:
     detail = root.get("detail")
     if not found and isinstance(detail, list):  # FastAPI's
         found = "; ".join(text(mapping(one).get("msg")) for one in detail[:3])
-    words = " ".join((found or text(detail)).split())
-    return printable(words, _length_shown(words))
+    said = " ".join((found or text(detail)).split())
+    return printable(said, _length_shown(said))
 
 
-def _length_shown(words: str) -> int:
+def _length_shown(said: str) -> int:
     """At most `_MAX_WORDS`, without the half of a word: it may be a key, and only a whole key is recognized."""
-    if len(words) <= _MAX_WORDS or words[_MAX_WORDS] not in _IN_A_KEY:
+    if len(said) <= _MAX_WORDS or said[_MAX_WORDS] not in _IN_A_KEY:
         return _MAX_WORDS
-    return len(words[:_MAX_WORDS].rstrip(_IN_A_KEY))
+    return len(said[:_MAX_WORDS].rstrip(_IN_A_KEY))
 
 
 def refusal(status: int, body: bytes, host: str, retry_after: str = "") -> RemoteError:
@@ -168,30 +168,32 @@ def reported(content: object, status: int, host: str, retry_after: str = "") -> 
     error = mapping(root.get("error"))
     kind = text(error.get("type")) or text(root.get("error_type"))
     status = status or number(error.get("code")) or number(root.get("code")) or 0
-    words = words_of(content)
+    said = words_of(content)
     if status in _KEY_STATUS:
         return RemoteError("key", f"{host} needs a key, or refused the one it got. Check the key.")
-    if kind == "exceed_context_size_error" or (status in (0, 400, 413, 422) and _SENT_BUT_TOO_LONG.search(words)):
-        return _too_long(error, words, host)
+    if kind == "exceed_context_size_error" or (status in (0, 400, 413, 422) and _SENT_BUT_TOO_LONG.search(said)):
+        return _too_long(error, said, host)
     if status == 429:
         return _busy(host, retry_after)
-    if (kind == "unavailable_error" or status == 503) and (_LOADING.search(words) or not words):
+    if (kind == "unavailable_error" or status == 503) and (_LOADING.search(said) or not said):
         return RemoteError("loading", f"{host} is still loading its model. Try again when it is ready.")
-    if kind == "model_not_found" or (status in (400, 404) and _NO_MODEL.search(words)):
-        return RemoteError("model", f"{host} doesn't have this model. It says: {words}")
+    if kind == "model_not_found" or (status in (400, 404) and _NO_MODEL.search(said)):
+        return RemoteError("model", f"{host} doesn't have this model. It says: {said}")
     if status in _GATEWAY_STATUS:
         return RemoteError("unreachable", f"The server behind {host} doesn't answer (status {status}).")
-    if status == 404 and not words:
+    if status == 404 and not said:
         return RemoteError("not_a_server", f"{host} answers, but there is no chat API at this address.")
-    return _other(status, words, host)
+    return _other(status, said, host)
 
 
-def _too_long(error: dict[str, Any], words: str, host: str) -> RemoteError:
+def _too_long(error: dict[str, Any], said: str, host: str) -> RemoteError:
     tokens, context = number(error.get("n_prompt_tokens")), number(error.get("n_ctx"))
     if tokens and context:
-        sentence = f"The chat has {tokens:,} tokens, but the context of {host} has only {context:,}."
+        sentence = (
+            f"The chat has {words.number(tokens)} tokens, but the context of {host} has only {words.number(context)}."
+        )
     else:
-        sentence = f"The chat is too long for the context of {host}. It says: {words}"
+        sentence = f"The chat is too long for the context of {host}. It says: {said}"
     return RemoteError("context", sentence, tokens or 0)
 
 
@@ -200,8 +202,8 @@ def _busy(host: str, retry_after: str) -> RemoteError:
     return RemoteError("busy", f"{host} has too many requests at the moment.{wait}")
 
 
-def _other(status: int, words: str, host: str) -> RemoteError:
-    reason = f" It says: {words}" if words else ""
+def _other(status: int, said: str, host: str) -> RemoteError:
+    reason = f" It says: {said}" if said else ""
     if not status:
         return RemoteError("refused", f"{host} reported an error.{reason}")
     if status >= 500:
@@ -407,7 +409,8 @@ class Http:
                 yield piece
         except TimeoutError:
             raise RemoteError(
-                "timeout", f"{self.address.host} sent nothing for {seconds:.0f} s, so the connection was closed."
+                "timeout",
+                f"{self.address.host} sent nothing for {words.number(seconds)} s, so the connection was closed.",
             ) from None
         except _FAILURES as error:
             raise of_connection(error, self.address.host) from None

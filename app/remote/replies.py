@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.remote.figures import ServerFigures, in_reply
 from app.remote.http import RemoteError, first, mapping, number, parsed, real, reported, text
 
 _NANOSECONDS = 1e-9
-
-
-@dataclass(frozen=True)
-class Usage:
-    """Counts of tokens; ``None``: not sent."""
-
-    prompt: int | None = None
-    completion: int | None = None
-    cached: int | None = None
-    thinking: int | None = None
 
 
 @dataclass(frozen=True)
@@ -31,7 +22,8 @@ class Part:
     """Why it ended, in the server's word."""
     stop: str = ""
     """The stop string that was found."""
-    usage: Usage | None = None
+    usage: Mapping[str, int] = field(default_factory=dict)
+    """Counts of tokens, as far as they are sent: ``prompt``, ``completion``, ``cached``, ``thinking``."""
     pass_mark: float | None = None
     """Of llama-server: the decoding time so far, which is the same for all tokens of a verify pass."""
     prompt_speed: float | None = None
@@ -79,22 +71,23 @@ def _words(content: object) -> str:
     return text(content)
 
 
-def _usage(root: dict[str, Any], timings: dict[str, Any]) -> Usage | None:
+def _usage(root: dict[str, Any], timings: dict[str, Any]) -> dict[str, int]:
     usage = mapping(root.get("usage"))
+    found: dict[str, int | None] = {}
     if usage:
-        return Usage(
-            prompt=number(usage.get("prompt_tokens")),
-            completion=number(usage.get("completion_tokens")),
-            cached=number(mapping(usage.get("prompt_tokens_details")).get("cached_tokens")),
-            thinking=number(mapping(usage.get("completion_tokens_details")).get("reasoning_tokens")),
-        )
-    if timings:
+        found = {
+            "prompt": number(usage.get("prompt_tokens")),
+            "completion": number(usage.get("completion_tokens")),
+            "cached": number(mapping(usage.get("prompt_tokens_details")).get("cached_tokens")),
+            "thinking": number(mapping(usage.get("completion_tokens_details")).get("reasoning_tokens")),
+        }
+    elif timings:
         cached, processed = number(timings.get("cache_n")), number(timings.get("prompt_n"))
         prompt = None if cached is None or processed is None else cached + processed
-        return Usage(prompt=prompt, completion=number(timings.get("predicted_n")), cached=cached)
-    if root.get("done") is True:
-        return Usage(prompt=number(root.get("prompt_eval_count")), completion=number(root.get("eval_count")))
-    return None
+        found = {"prompt": prompt, "completion": number(timings.get("predicted_n")), "cached": cached}
+    elif root.get("done") is True:
+        found = {"prompt": number(root.get("prompt_eval_count")), "completion": number(root.get("eval_count"))}
+    return {name: count for name, count in found.items() if count is not None}
 
 
 def _ollama_end(root: dict[str, Any]) -> str:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import binascii
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +20,8 @@ from app.remote.http import RemoteError, mapping, number, parsed, refusal
 _MIME = {"png": "image/png", "jpeg": "image/jpeg", "gif": "image/gif", "bmp": "image/bmp", "webp": "image/webp"}
 
 
-@dataclass(frozen=True)
-class Request:
-    """One POST."""
-
-    path: str
-    body: dict[str, Any]
-
-
-def request_for(command: Generate, session: Session, seed: int) -> Request:
-    """What to send for an answer. Raises `RemoteError` for what the server can't do."""
+def request_for(command: Generate, session: Session, seed: int) -> tuple[str, dict[str, Any]]:
+    """What to send for an answer: the path and the body. Raises `RemoteError` for what the server can't do."""
     _check(command, session)
     if session.dialect.kind == "ollama":
         return _ollama(command, session, seed)
@@ -48,7 +39,7 @@ def request_for(command: Generate, session: Session, seed: int) -> Request:
         body["max_tokens"] = command.max_tokens
     if command.stop:
         body["stop"] = command.stop
-    return Request(path, body)
+    return path, body
 
 
 def is_without_draft(command: Generate) -> bool:
@@ -165,7 +156,7 @@ def _image(image: Image) -> tuple[str, str]:
 # ------------------------------------------------------------ Ollama's own API
 
 
-def _ollama(command: Generate, session: Session, seed: int) -> Request:
+def _ollama(command: Generate, session: Session, seed: int) -> tuple[str, dict[str, Any]]:
     """Its own API takes more, and says more, than its ``/v1``."""
     options = {**_sampling(command, session), "seed": seed}
     if command.max_tokens is not None:
@@ -186,7 +177,7 @@ def _ollama(command: Generate, session: Session, seed: int) -> Request:
         body["think"] = command.thinking
     if command.format is not None:
         body["format"] = "json" if command.format.kind == "json_object" else schema_of(command.format)
-    return Request("/api/chat", body)
+    return "/api/chat", body
 
 
 def _ollama_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:

@@ -10,8 +10,9 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
+from app import words
 from app.client.process import GenerationFailedError, TooLargeError
 from app.protocol.commands import Generate
 from app.protocol.events import (
@@ -23,8 +24,9 @@ from app.protocol.events import (
     RoundsReceived,
     TokenLogprob,
 )
+from app.protocol.serving import AsideQuestion
 from app.protocol.statistics import Statistics
-from app.protocol.tools import FORMATS, ToolCall, ToolUse
+from app.protocol.tools import FORMATS, ToolCall
 from app.server import metrics as shown
 from app.server.engines import AnswerPart, Engine
 from app.server.fields import Warnings
@@ -33,6 +35,7 @@ from app.server.metrics import Metrics
 from app.server.tools import CallReader
 from app.system import KnownError
 
+T = TypeVar("T")
 _log = logging.getLogger("slipstream.server")
 _LONGEST_RETRY_SECONDS = 60
 
@@ -49,8 +52,8 @@ class Answer:
         warnings: What was left out of the request; the engine's own notes are added when it is begun.
     """
 
-    def __init__(self, warnings: Warnings | None = None) -> None:
-        self.warnings = warnings or Warnings()
+    def __init__(self, warnings: Warnings) -> None:
+        self.warnings = warnings
         self.has_begun = self.has_tokens = False
         self.seed: int | None = None
         self.valid: bool | None = None
@@ -117,7 +120,7 @@ class Answers:
         """How long answers take, the latest counting most."""
 
     @contextlib.asynccontextmanager
-    async def begun(self, command: Generate, warnings: Warnings | None = None) -> AsyncIterator[Answer]:
+    async def begun(self, command: Generate, warnings: Warnings) -> AsyncIterator[Answer]:
         """An answer, which is canceled at the end of the ``async with``. Raises `ApiError` if too many wait."""
         if self._metrics.running + self._metrics.waiting > MAX_WAITING:
             raise self.too_many()
@@ -156,7 +159,7 @@ class Answers:
             except TooLargeError as error:
                 answer.put(invalid(str(error)))
             except KnownError:
-                answer.put(unavailable(self._engine.why_unavailable))
+                answer.put(unavailable(self._engine))
             except Exception:
                 _log.exception("an answer failed")
                 answer.put(ApiError("server_error", "The server has made a mistake."))
@@ -174,17 +177,34 @@ class Answers:
         if error.prompt_tokens and (pair := self._engine.pair):
             return ApiError(
                 "exceed_context_size_error",
-                f"The request has {error.prompt_tokens:,} tokens, and the context holds {pair.context_length:,}, "
-                "some of which the answer needs.",
+                f"The request has {words.number(error.prompt_tokens)} tokens, and the context holds "
+                f"{words.number(pair.context_length)}, some of which the answer needs.",
                 n_prompt_tokens=error.prompt_tokens,
                 n_ctx=pair.context_length,
             )
         return ApiError("server_error", str(error)) if has_started else invalid(str(error))
 
 
-def unavailable(why: str) -> ApiError:
+def unavailable(engine: Engine) -> ApiError:
     """What is answered while no model is loaded."""
-    return ApiError("unavailable_error", why, headers={"Retry-After": "5"})
+    return ApiError("unavailable_error", engine.why_unavailable, headers={"Retry-After": "5"})
+
+
+def loaded_pair(engine: Engine) -> PairLoaded:
+    """What is loaded. Raises `ApiError`."""
+    if engine.pair is None:
+        raise unavailable(engine)
+    return engine.pair
+
+
+async def asked_aside(engine: Engine, question: AsideQuestion, answer: type[T]) -> T:
+    """The engine's answer to a question, of this type. Raises `ApiError`."""
+    try:
+        found = await engine.ask_aside(question)
+    except KnownError:
+        raise unavailable(engine) from None
+    assert isinstance(found, answer)
+    return found
 
 
 # What an answer says, read off its pieces: thinking, text, and tool calls.
@@ -211,24 +231,17 @@ class Reader:
         has_calls: Whether there was a call.
     """
 
-    def __init__(
-        self,
-        pair: PairLoaded,
-        tools: ToolUse | None = None,
-        *,
-        begun: str = "",
-        alone: bool = False,
-        logprobs: bool = False,
-    ) -> None:
-        """``tools``: what the model may call. ``begun``: the answer so far. ``alone``: no text stands before calls.
-        ``logprobs``: whether pieces have them."""
+    def __init__(self, pair: PairLoaded, command: Generate, begun: str = "") -> None:
+        """``command``: what the engine is asked. ``begun``: the answer so far."""
+        tools = command.tools
         known = FORMATS[pair.tool_format] if tools else None
-        known = replace(known, anywhere=False) if known and alone else known
+        if known and command.format is not None:  # then no text stands before calls
+            known = replace(known, anywhere=False)
         self._calls = CallReader(known, tools.tools) if known and tools else None
         if self._calls:
             self._calls.go_on(begun)
         self._names = {tool.name for tool in tools.tools} if tools else set()
-        self._logprobs = logprobs
+        self._has_logprobs = command.logprobs is not None
         self._thought: list[str] = []
         self._has_text = False
         self.has_calls = False
@@ -243,7 +256,7 @@ class Reader:
             self.has_calls |= bool(calls)
         self._thought.append(thinking)
         self._has_text |= bool(text.strip())
-        likely = [piece for piece in pieces if piece.logprobs and not piece.thinking] if self._logprobs else []
+        likely = [piece for piece in pieces if piece.logprobs and not piece.thinking] if self._has_logprobs else []
         return Said(thinking, text, calls, likely)
 
     def end(self, finished: GenerationFinished) -> Said:

@@ -8,15 +8,14 @@ from typing import Any
 
 import msgspec
 
-from app.protocol.events import Figures, GenerationFinished, PairLoaded, Piece, PromptProgressed, RoundsReceived
+from app.protocol.events import Figures, GenerationFinished, PairLoaded, Piece
 from app.protocol.options import FinishReason
 from app.protocol.tools import ToolCall
-from app.server.answers import Answer, Reader, Said
+from app.server.answers import Answer, Said
 from app.server.chat_request import ROLES, Asked, History, RequestImages, continuing
 from app.server.fields import AnthropicMessage, MessagesRequest, Warnings
 from app.server.guard import ApiError
-from app.server.http import server_sent
-from app.server.replies import Json
+from app.server.replies import Json, Replies
 from app.server.settings import command_for
 from app.server.tools import check_together, tool_use
 
@@ -29,16 +28,13 @@ _REASONS: dict[FinishReason, str] = {
 }
 
 
-class AnthropicReplies:
+class AnthropicReplies(Replies):
     """One answer's JSON: its thinking is a block of its own in front of the text."""
 
     ping = b'event: ping\ndata: {"type":"ping"}\n\n'
-    end = b""
 
-    def __init__(self, reader: Reader, pair: PairLoaded, model: str, answer: Answer) -> None:
-        self._reader = reader
-        self._pair = pair
-        self._answer = answer
+    def __init__(self, request: Any, wanted: Asked, pair: PairLoaded, model: str, answer: Answer) -> None:
+        super().__init__(request, wanted, pair, model, answer)
         self._blocks = 0
         """How many have begun."""
         self._kind = ""
@@ -63,7 +59,7 @@ class AnthropicReplies:
             "content": blocks,
             **self._stop(finished),
             "usage": _usage(finished.figures),
-            **self._figures(finished.figures),
+            **self._figures(finished),
         }
 
     def begin(self) -> Iterator[Json]:
@@ -71,12 +67,6 @@ class AnthropicReplies:
         counts = Figures(prompt_tokens=statistics.prompt_tokens, cached_tokens=statistics.cached_tokens)
         message = {**self._message, "content": [], "stop_reason": None, "stop_sequence": None, "usage": _usage(counts)}
         yield {"type": "message_start", "message": message}
-
-    def progress(self, event: PromptProgressed) -> Iterator[Json]:  # noqa: ARG002
-        return iter(())
-
-    def rounds(self, event: RoundsReceived) -> Iterator[Json]:
-        yield from self._parts(self._reader.read([piece for round_ in event.rounds for piece in round_.pieces]))
 
     def finish(self, finished: GenerationFinished) -> Iterator[Json]:
         yield from self._parts(self._reader.end(finished))
@@ -87,15 +77,12 @@ class AnthropicReplies:
             "type": "message_delta",
             "delta": self._stop(finished),
             "usage": _usage(finished.figures),
-            **self._figures(finished.figures),
+            **self._figures(finished),
         }
         yield {"type": "message_stop"}
 
     def failed(self, error: ApiError) -> Json:
         return {"type": "error", **error.body()}
-
-    def encoded(self, part: Json) -> bytes:
-        return f"event: {part['type']}\n".encode() + server_sent(part)
 
     def _parts(self, said: Said) -> Iterator[Json]:
         for kind, new in (("thinking", said.thinking), ("text", said.text)):
@@ -129,9 +116,6 @@ class AnthropicReplies:
             reason = "tool_use"
         return {"stop_reason": reason, "stop_sequence": finished.stop_string}
 
-    def _figures(self, figures: Figures) -> Json:
-        return self._answer.figures(figures, self._pair)
-
 
 def _call(call: ToolCall) -> Json:
     return {"type": "tool_use", "id": call.id, "name": call.name}
@@ -151,14 +135,11 @@ def _usage(figures: Figures) -> Json:
 _CALL, _RESULT = "tool_use", "tool_result"
 
 
-def asked_by_messages(
-    request: MessagesRequest, pair: PairLoaded, images: RequestImages, warnings: Warnings | None = None
-) -> Asked:
+def asked_by_messages(request: MessagesRequest, pair: PairLoaded, images: RequestImages, warnings: Warnings) -> Asked:
     """What to ask the engine. Raises `ApiError`.
 
     Without ``thinking`` the model isn't to think, as at Anthropic's: clients take the first block for the answer.
     """
-    warnings = warnings or Warnings()
     choice = request.tool_choice
     several = not (isinstance(choice, dict) and choice.get("disable_parallel_tool_use"))
     use = tool_use(request.tools or [], choice, warnings, several=several, custom=True)

@@ -389,9 +389,8 @@ class Asked:
         return self.continued.text if self.continued else ""
 
 
-def asked(request: ChatRequest, pair: PairLoaded, images: RequestImages, warnings: Warnings | None = None) -> Asked:
+def asked(request: ChatRequest, pair: PairLoaded, images: RequestImages, warnings: Warnings) -> Asked:
     """What to ask the engine; what is left out of it is added to ``warnings``. Raises `ApiError`."""
-    warnings = warnings or Warnings()
     use = _tool_use(request, warnings)
     check_together(request, use, pair)
     messages = _messages(request.messages, images, warnings)

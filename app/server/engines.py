@@ -15,18 +15,15 @@ import msgspec
 from app.client.connection import EngineEndedError
 from app.client.process import AsyncEngineProcess, GenerationEvent, GenerationFailedError, TooLargeError
 from app.protocol.answering import AnswerSettings
-from app.protocol.commands import CheckText, CountPrompt, Generate, Load, Tokenize
+from app.protocol.commands import Generate, Load
 from app.protocol.events import (
     GenerationFailed,
     GenerationFinished,
     GenerationStarted,
     LoadProgressed,
     PairLoaded,
-    PromptCounted,
     PromptProgressed,
     RoundsReceived,
-    TextChecked,
-    Tokenized,
 )
 from app.protocol.frames import ProtocolError
 from app.protocol.serving import AnsweredQuestion, AnswerEvent, AsideQuestion, Asked, FromServer, GivenUp, Unavailable
@@ -51,11 +48,8 @@ class Engine(Protocol):
     def generate(self, command: Generate) -> AsyncGenerator[AnswerPart, None]:
         """Answer; nobody else asks until the iterator is closed, which cancels the answer within one verify pass."""
 
-    async def check_text(self, question: CheckText) -> TextChecked: ...
-
-    async def count_prompt(self, question: CountPrompt) -> PromptCounted: ...
-
-    async def tokenize(self, question: Tokenize) -> Tokenized: ...
+    async def ask_aside(self, question: AsideQuestion) -> AnsweredQuestion:
+        """Answer a question beside that."""
 
 
 # An engine process of the server's own, which is started again if it ends.
@@ -117,20 +111,8 @@ class OwnEngine:
                     self._ends = 0
                 yield event
 
-    async def check_text(self, question: CheckText) -> TextChecked:
-        answer = await self._loaded().ask_aside(question)
-        assert isinstance(answer, TextChecked)
-        return answer
-
-    async def count_prompt(self, question: CountPrompt) -> PromptCounted:
-        answer = await self._loaded().ask_aside(question)
-        assert isinstance(answer, PromptCounted)
-        return answer
-
-    async def tokenize(self, question: Tokenize) -> Tokenized:
-        answer = await self._loaded().ask_aside(question)
-        assert isinstance(answer, Tokenized)
-        return answer
+    async def ask_aside(self, question: AsideQuestion) -> AnsweredQuestion:
+        return await self._loaded().ask_aside(question)
 
     def _loaded(self) -> AsyncEngineProcess:
         if self.pair is None or self._process is None:
@@ -195,22 +177,8 @@ class WindowEngine:
             if not is_over:
                 self._send(GivenUp(request=number))
 
-    async def check_text(self, question: CheckText) -> TextChecked:
-        found = await self._answered(msgspec.structs.replace(question, request=next(_numbers)))
-        assert isinstance(found, TextChecked)
-        return found
-
-    async def count_prompt(self, question: CountPrompt) -> PromptCounted:
-        found = await self._answered(msgspec.structs.replace(question, request=next(_numbers)))
-        assert isinstance(found, PromptCounted)
-        return found
-
-    async def tokenize(self, question: Tokenize) -> Tokenized:
-        found = await self._answered(msgspec.structs.replace(question, request=next(_numbers)))
-        assert isinstance(found, Tokenized)
-        return found
-
-    async def _answered(self, question: AsideQuestion) -> AnsweredQuestion:
+    async def ask_aside(self, question: AsideQuestion) -> AnsweredQuestion:
+        question = msgspec.structs.replace(question, request=next(_numbers))
         answer: asyncio.Future[AnsweredQuestion] = asyncio.get_running_loop().create_future()
         self._questions[question.request] = answer
         try:

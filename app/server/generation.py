@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncGenerator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -17,10 +17,12 @@ from app.protocol.events import (
     GenerationStarted,
     PairLoaded,
     Piece,
+    PromptCounted,
     PromptProgressed,
     RoundsReceived,
+    TextChecked,
 )
-from app.server.answers import Answer, Answers, Reader, unavailable
+from app.server.answers import Answer, Answers, asked_aside, loaded_pair
 from app.server.anthropic import AnthropicReplies, asked_by_messages
 from app.server.chat_request import Asked, RequestImages, asked
 from app.server.engines import AnswerPart, Engine
@@ -29,16 +31,16 @@ from app.server.fields import (
     CompletionRequest,
     MessagesRequest,
     ResponsesRequest,
+    Settings,
     Warnings,
     parsed,
     unread,
 )
 from app.server.guard import ApiError, invalid, not_supported
 from app.server.http import Reply, StreamReply, json_reply
-from app.server.replies import ChatDialect, CompletionDialect, OpenAIReplies, Replies
+from app.server.replies import ChatReplies, CompletionReplies, Replies
 from app.server.responses import ResponsesReplies, asked_by_responses
 from app.server.settings import command_for, likely
-from app.system import KnownError
 
 Events = AsyncGenerator[AnswerPart | None, None]
 Finished = Callable[[GenerationFinished, Warnings], None]
@@ -47,43 +49,21 @@ Finished = Callable[[GenerationFinished, Warnings], None]
 class Generation:
     """Answers with one engine."""
 
-    def __init__(self, engine: Engine, answers: Answers, ping_seconds: float) -> None:
+    def __init__(self, engine: Engine, answers: Answers, model: str, ping_seconds: float) -> None:
+        """``model``: its id in replies."""
         self._engine = engine
         self._answers = answers
+        self._model = model
         self._ping_seconds = ping_seconds
 
-    async def chat(self, body: bytes, model: str, finished: Finished) -> Reply | StreamReply:
-        """``/v1/chat/completions``; ``finished`` is told of the end. Raises `ApiError`."""
+    async def answer(self, form: Form, body: bytes, finished: Finished) -> Reply | StreamReply:
+        """The answer to a request of this form; ``finished`` is told of the end. Raises `ApiError`."""
         pair = loaded_pair(self._engine)
-        request = parsed(body, ChatRequest)
+        request = parsed(body, form.request)
         async with AsyncExitStack() as stack:
             images = stack.enter_context(RequestImages(pair))
-            wanted = await self._whole(asked(request, pair, images, unread(body)), images)
-            command = wanted.command
-            reader = _reader(pair, wanted)
-            old = bool(request.functions and not request.tools)
-            dialect = ChatDialect(logprobs=command.logprobs is not None, old_calls=old)
-            make = partial(OpenAIReplies, dialect, reader, request, pair, model)
-            return await self._reply(wanted, make, finished, stack, stream=bool(request.stream))
-
-    async def messages(self, body: bytes, model: str, finished: Finished) -> Reply | StreamReply:
-        """``/v1/messages``. Raises `ApiError`."""
-        pair = loaded_pair(self._engine)
-        request = parsed(body, MessagesRequest)
-        async with AsyncExitStack() as stack:
-            images = stack.enter_context(RequestImages(pair))
-            wanted = await self._whole(asked_by_messages(request, pair, images, unread(body)), images)
-            make = partial(AnthropicReplies, _reader(pair, wanted), pair, model)
-            return await self._reply(wanted, make, finished, stack, stream=bool(request.stream))
-
-    async def responses(self, body: bytes, model: str, finished: Finished) -> Reply | StreamReply:
-        """``/v1/responses``. Raises `ApiError`."""
-        pair = loaded_pair(self._engine)
-        request = parsed(body, ResponsesRequest)
-        async with AsyncExitStack() as stack:
-            images = stack.enter_context(RequestImages(pair))
-            wanted = await self._whole(asked_by_responses(request, pair, images, unread(body)), images)
-            make = partial(ResponsesReplies, _reader(pair, wanted), request, pair, model)
+            wanted = await self._whole(form.asked(request, pair, images, unread(body)), images)
+            make = partial(form.replies, request, wanted, pair, self._model)
             return await self._reply(wanted, make, finished, stack, stream=bool(request.stream))
 
     async def count(self, body: bytes) -> Reply:
@@ -91,7 +71,7 @@ class Generation:
         pair = loaded_pair(self._engine)
         request = parsed(body, MessagesRequest)
         with RequestImages(pair) as images:
-            command = (await self._whole(asked_by_messages(request, pair, images), images)).command
+            command = (await self._whole(asked_by_messages(request, pair, images, Warnings()), images)).command
             question = CountPrompt(
                 request=0,
                 messages=command.messages,
@@ -99,37 +79,17 @@ class Generation:
                 template_variables=command.template_variables,
                 tools=command.tools,
             )
-            try:
-                found = await self._engine.count_prompt(question)
-            except KnownError:
-                raise unavailable(self._engine.why_unavailable) from None
+            found = await asked_aside(self._engine, question, PromptCounted)
         if found.refused:
             raise invalid(found.refused)
         return json_reply({"input_tokens": found.tokens + len(command.continued)})
-
-    async def completion(self, body: bytes, model: str, finished: Finished) -> Reply | StreamReply:
-        """``/v1/completions``: the prompt as it is. Raises `ApiError`."""
-        pair = loaded_pair(self._engine)
-        request = parsed(body, CompletionRequest)
-        warnings = unread(body)
-        prompt = _prompt(request, warnings)
-        command = command_for(request, pair, [Message(role="user", content=prompt)], warnings)
-        command = msgspec.structs.replace(command, raw=True, logprobs=_logprobs(request, warnings))
-        has_logprobs = command.logprobs is not None
-        reader, dialect = Reader(pair, logprobs=has_logprobs), CompletionDialect(logprobs=has_logprobs)
-        make = partial(OpenAIReplies, dialect, reader, request, pair, model)
-        async with AsyncExitStack() as stack:
-            return await self._reply(Asked(command, warnings), make, finished, stack, stream=bool(request.stream))
 
     async def _whole(self, wanted: Asked, images: RequestImages) -> Asked:
         """With the tokens of an answer that has begun, and its ``images`` in files. Raises `ApiError`."""
         await images.write()
         if wanted.continued is None:
             return wanted
-        try:
-            found = await self._engine.check_text(wanted.continued)
-        except KnownError:
-            raise unavailable(self._engine.why_unavailable) from None
+        found = await asked_aside(self._engine, wanted.continued, TextChecked)
         if found.tokens is None:
             raise invalid("This answer can't be continued: the model has no tokens for exactly this text.")
         return replace(wanted, command=msgspec.structs.replace(wanted.command, continued=found.tokens))
@@ -169,19 +129,6 @@ class Generation:
                 pieces, last = await _whole(second, finished)
                 answer = second
         return make(answer).whole(pieces, last)
-
-
-def _reader(pair: PairLoaded, wanted: Asked) -> Reader:
-    command = wanted.command
-    alone, logprobs = command.format is not None, command.logprobs is not None
-    return Reader(pair, command.tools, begun=wanted.begun, alone=alone, logprobs=logprobs)
-
-
-def loaded_pair(engine: Engine) -> PairLoaded:
-    """What is loaded. Raises `ApiError`."""
-    if engine.pair is None:
-        raise unavailable(engine.why_unavailable)
-    return engine.pair
 
 
 async def _whole(answer: Answer, finished: Finished) -> tuple[list[Piece], GenerationFinished]:
@@ -225,10 +172,14 @@ def _json(event: AnswerPart, replies: Replies) -> Iterator[dict[str, Any]]:
             return replies.finish(event)
 
 
-def _logprobs(request: CompletionRequest, warnings: Warnings) -> int | None:
-    """Here ``true`` means what 1 does, and 0 asks for the tokens of the answer alone."""
-    wanted = request.logprobs
-    return None if wanted is None or wanted is False else likely(wanted, warnings)
+def _asked_to_complete(
+    request: CompletionRequest, pair: PairLoaded, _images: RequestImages, warnings: Warnings
+) -> Asked:
+    """``/v1/completions``: the prompt as it is."""
+    command = command_for(request, pair, [Message(role="user", content=_prompt(request, warnings))], warnings)
+    wanted = request.logprobs  # here ``true`` means what 1 does, and 0 asks for the tokens of the answer alone
+    logprobs = None if wanted is None or wanted is False else likely(wanted, warnings)
+    return Asked(msgspec.structs.replace(command, raw=True, logprobs=logprobs), warnings)
 
 
 def _prompt(request: CompletionRequest, warnings: Warnings) -> str:
@@ -244,3 +195,23 @@ def _prompt(request: CompletionRequest, warnings: Warnings) -> str:
             raise not_supported("This server takes one prompt in a request, as text.")
         return prompt[0]
     return prompt
+
+
+class Form(NamedTuple):
+    """A form of requests and of their answers."""
+
+    request: type[Settings]
+    asked: Callable[[Any, PairLoaded, RequestImages, Warnings], Asked]
+    """What the engine is asked. Raises `ApiError`."""
+    replies: type[Replies]
+
+
+_CHAT = Form(ChatRequest, asked, ChatReplies)
+FORMS: Mapping[str, Form] = {
+    "/v1/chat/completions": _CHAT,
+    "/chat/completions": _CHAT,
+    "/v1/completions": Form(CompletionRequest, _asked_to_complete, CompletionReplies),
+    "/v1/responses": Form(ResponsesRequest, asked_by_responses, ResponsesReplies),
+    "/v1/messages": Form(MessagesRequest, asked_by_messages, AnthropicReplies),
+}
+"""By path."""

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import h11
 import msgspec
 
+from app import words
 from app.server.guard import ApiError, Headers, Limits, invalid
 
 _log = logging.getLogger("slipstream.server")
@@ -168,7 +169,9 @@ class HttpConnection:
 
     async def _body(self, head: Head) -> bytes:
         limit = self._limits.body_bytes
-        too_large = ApiError("invalid_request_error", f"The request is larger than {limit:,} bytes.", status=413)
+        too_large = ApiError(
+            "invalid_request_error", f"The request is larger than {words.number(limit)} bytes.", status=413
+        )
         length = next((value for name, value in head.headers if name == b"content-length"), b"0")
         if int(length) > limit:
             raise too_large

@@ -10,15 +10,14 @@ from typing import Any
 import msgspec
 
 from app.protocol.commands import Message
-from app.protocol.events import Figures, GenerationFinished, PairLoaded, Piece, PromptProgressed, RoundsReceived
+from app.protocol.events import Figures, GenerationFinished, PairLoaded, Piece
 from app.protocol.tools import ToolCall
 from app.server import metrics as shown
-from app.server.answers import Answer, Reader, Said
+from app.server.answers import Answer, Said
 from app.server.chat_request import ROLES, Asked, History, RequestImages, continuing, thinking_level
 from app.server.fields import Item, ResponsesRequest, Warnings, quoted
 from app.server.guard import ApiError, not_supported
-from app.server.http import server_sent
-from app.server.replies import Json
+from app.server.replies import Json, Replies
 from app.server.settings import command_for
 from app.server.tools import Namespaced, check_together, namespaced, tool_use
 
@@ -26,17 +25,12 @@ _KINDS = {"message": ("output_text", "msg_"), "reasoning": ("reasoning_text", "r
 """Of items of text: the type of their only part, and how their ids begin."""
 
 
-class ResponsesReplies:
+class ResponsesReplies(Replies):
     """One answer's JSON: its thinking, its text and each of its calls are items of their own."""
 
-    ping = b": ping\n\n"
-    end = b""
-
-    def __init__(self, reader: Reader, request: ResponsesRequest, pair: PairLoaded, model: str, answer: Answer) -> None:
-        self._reader = reader
+    def __init__(self, request: ResponsesRequest, wanted: Asked, pair: PairLoaded, model: str, answer: Answer) -> None:
+        super().__init__(request, wanted, pair, model, answer)
         self._namespaced = namespaced(request.tools or [])
-        self._pair = pair
-        self._answer = answer
         self._items: list[Json] = []
         """The last one may go on."""
         self._is_open = False
@@ -70,12 +64,6 @@ class ResponsesReplies:
         for name in ("created", "in_progress"):
             yield self._event(f"response.{name}", response={**self._response, "output": [], "usage": None})
 
-    def progress(self, event: PromptProgressed) -> Iterator[Json]:  # noqa: ARG002
-        return iter(())
-
-    def rounds(self, event: RoundsReceived) -> Iterator[Json]:
-        return self._parts(self._reader.read([piece for round_ in event.rounds for piece in round_.pieces]))
-
     def finish(self, finished: GenerationFinished) -> Iterator[Json]:
         yield from self._parts(self._reader.end(finished))
         yield from self._close_item(_status(finished))
@@ -85,9 +73,6 @@ class ResponsesReplies:
     def failed(self, error: ApiError) -> Json:
         details = error.body()["error"]
         return self._event("error", code=details["type"], message=details["message"], param=None)
-
-    def encoded(self, part: Json) -> bytes:
-        return f"event: {part['type']}\n".encode() + server_sent(part)
 
     # ------------------------------------------------------------ items
 
@@ -172,7 +157,7 @@ class ResponsesReplies:
             "incomplete_details": {"reason": "max_output_tokens"} if status == "incomplete" else None,
             "output": self._items,
             "usage": _usage(finished.figures),
-            **self._answer.figures(finished.figures, self._pair),
+            **self._figures(finished),
         }
 
 
@@ -219,11 +204,8 @@ _CALL, _RESULT = "_call", "_call_output"
 """How the types of calls and of their results end."""
 
 
-def asked_by_responses(
-    request: ResponsesRequest, pair: PairLoaded, images: RequestImages, warnings: Warnings | None = None
-) -> Asked:
+def asked_by_responses(request: ResponsesRequest, pair: PairLoaded, images: RequestImages, warnings: Warnings) -> Asked:
     """What to ask the engine. Raises `ApiError`."""
-    warnings = warnings or Warnings()
     _check_supported(request, warnings)
     several = request.parallel_tool_calls is not False
     use = tool_use(request.tools or [], request.tool_choice, warnings, several=several)

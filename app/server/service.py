@@ -6,29 +6,29 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 from typing import Any
 from urllib.parse import unquote
 
 import msgspec
 
-from app import __version__
+from app import __version__, words
 from app.models.gguf import GgufHeader
 from app.models.gguf_parser import Tokenizer
 from app.models.hub.recommended import recommended
 from app.models.measurements import up_to_rounding
 from app.models.names import name_of_blob, stem_of
 from app.protocol.commands import Tokenize
-from app.protocol.events import PairLoaded
+from app.protocol.events import PairLoaded, Tokenized
 from app.server import guard, metrics
-from app.server.answers import Answers, unavailable
+from app.server.answers import Answers, asked_aside, loaded_pair
 from app.server.engines import Engine, asking
 from app.server.fields import TokenizeRequest, mended, parsed
-from app.server.generation import Finished, Generation, loaded_pair
+from app.server.generation import FORMS, Finished, Generation
 from app.server.guard import MAX_TOKENIZED_CHARACTERS, ApiError, Guard, Limits, invalid
 from app.server.http import Handler, Head, Reply, StreamReply, json_reply
 from app.server.metrics import Record, Told, client_of
-from app.system import KnownError
 
 # What clients are told about the model: its name, its context, its template.
 
@@ -36,18 +36,19 @@ from app.system import KnownError
 class ModelInfo:
     """The answers about one target. The paths of files stay here."""
 
-    def __init__(self, target: GgufHeader) -> None:
-        self.id = name_of_blob(target.path) or stem_of(target.path.name)
-        self._file = target.path.name
-        self._template = target.chat_template or ""
-        tokenizer = target.tokenizer
+    def __init__(self, target: GgufHeader | None) -> None:
+        """``None``: there is none."""
+        self.id = (name_of_blob(target.path) or stem_of(target.path.name)) if target else "none"
+        self._file = target.path.name if target else ""
+        self._template = target.chat_template or "" if target else ""
+        tokenizer = target.tokenizer if target else None
         self._bos = _text(tokenizer, tokenizer.bos_id) if tokenizer else ""
         self._eos = _text(tokenizer, tokenizer.eos_id) if tokenizer else ""
         self._created = int(time.time())
 
     def models(self, pair: PairLoaded | None) -> dict[str, Any]:
         """``/v1/models``."""
-        return {"object": "list", "data": [self.model(pair)]}
+        return {"object": "list", "data": [self.model(pair)] if self._file else []}
 
     def model(self, pair: PairLoaded | None) -> dict[str, Any]:
         """``/v1/models/ID``; without facts while nothing is loaded."""
@@ -149,7 +150,7 @@ class ModelService:
         self._guard = guard
         self.metrics = metrics.Metrics()
         self._answers = Answers(engine, self.metrics)
-        generation = Generation(engine, self._answers, limits.ping)
+        generation = Generation(engine, self._answers, model.id, limits.ping)
         get, post = _whole("GET"), "POST"
         routes = [
             *(get(path, self._health, is_public=True, is_polled=True) for path in ("/health", "/v1/health")),
@@ -157,13 +158,7 @@ class ModelService:
             get("/props", self._props),
             get("/metrics", self._metrics, is_polled=True),
             _Route("/tokenize", post, self._tokenize),
-            *(
-                _Route(path, post, lambda body, finished: generation.chat(body, model.id, finished))
-                for path in ("/v1/chat/completions", "/chat/completions")
-            ),
-            _Route("/v1/completions", post, lambda body, finished: generation.completion(body, model.id, finished)),
-            _Route("/v1/responses", post, lambda body, finished: generation.responses(body, model.id, finished)),
-            _Route("/v1/messages", post, lambda body, finished: generation.messages(body, model.id, finished)),
+            *(_Route(path, post, partial(generation.answer, form)) for path, form in FORMS.items()),
             _Route("/v1/messages/count_tokens", post, lambda body, _: generation.count(body)),
         ]
         self._routes = {route.name: route for route in routes}
@@ -252,15 +247,12 @@ class ModelService:
         if text is None:
             raise invalid("The request has no content.")
         if len(text) > MAX_TOKENIZED_CHARACTERS:
-            raise invalid(f"The content is longer than {MAX_TOKENIZED_CHARACTERS:,} characters.")
+            raise invalid(f"The content is longer than {words.number(MAX_TOKENIZED_CHARACTERS)} characters.")
         question = Tokenize(
             request=0, text=text, special=request.parse_special is not False, bos=bool(request.add_special)
         )
         pair = loaded_pair(self._engine)
-        try:
-            found = await self._engine.tokenize(question)
-        except KnownError:
-            raise unavailable(self._engine.why_unavailable) from None
+        found = await asked_aside(self._engine, question, Tokenized)
         tokens: list[object] = list(found.tokens)
         if request.with_pieces:
             pairs = zip(found.tokens, found.pieces, strict=True)

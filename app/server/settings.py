@@ -8,6 +8,7 @@ from typing import Any, get_args
 import msgspec
 from msgspec.inspect import IntType
 
+from app import words
 from app.models.hub.recommended import recommended
 from app.protocol.answering import PerChat, kind_of, range_of
 from app.protocol.commands import Generate, Message
@@ -188,5 +189,5 @@ def _format_of_other_servers(request: Settings) -> AnswerFormat | None:
 
 def _checked(kind: FormatKind, source: str, *, strict: bool = False) -> AnswerFormat:
     if len(source) > MAX_GRAMMAR_CHARACTERS:
-        raise invalid(f"The format of the answer is longer than {MAX_GRAMMAR_CHARACTERS:,} characters.")
+        raise invalid(f"The format of the answer is longer than {words.number(MAX_GRAMMAR_CHARACTERS)} characters.")
     return AnswerFormat(kind=kind, source=source, strict=strict)

@@ -16,13 +16,12 @@ import sys
 import threading
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from app import system
 from app.models.gguf import read_header
 from app.protocol import serving as protocol
-from app.protocol.events import PairLoaded
-from app.protocol.frames import FrameReader, ProtocolError
+from app.protocol.frames import FrameReader, ProtocolError, encode_frame
 from app.protocol.serving import FromServer, Listening, NotListening, PairServed, Serve, ToServer
 from app.server.engines import WindowEngine
 from app.server.guard import Guard, Limits
@@ -35,16 +34,6 @@ _log = logging.getLogger("slipstream.server")
 _END_SECONDS = 10.0
 
 
-class _NoModel(ModelInfo):
-    """What is said about the model while there is none."""
-
-    def __init__(self) -> None:
-        self.id = "none"
-
-    def models(self, pair: PairLoaded | None) -> dict[str, Any]:  # noqa: ARG002
-        return {"object": "list", "data": []}
-
-
 class _Window:
     """What is said to the window; written in a thread, because a window may be slow to read."""
 
@@ -55,11 +44,11 @@ class _Window:
 
     def send(self, message: FromServer) -> None:
         """Raises `ProtocolError` for what is too large."""
-        self._unsent.put(protocol.encode(message))
+        self._unsent.put(encode_frame(message))
 
     def end(self, message: FromServer) -> None:
         """Send the last message; returns when it is written."""
-        _write(self._stream, protocol.encode(message))
+        _write(self._stream, encode_frame(message))
 
     def _write(self) -> None:
         while _write(self._stream, self._unsent.get()):
@@ -74,8 +63,7 @@ class _Served:
         self._guard = guard
         self._limits = limits
         self._engine = WindowEngine(None, "", window.send)
-        self._service = self._made(_NoModel())
-        self._changes = 0
+        self._service = self._made(ModelInfo(None))
 
     def admit(self, head: Head) -> Handler:
         return self._service.admit(head)
@@ -96,7 +84,7 @@ class _Served:
     async def _change(self, served: PairServed) -> None:
         self._engine.close(served.why)
         pair, why = served.pair, served.why
-        model: ModelInfo = _NoModel()
+        model = ModelInfo(None)
         if pair is not None:
             try:
                 model = ModelInfo(await asyncio.to_thread(read_header, Path(pair.target.path)))

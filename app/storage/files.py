@@ -142,6 +142,7 @@ def _replace(part: Path, path: Path) -> None:
 # Digests of large files, with progress, and cancelable.
 
 CHUNK = 4 * 1024 * 1024
+_SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Progress:
@@ -169,6 +170,11 @@ def sha256_of(path: Path, is_canceled: Callable[[], bool], progress: Progress | 
             if progress is not None:
                 progress.add(len(chunk))
     return digest.hexdigest()
+
+
+def is_sha256(text: str) -> bool:
+    """Whether this can be such a digest."""
+    return _SHA256.fullmatch(text) is not None
 
 
 # Keeps other threads and processes from using one of our files while it is changed.

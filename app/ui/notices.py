@@ -7,10 +7,11 @@ from typing import Literal
 
 from PySide6.QtCore import QObject, Signal
 
-from app.models.names import visible
+from app import words
 from app.protocol.events import SpeedChange
 from app.protocol.remote import ServerFailure
 from app.settings import Pair
+from app.words import visible
 
 Kind = Literal["info", "warning", "bad"]
 
@@ -63,7 +64,9 @@ def engine_ends_too_often(sentence: str, *, had_draft: bool, crashed_with_gpu: b
 
 
 def engine_stalled(seconds: float) -> Notice:
-    text = f"The engine hasn't responded for {seconds:.0f} s. You can wait or restart it; nothing will be lost."
+    text = (
+        f"The engine hasn't responded for {words.number(seconds)} s. You can wait or restart it; nothing will be lost."
+    )
     return Notice("warning", text, ("wait", "restart"))
 
 
@@ -112,8 +115,8 @@ def not_connected() -> Notice:
 
 def server_stalled(seconds: float) -> Notice:
     text = (
-        f"The server hasn't sent anything for {seconds:.0f} s. It may be busy with other requests. You can wait, or "
-        "stop this answer; what has arrived is kept."
+        f"The server hasn't sent anything for {words.number(seconds)} s. It may be busy with other requests. You can "
+        "wait, or stop this answer; what has arrived is kept."
     )
     return Notice("warning", text, ("wait", "cancel_answer"))
 
@@ -220,7 +223,7 @@ def slower(change: SpeedChange) -> Notice:
     """The models have become slower since an update."""
     text = (
         f"These models have been slower since {change.now} was installed: computing a token takes "
-        f"{change.times:.1f}× as long as with {change.before}. Drafting has adjusted; "
+        f"{words.times(change.times)} as long as with {change.before}. Drafting has adjusted; "
         "the speed without a draft should be measured again."
     )
     return Notice("warning", text, ("measure_plain", "dismiss"))

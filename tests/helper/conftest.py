@@ -26,6 +26,6 @@ def read(helper: Helper, tmp_path: Path) -> Read:
     def write_and_read(name: str, data: bytes | str) -> FileRead | FileNotRead:
         path = tmp_path / name
         path.write_bytes(data if isinstance(data, bytes) else data.encode())
-        return helper.read_file(ReadFile(str(path)))
+        return helper.ask(ReadFile(str(path)))
 
     return write_and_read

@@ -148,7 +148,7 @@ def test_a_page_whose_letters_are_unknown_is_counted(read: Read) -> None:
 def test_a_page_as_a_picture(helper: Helper, tmp_path: Path) -> None:
     path = tmp_path / "tea.pdf"
     path.write_bytes(pdf(["Green tea", "BT /F1 12 Tf 72 700 Td (Second) Tj ET"]))
-    first, last, behind = (helper.draw_page(DrawPage(str(path), number)) for number in (0, 1, 7))
+    first, last, behind = (helper.ask(DrawPage(str(path), number)) for number in (0, 1, 7))
     assert isinstance(first, PageDrawn) and isinstance(last, PageDrawn) and isinstance(behind, PageDrawn)
     assert (first.width, first.height, first.pages) == (1237, 1600, 2)
     assert first.png != last.png == behind.png
@@ -156,8 +156,8 @@ def test_a_page_as_a_picture(helper: Helper, tmp_path: Path) -> None:
     pixels = zlib.decompress(first.png[first.png.index(b"IDAT") + 4 : -16])
     assert len(pixels) == (3 * first.width + 1) * first.height
     assert {0, 255} < set(pixels)  # black letters on white
-    assert helper.draw_page(DrawPage(str(DATA / "locked.pdf"), 0)) == FileNotRead("encrypted")
-    assert helper.draw_page(DrawPage(__file__, 0)) == FileNotRead("damaged")
+    assert helper.ask(DrawPage(str(DATA / "locked.pdf"), 0)) == FileNotRead("encrypted")
+    assert helper.ask(DrawPage(__file__, 0)) == FileNotRead("damaged")
 
 
 # ------------------------------------------------------------ spreadsheets

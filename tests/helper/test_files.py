@@ -154,7 +154,7 @@ def test_a_file_that_is_too_large(helper: Helper, tmp_path: Path) -> None:
     path = tmp_path / "huge.txt"
     with path.open("wb") as file:
         file.truncate(200 * 1024 * 1024)
-    assert reason_of(helper.read_file(ReadFile(str(path)))) == "too_large"
+    assert reason_of(helper.ask(ReadFile(str(path)))) == "too_large"
 
 
 @posix
@@ -163,10 +163,10 @@ def test_only_real_files_are_opened(helper: Helper, tmp_path: Path) -> None:
     (tmp_path / "zero.txt").symlink_to("/dev/zero")
     (tmp_path / "gone.txt").symlink_to(tmp_path / "nowhere")
     (tmp_path / "loop.txt").symlink_to(tmp_path / "loop.txt")
-    reasons = {name: reason_of(helper.read_file(ReadFile(str(tmp_path / name)))) for name in ("pipe", "zero.txt", "")}
+    reasons = {name: reason_of(helper.ask(ReadFile(str(tmp_path / name)))) for name in ("pipe", "zero.txt", "")}
     assert reasons == {"pipe": "special", "zero.txt": "special", "": "folder"}
     for name in ("gone.txt", "loop.txt", "a" * 5000):
-        found = helper.read_file(ReadFile(str(tmp_path / name)))
+        found = helper.ask(ReadFile(str(tmp_path / name)))
         assert isinstance(found, FileNotRead)
         assert (found.reason, bool(found.detail)) == ("unreadable", True)
 
@@ -177,7 +177,7 @@ def test_a_file_without_permission(helper: Helper, tmp_path: Path) -> None:
     path = tmp_path / "secret.txt"
     path.write_text("a")
     path.chmod(0)
-    assert helper.read_file(ReadFile(str(path))) == FileNotRead("unreadable", "Permission denied")
+    assert helper.ask(ReadFile(str(path))) == FileNotRead("unreadable", "Permission denied")
 
 
 # ------------------------------------------------------------ web pages
@@ -245,11 +245,11 @@ def test_a_page_that_someone_writes_is_read_as_its_source(helper: Helper, tmp_pa
     page = "<!doctype html><style>.b { color: red }</style><button onclick=go()>Go</button><script>go()</script>"
     path = tmp_path / "page.html"
     path.write_text(page)
-    assert text_of(helper.read_file(ReadFile(str(path)))) == page
-    assert text_of(helper.read_file(ReadFile(str(path), form="text"))) == "Go"
+    assert text_of(helper.ask(ReadFile(str(path)))) == page
+    assert text_of(helper.ask(ReadFile(str(path), form="text"))) == "Go"
     path.write_text(page + "<p>word</p>" * 50)
-    assert text_of(helper.read_file(ReadFile(str(path)))).startswith("Go\n\nword\n\nword")
-    assert "<script>" in text_of(helper.read_file(ReadFile(str(path), form="source")))
+    assert text_of(helper.ask(ReadFile(str(path)))).startswith("Go\n\nword\n\nword")
+    assert "<script>" in text_of(helper.ask(ReadFile(str(path), form="source")))
 
 
 # ------------------------------------------------------------ mails, and pages in one file
@@ -331,10 +331,10 @@ def test_mails_without_end(helper: Helper, tmp_path: Path, mail: bytes) -> None:
     path = tmp_path / "a.eml"
     path.write_bytes(mail)
     try:
-        helper.read_file(ReadFile(str(path)))
+        helper.ask(ReadFile(str(path)))
     except HelperError as error:
         assert isinstance(error, TookTooLong | TooMuchMemory)
-    assert helper.read_file(ReadFile(__file__))  # it goes on
+    assert helper.ask(ReadFile(__file__))  # it goes on
 
 
 @pytest.mark.parametrize(
@@ -385,12 +385,12 @@ def test_page_trees_without_end(helper: Helper, tmp_path: Path, tree: str) -> No
     path = tmp_path / "loop.pdf"
     path.write_bytes(pdf(["Green tea"], tree=tree))
     try:
-        found = helper.read_file(ReadFile(str(path)))
+        found = helper.ask(ReadFile(str(path)))
     except HelperError as error:
         assert isinstance(error, TookTooLong | TooMuchMemory)
     else:
         assert isinstance(found, FileNotRead) or "Green tea" in found.text
-    assert helper.read_file(ReadFile(__file__))  # it goes on
+    assert helper.ask(ReadFile(__file__))  # it goes on
 
 
 # ------------------------------------------------------------ Word documents
@@ -572,7 +572,7 @@ def test_a_word_document_that_becomes_far_too_large(helper: Helper, tmp_path: Pa
     path = tmp_path / "bomb.docx"
     bomb(path, 600_000_000)
     assert path.stat().st_size < 2_000_000
-    assert reason_of(helper.read_file(ReadFile(str(path)))) == "too_much"
+    assert reason_of(helper.ask(ReadFile(str(path)))) == "too_much"
 
 
 @pytest.mark.parametrize("depth", [200, 100_000])
@@ -582,12 +582,12 @@ def test_a_word_document_nested_too_deeply(helper: Helper, tmp_path: Path, depth
     path = tmp_path / "deep.docx"
     path.write_bytes(docx(paragraph("above") + body))
     try:
-        found = helper.read_file(ReadFile(str(path)))
+        found = helper.ask(ReadFile(str(path)))
     except HelperError:
         pass
     else:
         assert isinstance(found, FileNotRead) or "above" in found.text
-    assert helper.read_file(ReadFile(__file__))
+    assert helper.ask(ReadFile(__file__))
 
 
 def test_damaged_word_documents(read: Read) -> None:
@@ -605,6 +605,6 @@ def test_a_pdf_file_that_becomes_far_too_large(helper: Helper, tmp_path: Path) -
     path = tmp_path / "bomb.pdf"
     path.write_bytes(pdf(["tea"], packed=packed))
     with pytest.raises(TooMuchMemory):
-        helper.read_file(ReadFile(str(path)))
+        helper.ask(ReadFile(str(path)))
     path.write_bytes(pdf(["tea"]))
-    assert text_of(helper.read_file(ReadFile(str(path)))) == "tea"
+    assert text_of(helper.ask(ReadFile(str(path)))) == "tea"

@@ -112,7 +112,7 @@ def test_is_drawn(tex: str) -> None:
 
 @pytest.mark.parametrize("tex", NOT_DRAWN)
 def test_is_not_drawn(helper: Helper, tex: str) -> None:
-    assert isinstance(helper.draw_formula(RenderFormula(tex, is_display=False)), FormulaNotDrawn)
+    assert isinstance(helper.ask(RenderFormula(tex, is_display=False)), FormulaNotDrawn)
 
 
 def mathml(tex: str) -> str:
@@ -176,12 +176,12 @@ def test_the_line_below_the_last_row_is_no_row() -> None:
 def test_one_that_takes_too_long_costs_only_itself() -> None:
     helper = Helper(seconds=0.3)
     try:
-        helper.draw_formula(RenderFormula("x", is_display=False))
+        helper.ask(RenderFormula("x", is_display=False))
         deep = r"\frac{1}{1+" * MAX_DEPTH + "x" + "}" * MAX_DEPTH
         wide = "+".join([deep] * 15)
         with pytest.raises(HelperError):
-            helper.draw_formula(RenderFormula(wide, is_display=True))
-        assert isinstance(helper.draw_formula(RenderFormula("x", is_display=False)), FormulaDrawn)
+            helper.ask(RenderFormula(wide, is_display=True))
+        assert isinstance(helper.ask(RenderFormula("x", is_display=False)), FormulaDrawn)
     finally:
         helper.stop()
 
@@ -195,7 +195,7 @@ def test_a_picture_for_a_page() -> None:
 
 def test_exported_text_has_its_formulas(helper: Helper) -> None:
     text = "Prices: $5 and $10.\n\n$x^2$ and `$y$`\n\n$$\n\\frac{a}{b}\n$$.\n\n\\(\\unknown\\)"
-    (html,) = helper.render_markdown(RenderMarkdown([text])).html
+    (html,) = helper.ask(RenderMarkdown([text])).html
     assert html.count("<svg") == 2
     assert "$5 and $10" in html
     assert "<code>$y$</code>" in html
@@ -205,5 +205,5 @@ def test_exported_text_has_its_formulas(helper: Helper) -> None:
 
 def test_a_page_of_many_formulas_ends_in_time(helper: Helper) -> None:
     text = "".join(rf"$\sum_{{i={number}}}^n \frac{{a_i}}{{b_i}}$" + "\n\n" for number in range(3000))
-    (html,) = helper.render_markdown(RenderMarkdown([text])).html
+    (html,) = helper.ask(RenderMarkdown([text])).html
     assert html.count("<svg") + html.count("<code>") == 3000

@@ -54,15 +54,15 @@ def test_it_can_be_started_ahead_and_stays_for_the_next_request(helper: Helper) 
     helper.start()
     first = helper.process_id
     assert first is not None
-    assert helper.template(render("{{ messages[0].content }}!")) == Rendered("Hi!")
-    assert helper.highlight(Highlight("python", "return")) == Highlighted([[0, 6, 1]])
+    assert helper.ask(render("{{ messages[0].content }}!")) == Rendered("Hi!")
+    assert helper.ask(Highlight("python", "return")) == Highlighted([[0, 6, 1]])
     assert helper.process_id == first
     del large
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="RLIMIT_AS")
 def test_its_memory_can_never_pass_the_limit(helper: Helper) -> None:
-    helper.template(render("{{ messages[0].content }}"))
+    helper.ask(render("{{ messages[0].content }}"))
     process = psutil.Process(helper.process_id)
     soft, hard = process.rlimit(psutil.RLIMIT_AS)
     assert soft == hard
@@ -71,26 +71,26 @@ def test_its_memory_can_never_pass_the_limit(helper: Helper) -> None:
 
 
 def test_one_that_was_killed_is_replaced_without_a_word(helper: Helper) -> None:
-    helper.template(render("{{ messages[0].content }}"))
+    helper.ask(render("{{ messages[0].content }}"))
     first = psutil.Process(helper.process_id)
     first.kill()
-    assert helper.template(render("{{ messages[0].content }}")) == Rendered("Hi")
+    assert helper.ask(render("{{ messages[0].content }}")) == Rendered("Hi")
     assert helper.process_id != first.pid
     assert not first.is_running()  # and reaped
 
 
 def test_dying_in_a_request_is_told(helper: Helper) -> None:
     with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(helper.template, render(ENDLESS))
+        answer = pool.submit(helper.ask, render(ENDLESS))
         wait_until_begun(helper).kill()
         assert type(answer.exception()) is Died
-    assert helper.template(render("{{ messages[0].content }}")) == Rendered("Hi")
+    assert helper.ask(render("{{ messages[0].content }}")) == Rendered("Hi")
 
 
 def test_it_can_be_stopped_in_a_request() -> None:
     helper = Helper(PATIENT)
     with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(helper.template, render(ENDLESS))
+        answer = pool.submit(helper.ask, render(ENDLESS))
         process = wait_until_begun(helper)
         helper.stop()
         assert type(answer.exception()) is Died
@@ -102,8 +102,8 @@ def test_many_threads_may_call(hasty: Helper) -> None:
     def ask(number: int) -> object:
         try:
             if number % 5 == 2:
-                return hasty.template(render(ENDLESS))
-            return hasty.template(render(f"{{{{ messages[0].content }}}}{number}"))
+                return hasty.ask(render(ENDLESS))
+            return hasty.ask(render(f"{{{{ messages[0].content }}}}{number}"))
         except HelperError as error:
             return type(error)
 
@@ -113,16 +113,16 @@ def test_many_threads_may_call(hasty: Helper) -> None:
 
 
 def test_passing_the_time_costs_one_request_and_nothing_stays_open(hasty: Helper) -> None:
-    hasty.template(render("{{ messages[0].content }}"))
+    hasty.ask(render("{{ messages[0].content }}"))
     hasty.stop()
     gc.collect()  # or files of other tests are closed meanwhile
     before = psutil.Process().num_fds() if sys.platform != "win32" else 0
     threads, children = threading.active_count(), psutil.Process().children()
     for _ in range(2):
         with pytest.raises(TookTooLong):
-            hasty.template(render(ENDLESS))
+            hasty.ask(render(ENDLESS))
     hasty.seconds = PATIENT
-    assert hasty.template(render("{{ messages[0].content }}")) == Rendered("Hi"), "it cost one request"
+    assert hasty.ask(render("{{ messages[0].content }}")) == Rendered("Hi"), "it cost one request"
     hasty.stop()
     assert threading.active_count() == threads
     assert (psutil.Process().num_fds() if sys.platform != "win32" else 0) == before
@@ -141,7 +141,7 @@ def test_passing_the_time_costs_one_request_and_nothing_stays_open(hasty: Helper
 def test_a_program_that_is_no_helper_is_told(code: str, helper: Helper, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(system, "own_command", lambda *_: [sys.executable, "-c", code])
     with pytest.raises(NotStarted, match="ended immediately"):
-        helper.template(render("x"))
+        helper.ask(render("x"))
     assert helper.process_id is None
 
 
@@ -160,9 +160,9 @@ import sys
 from app.helper import Helper
 from app.helper.messages import Message, RenderTemplate
 helper = Helper(seconds=1000)
-helper.template(RenderTemplate("{{ messages[0].content }}", "", "", [Message("user", "Hi")], "2026-11-22"))
+helper.ask(RenderTemplate("{{ messages[0].content }}", "", "", [Message("user", "Hi")], "2026-11-22"))
 print(helper.process_id, flush=True)
-helper.template(RenderTemplate(sys.argv[1], "", "", [Message("user", "Hi")], "2026-11-22"))
+helper.ask(RenderTemplate(sys.argv[1], "", "", [Message("user", "Hi")], "2026-11-22"))
 """
 
 

@@ -81,14 +81,14 @@ def hostile(chance: random.Random) -> list[str]:
 def test_hostile_code_ends_with_colors_or_without(language: str, hasty: Helper) -> None:
     for code in hostile(random.Random(language)):
         try:
-            lines = hasty.highlight(Highlight(language, code)).lines
+            lines = hasty.ask(Highlight(language, code)).lines
         except HelperError:
             continue
         assert len(lines) in (0, code.count("\n") + 1)
-    assert shared().highlight(Highlight("python", "return")) == Highlighted([[0, 6, 1]])
+    assert shared().ask(Highlight("python", "return")) == Highlighted([[0, 6, 1]])
 
 
 def test_what_takes_too_long_is_stopped(hasty: Helper) -> None:
     with pytest.raises(TookTooLong):
-        hasty.highlight(Highlight("python", "a=1;" * 2_000_000))  # many seconds anywhere
-    assert hasty.highlight(Highlight("python", "return")) == Highlighted([[0, 6, 1]])
+        hasty.ask(Highlight("python", "a=1;" * 2_000_000))  # many seconds anywhere
+    assert hasty.ask(Highlight("python", "return")) == Highlighted([[0, 6, 1]])

@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
+from app import words
 from app.models.gguf import read_header
 from app.models.inspect import describe, describe_pair, readable, readable_pair
 from app.models.memory_shape import shape_of
-from app.models.names import size_text
 from app.models.pairing import compare
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model, make_vocabulary_file
 from tests.support.mtp_models import make_head_file, make_random_model
@@ -71,7 +71,7 @@ def test_says_what_mtp_head_there_is(tmp_path: Path) -> None:
         return lines["MTP head"].strip() if "MTP head" in lines else None
 
     model = make_random_model(tmp_path / "model.gguf", "glm4moe")
-    size = size_text(shape_of(read_header(model)).skipped)
+    size = words.size(shape_of(read_header(model)).skipped)
     assert row(model) == f"inside, 1 layer, {size}"
     assert row(model, architecture="newest") == (
         f"inside, 1 layer, {size}. The MTP head in model.gguf isn't used, because llama.cpp can't compute heads of "

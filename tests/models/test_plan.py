@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from app import words
 from app.models.machine_memory import MachineMemory, MemoryLimits
 from app.models.memory_shape import Layer
 from app.models.model_memory import ModelShape, gpus_of_layers
-from app.models.names import size_text
 from app.models.planner import LoadPlan, Wishes, alternatives, make_plan
 from app.protocol.events import Device
 from app.protocol.options import ALL_LAYERS
@@ -406,7 +406,7 @@ def test_what_is_refused_needs_more_than_there_is() -> None:
             taken = dict(zip(plan.gpu_spaces, totals(plan), strict=True))
             taken["the GPUs"] = plan.estimate.gpu.total
             space = {**plan.gpu_spaces, "the GPUs": plan.gpu_space}
-            said = [place for place in taken if f"needs {size_text(taken[place])} on {place}, but" in plan.sentence]
+            said = [place for place in taken if f"needs {words.size(taken[place])} on {place}, but" in plan.sentence]
             assert said and all(taken[place] > space[place] for place in said)
             return
     raise AssertionError("all fit")

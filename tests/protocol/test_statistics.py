@@ -118,4 +118,25 @@ def test_an_answer_in_two_parts_has_the_sums_of_both() -> None:
     assert (both.draft.acceptance_rate, both.draft.mean_acceptance_length) == (8 / 12, 1 + 8 / 5)
     assert (both.draft.accepted_per_position, both.draft.tested_per_position) == ([5, 3, 0], [4, 4])
     assert both.draft.estimated_passes
-    assert joined(first, Figures()).decode_tokens_per_second == pytest.approx(9.0)
+    assert joined(first, Figures()).decode_tokens_per_second == pytest.approx(10.0)
+
+
+def test_parts_are_added_up_by_drafter_and_kind_in_any_order() -> None:
+    def part(seconds: float, tokens: int, tested: int) -> Figures:
+        statistics = Statistics()
+        for round_ in (a_round(1, 0, 0, 0.5, passes=0), a_round(tokens, tested, 1, 0.5 + seconds)):
+            statistics.add(msgspec.structs.replace(round_, drafter="ngram" if tested else None))
+        return statistics.figures(1.0 + seconds)
+
+    parts = [part(1.0, 4, 3), part(3.0, 2, 2), part(0.5, 3, 1)]
+    left, right = joined(joined(parts[0], parts[1]), parts[2]), joined(parts[0], joined(parts[1], parts[2]))
+    for whole in (left, right):
+        assert whole.decode_tokens_per_second == pytest.approx(9 / 4.5)
+        assert (whole.completion_tokens, whole.total_seconds) == (12, 7.5)
+        (drafter,) = whole.draft.drafters
+        assert (drafter.tested, drafter.accepted, drafter.acceptance_rate) == (6, 3, 0.5)
+        assert sum(one.tokens for one in whole.kinds) == 9
+    nothing = Figures(total_seconds=2.0)
+    late = joined(nothing, parts[0])
+    assert (late.time_to_first_token_seconds, late.total_seconds) == (2.5, 4.0)
+    assert late.decode_tokens_per_second == parts[0].decode_tokens_per_second

@@ -153,16 +153,18 @@ def test_what_is_no_address() -> None:
 def test_counters() -> None:
     names = {"a_total": "drafted", "b_total": "accepted", "c_total": "passes"}
     text = 'a_total{x="1"} 3\na_total{x="2"} 4.0 1700000000\nb_total 2\nb_total x\nc_total{y="}"} NaN\nd 1\n'
-    assert counters.parse(text, names) == counters.Counters(drafted=7.0, accepted=2.0, is_drafting=True)
+    assert counters.parse(text, names) == {"drafted": 7.0, "accepted": 2.0}
     assert counters.parse("nothing", names) is None
-    assert counters.between(counters.Counters(drafted=5), counters.Counters(drafted=1)) is None  # started anew
+    idle = counters.parse("r 0\n", {"r": ""})
+    assert idle is not None and not counters.is_drafting(idle) and counters.is_drafting({"": 0.0, "drafted": 0.0})
+    assert counters.between({"drafted": 5}, {"drafted": 1}) is None  # started again
     place = 'p_total{engine="0",position="%s"} %s\n'
     text = "".join(place % one for one in (("0", 5), ("0", 1), ("2", 1), ("1999", 1), ("-1", 1), ("1", "x")))
     found = counters.parse(f"a_total 9\n{text}p_total 7\n", {"a_total": "drafted", "p_total": "by_position"})
-    assert found is not None and found.by_position == (6.0, 0.0, 1.0)
-    later = counters.between(counters.Counters(drafted=5, by_position=(2.0,)), found)
+    assert found is not None and found == {"drafted": 9.0, 0: 6.0, 2: 1.0}
+    later = counters.between({"drafted": 5, 0: 2.0}, found)
     assert later is not None and later.draft_figures(9).accepted_per_position == [4, 0, 1]
-    assert counters.between(counters.Counters(by_position=(7.0,)), found) is None
+    assert counters.between({0: 7.0}, found) is None
 
 
 def test_figures_of_the_whole_answer_are_closed() -> None:

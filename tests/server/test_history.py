@@ -13,7 +13,7 @@ from app import system as decoders
 from app.protocol.events import ModelInfo, PairLoaded
 from app.server.anthropic import asked_by_messages
 from app.server.chat_request import Asked, RequestImages, asked
-from app.server.fields import ChatRequest, MessagesRequest, ResponsesRequest, parsed
+from app.server.fields import ChatRequest, MessagesRequest, ResponsesRequest, Warnings, parsed
 from app.server.guard import ApiError
 from app.server.responses import asked_by_responses
 
@@ -32,19 +32,21 @@ LOOK: Json = {"type": "function", "function": {"name": "look", "description": ""
 
 def chat(messages: list[Json], pair: PairLoaded = BLIND, **fields: Any) -> Asked:
     with RequestImages(pair) as images:
-        return asked(parsed(json.dumps({"messages": messages, **fields}).encode(), ChatRequest), pair, images)
+        return asked(
+            parsed(json.dumps({"messages": messages, **fields}).encode(), ChatRequest), pair, images, Warnings()
+        )
 
 
 def claude(messages: list[Json], pair: PairLoaded = BLIND, **fields: Any) -> Asked:
     body = json.dumps({"messages": messages, **fields}).encode()
     with RequestImages(pair) as images:
-        return asked_by_messages(parsed(body, MessagesRequest), pair, images)
+        return asked_by_messages(parsed(body, MessagesRequest), pair, images, Warnings())
 
 
 def codex(items: list[Json], pair: PairLoaded = BLIND, **fields: Any) -> Asked:
     with RequestImages(pair) as images:
         return asked_by_responses(
-            parsed(json.dumps({"input": items, **fields}).encode(), ResponsesRequest), pair, images
+            parsed(json.dumps({"input": items, **fields}).encode(), ResponsesRequest), pair, images, Warnings()
         )
 
 

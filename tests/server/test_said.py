@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from app.protocol.commands import Generate
 from app.protocol.events import Figures, GenerationFinished, ModelInfo, PairLoaded, Piece
 from app.protocol.options import FinishReason
 from app.protocol.tools import ToolUse
@@ -21,7 +22,7 @@ UNKNOWN = CALL.replace("switch-light", "drop_tables")
 
 def whole(thinking: str, text: str = "", reason: FinishReason = "end", tools: ToolUse | None = TOOLS) -> Said:
     """Piece by piece, as a stream has it."""
-    reader, parts = Reader(PAIR, tools), list[Said]()
+    reader, parts = Reader(PAIR, Generate(request=1, messages=[], tools=tools)), list[Said]()
     for is_thinking, said in ((True, thinking), (False, text)):
         parts += [reader.read([Piece(text=letter, thinking=is_thinking)]) for letter in said]
     parts.append(reader.end(GenerationFinished(request=1, finish_reason=reason, figures=Figures())))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from app import helper
+from app import helper, words
 from app.engine.decoding import Vocabulary
 from app.helper import messages as helper_messages
 from app.protocol.commands import Message
@@ -18,7 +18,6 @@ from app.protocol.options import TEMPLATE_TITLES, GeneralTemplate, TemplateKind,
 from app.protocol.tools import Tool
 from app.system import KnownError
 
-Request = TypeVar("Request")
 Answer = TypeVar("Answer")
 CHATML = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
@@ -71,7 +70,7 @@ class ChatTemplate:
         self._bos = bos
         self._eos = eos
         self._helper = process or helper.shared()
-        checked = _asked(self._helper.check_template, helper_messages.CheckTemplate(source))
+        checked = _asked(self._helper, helper_messages.CheckTemplate(source))
         if checked.broken:
             raise UnusableTemplateError(_REASONS["broken"].format(detail=checked.broken))
         self.variables = frozenset(checked.variables)
@@ -88,7 +87,7 @@ class ChatTemplate:
         plain = [_shown(one, text_arguments=inputs.text_arguments) for one in chat]
         now, variables, tools = inputs.now.isoformat(), inputs.variables, list(map(definition, inputs.tools))
         request = helper_messages.RenderTemplate(self.source, self._bos, self._eos, plain, now, variables, tools)
-        return _asked(self._helper.template, request).text
+        return _asked(self._helper, request).text
 
     def attempt(self, *chat: Message, **inputs: Any) -> str | None:
         """`render` to find out what the template writes, at a fixed time; ``None`` where it refuses."""
@@ -126,9 +125,9 @@ def definition(tool: Tool) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _asked(ask: Callable[[Request], Answer | helper_messages.TemplateFailed], request: Request) -> Answer:
+def _asked(process: helper.Helper, request: helper_messages.Request[Answer | helper_messages.TemplateFailed]) -> Answer:
     try:
-        answer = ask(request)
+        answer = process.ask(request)
     except helper.HelperError as error:
         raise _known(error) from error
     if isinstance(answer, helper_messages.TemplateFailed):
@@ -139,7 +138,7 @@ def _asked(ask: Callable[[Request], Answer | helper_messages.TemplateFailed], re
 def _known(error: helper.HelperError) -> KnownError:
     match error:
         case helper.TookTooLong():
-            return UnusableTemplateError(f"didn't finish within {helper.TIME_LIMIT_SECONDS:.0f} seconds")
+            return UnusableTemplateError(f"didn't finish within {words.number(helper.TIME_LIMIT_SECONDS)} seconds")
         case helper.TooMuchMemory():
             return UnusableTemplateError(f"needs more than {helper.MEMORY_LIMIT // 2**20} MB of memory")
         case helper.NotStarted():

@@ -12,6 +12,7 @@ from itertools import accumulate, pairwise
 
 import msgspec
 
+from app import words
 from app.engine.decoding import Vocabulary
 from app.engine.decoding.chat_template import TemplateInputs, choose
 from app.engine.decoding.text import TokenTexts, answer_text
@@ -410,7 +411,7 @@ class PromptBuilder:
     def _check_chat(self, count: int) -> None:
         if count > self.fitting.room:
             raise PromptTooLongError(
-                f"This chat has {count:,} tokens, but {self._limit(count)}. "
+                f"This chat has {words.number(count)} tokens, but {self._limit(count)}. "
                 "Choose a longer context, or let old messages be dropped when the context is full.",
                 count,
             )
@@ -418,14 +419,14 @@ class PromptBuilder:
     def _check_length(self, count: int, continued: int) -> None:
         if count > self.fitting.room:
             raise PromptTooLongError(
-                f"This message has {count:,} tokens, but {self._limit(count)}. "
+                f"This message has {words.number(count)} tokens, but {self._limit(count)}. "
                 "Shorten the message or choose a longer context.",
                 count,
             )
         if count + continued > self.fitting.room:
             raise PromptTooLongError(
                 f"This answer can't be continued because the context is full. It only holds "
-                f"{self.fitting.context_length:,} tokens. Choose a longer context.",
+                f"{words.number(self.fitting.context_length)} tokens. Choose a longer context.",
                 count + continued,
             )
 
@@ -433,7 +434,7 @@ class PromptBuilder:
         """Why ``count`` tokens are too many."""
         length = self.fitting.context_length
         answer = f", and the answer needs at least {LEAST_ANSWER} of them" if count <= length else ""
-        return f"the context only holds {length:,}{answer}"
+        return f"the context only holds {words.number(length)}{answer}"
 
 
 def parts(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:

@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 import psutil
 
-from app import helper
+from app import helper, words
 from app.engine.decoding.counting import TokenCounter
 from app.engine.decoding.grammar import GrammarVocabulary
 from app.engine.decoding.prompt import PromptBuilder
@@ -155,8 +155,8 @@ def check_cache(header: GgufHeader, length: int, options: ModelOptions) -> None:
         return
     most = limit * block // (numbers * size) // CELLS * CELLS
     raise KnownError(
-        f"A KV cache for {length:,} tokens is too large for this computer's GPU. Choose a context of at most {most:,} "
-        "tokens, or set the layers on the GPU to 0."
+        f"A KV cache for {words.number(length)} tokens is too large for this computer's GPU. Choose a context of at "
+        f"most {words.number(most)} tokens, or set the layers on the GPU to 0."
     )
 
 

@@ -28,11 +28,11 @@ from app.models.mtp import (
     mismatch,
     why_unwanted,
 )
-from app.models.names import printable
 from app.protocol.commands import Load
 from app.protocol.events import ModelInfo
 from app.protocol.options import DEFAULT_DRAFT_LENGTH, MAX_CONTEXT_LENGTH, MAX_DRAFT_LENGTH, Sampling
 from app.system import KnownError
+from app.words import printable
 
 _FINGERPRINT_BYTES, _LEAST_FINGERPRINT_BYTES = 1024 * 1024, 16 * 1024
 """How many bytes are read at each of three places of a model, shared among its parts; and the least for each part."""

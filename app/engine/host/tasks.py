@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from app import words
 from app.engine.decoding.grammar import Grammar
 from app.engine.decoding.prompt import Prompt
 from app.engine.decoding.sequence import Task
@@ -104,7 +105,7 @@ def _call_grammar(
     tokens; and what it doesn't force."""
     known = FORMATS[target.prompts.tokenizer.tool_format]
     if len(msgspec.json.encode(use)) > MAX_GRAMMAR_CHARACTERS:
-        raise KnownError(f"The tools have more than {MAX_GRAMMAR_CHARACTERS:,} characters together.")
+        raise KnownError(f"The tools have more than {words.number(MAX_GRAMMAR_CHARACTERS)} characters together.")
     found = list(map(_checked_parameters, use.tools))
     checked = checked_grammar(format) if format else None
     answer = {"type": "object"} if format and format.kind == "json_object" else checked.schema if checked else None

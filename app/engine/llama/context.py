@@ -11,6 +11,7 @@ import llama_cpp
 import numpy as np
 from numpy.typing import NDArray
 
+from app import words
 from app.engine.decoding.sampling import Floats, Logits, TopLogits
 from app.engine.decoding.sequence import Span, State, has_images, piece_end, spans_of
 from app.engine.llama import backend
@@ -478,5 +479,5 @@ def _refused(settings: LoadSettings, length: int) -> KnownError:
     if any("cache type" in line or "V cache" in line for line in backend.errors):
         return KnownError(f"This model can't have a KV cache of type {settings.kv_type}{reason}. Choose f16.")
     return KnownError(
-        f"There isn't enough memory for a context of {length:,} tokens{reason}. Choose a shorter context."
+        f"There isn't enough memory for a context of {words.number(length)} tokens{reason}. Choose a shorter context."
     )

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import llama_cpp
 
+from app import words
 from app.engine.llama import backend
 from app.engine.llama.backend import default_threads
 from app.engine.llama.model import Model
@@ -128,8 +129,8 @@ def _check_free_space(header: GgufHeader, layers: int, destination: Path, quanti
     free = shutil.disk_usage(destination.parent).free
     if free < needed:
         raise KnownError(
-            f"The draft needs about {needed / 1e6:,.0f} MB, but {destination.parent} has only "
-            f"{free / 1e6:,.0f} MB left. Free up some space, or choose a different file with --output."
+            f"The draft needs about {words.size(needed)}, but {destination.parent} has only "
+            f"{words.size(free)} left. Free up some space, or choose a different file with --output."
         )
 
 

@@ -21,6 +21,7 @@ import llama_cpp
 import numpy as np
 from llama_cpp import mtmd_cpp
 
+from app import words
 from app.engine.decoding.sampling import Floats
 from app.engine.decoding.sequence import cells_of
 from app.engine.llama import backend
@@ -209,8 +210,8 @@ class Vision:
             known, number = self._chunks[tuple(cells)]
         if self.attends_to_all and len(cells) > batch:
             raise KnownError(
-                f"The image {known.image.title} takes {len(cells):,} tokens, which this model has to compute "
-                f"at once, but a batch has only {batch:,}. Choose a larger batch."
+                f"The image {known.image.title} takes {words.number(len(cells))} tokens, which this model has to "
+                f"compute at once, but a batch has only {words.number(batch)}. Choose a larger batch."
             )
         rows = self._embeddings(known)[number]
         after = llama_cpp.llama_pos()

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from app import words
 from app.helper.messages import FileReason
 
 _SEVERAL = {
@@ -37,9 +38,7 @@ class FileText:
 
 def how_many(number: int, what: str) -> tuple[str, ...]:
     """For `FileText.left_out`: "1 picture", "2 pictures", nothing for 0."""
-    if number == 0:
-        return ()
-    return (f"1 {what}" if number == 1 else f"{number:,} {_SEVERAL.get(what, what + 's')}",)
+    return (words.count(number, what, _SEVERAL.get(what, "")),) if number else ()
 
 
 def counted(left_out: Counter[str]) -> tuple[str, ...]:

@@ -21,12 +21,13 @@ from pathlib import Path
 import filelock
 import msgspec
 
+from app import words
 from app.models.downloads.item import Item
 from app.models.hub.repository import RemoteFile, is_safe_name
-from app.models.names import printable, size_text
 from app.storage.files import remove_strays, sync_folder, write_whole
 from app.storage.json_file import NOT_UNDERSTOOD, decode, encode, version_of
 from app.system import KnownError
+from app.words import printable
 
 SYNC_BYTES = 64 * 1024 * 1024
 _READ_BYTES = 1024 * 1024
@@ -87,8 +88,8 @@ def check_space(folder: Path, needed: int, reserve: int) -> None:
     free = free_bytes(folder)
     if free < needed + reserve:
         raise DiskFullError(
-            f"Not enough disk space: {size_text(needed)} is still to be downloaded and {size_text(reserve)} must "
-            f"stay free, but only {size_text(free)} is free. Free up some space, then press Resume."
+            f"Not enough disk space: {words.size(needed)} is still to be downloaded and {words.size(reserve)} must "
+            f"stay free, but only {words.size(free)} is free. Free up some space, then press Resume."
         )
 
 
@@ -105,11 +106,11 @@ def _failure(error: OSError, path: Path, size: int) -> KnownError:
     name = printable(path.name)
     if error.errno in (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC)):
         free = free_bytes(path.parent)
-        text = f"The disk is full: {name} needs {size_text(size)}, but only {size_text(free)} is free."
+        text = f"The disk is full: {name} needs {words.size(size)}, but only {words.size(free)} is free."
         return DiskFullError(f"{text} Free up some space, then press Resume.")
     if error.errno == errno.EFBIG:
         return KnownError(
-            f"{name} is {size_text(size)}, which is too large for this disk's file system (FAT allows at most 4 "
+            f"{name} is {words.size(size)}, which is too large for this disk's file system (FAT allows at most 4 "
             "GB). Choose a models folder on another disk."
         )
     return KnownError(f"{name} can't be written to {path.parent}: {error.strerror or error}.")

@@ -20,15 +20,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from app import words
 from app.models.downloads.part import RESERVE_BYTES, DiskFullError, Part, check_space, discard, free_bytes, writing
 from app.models.gguf import ModelFileError, read_header
 from app.models.hub.errors import OfflineError, UnreachableError
-from app.models.hub.network import Network, refused
+from app.models.hub.network import Network, refused, whole_number
 from app.models.hub.repository import RemoteFile, file_url
-from app.models.names import is_sha256, printable, size_text, whole_number
 from app.models.origins import Origin, Origins
-from app.storage.files import sha256_of
+from app.storage.files import is_sha256, sha256_of
 from app.system import Canceled, KnownError
+from app.words import printable
 
 if TYPE_CHECKING:
     import httpx2
@@ -192,7 +193,7 @@ class Transfer:
         free, left = free_bytes(part.path.parent), self.file.size - part.size
         if free < self.reserve:
             raise DiskFullError(
-                f"The disk is almost full: only {size_text(free)} is free, and {size_text(left)} of {self._name} is "
+                f"The disk is almost full: only {words.size(free)} is free, and {words.size(left)} of {self._name} is "
                 "still to be downloaded. Free up some space, then press Resume."
             )
 

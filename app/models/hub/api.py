@@ -38,8 +38,9 @@ from app.models.hub.repository import (
     is_safe_path,
     vision_files,
 )
-from app.models.names import is_sha256, printable
+from app.storage.files import is_sha256
 from app.system import Canceled, KnownError
+from app.words import printable
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi

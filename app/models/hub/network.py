@@ -28,11 +28,11 @@ import httpcore2
 import httpx2
 import msgspec
 
-from app import __version__
+from app import __version__, words
 from app.models.hub.errors import NoAccessError, NotFoundError, OfflineError, RefusedError, UnreachableError
-from app.models.names import printable, whole_number
 from app.storage.secrets import SERVICE, SecretStore, backend_name
 from app.system import KnownError
+from app.words import printable
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -41,6 +41,12 @@ if TYPE_CHECKING:
 # Turns failures of httpx2 and unsuccessful answers into sentences for the user.
 
 _MAX_WAIT_SECONDS = 24 * 3600
+_MAX_DIGITS = 18
+
+
+def whole_number(text: str) -> int | None:
+    """The number in a header; ``None`` if it isn't one, or isn't meaningful."""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS else None
 
 
 def refused(response: httpx2.Response, endpoint: str, repository: str = "") -> KnownError:
@@ -82,7 +88,7 @@ def _failed(response: httpx2.Response, host: str) -> KnownError:
     status = response.status_code
     if status == 429:
         seconds = whole_number(response.headers.get("Retry-After", "")) or 0
-        when = f"in {seconds:,} s" if 0 < seconds <= _MAX_WAIT_SECONDS else "in a few minutes"
+        when = f"in {words.number(seconds)} s" if 0 < seconds <= _MAX_WAIT_SECONDS else "in a few minutes"
         return UnreachableError(f"Too many requests to {host}. Try again {when}.")
     if status >= 500:
         return UnreachableError(f"{host} has a problem (status {status}). Try again later.")

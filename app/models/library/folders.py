@@ -14,8 +14,9 @@ from enum import Enum
 from pathlib import Path
 
 from app.models.gguf import piece_of
-from app.models.names import is_sha256, manifest_name, models_of
+from app.models.names import manifest_name, models_of
 from app.models.starter import starter_file
+from app.storage.files import is_sha256
 from app.system import Canceled
 
 _MAX_SETTINGS_BYTES = 1_000_000

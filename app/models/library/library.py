@@ -30,12 +30,13 @@ from app.models.library.folders import FolderKind, FoundFile, ModelFolder, extra
 from app.models.library.index import FILE_NAME as INDEX_NAME
 from app.models.library.index import READER, LibraryIndex, ModelSummary, Record, Stamp, summary_of
 from app.models.mtp import pays_off
-from app.models.names import model_name, printable, shown_ollama, stem_of
+from app.models.names import model_name, shown_ollama, stem_of
 from app.models.origins import Origin, origins_file
 from app.models.pairing import Difference
 from app.storage.files import Progress, sha256_of
 from app.storage.json_file import KeyedFile
 from app.system import Canceled, KnownError
+from app.words import printable
 
 # One model of the library, as it is listed, searched and sorted.
 

@@ -14,12 +14,12 @@ from PySide6.QtGui import QImage, QImageReader
 from PySide6.QtWidgets import QFileDialog
 from shiboken6 import isValid
 
+from app import words
 from app.chats.attachments import Content
 from app.chats.model import Attachment
 from app.chats.transfer import NoTextError, content_of, pages_of
 from app.helper import READING_SECONDS, Helper, HelperError
 from app.helper.messages import LANGUAGES, ChatsRead, FileNotRead, Form, LookAtImage, ReadChats
-from app.models.names import printable, shortened
 from app.protocol.images import MOST_PIXELS, ImageHead, is_bomb, problem_of
 from app.system import KnownError
 from app.ui import notices
@@ -32,6 +32,7 @@ from app.ui.context import AppContext
 from app.ui.widgets import theme as themes
 from app.ui.widgets.questions import ask, open_in_folder
 from app.ui.widgets.tasks import Lane
+from app.words import printable, shortened
 
 SUBJECT = "attachments"
 PASTED_IMAGE = "Pasted image"
@@ -247,7 +248,9 @@ class Attachments(QObject):
             for image in images:
                 model.attach(image)
             if len(images) < pages:
-                self._tell(KnownError(f"Only {len(images)} of the {pages:,} pages of {name} are attached. {_MOST}"))
+                self._tell(
+                    KnownError(f"Only {len(images)} of the {words.number(pages)} pages of {name} are attached. {_MOST}")
+                )
 
         def failed(error: KnownError) -> None:
             if isValid(model) and unsent.end_reading(begun):
@@ -467,7 +470,7 @@ def has_chats(path: str, helper: Helper) -> bool:
     if not path.lower().endswith(_EXPORTS) and not os.path.isdir(path):  # noqa: PTH112 - which raises nothing
         return False
     try:
-        found = helper.read_chats(ReadChats([path]))
+        found = helper.ask(ReadChats([path]))
     except HelperError:
         return False
     finally:
@@ -480,7 +483,7 @@ def image_file(path: Path, helper: Helper) -> Content | None:
     every answer in its chat fail; WebP becomes PNG, which the engine can read. Raises `KnownError`."""
     name = printable(path.name)
     try:
-        found = helper.look_at_image(LookAtImage(str(path)))
+        found = helper.ask(LookAtImage(str(path)))
     except HelperError as error:
         raise KnownError(f"{name} can't be read: {error}") from error
     if isinstance(found, FileNotRead):

@@ -13,10 +13,11 @@ from PySide6.QtGui import QIcon, QKeyEvent
 from PySide6.QtWidgets import QApplication, QLabel, QLineEdit, QMenu, QPushButton, QStackedWidget, QToolButton, QWidget
 from shiboken6 import isValid
 
+from app import words
 from app.chats.model import Chat, Folder, Found
 from app.ui.actions import Actions
 from app.ui.chat.drop_area import DropArea
-from app.ui.chat.list.model import SEARCH_LIMIT, UNTITLED, count_text
+from app.ui.chat.list.model import SEARCH_LIMIT, UNTITLED
 from app.ui.chat.list.view import ChatListView
 from app.ui.widgets import icons, theme
 from app.ui.widgets.controls import GAP, column, keeps_escape, label, row
@@ -132,7 +133,7 @@ class ChatList(DropArea):
         self.results.set_found(found, searched)
         self.results.setVisible(bool(found))
         more = "The newest " if len(found) == SEARCH_LIMIT else ""
-        self._count.setText(f"{more}{count_text(len(found))} found" if found else "No chats found.")
+        self._count.setText(f"{more}{words.count(len(found), 'chat')} found" if found else "No chats found.")
         self._content.setCurrentIndex(1)
         if is_news:
             announce(self._count, self._count.text())

@@ -23,13 +23,13 @@ from shiboken6 import isValid
 
 from app import words
 from app.chats.model import Attachment
-from app.models.names import is_right_to_left, visible
 from app.ui.actions import Actions
 from app.ui.chat.footer import copy_text, icon_button
 from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import DIALOG_MARGINS, LEFT, MIDDLE, column, explain, label, plain_tooltip, row, scrolling
 from app.ui.widgets.theme import SPACING
+from app.words import is_right_to_left, visible
 
 _NO_PICTURE = QSize(0, 0)
 _WIDEST, _WIDEST_NOTE, _SMALLEST = 260, 200, 60

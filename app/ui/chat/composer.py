@@ -10,7 +10,6 @@ from PySide6.QtGui import QDragEnterEvent, QGuiApplication, QImage, QKeyEvent, Q
 from PySide6.QtWidgets import QFrame, QPlainTextEdit, QPushButton, QSizePolicy, QWidget
 
 from app import words
-from app.models.names import is_right_to_left
 from app.ui import notices
 from app.ui.chat.chips import ComposerAttachments
 from app.ui.chat.drop_area import is_picture, local_files, picture_in
@@ -21,6 +20,7 @@ from app.ui.widgets import theme as themes
 from app.ui.widgets.column import prose_margin
 from app.ui.widgets.controls import column, label, row
 from app.ui.widgets.theme import SPACING
+from app.words import is_right_to_left
 
 if TYPE_CHECKING:
     from app.ui.chat.model import ChatModel

@@ -95,11 +95,11 @@ class ContextUse:
 
     def percent(self) -> str:
         """``41%``; ``<1%`` where there is something."""
-        return "<1%" if 0 < self.share() < 0.005 else f"{100 * self.share():.0f}%"
+        return "<1%" if 0 < self.share() < 0.005 else words.share(self.share())
 
     def summary(self) -> str:
         """``41% of 32K context``."""
-        length = f"{self.length / 1024:.0f}K" if self.length >= 1024 else f"{self.length}"
+        length = f"{words.number(self.length / 1024)}K" if self.length >= 1024 else f"{self.length}"
         return f"{self.percent()} of {length} context"
 
     def rows(self) -> list[tuple[str, str]]:
@@ -130,7 +130,9 @@ class ContextUse:
             return f"The context is full. Start a new chat, or {longer}."
         if self.dropped:
             which = "oldest" if self.overflow == "drop_oldest" else "middle"
-            number = f"the {which} message" if self.dropped == 1 else f"{self.dropped:,} of the {which} messages"
+            number = (
+                f"the {which} message" if self.dropped == 1 else f"{words.number(self.dropped)} of the {which} messages"
+            )
             return (
                 f"This chat is getting too long for the context. The model will no longer see {number}; you still will."
             )

@@ -10,6 +10,7 @@ from PySide6.QtGui import QKeyEvent, QResizeEvent
 from PySide6.QtWidgets import QFrame, QLineEdit, QToolButton
 from shiboken6 import isValid
 
+from app import words
 from app.chats.model import StoredMessage
 from app.markdown.find import count_matches
 from app.ui.chat.transcript import Transcript
@@ -124,7 +125,7 @@ class FindBar(QFrame):
         elif not count:
             text = "No matches"
         else:
-            text = f"{number:,} of {count:,}" if number else f"{count:,} found"
+            text = f"{words.number(number)} of {words.number(count)}" if number else f"{words.number(count)} found"
         self.previous_button.setEnabled(count > 0)
         self.next_button.setEnabled(count > 0)
         if text != self._found.text():

@@ -12,7 +12,6 @@ from PySide6.QtWidgets import QAbstractButton, QFrame, QGridLayout, QPushButton,
 
 from app import system, words
 from app.chats.model import StoredMessage
-from app.models.names import shortened
 from app.protocol.events import DrafterFigures, DraftFigures, Figures, KindFigures
 from app.protocol.options import TEMPLATE_TITLES
 from app.protocol.statistics import has_drafted
@@ -24,6 +23,7 @@ from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Widths
 from app.ui.widgets.controls import CARD_MARGINS, GAP, column, label, row
+from app.words import shortened
 
 HELP = (
     "From left to right: the decode speed (tokens after the first ÷ time from the first to the last), the tokens in "

@@ -23,7 +23,6 @@ from PySide6.QtGui import (
 from PySide6.QtWidgets import QApplication, QBoxLayout, QMenu, QToolButton, QWidget
 
 from app.chats.model import Attachment, StoredMessage
-from app.models.names import shortened, visible
 from app.ui.actions import Actions
 from app.ui.chat.chips import Chips, chips_of
 from app.ui.chat.composer import Editing
@@ -32,6 +31,7 @@ from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Widths
 from app.ui.widgets.controls import label, row
 from app.ui.widgets.turns import turns
+from app.words import shortened, visible
 
 if TYPE_CHECKING:
     from app.ui.chat.markdown.view import MarkdownView

@@ -10,12 +10,13 @@ from typing import TypeVar
 
 from PySide6.QtCore import QObject, Signal, Slot
 
+from app import words
 from app.chats.model import Chat, Folder, Found
 from app.chats.store import ChatStore
-from app.models.names import shortened
 from app.system import KnownError
-from app.ui.chat.list.model import SEARCH_LIMIT, UNTITLED, count_text
+from app.ui.chat.list.model import SEARCH_LIMIT, UNTITLED
 from app.ui.chat.writer import StoredChats
+from app.words import shortened
 
 _LONGEST_TITLE = 60
 T = TypeVar("T")
@@ -209,7 +210,7 @@ class ChatOperations(QObject):
             self.copies_unwanted.emit(ids if is_all else [])
             was = "was" if len(ids) == 1 else "were"
             if deletion in self._deletions:  # else it was taken back already
-                self.deletion_done.emit(f"{titled or count_text(len(ids))} {was} moved to the trash.")
+                self.deletion_done.emit(f"{titled or words.count(len(ids), 'chat')} {was} moved to the trash.")
             self.refresh()
 
         def failed(error: KnownError) -> None:

@@ -32,9 +32,8 @@ from app.chats.formats.records import ChatRecord
 from app.chats.formats.writing import WRITE, WriteFormat
 from app.chats.importing import Import, Imported, Summary
 from app.helper import Helper
-from app.models.names import printable, shortened, visible
 from app.system import KnownError
-from app.ui.chat.list.model import UNTITLED, count_text
+from app.ui.chat.list.model import UNTITLED
 from app.ui.chat.writer import StoredChats
 from app.ui.widgets import theme
 from app.ui.widgets.controls import DIALOG_MARGINS, column, explain, label, row, show_text
@@ -42,6 +41,7 @@ from app.ui.widgets.focus import announce
 from app.ui.widgets.questions import ask_where_to_save, choose_folder, open_in_folder
 from app.ui.widgets.tasks import Lane
 from app.ui.widgets.theme import SPACING
+from app.words import printable, shortened, visible
 
 _PATIENCE_SECONDS = 5.0
 
@@ -219,7 +219,11 @@ class ExportDialog(_Dialog):
         super().__init__(transfers, parent)
         self._chats = list(chats)
         one = len(chats) == 1
-        title = f"“{shortened(visible(chats[0][1] or UNTITLED), _LONGEST_TITLE)}”" if one else count_text(len(chats))
+        title = (
+            f"“{shortened(visible(chats[0][1] or UNTITLED), _LONGEST_TITLE)}”"
+            if one
+            else words.count(len(chats), "chat")
+        )
         self.setWindowTitle("Export chat" if one else "Export chats")
         self._group = QButtonGroup(self)
         self._formats = QWidget()
@@ -323,7 +327,7 @@ class ImportDialog(_Dialog):
     def read(self, paths: Sequence[Path]) -> None:
         """Read these files and folders, and show what is in them."""
         self._paths = list(paths)
-        name = printable(self._paths[0].name) if len(self._paths) == 1 else f"{words.number(len(self._paths))} files"
+        name = printable(self._paths[0].name) if len(self._paths) == 1 else words.count(len(self._paths), "file")
         self._begin(f"Reading {name}…", "Cancel")
         self._transfers.summarize(self._paths, self._on_progress, self._on_summary, self._on_failed)
 
@@ -454,14 +458,14 @@ def _name(name: str) -> QWidget:
 
 
 def _found(chats: int) -> str:
-    return "1 chat found" if chats == 1 else f"{words.number(chats)} chats found"
+    return f"{words.count(chats, 'chat')} found"
 
 
 def _contents(summary: Summary) -> str:
     """Where the chats come from, how many messages they have, and from when they are."""
-    messages = "1 message" if summary.messages == 1 else f"{words.number(summary.messages)} messages"
+    messages = words.count(summary.messages, "message")
     names = list(summary.sources)
-    sources = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    sources = words.listed(names)
     text = f"From {sources}, with {messages}"
     if summary.versions:
         text += f", {words.number(summary.versions)} of them in other versions"

@@ -83,7 +83,7 @@ class PromptSet(CompareTab):
         self._sets.append((path, found))
         while self._source.count() > is_own:
             self._source.removeItem(self._source.count() - 1)
-        self._source.addItem(f"{path.name if is_own else 'Bundled'}, {len(found):,} prompts")
+        self._source.addItem(f"{path.name if is_own else 'Bundled'}, {words.number(len(found))} prompts")
         self._source.setCurrentIndex(len(self._sets) - 1)
         self._show_state()
 
@@ -180,8 +180,8 @@ class PromptSet(CompareTab):
         self._bar.setValue(done)
         rest = "warming up"
         if done and self._began is not None:
-            rest = wording.time_left((self._clock() - self._began) / done * (self.planned - done))
-        self._progress.setText(f"{done:,} of {self.planned:,} · {self._waits or rest}")
+            rest = words.time_left((self._clock() - self._began) / done * (self.planned - done))
+        self._progress.setText(f"{words.number(done)} of {words.number(self.planned)} · {self._waits or rest}")
 
     @Slot()
     def _show_state(self) -> None:

@@ -8,10 +8,9 @@ from typing import Literal
 
 from app import words
 from app.compare.results import Comparison, Difference, Row, Skipped
-from app.models.names import shortened, visible
 from app.protocol.commands import Generate
 from app.protocol.options import SEED_DECIDES
-from app.words import NO_BREAK
+from app.words import NO_BREAK, shortened, visible
 
 Mood = Literal["good", "plain", "warning", "bad"]
 _LONGEST_TOKEN = 40
@@ -60,7 +59,9 @@ def verdict(comparison: Comparison, command: Generate) -> Verdict:
     difference = comparison.difference
     assert difference is not None
     token = difference.token
-    place = f"character {difference.character + 1:,}" if token is None else f"token {token + 1:,}"
+    place = (
+        f"character {words.number(difference.character + 1)}" if token is None else f"token {words.number(token + 1)}"
+    )
     where = f"{place} (while thinking)" if difference.in_thinking else place
     heading = " · ".join([f"Different starting at {where}", *parts])
     is_expected = _only_alike(command) or difference.near_tie
@@ -116,7 +117,7 @@ def _choices(difference: Difference) -> str:
 
 def _candidate(text: str, token: int | None, logit: float | None) -> str:
     shown = f"“{_token(text)}”" if text else "nothing more" if token is None else "the end of the answer"
-    return f"{shown} (logit{NO_BREAK}{logit:.3f})" if logit is not None else shown
+    return f"{shown} (logit{NO_BREAK}{words.number(logit, 3)})" if logit is not None else shown
 
 
 def _closeness(difference: Difference) -> str:
@@ -144,13 +145,13 @@ def _only_alike(command: Generate) -> bool:
 def row_cells(row: Row) -> list[str]:
     """The cells of a table row after its kind."""
     return [
-        f"{row.runs:,}",
+        f"{words.number(row.runs)}",
         words.speed(row.plain_speed),
         words.speed(row.drafted_speed),
         words.times(row.speed_up),
         words.share(row.acceptance_rate),
-        a_pass(row.mean_acceptance_length),
-        f"{row.same:,} of {row.runs:,}",
+        words.number(row.mean_acceptance_length, 1),
+        f"{words.number(row.same)} of {words.number(row.runs)}",
     ]
 
 
@@ -164,14 +165,9 @@ def prompt_cells(one: Comparison) -> list[str]:
         words.speed(one.drafted.figures.decode_tokens_per_second),
         words.times(one.speed_up),
         words.share(draft.acceptance_rate),
-        a_pass(draft.mean_acceptance_length),
+        words.number(draft.mean_acceptance_length, 1),
         sameness(one),
     ]
-
-
-def a_pass(mean_acceptance_length: float | None) -> str:
-    """``2.4``, in tokens."""
-    return words.UNKNOWN if mean_acceptance_length is None else f"{mean_acceptance_length:.1f}"
 
 
 def set_verdict(total: Row, skipped: Sequence[Skipped]) -> Verdict:
@@ -179,16 +175,19 @@ def set_verdict(total: Row, skipped: Sequence[Skipped]) -> Verdict:
     if not total.runs:
         return Verdict("Nothing was compared.", _skipped(skipped), "plain")
     same = (
-        f"✓ Same text in all {total.runs:,}"
+        f"✓ Same text in all {words.number(total.runs)}"
         if total.same == total.runs
-        else f"Same text in {total.same:,} of {total.runs:,}"
+        else f"Same text in {words.number(total.same)} of {words.number(total.runs)}"
     )
     parts = [same, f"{faster(total.speed_up, 'these texts')} (median)"]
     if total.acceptance_rate is not None:
         parts.append(words.accepted(total.acceptance_rate))
     differing = total.runs - total.same
     ties = (
-        f"Differences at a near-tie, which rounding decides: {total.near_ties:,} of {differing:,}." if differing else ""
+        f"Differences at a near-tie, which rounding decides: {words.number(total.near_ties)} of "
+        f"{words.number(differing)}."
+        if differing
+        else ""
     )
     detail = " ".join(part for part in (ties, _skipped(skipped)) if part)
     return Verdict(" · ".join(parts), detail, "plain" if differing else "good")
@@ -197,17 +196,7 @@ def set_verdict(total: Row, skipped: Sequence[Skipped]) -> Verdict:
 def _skipped(skipped: Sequence[Skipped]) -> str:
     if not skipped:
         return ""
-    count = "One prompt was" if len(skipped) == 1 else f"{len(skipped):,} prompts were"
-    return f"{count} skipped: {skipped[0].reason}"
-
-
-def time_left(seconds: float) -> str:
-    """``about 2 min left``, in steps coarse enough not to flicker."""
-    if seconds < 10:
-        return "a few seconds left"
-    if seconds < 90:
-        return f"about {round(seconds / 10) * 10}{NO_BREAK}s left"
-    return f"about {round(seconds / 60)}{NO_BREAK}min left"
+    return f"{words.count(len(skipped), 'prompt was', 'prompts were')} skipped: {skipped[0].reason}"
 
 
 def sameness(comparison: Comparison) -> str:
@@ -216,5 +205,5 @@ def sameness(comparison: Comparison) -> str:
     if difference is None:
         return "yes"
     if difference.token is None:
-        return f"up to character {difference.character:,}"
-    return f"up to token {difference.token:,}"
+        return f"up to character {words.number(difference.character)}"
+    return f"up to token {words.number(difference.token)}"

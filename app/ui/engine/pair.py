@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Signal, Slot
 
-from app.models.names import model_name, size_text
+from app import words
+from app.models.names import model_name
 from app.protocol.events import LoadFailed, LoadProgressed, MemoryRead, PairLoaded
 from app.protocol.options import HeadChoice, LoadSettings
 from app.protocol.remote import RemoteModel
@@ -158,7 +159,7 @@ class PairLoader(QObject):
         size = model.mmproj.size if model is not None and model.mmproj is not None else None
         left_out = NO_MEMORY_FOR_IMAGES if NO_MEMORY_FOR_IMAGES in self._remark else None
         return notices.cannot_see(
-            "" if model is None else f"{size_text(size)} to download" if size else "mmproj",
+            "" if model is None else f"{words.size(size)} to download" if size else "mmproj",
             pair.projector_refused or left_out,
         )
 

@@ -15,13 +15,14 @@ import msgspec
 
 from app import system, words
 from app.models.mtp import TURNED_OFF
-from app.models.names import base_name, count_text, model_name, printable, visible
+from app.models.names import base_name, model_name
 from app.protocol.commands import Load
 from app.protocol.events import Figures, KindFigures, ModelInfo, PairLoaded
 from app.protocol.options import TEMPLATE_TITLES, DrafterChoice, DrafterName, DraftLength, HeadChoice, LoadSettings
 from app.protocol.remote import SERVER_NAMES, RemoteModel, Server
 from app.protocol.statistics import acceptance_rate, thinking_and_answer
 from app.settings import Pair
+from app.words import printable, visible
 
 NAMES: dict[DrafterName, str] = {
     "model": "draft model",
@@ -227,7 +228,7 @@ _LEVEL_TITLES = {"xhigh": "Extra high"}
 def parameters_text(parameters: int) -> str:
     """``16M``, ``1.2B``; empty if unknown."""
     whole = round(parameters, -6) if parameters >= 10_000_000 else parameters
-    return count_text(whole) if parameters > 0 else ""
+    return words.compact(whole) if parameters > 0 else ""
 
 
 def model_title(model: ModelInfo) -> str:
@@ -264,7 +265,7 @@ def pair_details(pair: PairLoaded | None) -> str:
         lines.append(f"{GUIDE_NAME}, {GUIDE_SUBTITLE}")
     lines.append(f"Target: {_model_line(pair.target)}")
     lines += _draft_lines(pair)
-    lines.append(f"Context: {pair.context_length:,} tokens")
+    lines.append(f"Context: {words.number(pair.context_length)} tokens")
     if pair.template != "model":
         lines.append(f"Chat template: {'from a file' if pair.template == 'file' else TEMPLATE_TITLES[pair.template]}")
     return "\n".join(lines)
@@ -291,7 +292,10 @@ def _remote_lines(pair: PairLoaded, remote: RemoteModel) -> list[str]:
         f"Server: {server_name(remote.server)}",
         f"Address: {remote.server.address}",
     ]
-    return [*map(visible, lines), *([f"Context: {pair.context_length:,} tokens"] if pair.context_length else [])]
+    return [
+        *map(visible, lines),
+        *([f"Context: {words.number(pair.context_length)} tokens"] if pair.context_length else []),
+    ]
 
 
 def _draft_lines(pair: PairLoaded) -> list[str]:

@@ -9,12 +9,11 @@ from PySide6.QtCore import QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QFrame, QProgressBar, QWidget
 
-from app import system
+from app import system, words
 from app.models.downloads import item as wording
 from app.models.downloads.item import Item, ItemProgress, ItemState
 from app.models.downloads.queue import DownloadQueue
 from app.models.hub.network import Network
-from app.models.names import printable, size_text
 from app.settings import Pair
 from app.system import KnownError
 from app.ui import notices
@@ -35,6 +34,7 @@ from app.ui.widgets.controls import (
 from app.ui.widgets.questions import ask, warn
 from app.ui.widgets.tasks import Results
 from app.ui.widgets.theme import SPACING
+from app.words import printable
 
 _STEPS = 1000
 _COUNTDOWN_MS = 1000
@@ -235,7 +235,7 @@ class DownloadsTab(QWidget):
         self.ctx.actions.run("open_pair", pair.target, pair.draft or "")
 
     def ask_to_discard(self, progress: ItemProgress) -> None:
-        title, arrived = printable(progress.item.title, 120), size_text(progress.done)
+        title, arrived = printable(progress.item.title, 120), words.size(progress.done)
         ask(
             self,
             "Discard download",

@@ -17,7 +17,6 @@ from app import words
 from app.models.library.library import LibraryEntry
 from app.models.measurements import Trial
 from app.models.model_memory import ModelShape
-from app.models.names import printable, size_text, visible
 from app.models.ranking import RankedDraft, Ranking
 from app.protocol.events import Device
 from app.protocol.options import AS_PLANNED, MAX_LAYERS, TEMPLATE_TITLES, AcceptRule, LoadSettings
@@ -28,6 +27,7 @@ from app.ui.widgets.controls import LEFT, column, explain, guard_wheel, label, p
 from app.ui.widgets.forms import FIELD_MARGINS, Form, OneOf, Setting, keep_width
 from app.ui.widgets.questions import open_in_folder
 from app.ui.widgets.theme import SPACING
+from app.words import printable, visible
 
 _EXPERTS_HELP = (
     "How many layers keep their experts in system memory, which costs less speed than moving whole layers. Automatic: "
@@ -182,14 +182,18 @@ class LoadFields(Form):
 def _experts_take(target: ModelShape | None) -> str:
     layers = [layer.experts for layer in target.layers if layer.experts] if target is not None else []
     return (
-        f"{_EXPERTS_HELP} Those of one layer take {size_text(sum(layers) // len(layers))}." if layers else _EXPERTS_HELP
+        f"{_EXPERTS_HELP} Those of one layer take {words.size(sum(layers) // len(layers))}."
+        if layers
+        else _EXPERTS_HELP
     )
 
 
 def _takes(draft: ModelShape | None) -> str:
     """What the context of a draft takes."""
     cells = sum(layer.keys + layer.values for layer in draft.layers if not layer.window) if draft is not None else 0
-    return f"{_DRAFT_CONTEXT_HELP} 1,000 tokens take {size_text(2000 * cells)} (f16)." if cells else _DRAFT_CONTEXT_HELP
+    return (
+        f"{_DRAFT_CONTEXT_HELP} 1,000 tokens take {words.size(2000 * cells)} (f16)." if cells else _DRAFT_CONTEXT_HELP
+    )
 
 
 class MemoryFields(LoadFields):
@@ -201,8 +205,11 @@ class MemoryFields(LoadFields):
 
     def summary(self) -> str:
         context, layers = self.value("context_length"), self.value("target_gpu_layers")
-        parts = [f"context {context:,}" if context else "automatic context", f"KV cache {self.value('kv_type')}"]
-        on_gpu = "as many layers as fit" if layers < 0 else "1 layer" if layers == 1 else f"{layers:,} layers"
+        parts = [
+            f"context {words.number(context)}" if context else "automatic context",
+            f"KV cache {self.value('kv_type')}",
+        ]
+        on_gpu = "as many layers as fit" if layers < 0 else words.count(layers, "layer")
         parts.append(f"{on_gpu} on the GPU" if self._gpus else "no GPU")
         return " · ".join(parts)
 
@@ -589,7 +596,7 @@ class PairPicks(QObject):
 
 def _name(entry: LibraryEntry) -> str:
     quantization = entry.summary.quantization if entry.summary else ""
-    parts = (printable(entry.title, 60), printable(quantization), size_text(entry.size))
+    parts = (printable(entry.title, 60), printable(quantization), words.size(entry.size))
     return " · ".join(dict.fromkeys(part for part in parts if part))
 
 

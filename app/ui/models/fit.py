@@ -16,11 +16,11 @@ from app.models.machine_memory import MachineMemory
 from app.models.measurements import Trial
 from app.models.memory_shape import ModelShape, shape_of
 from app.models.mtp import find_projector, has_head, head_problem, projector_bytes
-from app.models.names import count_text, printable, size_text
 from app.models.pairing import compare
 from app.models.planner import make_plan
 from app.system import KnownError
 from app.ui.widgets.tasks import Lane
+from app.words import printable
 
 Mood = Literal["quiet", "good", "warning", "bad"]
 """Of a text about models, named as the role that it is shown in."""
@@ -58,15 +58,15 @@ def badge_for(shape: ModelShape, machine: MachineMemory) -> FitBadge:
 def badge_for_size(needed: int, machine: MachineMemory) -> FitBadge:
     """From ``needed`` bytes, before a header is known."""
     gpu = sum(device.free_bytes for device in machine.devices)
-    about = f"Needs about {size_text(needed)}"
+    about = f"Needs about {words.size(needed)}"
     if gpu and needed <= gpu:
-        return FitBadge("Runs on GPU", "good", f"{about}; the GPU has {size_text(gpu)} free.")
+        return FitBadge("Runs on GPU", "good", f"{about}; the GPU has {words.size(gpu)} free.")
     if needed <= machine.memory_free:
-        detail = f"{about}; {size_text(machine.memory_free)} of memory is free."
+        detail = f"{about}; {words.size(machine.memory_free)} of memory is free."
         return FitBadge("Partly on GPU", "warning", detail) if gpu else FitBadge("Runs on CPU", "good", detail)
     if needed <= gpu + machine.memory_free:
         return FitBadge("Partly on GPU", "warning", f"{about}, which is more than the GPU has free.")
-    return FitBadge("Too large", "bad", f"{about}, but only {size_text(max(gpu, machine.memory_free))} is free.")
+    return FitBadge("Too large", "bad", f"{about}, but only {words.size(max(gpu, machine.memory_free))} is free.")
 
 
 def measured_here(trial: Trial) -> str:
@@ -108,10 +108,10 @@ def describe(header: GgufHeader) -> str:
     """``Qwen3 8B · 8.2 B parameters · Q4_K_M · 5 GB · trained for 40,960 tokens``, as far as it is known."""
     parts = [printable(header.known_name), printable(header.architecture)]
     if header.parameters:
-        parts.append(f"{count_text(header.parameters)} parameters")
-    parts += [printable(header.quantization), size_text(header.file_size)]
+        parts.append(f"{words.compact(header.parameters)} parameters")
+    parts += [printable(header.quantization), words.size(header.file_size)]
     if header.training_context:
-        parts.append(f"trained for {header.training_context:,} tokens")
+        parts.append(f"trained for {words.number(header.training_context)} tokens")
     return " · ".join(part for part in parts if part)
 
 

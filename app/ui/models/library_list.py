@@ -13,12 +13,12 @@ from PySide6.QtWidgets import QAbstractItemView, QHeaderView, QTreeView, QWidget
 
 from app import words
 from app.models.library.library import LibraryEntry
-from app.models.names import printable, size_text
 from app.ui.models.fit import FitBadge
 from app.ui.widgets import theme
 from app.ui.widgets.controls import plain_tooltip
 from app.ui.widgets.table import LEFT, RIGHT, hide_columns, set_up_table
 from app.ui.widgets.theme import SPACING
+from app.words import printable
 
 COLUMNS = ("Model", "Quantization", "Size", "Context", "Last used", "Fits")
 _LEAST_WIDTHS = {1: 460, 3: 620, 4: 540, 5: 380}
@@ -64,8 +64,8 @@ def row_of(entry: LibraryEntry, fit: FitBadge, now: float) -> LibraryRow:
         cells=(
             printable(entry.title, 120),
             printable(quantization) or words.UNKNOWN,
-            size_text(entry.size),
-            f"{context:,}" if context else words.UNKNOWN,
+            words.size(entry.size),
+            f"{words.number(context)}" if context else words.UNKNOWN,
             when(used, now),
             fit.text,
         ),

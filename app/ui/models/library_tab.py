@@ -12,11 +12,11 @@ from PySide6.QtCore import Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QGridLayout, QLineEdit, QMenu, QProgressBar, QSizePolicy, QWidget
 
+from app import words
 from app.models.downloads.part import free_bytes
 from app.models.library.folders import FolderKind, ModelFolder
 from app.models.library.library import LibraryEntry
 from app.models.mtp import why_unwanted
-from app.models.names import count_text, printable, size_text, visible
 from app.models.ranking import RankedDraft, Ranking
 from app.protocol.options import ALL_LAYERS
 from app.system import KnownError
@@ -43,6 +43,7 @@ from app.ui.widgets.controls import (
 )
 from app.ui.widgets.questions import ask
 from app.ui.widgets.theme import SPACING
+from app.words import printable, visible
 
 _NOTHING = "Select a model to see its details and the drafts that fit it."
 _ROWS_AT_ONCE = 3
@@ -264,7 +265,7 @@ class ModelPage(QWidget):
         if is_starter:
             self._delete.setText("Hide")
         elif entry.available:
-            self._delete.setText(f"Delete (frees {size_text(freed)})…" if freed else "Delete…")
+            self._delete.setText(f"Delete (frees {words.size(freed)})…" if freed else "Delete…")
         else:
             self._delete.setText("Remove from list")
         for widget in (self._drafts_heading, self._drafts_status, self._find_draft):
@@ -345,7 +346,7 @@ class ModelPage(QWidget):
             self,
             "Join pieces",
             f"Join the {len(entry.parts)} pieces of {printable(entry.title, 120)} to one file? This needs "
-            f"{size_text(entry.size)} of free disk space. The pieces are deleted once the whole file is complete.",
+            f"{words.size(entry.size)} of free disk space. The pieces are deleted once the whole file is complete.",
             safe={"Join": begin},
         )
 
@@ -382,10 +383,10 @@ class ModelPage(QWidget):
             text = "This model is loaded. Open another model first, then delete this one."
             show_text(self._status, text, "warning")
             return
-        title, freed = printable(entry.file_title, 120), size_text(self._service.would_free(entry))
+        title, freed = printable(entry.file_title, 120), words.size(self._service.would_free(entry))
 
         def done(freed: int) -> None:
-            self._deleted = f"{title} was deleted. {size_text(freed)} of disk space was freed."
+            self._deleted = f"{title} was deleted. {words.size(freed)} of disk space was freed."
             self.files_changed.emit()
 
         def failed(error: KnownError) -> None:
@@ -459,21 +460,21 @@ class ModelPage(QWidget):
     def _draft_row(self, ranked: RankedDraft) -> QWidget:
         entry, verdict = ranked.entry, ranked.verdict
         quantization = entry.summary.quantization if entry.summary else ""
-        parts = (printable(entry.title, 120), printable(quantization), size_text(entry.size))
+        parts = (printable(entry.title, 120), printable(quantization), words.size(entry.size))
         kind = "MTP head in a separate file" if entry.is_head else ""
         title = label(
             " · ".join(part for part in (kind, *parts) if part), None if verdict.fits else "quiet", wraps=True
         )
         title.setToolTip(plain_tooltip(str(entry.path)))
-        words = column(title, gap=0)
+        texts = column(title, gap=0)
         if ranked.trial is not None:
             measured = f"Measured here: {measured_here(ranked.trial)}"
-            words.addWidget(label(measured, trial_role(ranked.trial), wraps=True, figures=True))
+            texts.addWidget(label(measured, trial_role(ranked.trial), wraps=True, figures=True))
         sentences = (verdict.reason, verdict.warning, verdict.note)
         mood = "warning" if verdict.fits and verdict.warning is not None else "quiet"
-        words.addWidget(label(" ".join(sentence for sentence in sentences if sentence), mood, wraps=True))
+        texts.addWidget(label(" ".join(sentence for sentence in sentences if sentence), mood, wraps=True))
         widget = QWidget()
-        line = row((words, 1), on=widget)
+        line = row((texts, 1), on=widget)
         if verdict.fits:
             name = f"Load together with the draft {title.text()}"
             load = partial(self._ctx.actions.run, "load_pair", self._path, str(entry.path))
@@ -504,13 +505,13 @@ def _facts(entry: LibraryEntry, fit: FitBadge) -> list[tuple[str, str]]:
         experts = f"{found.experts}, {found.experts_used} used per token" if found.experts else ""
         facts += [
             ("Inner name", printable(found.name, 120)),
-            ("Parameters", f"{count_text(found.parameters)} ({printable(found.architecture)})"),
-            ("Quantization", f"{printable(found.quantization)}, {size_text(entry.size)}"),
-            ("Context", f"{found.training_context:,} tokens in training" if found.training_context else ""),
+            ("Parameters", f"{words.compact(found.parameters)} ({printable(found.architecture)})"),
+            ("Quantization", f"{printable(found.quantization)}, {words.size(entry.size)}"),
+            ("Context", f"{words.number(found.training_context)} tokens in training" if found.training_context else ""),
             ("Layers", f"{found.layers}{heads}" if found.layers else ""),
             ("Experts", experts),
             ("MTP head", _head(entry)),
-            ("Vocabulary", f"{tokenizer.size:,} tokens ({printable(tokenizer.kind)})" if tokenizer else ""),
+            ("Vocabulary", f"{words.number(tokenizer.size)} tokens ({printable(tokenizer.kind)})" if tokenizer else ""),
             ("Chat template", "built in" if found.template_sha256 else "none (ChatML is used)"),
         ]
     if entry.usable:
@@ -527,10 +528,10 @@ def _facts(entry: LibraryEntry, fit: FitBadge) -> list[tuple[str, str]]:
 def _summary(entries: Sequence[LibraryEntry], free: int | None) -> str:
     """``12 models, 48 GB · 210 GB free in the models folder``."""
     there = [entry for entry in entries if entry.available]
-    text = f"{len(there)} model{'' if len(there) == 1 else 's'}, {size_text(sum(entry.size for entry in there))}"
+    text = f"{words.count(len(there), 'model')}, {words.size(sum(entry.size for entry in there))}"
     if away := len(entries) - len(there):
         text += f" · {away} in folders that aren't available"
-    return text if free is None else f"{text} · {size_text(free)} free in the models folder"
+    return text if free is None else f"{text} · {words.size(free)} free in the models folder"
 
 
 def offer(found: Sequence[ModelFolder]) -> str:
@@ -538,8 +539,7 @@ def offer(found: Sequence[ModelFolder]) -> str:
     names = list(dict.fromkeys(folder.kind.label for folder in found))
     if not names:
         return ""
-    listed = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-    return f"Models from {listed} were found on this computer. Choose Folders… to add them (read only)."
+    return f"Models from {words.listed(names)} were found on this computer. Choose Folders… to add them (read only)."
 
 
 def _free(folder: Path) -> int | None:

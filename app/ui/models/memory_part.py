@@ -10,14 +10,15 @@ from PySide6.QtCore import QEvent, QPointF, QRectF, QSignalBlocker, QSize, Qt, S
 from PySide6.QtGui import QHelpEvent, QPainter, QPaintEvent, QPen, QResizeEvent
 from PySide6.QtWidgets import QGridLayout, QLabel, QSizePolicy, QSlider, QToolTip, QWidget
 
+from app import words
 from app.models.machine_memory import MachineMemory
 from app.models.memory_shape import ModelShape
 from app.models.model_memory import Parts
-from app.models.names import printable, size_text
 from app.models.planner import LEAST_CONTEXT, LoadPlan
 from app.ui.widgets import theme
 from app.ui.widgets.controls import LEFT, clear_layout, column, explain, label, named, small_button
 from app.ui.widgets.theme import SPACING
+from app.words import printable
 
 _STEPS = 64
 """Steps of the context slider, evenly spaced on a logarithmic scale."""
@@ -115,7 +116,7 @@ class MemoryPart(QWidget):
             title = f"{name} · {descriptions[name]}" if len(shown) > 1 else descriptions[name]
             bar.show_memory(title, _segments(parts), space)
             bar.show()
-        left_free = size_text(max(machine.memory_free - plan.system_space, 0))
+        left_free = words.size(max(machine.memory_free - plan.system_space, 0))
         self._system.show_memory(
             f"Memory ({left_free} left for other programs)", _segments(plan.estimate.system), plan.system_space
         )
@@ -124,7 +125,7 @@ class MemoryPart(QWidget):
         self._longest = max(longest, LEAST_CONTEXT + 1)
         with QSignalBlocker(self._context):
             self._context.setValue(round(_STEPS * self._place(context)))
-        self._context_text.setText(f"{context:,} tokens")
+        self._context_text.setText(f"{words.number(context)} tokens")
 
     def _show_layers(self, plan: LoadPlan, target: ModelShape, has_gpu: bool) -> None:
         for widget in (self._layers_title, self._layers, self._layers_text):
@@ -180,7 +181,7 @@ class Segment:
     color: int
 
     def text(self) -> str:
-        return f"{self.name} {size_text(self.size)}"
+        return f"{self.name} {words.size(self.size)}"
 
 
 class MemoryBar(QWidget):
@@ -201,7 +202,7 @@ class MemoryBar(QWidget):
         """``space`` is what is free for the pair, in bytes."""
         self._title, self._segments, self._space = title, [one for one in segments if one.size > 0], space
         described = ", ".join(one.text() for one in self._segments)
-        self.setAccessibleName(f"{title}: {described or 'nothing'}; {size_text(space)} free")
+        self.setAccessibleName(f"{title}: {described or 'nothing'}; {words.size(space)} free")
         self.updateGeometry()
         self.update()
 
@@ -233,7 +234,7 @@ class MemoryBar(QWidget):
     def event(self, event: QEvent) -> bool:
         if isinstance(event, QHelpEvent):
             hit = next((one for one, area in self._areas() if area.contains(QPointF(event.pos()))), None)
-            QToolTip.showText(event.globalPos(), f"{hit.name}: {size_text(hit.size)}" if hit else "", self)
+            QToolTip.showText(event.globalPos(), f"{hit.name}: {words.size(hit.size)}" if hit else "", self)
             return True
         return super().event(event)
 
@@ -245,7 +246,7 @@ class MemoryBar(QWidget):
         painter.setPen(colors.text)
         painter.drawText(QRectF(0, 0, self.width(), line), Qt.AlignmentFlag.AlignLeft, self._title)
         painter.setPen(colors.quiet if self.fits else colors.bad)
-        taken, space = size_text(self.taken), size_text(self._space)
+        taken, space = words.size(self.taken), words.size(self._space)
         text = f"{taken} of {space} free" if self.fits else f"needs {taken}, {space} free"
         painter.drawText(QRectF(0, 0, self.width(), line), Qt.AlignmentFlag.AlignRight, text)
         track = QRectF(0, self._top(), self.width(), _BAR)

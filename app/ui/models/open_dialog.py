@@ -14,7 +14,6 @@ from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QMenu, QPushButton, QWidget
 
 from app.models.mtp import DRAFT_INSTEAD, why_unwanted
-from app.models.names import visible
 from app.models.planner import LoadPlan, alternatives
 from app.protocol.events import Device
 from app.protocol.options import AcceptRule, HeadChoice, LoadSettings
@@ -37,6 +36,7 @@ from app.ui.widgets import theme
 from app.ui.widgets.controls import HeadControl, Section, column, label, plain_tooltip, push_button, row, scrolling
 from app.ui.widgets.tasks import Lane
 from app.ui.widgets.theme import SPACING
+from app.words import visible
 
 _TARGET_HELP = "The model whose answers you read: any text model in GGUF format."
 _DRAFT_HELP = (

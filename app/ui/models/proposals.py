@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QObject, Slot
 
-from app import system
+from app import system, words
 from app.models.downloads.item import FILE_NAME, has_work
-from app.models.names import size_text
 from app.models.starter import is_starter, starter_file
 from app.protocol.events import PairLoaded
 from app.ui import notices
@@ -108,4 +107,4 @@ class Proposals(QObject):
 
 
 def _words(offer: Offer) -> str:
-    return f"{offer.model.title} ({size_text(offer.size)} to download)"
+    return f"{offer.model.title} ({words.size(offer.size)} to download)"

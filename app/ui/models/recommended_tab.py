@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 from PySide6.QtCore import QObject, Signal, Slot
 from PySide6.QtWidgets import QAbstractButton, QCheckBox, QFrame, QWidget
 
+from app import words
 from app.models.downloads.item import Item, ItemState
 from app.models.gguf import read_header
 from app.models.hub import drafts
@@ -23,7 +24,6 @@ from app.models.hub.network import TokenPlace
 from app.models.hub.repository import RemoteModel
 from app.models.machine_memory import MachineMemory
 from app.models.mtp import can_compute
-from app.models.names import printable, size_text
 from app.settings import Settings
 from app.system import Canceled, KnownError
 from app.ui.models.downloads_tab import DownloadsTab
@@ -46,6 +46,7 @@ from app.ui.widgets.controls import (
 )
 from app.ui.widgets.tasks import Failed, Lane
 from app.ui.widgets.theme import SPACING
+from app.words import printable
 
 T = TypeVar("T")
 
@@ -311,11 +312,11 @@ def _get_text(offer: Offer, where: Whereabouts) -> str:
         case "downloads", _:
             return "In Downloads"
         case "incomplete", Sidecar() as head:
-            return f"Get its MTP head ({size_text(head.size)})"
+            return f"Get its MTP head ({words.size(head.size)})"
         case "incomplete", DraftModel() as draft:
-            return f"Get its draft ({size_text(draft.size)})"
+            return f"Get its draft ({words.size(draft.size)})"
         case _:
-            return f"Get ({size_text(offer.size)})"
+            return f"Get ({words.size(offer.size)})"
 
 
 def drafting_text(offer: Offer, where: Whereabouts) -> str:
@@ -328,9 +329,9 @@ def drafting_text(offer: Offer, where: Whereabouts) -> str:
         case Inside():
             return "Its MTP head drafts: it is inside the file."
         case Sidecar():
-            return f"Its MTP head drafts: a file of {size_text(accelerator.size)} that comes with it."
+            return f"Its MTP head drafts: a file of {words.size(accelerator.size)} that comes with it."
         case DraftModel():
-            return f"{accelerator.title} drafts for it: a model of {size_text(accelerator.size)} that comes with it."
+            return f"{accelerator.title} drafts for it: a model of {words.size(accelerator.size)} that comes with it."
         case _:
             ngrams = "Text that comes up again is drafted from the chat itself (n-grams)."
             if not isinstance(listed, Inside | Sidecar):
@@ -353,7 +354,7 @@ def measured_text(offer: Offer) -> str:
 def needs_text(offer: Offer) -> str:
     """``Needs about 7.2 GB with 8,192 tokens of context · Q4_K_M``."""
     return (
-        f"Needs about {size_text(offer.needed)} with {offer.file.context:,} tokens of context · "
+        f"Needs about {words.size(offer.needed)} with {words.number(offer.file.context)} tokens of context · "
         f"{offer.file.quantization}"
     )
 
@@ -362,7 +363,7 @@ def images_text(offer: Offer) -> str:
     """On the box that adds its projector: ``With images: another 986 MB to download``."""
     projector = offer.model.mmproj
     size = projector.size if projector is not None else None
-    return f"With images: another {size_text(size)} to download" if size else "With images: another file to download"
+    return f"With images: another {words.size(size)} to download" if size else "With images: another file to download"
 
 
 def license_text(offer: Offer) -> str:
@@ -377,10 +378,10 @@ def license_text(offer: Offer) -> str:
 def machine_text(machine: MachineMemory) -> str:
     """``NVIDIA RTX 4060, 7.6 GB of 8.6 GB free · memory: 11 GB of 16 GB free``."""
     parts = [
-        f"{printable(device.description)}, {size_text(device.free_bytes)} of {size_text(device.total_bytes)} free"
+        f"{printable(device.description)}, {words.size(device.free_bytes)} of {words.size(device.total_bytes)} free"
         for device in machine.devices
     ]
-    parts.append(f"memory: {size_text(machine.memory_free)} of {size_text(machine.memory_total)} free")
+    parts.append(f"memory: {words.size(machine.memory_free)} of {words.size(machine.memory_total)} free")
     text = " · ".join(parts)
     return text[0].upper() + text[1:] if machine.devices else f"No GPU support in this build · {text}"
 

@@ -11,12 +11,12 @@ from PySide6.QtCore import Qt, QUrl, Slot
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QCheckBox, QComboBox, QLineEdit, QTreeWidgetItem, QWidget
 
+from app import words
 from app.models.downloads.item import Item
 from app.models.hub.drafts import DraftCandidate, HubModel, look_at
 from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sort
 from app.models.library.library import LibraryEntry
 from app.models.memory_shape import shape_of
-from app.models.names import count_text, printable, size_text
 from app.system import KnownError
 from app.ui.context import AppContext
 from app.ui.models.downloads_tab import DownloadsTab
@@ -38,6 +38,7 @@ from app.ui.widgets.controls import (
 )
 from app.ui.widgets.table import Table
 from app.ui.widgets.theme import SPACING
+from app.words import printable
 
 SORTS: dict[Sort, str] = {
     "trending": "Trending",
@@ -116,7 +117,7 @@ class SearchTab(QWidget):
         self._results.clear()
         for one in results:
             name = printable(one.id, 120) + ("  (gated)" if one.gated != "no" else "")
-            cells = [name, count_text(one.downloads), count_text(one.likes), one.modified[:10]]
+            cells = [name, words.compact(one.downloads), words.compact(one.likes), one.modified[:10]]
             item = self._results.add(cells, one.id)
             gated = "\nYou have to accept its terms on its page first." if one.gated != "no" else ""
             item.setToolTip(0, plain_tooltip(printable(one.id, 200) + gated))
@@ -312,7 +313,7 @@ class RepositoryPage(QWidget):
         self._fitting += offer.verdict.fits
         model, verdict = offer.model, offer.verdict
         moods = ("", "", "warning" if verdict.warning else "good") if verdict.fits else ("quiet",) * 3
-        cells = (printable(model.name, 120), size_text(model.size), "yes" if verdict.fits else "no")
+        cells = (printable(model.name, 120), words.size(model.size), "yes" if verdict.fits else "no")
         item = self._drafts.add(cells, offer)
         self._drafts.dress(item, cells, moods, _sentence(offer))
         self._drafts.show()
@@ -323,7 +324,7 @@ class RepositoryPage(QWidget):
         if not number:
             text = "No small model of this family was found. Search for one by name."
         else:
-            fit = "none fit" if not self._fitting else "1 fits" if self._fitting == 1 else f"{self._fitting} fit"
+            fit = words.count(self._fitting, "fits", "fit") if self._fitting else "none fit"
             text = f"{number} checked, {fit}. Their vocabularies were compared, not just their names."
         show_text(self._drafts_status, text)
 
@@ -352,7 +353,7 @@ class RepositoryPage(QWidget):
 
     def _dress(self, item: QTreeWidgetItem, model: RemoteModel, fit: FitBadge) -> None:
         parts = f" · {len(model.files)} parts" if len(model.files) > 1 else ""
-        cells = (f"{model.quantization or printable(model.name)}{parts}", size_text(model.size), fit.text)
+        cells = (f"{model.quantization or printable(model.name)}{parts}", words.size(model.size), fit.text)
         self._files.dress(item, cells, ("", "", fit.mood), f"{model.name}\n{fit.detail}".strip())
 
     def _clear_drafts(self, status: str = "") -> None:
@@ -380,11 +381,11 @@ class RepositoryPage(QWidget):
         self._get.setEnabled((has_model and not is_alone and not self._is_looking) or draft is not None)
         self._refresh_head()
         if (head := self.head()) is not None:
-            self._get.setText(f"Get with MTP head (+{size_text(head.size)})")
+            self._get.setText(f"Get with MTP head (+{words.size(head.size)})")
         elif draft is None:
             self._get.setText("Get")
         else:
-            size = size_text(draft.model.size)
+            size = words.size(draft.model.size)
             self._get.setText(f"Get with draft (+{size})" if has_model else f"Get this draft ({size})")
 
     def _refresh_head(self) -> None:
@@ -392,11 +393,11 @@ class RepositoryPage(QWidget):
         is_offered = found is not None and found.head is not None and found.can_run
         self._with_head.setVisible(is_offered and self.draft() is None)
         if found is not None and found.head is not None:
-            self._with_head.setText(f"With its MTP head, {size_text(found.head.size)}")
+            self._with_head.setText(f"With its MTP head, {words.size(found.head.size)}")
         projector = found.projector if found is not None else None
         self._with_images.setVisible(projector is not None)
         if projector is not None:
-            self._with_images.setText(f"With images: its projector, {size_text(projector.size)}")
+            self._with_images.setText(f"With images: its projector, {words.size(projector.size)}")
         text = "Looking for what belongs to it…" if self._is_looking else ""
         show_text(self._head, _head_text(found) if found is not None else text)
 
@@ -416,7 +417,7 @@ def _head_text(found: HubModel) -> str:
         use = "It drafts, without a second model." if found.can_run else "This version can't use it yet."
         return f"MTP head inside. {use}"
     if found.head is not None and not found.can_run:
-        return f"There is an MTP head for it ({size_text(found.head.size)}), which this version can't use yet."
+        return f"There is an MTP head for it ({words.size(found.head.size)}), which this version can't use yet."
     return ""
 
 

@@ -22,7 +22,6 @@ from PySide6.QtWidgets import (
 )
 
 from app import words
-from app.models.names import printable, visible
 from app.protocol.events import LoadFailed, PairLoaded
 from app.protocol.remote import (
     MAX_ADDRESS_CHARACTERS,
@@ -55,6 +54,7 @@ from app.ui.widgets.controls import (
     show_text,
 )
 from app.ui.widgets.theme import SPACING
+from app.words import printable, visible
 
 _WIDTH = 560
 _FOUND_ROWS = 4
@@ -536,7 +536,7 @@ def model_title(model: ServedModel) -> str:
 def server_title(server: Server) -> str:
     """A line of the list of servers: ``llama-server · 127.0.0.1:8080 · qwen3.5``."""
     models = [one.id for one in server.models]
-    shown = models[0] if len(models) == 1 else f"{len(models):,} models" if models else ""
+    shown = models[0] if len(models) == 1 else f"{words.number(len(models))} models" if models else ""
     shown = "needs a key" if server.needs_key else shown
     return visible(" · ".join(filter(None, (server_name(server), host_of(server.address), shown))))
 
@@ -547,7 +547,7 @@ def found(server: Server, *, is_chosen: bool) -> Verdict:
     if not server.models:
         return Verdict(text, "warning", ("It has no model at the moment. Load one there, then test again.",))
     if not is_chosen:
-        return Verdict(text, "good", (f"It has {len(server.models):,} models. {_CHOOSE}",))
+        return Verdict(text, "good", (f"It has {words.number(len(server.models))} models. {_CHOOSE}",))
     return Verdict(text, "good", ("The model isn't loaded there yet. The server loads it when you open it.",))
 
 

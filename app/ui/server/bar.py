@@ -10,13 +10,13 @@ from PySide6.QtGui import QResizeEvent
 from PySide6.QtWidgets import QHBoxLayout, QWidget
 
 from app import words
-from app.models.names import printable
 from app.ui.engine import Priority
 from app.ui.engine.queue import wait_for
 from app.ui.widgets import theme
 from app.ui.widgets.column import prose_margin
 from app.ui.widgets.controls import ElidedLabel, label, plain_tooltip, row, small_button
 from app.ui.widgets.theme import SPACING
+from app.words import printable
 
 if TYPE_CHECKING:
     from app.ui.server.serving import ServedAnswer, Serving

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable
 from PySide6.QtCore import QDateTime, QObject, Signal, Slot
 
 from app import words
-from app.models.names import printable
 from app.protocol.serving import Serve
 from app.settings import ServerSettings
 from app.storage.secrets import SecretPlace, SecretStore
 from app.ui.server.serving import EndedRequest, ServerState, Serving
 from app.ui.widgets.tasks import Lane
+from app.words import printable
 
 KEY_NAME = "API server"
 _KEY_BYTES = 32

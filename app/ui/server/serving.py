@@ -29,7 +29,7 @@ from app.protocol.events import (
     Round,
     RoundsReceived,
 )
-from app.protocol.frames import FrameReader, ProtocolError
+from app.protocol.frames import FrameReader, ProtocolError, encode_frame
 from app.protocol.options import FinishReason
 from app.protocol.serving import (
     AnsweredQuestion,
@@ -44,7 +44,7 @@ from app.protocol.serving import (
     ToServer,
     Unavailable,
 )
-from app.protocol.statistics import Statistics
+from app.protocol.statistics import joined
 from app.ui import notices
 from app.ui.engine import Priority
 from app.ui.engine.client import ChildProcess, CrashTracker, EngineClient, EngineState
@@ -66,6 +66,7 @@ class ServedAnswer:
 
     Attributes:
         client: The program, by its own name.
+        tokens: How many there are so far.
         request: The number under which the program's server knows it.
     """
 
@@ -74,10 +75,11 @@ class ServedAnswer:
         self.request = command.request
         self._command = _dated(command)
         self._tokens: list[int] = []
-        self._statistics = Statistics()
-        self._first: Figures | None = None
-        """Of the first part that came to a token, once that is over."""
-        self._has_started = False
+        self._figures = Figures()
+        """Of the parts that are over."""
+        self._started: GenerationStarted | None = None
+        """As the program heard of it."""
+        self.tokens = 0
         self._prompt_done = 0
         self._next_index = 0
         """Of the first round of the next part."""
@@ -88,17 +90,10 @@ class ServedAnswer:
         """Of the last round."""
         self._is_resuming = False
         """This part has no tokens yet, but others have."""
-        self._total_seconds = 0.0
-        """Of earlier parts."""
         self._held: list[Piece] = []
         """What an interruption brought to light: it may be the beginning of a stop string."""
         self._latest: deque[tuple[float, int]] = deque()
         """Times and tokens of the last seconds."""
-
-    @property
-    def tokens(self) -> int:
-        """How many there are so far."""
-        return self._statistics.tokens
 
     def tokens_per_second(self) -> float | None:
         """The tokens of the last 3 s ÷ that time; ``None`` at the beginning."""
@@ -121,12 +116,10 @@ class ServedAnswer:
     def started(self, event: GenerationStarted) -> GenerationStarted | None:
         """What the program hears of it; ``None``: nothing, because it has heard of an earlier part."""
         self._command = msgspec.structs.replace(self._command, seed=event.seed)
-        if self._has_started:
+        if self._started is not None:
             return None
-        self._has_started = True
-        self._statistics.prompt_tokens = event.prompt_tokens
-        self._statistics.cached_tokens = event.cached_tokens
-        return msgspec.structs.replace(event, request=self.request)
+        self._started = msgspec.structs.replace(event, request=self.request)
+        return self._started
 
     def progressed(self, event: PromptProgressed) -> PromptProgressed | None:
         """The same for the prompt: it is only processed once, as far as the program is concerned."""
@@ -141,16 +134,16 @@ class ServedAnswer:
 
     def interrupted(self, event: GenerationFinished) -> None:
         """This part is over; there will be another one."""
-        self._end_part(event.figures)
-        self._is_resuming = self._statistics.tokens > 0
+        self._figures = joined(self._figures, event.figures)
+        self._is_resuming = self.tokens > 0
         if not self._is_resuming:
-            self._time_shift = self._total_seconds
+            self._time_shift = self._figures.total_seconds
         self._index_shift = self._next_index
 
     def finished(self, event: GenerationFinished) -> list[RoundsReceived | GenerationFinished]:
         """What the program hears at the end: text that was held back, and the figures of all parts."""
         self._cut(event.stop_overlap)
-        self._end_part(event.figures)
+        self._figures = joined(self._figures, event.figures)
         return self._end(event)
 
     def ended(self, reason: FinishReason) -> list[RoundsReceived | GenerationFinished]:
@@ -172,23 +165,17 @@ class ServedAnswer:
         if self._held:
             last = Round(index=self._next_index, verify_passes=0, pieces=self._held, time=self._time)
             told.append(RoundsReceived(request=self.request, rounds=[last]))
-        figures = self._statistics.figures(self._total_seconds)
-        if self._first is not None:
-            figures = msgspec.structs.replace(figures, prompt_tokens_per_second=self._first.prompt_tokens_per_second)
+        figures = self._figures
+        if (prompt := self._started) is not None:
+            counts = {"prompt_tokens": prompt.prompt_tokens, "cached_tokens": prompt.cached_tokens}
+            figures = msgspec.structs.replace(figures, **counts)
         whole = msgspec.structs.replace(event, request=self.request, figures=figures, stop_overlap=0, curve=[])
         return [*told, whole]
 
-    def _end_part(self, figures: Figures) -> None:
-        self._total_seconds += figures.total_seconds
-        if self._first is None and self._statistics.tokens:
-            self._first = figures
-
     def _taken(self, round_: Round) -> Round:
-        statistics = self._statistics
         if self._is_resuming and round_.tokens:  # its prompt was processed again; the wait isn't decoding either
             self._is_resuming = False
             self._time_shift = self._time - round_.time
-            statistics.first_tokens += round_.tokens
         round_ = msgspec.structs.replace(
             round_,
             index=round_.index + self._index_shift,
@@ -197,7 +184,6 @@ class ServedAnswer:
         )
         self._next_index, self._time = round_.index + 1, round_.time
         self._tokens += (piece.id for piece in round_.pieces)
-        statistics.add(round_)
         self._count(round_)
         is_closing = not (round_.tokens or round_.verify_passes)
         return msgspec.structs.replace(round_, pieces=self._released(round_.pieces, is_closing=is_closing))
@@ -226,6 +212,7 @@ class ServedAnswer:
             characters -= len(piece.text)
 
     def _count(self, round_: Round) -> None:
+        self.tokens += round_.tokens
         if round_.tokens:
             self._latest.append((round_.time, round_.tokens))
             while len(self._latest) > 2 and self._latest[-1][0] - self._latest[0][0] > _LIVE_SECONDS:
@@ -272,11 +259,11 @@ class ServerProcess(QObject):
     def start(self, first: Serve) -> None:
         """Start the process, with what it needs to know first; one that is running is ended before."""
         self.stop()
-        self._process.start(system.own_command("--role=server"), LogLines(), protocol.encode(first))
+        self._process.start(system.own_command("--role=server"), LogLines(), encode_frame(first))
 
     def send(self, message: ToServer) -> None:
         """Nothing happens when there is no process. Raises `ProtocolError` for what is too large."""
-        self._process.write(protocol.encode(message))
+        self._process.write(encode_frame(message))
 
     def stop(self) -> None:
         """End the process, by force if it doesn't end by itself. Doesn't wait, but hears nothing more of it."""

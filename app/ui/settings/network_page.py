@@ -6,8 +6,8 @@ from PySide6.QtCore import QDateTime, Qt, QTimer, QUrl, Signal, Slot
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QApplication, QDialog, QDialogButtonBox, QLineEdit, QWidget
 
+from app import words
 from app.models.hub.network import TokenPlace
-from app.models.names import printable, size_text
 from app.system import KnownError
 from app.ui.context import AppContext
 from app.ui.models.window import ModelsWindow
@@ -15,6 +15,7 @@ from app.ui.widgets.controls import DIALOG_MARGINS, column, explain, label, name
 from app.ui.widgets.forms import Fields
 from app.ui.widgets.table import RowsTable
 from app.ui.widgets.theme import SPACING
+from app.words import printable
 
 PURPOSES = (
     ("Search", "sends your search words and the sort order"),
@@ -111,7 +112,7 @@ class NetworkPage(QWidget):
                     QDateTime.fromSecsSinceEpoch(int(one.at)).toString("HH:mm:ss"),
                     printable(one.host),
                     printable(one.purpose, 120),
-                    size_text(one.received) if one.received else "",
+                    words.size(one.received) if one.received else "",
                 ]
                 for one in self._hub.network.traffic()
             ]

@@ -10,7 +10,6 @@ from PySide6.QtCore import QSize, Slot
 from PySide6.QtWidgets import QHBoxLayout, QLineEdit, QWidget
 
 from app.models.library.folders import ModelFolder
-from app.models.names import printable
 from app.ui.context import AppContext, WindowSettings
 from app.ui.models.library_service import models_folder
 from app.ui.models.window import ModelsWindow
@@ -34,6 +33,7 @@ from app.ui.widgets.controls import (
 from app.ui.widgets.questions import ask, choose_folder
 from app.ui.widgets.tabbed_window import TabbedWindow
 from app.ui.widgets.theme import SPACING
+from app.words import printable
 
 # Settings → Models: where models are stored, and where else to look for them.
 

@@ -7,7 +7,6 @@ from PySide6.QtCore import QObject, QTimer, Slot
 
 from app import words
 from app.chats.model import StoredMessage
-from app.models.names import shortened, visible
 from app.protocol.events import PairLoaded
 from app.ui.chat.footer import figures_of
 from app.ui.chat.list.model import UNTITLED
@@ -19,6 +18,7 @@ from app.ui.notices import Notice
 from app.ui.shell.main_window import MainWindow
 from app.ui.widgets.focus import announce
 from app.ui.widgets.tabbed_window import bring_to_front
+from app.words import shortened, visible
 
 _LONGEST_TITLE, _LONGEST_TEXT = 60, 120
 """Characters."""

@@ -32,7 +32,7 @@ from PySide6.QtGui import QFileOpenEvent, QGuiApplication
 from PySide6.QtWidgets import QApplication, QMessageBox
 
 from app import APPLICATION_ID, __version__, system
-from app.models.names import path_of, visible
+from app.models.names import path_of
 from app.settings import SettingsFile
 from app.system import CLOSE_WHEN_READY, KnownError, has_display, write_line
 from app.ui import notices
@@ -44,6 +44,7 @@ from app.ui.shell.single_instance import SingleInstance, announce_running
 from app.ui.widgets import icons, stylesheet
 from app.ui.widgets.garbage import GarbageCollector
 from app.ui.widgets.tabbed_window import bring_to_front
+from app.words import visible
 
 if TYPE_CHECKING:
     from app.ui.app import App

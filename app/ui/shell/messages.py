@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from PySide6.QtCore import QObject, QTimer, Slot
 
+from app import words
 from app.chats.model import Chat, StoredMessage
 from app.chats.settings import ChatSettings
 from app.chats.tree import Deletion
@@ -156,7 +157,7 @@ class Messages(QObject):
         def deleted(deletion: Deletion) -> None:
             if model.is_temporary and model is not self._chats.current:
                 return  # it is gone
-            text = "Deleted a message." if count == 1 else f"Deleted {count:,} messages."
+            text = "Deleted a message." if count == 1 else f"Deleted {words.number(count)} messages."
             self._operations.offer_undo(partial(self._undo, model.id, deletion), text, model.id)
 
         model.delete(message_id, deleted, following=following)
@@ -214,9 +215,9 @@ class Messages(QObject):
     def _show_found(self, message: StoredMessage, searched: str) -> None:
         self._window.transcript.show_message(message.id)
         is_plain, texts = message.role == "user", (message.text, message.thinking)
-        for words in (searched, *sorted(searched.split(), key=len, reverse=True)):
-            if words and any(count_matches(text, words, plain=is_plain) for text in texts):
-                self._window.find_bar.look_for(words, message.id)
+        for one in (searched, *sorted(searched.split(), key=len, reverse=True)):
+            if one and any(count_matches(text, one, plain=is_plain) for text in texts):
+                self._window.find_bar.look_for(one, message.id)
                 return
 
     # ------------------------------------------------------------ branch

@@ -20,7 +20,7 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.models.names import visible
+from app import words
 from app.ui.actions import Actions
 from app.ui.chat.context_gauge import ContextGauge
 from app.ui.chat.footer import Card
@@ -31,6 +31,7 @@ from app.ui.widgets.column import Widths, prose_margin, prose_width
 from app.ui.widgets.controls import ElidedLabel, column, label, plain_tooltip, row
 from app.ui.widgets.focus import announce
 from app.ui.widgets.theme import SPACING
+from app.words import visible
 
 if TYPE_CHECKING:
     from app.ui.chat.context_meter import ContextUse
@@ -70,7 +71,7 @@ def state_text(state: EngineState, progress: float, *, is_remote: bool = False) 
     if state is EngineState.LOADING:
         if is_remote:
             return "connecting"
-        return f"loading {progress * 100:.0f}%"
+        return f"loading {words.share(progress)}"
     return "stopped" if state is EngineState.DIED else state.value
 
 
@@ -164,8 +165,8 @@ class TopBar(QFrame):
         buttons of the panels only have icons."""
         metrics = QFontMetrics(self.pair.font())
         wanted = min(metrics.horizontalAdvance(self._title), theme.px(_NAME_WIDTH))
-        for words in (("Speed", "Settings"), ("", "")):
-            for button, text in zip((self.speed, self.settings), words, strict=True):
+        for texts in (("Speed", "Settings"), ("", "")):
+            for button, text in zip((self.speed, self.settings), texts, strict=True):
                 button.setText(text)
             self.context.fit(self._room(metrics) + self.context.taken() - wanted)
             if self._room(metrics) >= _SHORTEST_NAME:

@@ -31,9 +31,9 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
-from app.models.names import is_right_to_left, visible
 from app.ui.widgets import icons, theme
 from app.ui.widgets.theme import SPACING
+from app.words import is_right_to_left, visible
 
 GAP = 2 * SPACING
 """Between the parts of most rows and columns, in pixels."""

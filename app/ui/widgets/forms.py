@@ -130,7 +130,7 @@ class Decimal(_Typed, QDoubleSpinBox):
         _prepare(self, lowest_means)
 
     def textFromValue(self, value: float) -> str:  # noqa: N802 - Qt's name
-        return f"{value:.4f}".rstrip("0").rstrip(".")
+        return f"{value:.12g}"
 
 
 class OneOf(QComboBox):

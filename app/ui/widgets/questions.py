@@ -11,10 +11,10 @@ from PySide6.QtCore import QObject, Qt, QTimer, Slot
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QApplication, QFileDialog, QMessageBox, QSystemTrayIcon, QWidget
 
-from app.models.names import printable
 from app.storage.files import with_suffix
 from app.ui.widgets import icons
 from app.ui.widgets.tasks import Lane
+from app.words import printable
 
 PATIENCE_MS = 500
 """Milliseconds; a dialog doesn't open on a drive that takes longer to respond."""

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from app.models.downloads.item import Item, ItemProgress, ItemState, duration, figures, summary
+from app import words
+from app.models.downloads.item import Item, ItemProgress, ItemState, figures, summary
 from app.models.hub.repository import RemoteFile
 
 FILE = RemoteFile(repository="a/b", commit="0" * 40, path="m.gguf", size=5 * 10**9, sha256="0" * 64)
@@ -57,4 +58,4 @@ def test_all_together() -> None:
     ],
 )
 def test_times(seconds: float, text: str) -> None:
-    assert duration(seconds).replace("\u00a0", " ") == text
+    assert words.coarse(seconds).replace("\u00a0", " ") == text

@@ -14,7 +14,7 @@ from app.models.hub.api import Hub
 from app.models.hub.errors import NoAccessError, NotFoundError, RefusedError, UnreachableError
 from app.models.hub.network import MAX_API_ANSWER, Network, NetworkSettings
 from app.models.hub.repository import Sort, is_commit, is_repository_id, is_safe_path
-from app.models.names import is_sha256
+from app.storage.files import is_sha256
 from app.system import KnownError
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import HubServer

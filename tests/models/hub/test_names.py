@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from app.models.hub.repository import is_commit, is_repository_id, is_safe_path
-from app.models.names import is_sha256
+from app.storage.files import is_sha256
 
 
 @pytest.mark.parametrize(

@@ -13,11 +13,11 @@ from PySide6.QtWidgets import QApplication, QLineEdit, QMenu
 from pytestqt.qtbot import QtBot
 
 from app.chats.model import Chat, Folder, Found, Snippet
-from app.models.names import is_right_to_left
 from app.ui.chat.chat_list import ChatList
 from app.ui.chat.list.model import Heading, rows_of
 from app.ui.chat.list.results import results_of
 from app.ui.widgets import theme
+from app.words import is_right_to_left
 from tests.ui.recorded_actions import Recorded
 
 pytestmark = pytest.mark.qt_log_ignore("^This plugin does not support", extend=True)

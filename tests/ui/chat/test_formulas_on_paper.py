@@ -18,7 +18,7 @@ from app.ui.chat.transfers import _Document
 def html() -> Iterator[str]:
     """A text with two formulas, as it is exported."""
     helper = Helper(seconds=20.0)
-    (html,) = helper.render_markdown(RenderMarkdown([r"a $x^2$ and $$\frac{a}{b}$$ and $\unknown$"])).html
+    (html,) = helper.ask(RenderMarkdown([r"a $x^2$ and $$\frac{a}{b}$$ and $\unknown$"])).html
     yield html
     helper.stop()
 

@@ -120,7 +120,7 @@ def test_the_table_and_the_progress_fill_as_it_goes(tab: PromptSet, clock: Clock
     tab.end(End("done"))
     assert tab.verdict.text() == (
         "Same text in 2 of 3 · 1.9× faster (median) · 54% accepted Differences at a near-tie, which rounding "
-        "decides: 0 of 1. One prompt was skipped: It is too long."
+        "decides: 0 of 1. 1 prompt was skipped: It is too long."
     )
     assert tab.footer.export_button.isEnabled()
     assert tab._choice.isEnabled()

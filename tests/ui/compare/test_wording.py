@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from app import words
 from app.compare.results import Comparison, Skipped, summarize
 from app.protocol.commands import Generate
 from app.protocol.options import AcceptRule, Sampling
@@ -101,19 +102,19 @@ def test_a_whole_set() -> None:
         "Differences at a near-tie, which rounding decides: 1 of 2. 2 prompts were skipped: It is too long."
     )
     assert wording.set_verdict(summarize([]).total, [skipped]).text == (
-        "Nothing was compared. One prompt was skipped: It is too long."
+        "Nothing was compared. 1 prompt was skipped: It is too long."
     )
     slow = summarize([comparison(speeds=(40.0, 30.0))]).total
     assert "drafting doesn't pay off on these texts (median)" in wording.set_verdict(slow, []).heading
 
 
 def test_time_left_does_not_dance() -> None:
-    said = [wording.time_left(seconds).replace(NO_BREAK, " ") for seconds in (3, 42, 47, 89, 100, 3000)]
+    said = [words.time_left(seconds).replace(NO_BREAK, " ") for seconds in (3, 42, 47, 89, 100, 3000)]
     assert said == [
         "a few seconds left",
         "about 40 s left",
         "about 50 s left",
-        "about 90 s left",
+        "about 2 min left",
         "about 2 min left",
         "about 50 min left",
     ]

@@ -12,9 +12,8 @@ from PySide6.QtCore import Qt
 from PySide6.QtGui import QGuiApplication
 from PySide6.QtWidgets import QMenu, QMessageBox
 
-from app import system
+from app import system, words
 from app.models.library.folders import FolderKind, ModelFolder
-from app.models.names import size_text
 from app.models.origins import Origin, origins_file
 from app.system import KnownError
 from app.ui.models.library_list import COLUMNS, when
@@ -76,9 +75,9 @@ def test_rows(stocked: Windows) -> None:
     assert column(stocked.models_list, 3) == ["4,096", "512", "512", "–"]
     assert column(stocked.models_list, 4) == ["never"] * 4
     assert column(stocked.models_list, 5) == ["Runs on GPU"] * 3 + ["Can't be loaded"]
-    sizes = [size_text(path(stocked, name).stat().st_size) for name in stocked.titles()]
+    sizes = [words.size(path(stocked, name).stat().st_size) for name in stocked.titles()]
     assert column(stocked.models_list, 2) == sizes
-    summary = f"4 models, {size_text(sum(file.stat().st_size for file in stocked.models.rglob('*.gguf')))} · "
+    summary = f"4 models, {words.size(sum(file.stat().st_size for file in stocked.models.rglob('*.gguf')))} · "
     assert any(
         text.startswith(summary) and text.endswith("free in the models folder")
         for text in texts(stocked.window.library)
@@ -308,7 +307,7 @@ def test_the_starter_model_cannot_be_deleted_but_hidden(starter_model: Path, sto
 
 def test_delete(stocked: Windows, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file, tab = path(stocked, "small"), stocked.window.library
-    freed = size_text(file.stat().st_size)
+    freed = words.size(file.stat().st_size)
     stocked.choose(file)
     assert f"Delete (frees {freed})…" in file_menu(stocked)
     monkeypatch.setattr(stocked.ctx.loader, "is_loaded", lambda path: path == str(file))

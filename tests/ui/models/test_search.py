@@ -10,10 +10,10 @@ import pytest
 from PySide6.QtGui import QBrush
 from PySide6.QtWidgets import QCheckBox, QLabel, QPushButton, QWidget
 
+from app import words
 from app.models import mtp
 from app.models.hub.catalog import Offer, Sidecar, load_catalog
 from app.models.machine_memory import MachineMemory
-from app.models.names import size_text
 from app.settings import Pair
 from app.ui.widgets import theme
 from tests.support.gemma4_models import make_assistant
@@ -311,7 +311,7 @@ def test_a_head_that_is_missing_in_the_library_is_offered(with_sidecar: Windows,
     windows.window.show_recommended()
     missing = "The model is in your library, but its MTP head, which drafts for it, isn't."
     assert missing in texts(card(windows, title))
-    button(card(windows, title), f"Get its MTP head ({size_text(head.size)})").click()
+    button(card(windows, title), f"Get its MTP head ({words.size(head.size)})").click()
     windows.until(lambda: windows.window.recommended.whereabouts(offer) == "library")
     assert file.is_file()
     assert len(windows.server.bodies(offer.file.file)) == 1  # the model isn't downloaded again
@@ -358,7 +358,7 @@ def test_a_head_beside_a_model_is_offered_with_it(windows: Windows, heads: dict[
     choose_first(windows, {"m-Q4_0.gguf": heads["plain"], "MTP/mtp-m.gguf": heads["head"]})
     box = windows.page.findChild(QCheckBox)
     assert box is not None
-    size = size_text(heads["head"].stat().st_size)
+    size = words.size(heads["head"].stat().st_size)
     assert box.text() == f"With its MTP head, {size}" and box.isVisibleTo(windows.page) and box.isChecked()
     assert [cell(row, 0) for row in rows(tree(windows.page, "Files"))] == ["Q4_0"]
     box.click()
@@ -408,7 +408,7 @@ def test_a_projector_beside_a_model_is_offered_with_it(windows: Windows, tmp_pat
     model = make_seeing_model(tmp_path / "m.gguf", "llava")
     choose_first(windows, {"m-Q4_0.gguf": model, "mmproj-F16.gguf": other, "mmproj-BF16.gguf": own})
     box = next(box for box in windows.page.findChildren(QCheckBox) if box.isVisibleTo(windows.page))
-    assert box.text() == f"With images: its projector, {size_text(own.stat().st_size)}" and box.isChecked()
+    assert box.text() == f"With images: its projector, {words.size(own.stat().st_size)}" and box.isChecked()
     button(windows.page, "Get").click()
     windows.says("Complete · checksum verified")
     folder = windows.models / "owner/m-GGUF"

@@ -21,10 +21,11 @@ from PySide6.QtCore import (
     Qt,
 )
 
+from app import words
 from app.chats.model import Chat, Folder
-from app.models.names import visible
 from app.ui.actions import Actions
 from app.ui.widgets.controls import LOCALE, plain_tooltip
+from app.words import visible
 
 T = TypeVar("T")
 AnyIndex = QModelIndex | QPersistentModelIndex
@@ -82,11 +83,6 @@ class RowsModel(QAbstractListModel, Generic[T]):
 
     def data(self, index: AnyIndex, role: int = _Roles.DisplayRole) -> object:
         return self._answer(self.rows[index.row()], role)
-
-
-def count_text(count: int) -> str:
-    """``1 chat``, ``3 chats``."""
-    return "1 chat" if count == 1 else f"{count:,} chats"
 
 
 def title_of_chat(chat: Chat) -> str:
@@ -294,7 +290,9 @@ class ChatListModel(QStringListModel):
     def _spoken(self, row: Row) -> str:
         """What a screen reader says; where a chat is can only be seen otherwise."""
         if isinstance(row, FolderRow):
-            return f"{_text(row)}, folder, {count_text(row.count)}, {'expanded' if row.is_open else 'collapsed'}"
+            return (
+                f"{_text(row)}, folder, {words.count(row.count, 'chat')}, {'expanded' if row.is_open else 'collapsed'}"
+            )
         if isinstance(row, Heading):
             return row.text
         name = next((visible(one.name) for one in self._folders if one.id == row.folder_id), None)

@@ -11,13 +11,13 @@ from PySide6.QtWidgets import QApplication, QListView, QStyledItemDelegate, QSty
 
 from app.chats.model import Chat, Found
 from app.chats.search import matches, words_of
-from app.models.names import is_right_to_left, visible
 from app.ui.actions import Actions
 from app.ui.chat.list.model import AnyIndex, RowsModel, moment_text, title_of_chat
 from app.ui.chat.list.view import MARGIN, add_key, bold, draw_background, draw_line, has_keyboard, row_height, set_up
 from app.ui.widgets import theme
 from app.ui.widgets.controls import plain_tooltip
 from app.ui.widgets.theme import SPACING
+from app.words import is_right_to_left, visible
 
 Matches = tuple[tuple[int, int], ...]
 

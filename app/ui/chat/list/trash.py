@@ -20,10 +20,11 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app import words
 from app.chats.model import Chat
 from app.chats.store import TRASH_DAYS
 from app.ui.actions import Actions
-from app.ui.chat.list.model import AnyIndex, RowsModel, count_text, moment_text, title_of_chat
+from app.ui.chat.list.model import AnyIndex, RowsModel, moment_text, title_of_chat
 from app.ui.chat.list.view import MARGIN, add_key, draw_background, draw_line, has_keyboard, set_up
 from app.ui.widgets import icons, theme
 from app.ui.widgets.controls import column, label, plain_tooltip, row, small_button
@@ -170,11 +171,11 @@ class TrashPanel(QWidget):
 
     def _ask_to_delete(self) -> None:
         if ids := self._selected():
-            self._ask(f"Permanently delete {count_text(len(ids))}?", "Delete", ids)
+            self._ask(f"Permanently delete {words.count(len(ids), 'chat')}?", "Delete", ids)
 
     def _ask_to_empty(self) -> None:
         count = len(self.model.rows)
-        self._ask(f"Permanently delete all chats in the trash ({count_text(count)})?", "Empty trash", None)
+        self._ask(f"Permanently delete all chats in the trash ({words.count(count, 'chat')})?", "Empty trash", None)
 
     def _ask(self, question: str, button: str, ids: Sequence[str] | None) -> None:
         ask(

@@ -57,8 +57,8 @@ from PySide6.QtWidgets import (
     QWidget,
 )
 
+from app import words
 from app.chats.model import Chat, Folder
-from app.models.names import is_right_to_left, shortened, visible
 from app.ui.actions import Actions
 from app.ui.chat.list.model import (
     SORTS,
@@ -68,13 +68,13 @@ from app.ui.chat.list.model import (
     FolderRow,
     Heading,
     Row,
-    count_text,
     key_of,
     title_of_chat,
 )
 from app.ui.widgets import theme
 from app.ui.widgets.controls import label
 from app.ui.widgets.theme import SPACING
+from app.words import is_right_to_left, shortened, visible
 
 PIN_KEYS = "Ctrl+Shift+P"
 MOVE_KEYS = "Ctrl+Shift+M"
@@ -191,7 +191,7 @@ class RowDelegate(QStyledItemDelegate):
         painter.restore()
 
     def _draw_folder(self, painter: QPainter, box: QRect, row: FolderRow, font: QFont) -> None:
-        colors, count = theme.current(), f"{row.count:,}"
+        colors, count = theme.current(), f"{words.number(row.count)}"
         small = theme.tabular(theme.scaled(font, 0.9))
         width = QFontMetrics(small).horizontalAdvance(count)
         draw_line(painter, QRect(box.right() - width, box.top(), width + 1, box.height()), count, small, colors.quiet)
@@ -407,7 +407,7 @@ class ChatListView(QListView):
 
     def _fill_chats_menu(self, menu: QMenu, chats: Sequence[Chat]) -> None:
         """What can be done with these chats."""
-        ids, several = [chat.id for chat in chats], f" {count_text(len(chats))}" if len(chats) > 1 else ""
+        ids, several = [chat.id for chat in chats], f" {words.count(len(chats), 'chat')}" if len(chats) > 1 else ""
         add = self._actions.add
         if not several:
             menu.addAction("&Rename…\tF2", partial(self.rename, ids[0]))
@@ -532,7 +532,9 @@ class ChatListView(QListView):
         if chats := self.selected_chats():
             drag = QDrag(self)
             drag.setMimeData(self.chats.mimeData(self.selectedIndexes()))
-            drag.setPixmap(_drag_picture(title_of_chat(chats[0]) if len(chats) == 1 else count_text(len(chats))))
+            drag.setPixmap(
+                _drag_picture(title_of_chat(chats[0]) if len(chats) == 1 else words.count(len(chats), "chat"))
+            )
             drag.exec(Qt.DropAction.MoveAction)
 
     def dropEvent(self, event: QDropEvent) -> None:

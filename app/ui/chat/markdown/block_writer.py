@@ -30,7 +30,6 @@ from app.markdown import formulas
 from app.markdown.blocks import MAX_TABLE_COLUMNS, Block, Kind, close_inline, language_of
 from app.markdown.dialect import TAG, parse_inline, parser
 from app.markdown.formulas import GROWING, PLACES, Formula
-from app.models.names import is_right_to_left
 from app.ui.chat.markdown.code_blocks import CodeRun
 from app.ui.chat.markdown.formats import (
     BEGINS,
@@ -45,6 +44,7 @@ from app.ui.chat.markdown.formats import (
 )
 from app.ui.chat.markdown.formulas import FormulaPlaces
 from app.ui.chat.markdown.inline_writer import DocumentEnd, InlineWriter, text_of
+from app.words import is_right_to_left
 
 _COMFORTABLE = 30
 """A column is made so many characters wide, where its text has as many, before the table is scrolled."""

@@ -22,13 +22,13 @@ from shiboken6 import isValid
 
 from app import helper
 from app.helper.messages import ROLES, Highlight
-from app.models.names import shortened
 from app.ui.chat.footer import copy_text
 from app.ui.chat.markdown.formats import Formats
 from app.ui.widgets import theme as themes
 from app.ui.widgets.controls import label, row
 from app.ui.widgets.tasks import Lane
 from app.ui.widgets.turns import turns
+from app.words import shortened
 
 
 class CodeWrap(QObject):
@@ -127,7 +127,7 @@ class Highlighter(HelperService):
         lines: list[list[int]] | None = None
         if is_wanted():
             with contextlib.suppress(helper.HelperError):
-                lines = self._helper.highlight(request).lines
+                lines = self._helper.ask(request).lines
         return lines, time.perf_counter() - began
 
 

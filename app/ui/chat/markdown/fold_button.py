@@ -7,6 +7,8 @@ from collections.abc import Callable
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QPushButton, QWidget
 
+from app import words
+
 FOLD_CHARACTERS = 12_000
 FOLD_LINES = 200
 """A message with more characters or lines is folded."""
@@ -73,7 +75,7 @@ class Fold:
         """Put the button below the text; gives back where it ends, which is ``top`` where there is none."""
         if self._button is None or not self._text:
             return top
-        all_text = f"Show all ({len(self._text):,} characters)"
+        all_text = f"Show all ({words.number(len(self._text))} characters)"
         self._button.setText(SHOW_LESS_TEXT if self.length is None else all_text)
         size = self._button.sizeHint()
         # A little inside, so that the outline is not cut off.

@@ -199,7 +199,7 @@ class FormulaService(HelperService):
         if not any(is_wanted() for is_wanted, _ in list(self._asked.get(key, ()))):
             return False, None
         try:
-            found: FormulaAnswer = self._helper.draw_formula(RenderFormula(*key))
+            found: FormulaAnswer = self._helper.ask(RenderFormula(*key))
         except (helper.TookTooLong, helper.TooMuchMemory):
             return True, None
         except helper.HelperError:

@@ -16,11 +16,11 @@ from app.markdown import formulas
 from app.markdown.blocks import visible
 from app.markdown.dialect import AT, TAG, located
 from app.markdown.formulas import Formula
-from app.models.names import printable, shortened
 from app.ui.chat.markdown.formats import CODE, ROLE, Formats, Look
 from app.ui.chat.markdown.formulas import OBJECT, TYPE, FormulaPlaces, WaitingFormula
 from app.ui.chat.markdown.underlay import Run, add_run
 from app.ui.widgets.questions import ask
+from app.words import printable, shortened
 
 _Property = QTextFormat.Property
 _WIDE = re.compile("[\U00010000-\U0010ffff]|[^\U00010000-\U0010ffff]+")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import TypeVar
 
 import pytest
 from PySide6.QtCore import QRect
@@ -11,7 +12,7 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from app.helper import Helper, shared
-from app.helper.messages import Highlight, Highlighted
+from app.helper.messages import Request
 from app.protocol.events import Piece
 from app.ui.chat.answer import AnswerMessage
 from app.ui.chat.markdown import code_blocks
@@ -123,6 +124,9 @@ def test_overlong_lines_and_blocks_stay_plain_and_the_rest_keeps_its_place(
     assert colored(view, "while") == []
 
 
+T = TypeVar("T")
+
+
 class Late(Helper):
     """Answers when it may."""
 
@@ -130,10 +134,10 @@ class Late(Helper):
         super().__init__(seconds=100)
         self.asked, self.may_answer = threading.Event(), threading.Event()
 
-    def highlight(self, request: Highlight) -> Highlighted:
+    def ask(self, request: Request[T]) -> T:
         self.asked.set()
         assert self.may_answer.wait(100)
-        return super().highlight(request)
+        return super().ask(request)
 
 
 def test_an_answer_for_a_view_that_the_column_freed_is_dropped(qtbot: QtBot, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,8 @@ from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QMessageBox, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.models.names import shortened
 from app.ui.chat.markdown.inline_writer import confirm_link, host_in_words, link_in_words, safe_url
+from app.words import shortened
 
 pytestmark = pytest.mark.qt_log_ignore("^This plugin does not support", extend=True)
 
