@@ -26,8 +26,6 @@ import platformdirs
 
 from app import __version__
 
-# Two kinds of failure.
-#
 # ``KnownError`` is for problems of the environment: a missing file, a full disk, a pair that doesn't fit. Its text is
 # shown to the user unchanged. Everything else is a bug and keeps its traceback.
 

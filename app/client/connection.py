@@ -62,8 +62,6 @@ from app.protocol.remote import Connect, FindServers, Probe, ServerProbed, Serve
 from app.protocol.serving import AsideQuestion
 from app.system import KnownError, redact
 
-# What an engine is doing; how its process ended, what it logged before, and what that means for the user.
-
 _log = logging.getLogger("slipstream.engine")
 _MAX_LINES = 40
 _MAX_LINE_CHARS = 2000
@@ -251,11 +249,7 @@ _MAX_BYTES_PER_CHARACTER = 6
 """In JSON: ``\\u0001``."""
 Question = Generate | MeasurePlain | ScoreTokens
 """What a loaded pair can be asked to do. The connection fills in ``request``."""
-_BUSY_WITH = {
-    Generate: EngineState.ANSWERING,
-    MeasurePlain: EngineState.MEASURING,
-    ScoreTokens: EngineState.COMPARING,
-}
+_BUSY_WITH = {Generate: EngineState.ANSWERING, MeasurePlain: EngineState.MEASURING, ScoreTokens: EngineState.COMPARING}
 _LEADS_TO: dict[type[Event], EngineState] = {
     PairLoaded: EngineState.READY,
     LoadFailed: EngineState.EMPTY,

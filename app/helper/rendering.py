@@ -41,7 +41,8 @@ class _Renderer(RendererHTML):
     def formula(self, tokens: Sequence[Token], idx: int, _options: Any, _env: Any) -> str:
         """A formula as a picture inside the page, or its source."""
         formula: Formula = tokens[idx].meta["formula"]
-        picture = _picture(formula) if time.monotonic() < self.deadline else ""
+        is_time = time.monotonic() < self.deadline
+        picture = _drawn(formula.tex, formula.is_display, formula.source) if is_time else ""
         if formula.is_display and picture:
             return f'<span class="formula">{picture}</span>'
         return picture or f"<code>{escapeHtml(formula.source)}</code>"
@@ -101,10 +102,6 @@ def _drawn(tex: str, is_display: bool, source: str) -> str:
 
     found = formulas.answer(RenderFormula(tex, is_display))
     return formulas.svg(found, source) if isinstance(found, FormulaDrawn) else ""
-
-
-def _picture(formula: Formula) -> str:
-    return _drawn(formula.tex, formula.is_display, formula.source)
 
 
 def prepare(request: RenderMarkdown) -> None:

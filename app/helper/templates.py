@@ -18,14 +18,7 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from app.helper.messages import (
-    CheckTemplate,
-    Message,
-    Rendered,
-    RenderTemplate,
-    TemplateChecked,
-    TemplateFailed,
-)
+from app.helper.messages import CheckTemplate, Message, Rendered, RenderTemplate, TemplateChecked, TemplateFailed
 
 SIZE_LIMIT = 16 * 1024 * 1024
 """The maximum number of characters a template may write."""

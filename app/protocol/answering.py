@@ -149,8 +149,7 @@ WORDS: dict[str, Words] = {
         "it off.",
     ),
     "frequency_penalty": Words(
-        "Frequency penalty",
-        "Makes a word less likely the more often it was recently used. 0 turns it off.",
+        "Frequency penalty", "Makes a word less likely the more often it was recently used. 0 turns it off."
     ),
     "presence_penalty": Words(
         "Presence penalty",
@@ -158,8 +157,7 @@ WORDS: dict[str, Words] = {
         "on to something new. 0 turns it off.",
     ),
     "penalty_window": Words(
-        "Penalty window",
-        "How many of the most recent tokens the three penalties apply to. 0 turns them off.",
+        "Penalty window", "How many of the most recent tokens the three penalties apply to. 0 turns them off."
     ),
     "preset": Words("Preset", "A named set of these settings."),
     "system_prompt": Words(
@@ -203,8 +201,7 @@ WORDS: dict[str, Words] = {
         "matches, or a grammar. Thinking stays free.",
     ),
     "format_source": Words(
-        "Schema or grammar",
-        "The JSON schema, the regular expression or the grammar that answers follow.",
+        "Schema or grammar", "The JSON schema, the regular expression or the grammar that answers follow."
     ),
     "overflow": Words(
         "When the context is full",

@@ -23,8 +23,6 @@ from app.protocol.options import (
 from app.protocol.remote import FiguresFrom, RemoteModel, ServerFailure, ServerProbed, ServersFound
 from app.protocol.tools import ToolFormatName
 
-# The GPUs of a machine, as an engine reports them.
-
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU as llama.cpp's backend reports it. Bytes."""

@@ -6,8 +6,6 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-# What can be requested of an engine, and limits that determine its memory; for engine, window and planner.
-
 MAX_DRAFT_LENGTH = 16
 DEFAULT_DRAFT_LENGTH = 5
 MAX_CONTEXT_LENGTH = 2**24

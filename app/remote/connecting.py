@@ -18,6 +18,7 @@ from app.protocol.remote import (
     SERVER_NAMES,
     Connect,
     FiguresFrom,
+    FindServers,
     ModelState,
     Probe,
     RemoteModel,
@@ -25,6 +26,7 @@ from app.protocol.remote import (
     Server,
     ServerKind,
     ServerProbed,
+    ServersFound,
 )
 from app.remote import figures as counters
 from app.remote import http as address
@@ -90,7 +92,7 @@ async def detect(http: Http, seconds: float = 0.0) -> Found:
 
 
 async def _of_others(http: Http, listed: Answer, seconds: float) -> Found:
-    """Those that ``/v1/models`` doesn't tell apart."""
+    """Recognizes servers that ``/v1/models`` doesn't tell apart."""
     if b"Ollama is running" in (await http.get("/", seconds)).body[:1000]:
         return Found(await _complete(http, "ollama", _models(listed.json), seconds))
     older = mapping((await http.get("/api/v0/models", seconds)).json)
@@ -221,8 +223,6 @@ class Dialect:
     can_continue: bool = False
     all_top_k: int = 0
     """What stands for "all" in ``top_k``."""
-    has_extras: bool = True
-    """Fields it doesn't know do no harm."""
     stream_options: dict[str, bool] = field(default_factory=lambda: {"include_usage": True})
     extras: dict[str, bool] = field(default_factory=dict)
     """Fields that make it say more."""
@@ -304,7 +304,6 @@ _DIALECTS = (
         _VLLM,
         formats=_JSON,
         levels=("off", "on"),
-        has_extras=False,
         figures="reply",
         note="TensorRT-LLM sends the mean number of tokens per pass with each answer. Newer versions send all figures "
         "if per_request_spec_decode_stats: true is in the file given with --extra_llm_api_options.",
@@ -332,10 +331,7 @@ _DIALECTS = (
         "of the model.",
     ),
     Dialect(
-        "openai",
-        _BASIC,
-        formats=_JSON,
-        note="This server gives no figures about drafting. Speed is measured here.",
+        "openai", _BASIC, formats=_JSON, note="This server gives no figures about drafting. Speed is measured here."
     ),
 )
 DIALECTS: dict[ServerKind, Dialect] = {one.kind: one for one in _DIALECTS}
@@ -431,7 +427,7 @@ def chosen(server: Server, wanted: str) -> ServedModel:
 
 
 def _with_model(server: Server, model: ServedModel) -> Server:
-    """With what is known of a model by now."""
+    """The server with this model in place of the one it listed."""
     models = [model if one.id == model.id else one for one in server.models]
     return msgspec.structs.replace(server, models=models)
 
@@ -561,7 +557,7 @@ def display_name(model: str) -> str:
 
 
 def _sampling(dialect: Dialect, params: dict[str, Any]) -> tuple[Sampling, list[str]]:
-    """The server's own values, and which of them it told."""
+    """The server's default sampling, and the fields that it stated."""
     sampling, told = Sampling(), []
     for name, theirs in dialect.sampling.items():
         value = params.get(theirs)
@@ -582,10 +578,11 @@ PORTS = (8080, 8000, 11434, 1234, 30000, 9931, 1337, 4891, 3000)
 """llama-server and Slipstream; vLLM and TensorRT-LLM; Ollama; LM Studio; SGLang; llama.cpp's app; Jan; GPT4All; TGI."""
 
 
-async def find(limits: Limits, ports: tuple[int, ...] = PORTS) -> list[Server]:
-    """All that are recognized, in the order of the ports."""
+async def find(question: FindServers, limits: Limits, ports: tuple[int, ...] = PORTS) -> ServersFound:
+    """All servers that are recognized, in the order of the ports."""
     found = await asyncio.gather(*(_at(port, limits) for port in ports))
-    return [server for server in found if server is not None]
+    servers = [server for server in found if server is not None]
+    return ServersFound(request=question.request, servers=servers)
 
 
 async def _at(port: int, limits: Limits) -> Server | None:

@@ -33,8 +33,6 @@ from app.remote.http import RemoteError
 from app.remote.replies import DONE, Lines, Part, ThinkMarks, part_of
 from app.remote.requests import request_for
 
-# Parts of an answer as rounds, with counters that grow as far as the server says how.
-#
 # llama-server sends one token at a time, and with it the counters and the decoding time so far, which are the same for
 # all tokens of a verify pass. So its tokens are put together again into rounds of one pass each.
 
@@ -62,7 +60,7 @@ class Rounds:
         """The server's figures when the last round began."""
         self._pass_mark: float | None = None
         self._open: Round | None = None
-        """A pass some of whose tokens haven't come."""
+        """A pass that isn't complete."""
 
     def of(self, parts: list[Part], seconds: float) -> list[Round]:
         """The rounds that are complete with these parts, which came ``seconds`` after the request."""
@@ -146,7 +144,7 @@ _MAX_SEED = 2**31 - 1
 """What every server takes."""
 _REASONS: dict[str, FinishReason] = {"length": "length", "max_tokens": "length"}
 _BROKEN = ("abort", "error", "unload")
-"""Reasons with which servers say that an answer didn't come to its end."""
+"""Finish reasons of an answer that was broken off."""
 
 Send = Callable[[Event], None]
 
@@ -217,7 +215,7 @@ class Answering:
     # ------------------------------------------------------------ what comes
 
     def _take(self, contents: list[bytes]) -> None:
-        """Several lines that came at once. What stands before an error is kept."""
+        """Read several lines; those before an error count."""
         parts: list[Part] = []
         error = None
         for content in contents:

@@ -43,7 +43,7 @@ class Limits:
     stall: float = 300.0
     """Without a byte in the middle of an answer."""
     poll: float = 0.5
-    """Between two questions whether a model is loaded."""
+    """Between two requests that ask whether a model is loaded."""
     line: int = 16 * 1024 * 1024
     answer: int = 256 * 1024 * 1024
     """All of a streamed answer."""
@@ -113,8 +113,6 @@ def counts(value: object, most: int = 128) -> list[int]:
     return [one for one in found if one is not None] if None not in found else []
 
 
-# What can go wrong with a server, in one or two plain sentences, from its status and its own words.
-
 _MAX_WORDS = 300
 _IN_A_KEY = "".join(map(chr, range(ord("!"), ord("~") + 1)))
 _KEY_STATUS = (401, 403)
@@ -150,7 +148,7 @@ def words_of(content: object) -> str:
 
 
 def _length_shown(said: str) -> int:
-    """At most `_MAX_WORDS`, without the half of a word: it may be a key, and only a whole key is recognized."""
+    """At most `_MAX_WORDS`, cut between words: part of a key couldn't be recognized and removed."""
     if len(said) <= _MAX_WORDS or said[_MAX_WORDS] not in _IN_A_KEY:
         return _MAX_WORDS
     return len(said[:_MAX_WORDS].rstrip(_IN_A_KEY))
@@ -243,8 +241,6 @@ def _tls_error(error: BaseException | None) -> ssl.SSLError | None:
         error = error.__cause__ or error.__context__
     return None
 
-
-# Addresses of servers, as people type them.
 
 _HOST = re.compile(r"[^\s%/\\@]+")
 _MOST_PORTS = 65_536

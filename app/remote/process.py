@@ -14,7 +14,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Coroutine
 from typing import BinaryIO
 
 import msgspec
@@ -51,7 +51,7 @@ from app.protocol.events import (
     Pong,
 )
 from app.protocol.frames import FrameReader, ProtocolError, decode_command, encode_frame
-from app.protocol.remote import Connect, FindServers, Probe, ServerProbed, ServersFound
+from app.protocol.remote import Connect, FindServers, Probe, ServerProbed
 from app.remote import connecting, requests
 from app.remote.connecting import Session, connect
 from app.remote.generation import Answering
@@ -147,12 +147,12 @@ class RemoteEngine:
                 self._cancel()
             case Forget():
                 self._chat = []
-                self._send(Forgotten())  # a server keeps what it keeps; here is nothing
+                self._send(Forgotten())  # nothing is kept here; a server may keep what it wants
             case Probe():
                 self._keep_out(command.key)
-                self._aside(self._probe(command))
+                self._aside(self._tell(connecting.probe(command, self._limits)))
             case FindServers():
-                self._aside(self._find(command))
+                self._aside(self._tell(connecting.find(command, self._limits)))
             case Quit():
                 self._cancel()
                 self._enqueue(command)
@@ -160,7 +160,7 @@ class RemoteEngine:
                 self._enqueue(command)
 
     def _receive_chat(self, command: ChatPart | Generate | CountTokens) -> None:
-        """What is about a chat is passed on with all its messages."""
+        """Complete a command about a chat with the messages that were sent before."""
         self._chat = [*self._chat[: command.kept], *command.messages]
         if isinstance(command, Generate):
             self._enqueue(msgspec.structs.replace(command, messages=self._chat, kept=0))
@@ -261,11 +261,8 @@ class RemoteEngine:
         task.add_done_callback(self._asides.discard)
         return task
 
-    async def _probe(self, question: Probe) -> None:
-        self._send(await connecting.probe(question, self._limits))
-
-    async def _find(self, question: FindServers) -> None:
-        self._send(ServersFound(request=question.request, servers=await connecting.find(self._limits)))
+    async def _tell(self, answer: Awaitable[Event]) -> None:
+        self._send(await answer)
 
     async def _count_tokens(self, question: CountTokens, session: Session) -> None:
         try:

@@ -184,7 +184,7 @@ class ThinkMarks:
         return (rest, "") if was_open else ("", rest)
 
     def _opens(self) -> bool:
-        """Whether it is known by now how the answer begins."""
+        """Whether enough has come to tell how the answer begins."""
         begun = self._held.lstrip()
         if begun.startswith(_OPENING):
             self._held, self._is_open = begun[len(_OPENING) :].lstrip("\n"), True

@@ -192,13 +192,8 @@ def _ollama_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
     return found
 
 
-# How many tokens a chat has, where a server counts them.
-
 _SECONDS = 30.0
-_PLACES = {
-    "llama.cpp": ("/v1/chat/completions/input_tokens", "input_tokens"),
-    "vllm": ("/tokenize", "count"),
-}
+_PLACES = {"llama.cpp": ("/v1/chat/completions/input_tokens", "input_tokens"), "vllm": ("/tokenize", "count")}
 
 
 async def count(question: CountTokens, session: Session) -> TokensCounted:

@@ -61,7 +61,7 @@ class Answer:
         self._events: asyncio.Queue[AnswerPart | ApiError] = asyncio.Queue()
 
     def put(self, event: AnswerPart | ApiError) -> None:
-        """Another event; an error is the last one."""
+        """Add an event. An error ends the answer."""
         if isinstance(event, GenerationStarted):
             self.seed = event.seed
             for note in event.notes:
@@ -70,7 +70,7 @@ class Answer:
         self._events.put_nowait(event)
 
     def figures(self, figures: Figures, pair: PairLoaded) -> dict[str, Any]:
-        """What goes at the root of the answer, or of the last part of a streamed one, in all dialects."""
+        """What every dialect has at the root of an answer, or of the last part of a stream."""
         return {
             "timings": shown.timings(figures),
             "metrics": shown.vllm_metrics(figures),
@@ -117,7 +117,7 @@ class Answers:
         self._metrics = metrics
         self._turn = asyncio.Lock()
         self._seconds = 1.0
-        """How long answers take, the latest counting most."""
+        """How long an answer takes: a moving average."""
 
     @contextlib.asynccontextmanager
     async def begun(self, command: Generate, warnings: Warnings) -> AsyncIterator[Answer]:
@@ -135,7 +135,7 @@ class Answers:
             await asyncio.gather(task, return_exceptions=True)
 
     def too_many(self) -> ApiError:
-        """What is answered instead."""
+        """The error for one request too many."""
         seconds = math.ceil(self._seconds * (self._metrics.waiting + 1) / 2)
         retry = min(max(seconds, 1), _LONGEST_RETRY_SECONDS)
         message = "Too many requests are waiting. Try again later."
@@ -173,7 +173,7 @@ class Answers:
             self._metrics.waiting -= 1
 
     def _refusal(self, error: GenerationFailedError, *, has_started: bool) -> ApiError:
-        """What went wrong before an answer began is the request's fault."""
+        """A failure before the answer began is the request's fault."""
         if error.prompt_tokens and (pair := self._engine.pair):
             return ApiError(
                 "exceed_context_size_error",
@@ -186,12 +186,12 @@ class Answers:
 
 
 def unavailable(engine: Engine) -> ApiError:
-    """What is answered while no model is loaded."""
+    """The error while no model is loaded."""
     return ApiError("unavailable_error", engine.why_unavailable, headers={"Retry-After": "5"})
 
 
 def loaded_pair(engine: Engine) -> PairLoaded:
-    """What is loaded. Raises `ApiError`."""
+    """The loaded pair. Raises `ApiError` if there is none."""
     if engine.pair is None:
         raise unavailable(engine)
     return engine.pair
@@ -205,9 +205,6 @@ async def asked_aside(engine: Engine, question: AsideQuestion, answer: type[T]) 
         raise unavailable(engine) from None
     assert isinstance(found, answer)
     return found
-
-
-# What an answer says, read off its pieces: thinking, text, and tool calls.
 
 
 @dataclass(frozen=True)
@@ -260,8 +257,8 @@ class Reader:
         return Said(thinking, text, calls, likely)
 
     def end(self, finished: GenerationFinished) -> Said:
-        """What was held back, when the answer ends. What a model thought that said nothing else is its answer, also a
-        call in it."""
+        """The text that was held back, at the end of the answer. If the model only thought, its thinking is the answer,
+        calls included."""
         held = self._calls.end(cut=finished.finish_reason != "end") if self._calls else ""
         thought = "".join(self._thought)
         said = "said" if self._has_text or self.has_calls else held
@@ -276,8 +273,6 @@ class Reader:
         said, last = self.read(pieces), self.end(finished)
         return Said(said.thinking, said.text + last.text, said.calls + last.calls, said.pieces)
 
-
-# How likely the target found the tokens of an answer, in the forms of both of OpenAI's APIs.
 
 Json = dict[str, Any]
 
@@ -310,7 +305,7 @@ def _entry(token: TokenLogprob) -> Json:
 
 
 def _named(token: TokenLogprob) -> str:
-    """Tokens that are no text must not look the same."""
+    """Tokens that aren't valid UTF-8 stay distinguishable."""
     try:
         return token.text.decode()
     except UnicodeDecodeError:

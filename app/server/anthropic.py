@@ -130,8 +130,6 @@ def _usage(figures: Figures) -> Json:
     }
 
 
-# ``/v1/messages``, Anthropic's form: a request as what an engine is asked.
-
 _CALL, _RESULT = "tool_use", "tool_result"
 
 

@@ -53,7 +53,7 @@ class RequestImages:
                 self._folder.cleanup()
 
     def from_url(self, url: str) -> Image:
-        """The image in a ``data:`` URL. Nothing else is read, from nowhere. Raises `ApiError`."""
+        """The image in a ``data:`` URL; nothing is ever fetched. Raises `ApiError`."""
         match = _DATA.match(url)
         if not match:
             raise invalid("An image has to be in the request itself, as a data: URL with base64. Nothing is fetched.")
@@ -141,7 +141,7 @@ class History:
         self._open: list[ToolCall] = []
         """Calls whose results haven't come."""
         self._unusable: list[ApiError] = []
-        """What is wrong with the images and files about which the user asks now: no answer follows so far."""
+        """Errors of images and files since the last answer, which the user is asking about."""
         self._named: dict[str, str] = {}
         """The name of each call that is shown as text, by its id."""
         self._calls = 0
@@ -228,7 +228,7 @@ class History:
     # ------------------------------------------------------------ calls
 
     def _sort_results(self) -> None:
-        """The last results in the order of their calls: many templates show nothing else to tell them apart."""
+        """Put the last results in the order of their calls, by which alone many templates tell them apart."""
         at = len(self.messages)
         while at and self.messages[at - 1].role == "tool":
             at -= 1
@@ -305,7 +305,7 @@ class History:
 
 
 def _parts(content: Content) -> list[Any]:
-    """Texts, parts, and values of tools."""
+    """The parts of a content."""
     if isinstance(content, dict) and isinstance(content.get("content"), list) and "type" not in content:
         content = content["content"]  # a result as MCP has it
     if isinstance(content, list) and all(part is None or isinstance(part, str | dict) for part in content):
@@ -368,7 +368,7 @@ def _json(value: Any) -> str:
 
 
 _SPELLED_THINKING = re.compile(r"\s*<think>\s*(.*?)\s*</think>\s*", re.DOTALL)
-"""What other servers leave in the text of an answer."""
+"""Thinking that other servers leave in the text of an answer."""
 _OFF = ("none", "off", "disabled")
 _LESS_EFFORT = ("minimal", "low", "medium", "high", "xhigh", "max")
 """In order."""
@@ -410,8 +410,8 @@ def asked(request: ChatRequest, pair: PairLoaded, images: RequestImages, warning
 
 
 def continuing(command: Generate, warnings: Warnings, *, goes_on: bool = True) -> Asked:
-    """What a ``command`` asks. If its last message is the assistant's, that is the beginning of the answer, if it
-    ``goes_on``. Raises `ApiError`."""
+    """The request for ``command``. With ``goes_on``, a last message of the assistant's is the beginning of the answer.
+    Raises `ApiError`."""
     messages = command.messages
     begun = messages[-1] if goes_on and messages and messages[-1].role == "assistant" else None
     if begun and begun.tool_calls:
@@ -462,7 +462,7 @@ def thinking_level(effort: str | None, levels: Sequence[str], warnings: Warnings
 
 
 def _tool_use(request: ChatRequest, warnings: Warnings) -> ToolUse | None:
-    """With the old ``functions``, of which an answer calls one."""
+    """The tools, with those in the old form, of which an answer calls at most one."""
     several = request.parallel_tool_calls is not False and not request.functions
     choice = request.tool_choice
     if request.functions and choice is None:

@@ -30,7 +30,7 @@ from app.protocol.serving import AnsweredQuestion, AnswerEvent, AsideQuestion, A
 from app.system import KnownError
 
 asking: ContextVar[str] = ContextVar("asking", default="?")
-"""The program whose request is being answered, by its own name."""
+"""The name of the program whose request is being answered, as it gives it."""
 AnswerPart = GenerationStarted | PromptProgressed | RoundsReceived | GenerationFinished
 
 
@@ -39,24 +39,22 @@ class Engine(Protocol):
 
     @property
     def pair(self) -> PairLoaded | None:
-        """What is loaded; ``None`` while nothing is."""
+        """The loaded pair, if there is one."""
 
     @property
     def why_unavailable(self) -> str:
         """A sentence for clients while nothing is loaded."""
 
     def generate(self, command: Generate) -> AsyncGenerator[AnswerPart, None]:
-        """Answer; nobody else asks until the iterator is closed, which cancels the answer within one verify pass."""
+        """Answer a chat, one at a time. Closing the iterator cancels the answer within one verify pass."""
 
     async def ask_aside(self, question: AsideQuestion) -> AnsweredQuestion:
-        """Answer a question beside that."""
+        """Answer a question, also while an answer is being written."""
 
-
-# An engine process of the server's own, which is started again if it ends.
 
 _log = logging.getLogger("slipstream.server")
 _MOST_ENDS = 3
-"""How often an engine may end without an answer in between."""
+"""How many times in a row an engine may end without having answered anything."""
 
 
 class OwnEngine:
@@ -80,7 +78,7 @@ class OwnEngine:
         return self.pair
 
     async def keep_running(self) -> None:
-        """Start the engine again whenever it ends, until this is canceled. Raises `KnownError` if that is no use."""
+        """Start the engine again whenever it ends, until this is canceled. Raises `KnownError` if it keeps ending."""
         while self._process is not None:
             await self._process.ended.wait()
             self.pair = None
@@ -120,8 +118,6 @@ class OwnEngine:
         return self._process
 
 
-# The engine of a window, which a server asks over its pipes.
-
 NOTHING_LOADED = "No model is loaded in Slipstream's window."
 
 
@@ -129,16 +125,16 @@ class WindowEngine:
     """One pair of the window, from its load to the next; see `app.server.engines.Engine`."""
 
     def __init__(self, pair: PairLoaded | None, why: str, send: Callable[[FromServer], None]) -> None:
-        """``why`` there is no pair, if there is none. ``send`` raises `ProtocolError` for what is too large."""
+        """``why``: why there is no pair. ``send`` raises `ProtocolError` for a message that is too large."""
         self.pair = pair
         self.why_unavailable = why or NOTHING_LOADED
         self._send = send
         self._answer: tuple[int, asyncio.Queue[AnswerEvent | Unavailable]] = (0, asyncio.Queue())
-        """The number of the answer that is wanted, and what came of it."""
+        """The number of the current answer, and its events so far."""
         self._questions: dict[int, asyncio.Future[AnsweredQuestion]] = {}
 
     def receive(self, event: AnswerEvent | AnsweredQuestion | Unavailable) -> None:
-        """Something came from the window; what nobody waits for is left out."""
+        """Take a message from the window; what nobody waits for is dropped."""
         number, events = self._answer
         if (question := self._questions.get(event.request)) is not None:
             if question.done():
@@ -151,7 +147,7 @@ class WindowEngine:
             events.put_nowait(event)
 
     def close(self, why: str) -> None:
-        """The pair isn't loaded any more; whoever waits is told that."""
+        """The pair was unloaded: everything that is waiting fails, with ``why`` as the reason."""
         self.pair, self.why_unavailable = None, why or NOTHING_LOADED
         number, events = self._answer
         events.put_nowait(Unavailable(request=number))

@@ -14,7 +14,7 @@ from app.server.guard import invalid
 
 T = TypeVar("T")
 Number = int | float
-"""Of any size: `settings` takes the nearest that there is."""
+"""Of any size: `settings` takes the nearest allowed value."""
 MOST_STOPS = 64
 MOST_BIASES = 1024
 StopText = Annotated[str, msgspec.Meta(max_length=1000)]
@@ -75,7 +75,7 @@ class Settings(msgspec.Struct, kw_only=True):
 
     model: str | None = None
     max_tokens: Number | None = None
-    """Less than 0: as many as there can be."""
+    """Less than 0: no limit."""
     max_completion_tokens: Number | None = None
     temperature: Number | None = None
     top_p: Number | None = None
@@ -201,7 +201,7 @@ class MessagesRequest(Settings, kw_only=True):
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
     output_format: ResponseFormat | None = None
-    """Its name while it was tried out."""
+    """Its name in the beta."""
     tools: list[Any] | None = None
     tool_choice: Any = None
 
@@ -289,7 +289,7 @@ _MOST = 50
 
 
 class Warnings:
-    """Those of one request, each of them once."""
+    """The warnings of one request, without repetitions."""
 
     def __init__(self) -> None:
         self.sentences: list[str] = []
@@ -327,7 +327,7 @@ _TEXT_ONLY = b'["text"]'
 
 
 def unread(body: bytes) -> Warnings:
-    """What of a request that has been read was left out."""
+    """Warnings about fields of a request that aren't read."""
     warnings = Warnings()
     for name, value in decoders.decode(body, dict[str, msgspec.Raw]).items():
         if name in _CHANGING and bytes(value) not in (*_NOTHING, _TEXT_ONLY):

@@ -20,8 +20,6 @@ from typing import Any, Literal
 from app.storage.files import write_whole
 from app.system import KnownError
 
-# What is answered instead of a result, with llama-server's types.
-
 ErrorType = Literal[
     "invalid_request_error",
     "authentication_error",
@@ -72,12 +70,12 @@ class ApiError(Exception):
 
 
 def invalid(message: str) -> ApiError:
-    """A request that makes no sense."""
+    """The error for a request that isn't valid."""
     return ApiError("invalid_request_error", message)
 
 
 def not_supported(message: str) -> ApiError:
-    """A request that makes sense, but not to this server."""
+    """The error for a valid request that this server can't carry out."""
     return ApiError("not_supported_error", message)
 
 
@@ -88,7 +86,7 @@ _APP_SCHEMES = ("app", "file", "tauri", "vscode-webview", "vscode-file")
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _ALLOWED_HEADERS = re.compile(
     r"authorization|content-type|accept|x-api-key|x-requested-with|user-agent|anthropic-[a-z-]+|openai-[a-z-]+"
-    r"|x-stainless-[a-z-]+",
+    r"|x-stainless-[a-z-]+"
 )
 _PREFLIGHT_SECONDS = "600"
 
@@ -101,7 +99,7 @@ class Guard:
     """Who may use one server."""
 
     key: str | None = None
-    """What has to be shown; ``None``: nothing, and whatever is shown will do."""
+    """What clients have to send; ``None``: any key or none will do."""
     hosts: Collection[str] = ()
     """Names for this computer besides the usual ones, in lower case."""
     origins: Collection[str] = ()
@@ -201,8 +199,6 @@ def _is_same_address(name: str, address: str) -> bool:
         return False
 
 
-# What one client may take of the server. Times are seconds.
-
 MAX_WAITING = 8
 """Requests that wait while another one is answered; more get 429."""
 MAX_TOKENIZED_CHARACTERS = 1_000_000
@@ -223,12 +219,10 @@ class Limits:
     ping: float = 10.0
     """Between two comments in a stream that has nothing to say yet."""
     connections: int = 32
-    """Of those that are more, each gets 429 to its request."""
+    """Requests on further connections get 429."""
     refused_connections: int = 128
     """More than these are closed at once."""
 
-
-# The API key in a file that only its owner can read.
 
 _KEY = re.compile(r"[!-~]{16,512}")
 _MOST_BYTES = 4096

@@ -44,7 +44,7 @@ class Head:
     local_address: str
     """Where the connection arrived."""
     is_surplus: bool = False
-    """There are too many connections for this one to be answered."""
+    """There are too many connections: it will be refused."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class StreamReply:
 
     parts: AsyncGenerator[bytes, None]
     resources: AsyncExitStack
-    """Closed when nothing more is sent, even if nothing was."""
+    """Closed at the end of the stream, even if it never began."""
 
 
 Handler = Callable[[bytes], Awaitable[Reply | StreamReply]]
@@ -77,7 +77,7 @@ class Service(Protocol):
         """Decide on a request before its body is read. Raises `ApiError`."""
 
     def origin_headers(self, head: Head) -> Mapping[str, str]:
-        """What every answer to this request has; nothing where `admit` refuses it for its host or origin."""
+        """Headers of every answer to this request; none if `admit` refuses its host or origin."""
 
 
 def json_reply(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Reply:
@@ -274,13 +274,13 @@ class HttpConnection:
             await self._writer.drain()
 
     def _drop_unsent(self) -> None:
-        """Let the system not keep what the client hasn't read."""
+        """Have the system discard what the client hasn't read."""
         found = self._writer.get_extra_info("socket")
         with contextlib.suppress(OSError):
             found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROPS)
 
     async def _linger(self) -> None:
-        """Close, but let the client read its answer: what it is still sending would make the system drop that."""
+        """Close after the client had time to read its answer: closing while it still sends would discard the answer."""
         async with asyncio.timeout(_LINGER_SECONDS):
             if self._writer.can_write_eof():
                 self._writer.write_eof()

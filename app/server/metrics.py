@@ -107,7 +107,9 @@ class Metrics:
 
     def text(self, model: str) -> str:
         """All of them; ``model`` is vLLM's label."""
-        return "\n".join([*self._as_llama_server(), *self._as_vllm(model), *self._own(), ""])
+        name, about = "slipstream:requests_refused_total", "Requests that got 429"
+        refused = _single(name, about, "counter", self.refused)
+        return "\n".join([*self._as_llama_server(), *self._as_vllm(model), *refused, ""])
 
     def _as_llama_server(self) -> Iterator[str]:
         counts, last = self._counts, self._last or Figures()
@@ -163,9 +165,6 @@ class Metrics:
         yield from self._first_token.lines(label)
         yield from self._request.lines(label)
 
-    def _own(self) -> Iterator[str]:
-        yield from _single("slipstream:requests_refused_total", "Requests that got 429", "counter", self.refused)
-
     def _positions(self, name: str, label: str) -> Iterator[str]:
         """Nothing before the first draft."""
         if self._per_position:
@@ -183,9 +182,6 @@ def _single(name: str, help_text: str, kind: str, value: float, label: str = "")
 
 def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", " ")
-
-
-# The figures of an answer in three dialects: llama-server's, vLLM's and ours.
 
 
 def usage(figures: Figures) -> dict[str, Any]:

@@ -30,8 +30,6 @@ from app.server.guard import MAX_TOKENIZED_CHARACTERS, ApiError, Guard, Limits, 
 from app.server.http import Handler, Head, Reply, StreamReply, json_reply
 from app.server.metrics import Record, Told, client_of
 
-# What clients are told about the model: its name, its context, its template.
-
 
 class ModelInfo:
     """The answers about one target. The paths of files stay here."""
@@ -154,8 +152,8 @@ class ModelService:
         get, post = _whole("GET"), "POST"
         routes = [
             *(get(path, self._health, is_public=True, is_polled=True) for path in ("/health", "/v1/health")),
-            *(get(path, self._models) for path in ("/v1/models", "/models")),
-            get("/props", self._props),
+            *(get(path, lambda: json_reply(model.models(engine.pair))) for path in ("/v1/models", "/models")),
+            get("/props", lambda: json_reply(model.props(loaded_pair(engine)))),
             get("/metrics", self._metrics, is_polled=True),
             _Route("/tokenize", post, self._tokenize),
             *(_Route(path, post, partial(generation.answer, form)) for path, form in FORMS.items()),
@@ -231,12 +229,6 @@ class ModelService:
     def _health(self) -> Reply:
         loaded_pair(self._engine)
         return json_reply({"status": "ok"})
-
-    def _models(self) -> Reply:
-        return json_reply(self._model.models(self._engine.pair))
-
-    def _props(self) -> Reply:
-        return json_reply(self._model.props(loaded_pair(self._engine)))
 
     def _metrics(self) -> Reply:
         return Reply(self.metrics.text(self._model.id).encode(), content_type=metrics.CONTENT_TYPE)

@@ -89,8 +89,6 @@ def _refusal(address: str, port: int, error: OSError) -> str:
     return f"The server can't listen at port {port} of {address}: {error.strerror or error}."
 
 
-# A server with an engine of its own, without a window.
-
 Ready = Callable[[PairLoaded, Sequence[tuple[str, int]], str], None]
 
 

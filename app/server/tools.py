@@ -60,12 +60,7 @@ def is_name(name: Any) -> bool:
 
 
 def tool_use(
-    sent: Sequence[Any],
-    choice: Any,
-    warnings: Warnings,
-    *,
-    several: bool = True,
-    custom: bool = False,
+    sent: Sequence[Any], choice: Any, warnings: Warnings, *, several: bool = True, custom: bool = False
 ) -> ToolUse | None:
     """What the model may call; ``None``: nothing. ``custom``: tools of this type are functions, as Anthropic's are.
 
@@ -207,8 +202,6 @@ def _check_named(named: str, names: Sequence[str], sent: Iterable[Any]) -> None:
         raise not_supported(f"The request wants a call of {quoted(named)}, which this server can't offer.")
     raise invalid("The tool_choice names a tool that the request doesn't have.")
 
-
-# Finds tool calls in the text of an answer, as it comes.
 
 _decode = json.JSONDecoder().raw_decode
 _NO_JSON = (ValueError, RecursionError)

@@ -33,7 +33,7 @@ from app.protocol.events import (
     Pong,
     TokensCounted,
 )
-from app.protocol.remote import Probe, ServerProbed
+from app.protocol.remote import FindServers, Probe, ServerProbed
 from app.remote import connecting
 from app.remote.http import Limits
 from tests.support import remote_streams
@@ -102,7 +102,7 @@ def test_servers_of_this_machine_are_found() -> None:
         ModelServer({"/": Reply([b"hello"])}) as none,
     ):
         ports = (none.port, one.port, 1, two.port)
-        found = asyncio.run(connecting.find(Limits(find=30.0), ports))
+        found = asyncio.run(connecting.find(FindServers(request=1), Limits(find=30.0), ports)).servers
         assert [(server.kind, server.needs_key) for server in found] == [("vllm", False), ("openai", True)]
         assert all("authorization" not in asked.headers for asked in [*one.asked, *two.asked, *none.asked])
 

@@ -251,8 +251,7 @@ _WRITERS: dict[str, Callable[[_Parts], str]] = {
     "f": _fraction,
     "rad": _root,
     **dict.fromkeys(
-        ("sSup", "sSub", "sSubSup"),
-        lambda one: _below_above(_base(one.child("e")), one.child("sub"), one.child("sup")),
+        ("sSup", "sSub", "sSubSup"), lambda one: _below_above(_base(one.child("e")), one.child("sub"), one.child("sup"))
     ),
     "sPre": lambda one: _below_above("{}", one.child("sub"), one.child("sup")) + one.child("e"),
     "nary": _nary,

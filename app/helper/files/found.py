@@ -73,9 +73,6 @@ def raised(text: str) -> str:
     return text.translate(_RAISED) if _POWER.fullmatch(text.strip()) else text
 
 
-# Why a file isn't read.
-
-
 class RefusedError(Exception):
     """A file that can't be read."""
 

@@ -33,7 +33,7 @@ class ServerControl(QObject):
         key_place: Where it is stored.
 
     Signals:
-        key_changed: `key` is another one.
+        key_changed: `key` changed.
     """
 
     key_changed = Signal()
@@ -50,7 +50,7 @@ class ServerControl(QObject):
 
     @Slot()
     def apply(self) -> None:
-        """The settings may have changed: serve like this, or not at all."""
+        """Start, restart or stop the server as the settings say."""
         settings = self._settings()
         if not settings.on:
             self._in_use = None
@@ -105,8 +105,6 @@ class ServerControl(QObject):
             self._in_use = wanted
             self.serving.start(wanted)
 
-
-# What the window says about the server: its addresses, examples for other programs, and how requests went.
 
 KEY_PLACEHOLDER = "YOUR_KEY"
 _LONGEST_NAME = 40

@@ -52,8 +52,6 @@ from app.ui.engine.pair import PairLoader
 from app.ui.engine.queue import EngineQueue, Job
 from app.ui.notices import NoticeList
 
-# One answer for another program, in as many parts as the window's chats interrupt it.
-
 _LIVE_SECONDS = 3.0
 
 
@@ -82,7 +80,7 @@ class ServedAnswer:
         self.tokens = 0
         self._prompt_done = 0
         self._next_index = 0
-        """Of the first round of the next part."""
+        """The index of the next part's first round."""
         self._index_shift = 0
         self._time_shift = 0.0
         """Seconds from the beginning of the whole, without the pauses, to that of this part."""
@@ -91,7 +89,7 @@ class ServedAnswer:
         self._is_resuming = False
         """This part has no tokens yet, but others have."""
         self._held: list[Piece] = []
-        """What an interruption brought to light: it may be the beginning of a stop string."""
+        """Text that an interrupted part ended with: it may be the beginning of a stop string."""
         self._latest: deque[tuple[float, int]] = deque()
         """Times and tokens of the last seconds."""
 
@@ -114,7 +112,7 @@ class ServedAnswer:
     # ------------------------------------------------------------ what the engine says of this part
 
     def started(self, event: GenerationStarted) -> GenerationStarted | None:
-        """What the program hears of it; ``None``: nothing, because it has heard of an earlier part."""
+        """The event for the program; ``None`` if an earlier part has already started the answer."""
         self._command = msgspec.structs.replace(self._command, seed=event.seed)
         if self._started is not None:
             return None
@@ -122,7 +120,7 @@ class ServedAnswer:
         return self._started
 
     def progressed(self, event: PromptProgressed) -> PromptProgressed | None:
-        """The same for the prompt: it is only processed once, as far as the program is concerned."""
+        """The event for the program, which sees the prompt processed once only."""
         if self._tokens or event.done <= self._prompt_done:
             return None
         self._prompt_done = event.done
@@ -141,7 +139,7 @@ class ServedAnswer:
         self._index_shift = self._next_index
 
     def finished(self, event: GenerationFinished) -> list[RoundsReceived | GenerationFinished]:
-        """What the program hears at the end: text that was held back, and the figures of all parts."""
+        """The events for the program: text that was held back, and the figures of all parts."""
         self._cut(event.stop_overlap)
         self._figures = joined(self._figures, event.figures)
         return self._end(event)
@@ -151,7 +149,7 @@ class ServedAnswer:
         return self._end(GenerationFinished(request=0, finish_reason=reason, figures=Figures()))
 
     def failed(self, event: GenerationFailed) -> list[GenerationFailed | RoundsReceived | GenerationFinished]:
-        """What the program hears when a part fails. Behind an interruption the context has no room for the last few
+        """The events for the program when a part fails. After an interruption the context has no room for the last few
         tokens: the engine wants some free before it begins. Then the answer ends as if the context were full.
         """
         if self._tokens and event.prompt_tokens:
@@ -192,8 +190,8 @@ class ServedAnswer:
         return msgspec.structs.replace(piece, round=piece.round + self._index_shift) if self._index_shift else piece
 
     def _released(self, pieces: list[Piece], *, is_closing: bool) -> list[Piece]:
-        """Of text that an interruption brought to light, the next part may find that it begins a stop string; text
-        behind it shows that it doesn't."""
+        """Holds back the text that an interrupted part ended with, until further text shows that no stop string begins
+        there."""
         if not (self._held or is_closing):
             return pieces
         self._held += pieces
@@ -220,15 +218,13 @@ class ServedAnswer:
 
 
 def _dated(command: Generate) -> Generate:
-    """A chat without a time has that of its first part: a template may write the time into the prompt."""
+    """Fixes the time that a template may write into the prompt, so that all parts have the same prompt."""
     messages = command.messages
     if not messages or any(message.sent_at is not None for message in messages):
         return command
     first = msgspec.structs.replace(messages[0], sent_at=time.time())
     return msgspec.structs.replace(command, messages=[first, *messages[1:]])
 
-
-# The process of the server, as the window sees it: frames in, frames out.
 
 _log = logging.getLogger("slipstream.server")
 _QUIT_MS = 2000
@@ -266,7 +262,7 @@ class ServerProcess(QObject):
         self._process.write(encode_frame(message))
 
     def stop(self) -> None:
-        """End the process, by force if it doesn't end by itself. Doesn't wait, but hears nothing more of it."""
+        """End the process, by force if it doesn't end by itself. Doesn't wait; its messages are ignored from now on."""
         self._reader = FrameReader()
         self._process.end(_QUIT_MS)
 
@@ -330,8 +326,8 @@ class Serving(QObject):
         records: The last requests, oldest first.
 
     Signals:
-        state_changed: `state` is another one.
-        answer_changed: `answer` is another one, or goes on, or waits, or has another place.
+        state_changed: `state` changed.
+        answer_changed: `answer` changed, waits, goes on, or moved in the queue.
         answer_advanced: There are more tokens of it.
         request_ended: There is one more in `records`.
     """
@@ -400,13 +396,13 @@ class Serving(QObject):
 
     @Slot()
     def restart(self) -> None:
-        """The same again, after it has ended."""
+        """Start the server again after its process has ended."""
         if self._serve is not None:
             self.start(self._serve)
 
     @Slot()
     def stop(self) -> None:
-        """Serve nobody any more. The process may take a moment to end."""
+        """Stop serving. The process may take a moment to end."""
         self._serve = None
         self._drop()
         self._process.stop()
@@ -420,7 +416,7 @@ class Serving(QObject):
 
     @Slot()
     def stop_answer(self) -> None:
-        """The user wants no more of what is being written: the program gets what there is."""
+        """End the answer that is being written; the program gets what there is of it."""
         if self.answer is not None and self._job is not None and self._queue.cancel(self._job):
             self._end(*self.answer.ended("cancelled"))
 
@@ -468,7 +464,7 @@ class Serving(QObject):
         self._queue.submit(job)
 
     def _drop(self) -> None:
-        """Nobody wants what is being written any more."""
+        """Cancel what is being written; nobody is told."""
         job, self._job = self._job, None
         if job is not None:
             self._queue.drop(job)
@@ -509,7 +505,7 @@ class Serving(QObject):
 
     @Slot()
     def _tell_pair(self) -> None:
-        """What is loaded now. Whatever was asked of another pair has failed; the server knows that, too."""
+        """Tell the server what is loaded now, which fails whatever was asked of another pair."""
         pair = self._pair_loader.pair() if self._engine.state().has_pair else None
         why = ""
         if pair is not None and not pair.target.path:
