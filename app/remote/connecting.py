@@ -60,52 +60,42 @@ _STATES: dict[str, ModelState] = {
 _MOST_NAME = 512
 
 
-@dataclass
-class Found:
-    """A server, with what it said of itself on the way."""
-
-    server: Server
-    info: dict[str, Any] = field(default_factory=dict)
-    """TGI's ``/info``."""
-    has_stats: bool = False
-    """LM Studio has its older API (``/api/v0``), which is the one with figures."""
-
-
-async def detect(http: Http, seconds: float = 0.0) -> Found:
+async def detect(http: Http, seconds: float = 0.0) -> tuple[Server, bool]:
     """Ask a server what it is, and for its models. Each request may take ``seconds``; 0: as usual.
 
-    Raises `RemoteError`. A server that needs another key is found, but nothing is known of it.
+    Returns it, and whether it has LM Studio's older API (``/api/v0``), the one with figures. A server that needs
+    another key is found, but nothing is known of it. Raises `RemoteError`.
     """
     listed = await http.get("/v1/models", seconds)
     if listed.status in (401, 403):
         kind: ServerKind = "llama.cpp" if _is_llama_server(listed) else "openai"
-        return Found(_server(http, kind, needs_key=True))
+        return _server(http, kind, needs_key=True), False
     if listed.status == 503:
         raise refusal(listed.status, listed.body, http.address.host, listed.headers.get("Retry-After", ""))
     if _is_llama_server(listed) and listed.status == 200:
-        return Found(_server(http, "llama.cpp", _models(listed.json)))
+        return _server(http, "llama.cpp", _models(listed.json)), False
     found = [mapping(one) for one in items(mapping(listed.json).get("data"))] if listed.status == 200 else []
     for owner, kind in _OWNERS.items():
         if any(text(one.get("owned_by")) == owner for one in found):
-            return Found(await _complete(http, kind, _models(listed.json), seconds))
+            return await _complete(http, kind, _models(listed.json), seconds), False
     return await _of_others(http, listed, seconds)
 
 
-async def _of_others(http: Http, listed: Answer, seconds: float) -> Found:
+async def _of_others(http: Http, listed: Answer, seconds: float) -> tuple[Server, bool]:
     """Recognizes servers that ``/v1/models`` doesn't tell apart."""
     if b"Ollama is running" in (await http.get("/", seconds)).body[:1000]:
-        return Found(await _complete(http, "ollama", _models(listed.json), seconds))
+        return await _complete(http, "ollama", _models(listed.json), seconds), False
     older = mapping((await http.get("/api/v0/models", seconds)).json)
     if any("compatibility_type" in mapping(one) for one in items(older.get("data"))):
-        return Found(_server(http, "lm_studio", _models(older)), has_stats=True)
+        return _server(http, "lm_studio", _models(older)), True
     newer = mapping((await http.get("/api/v1/models", seconds)).json)
     if any("key" in mapping(one) for one in items(newer.get("models"))):
-        return Found(_server(http, "lm_studio", _lm_studio_models(newer)))
+        return _server(http, "lm_studio", _lm_studio_models(newer)), False
     info = mapping((await http.get("/info", seconds)).json)
     if text(info.get("router")) == "text-generation-router":
-        return Found(_tgi(http, info), info)
+        return _tgi(http, info), False
     if listed.status == 200 and isinstance(listed.json, dict) and isinstance(listed.json.get("data"), list):
-        return Found(_server(http, "openai", _models(listed.json)))
+        return _server(http, "openai", _models(listed.json)), False
     if listed.status >= 400 and listed.status != 404:
         raise refusal(listed.status, listed.body, http.address.host, listed.headers.get("Retry-After", ""))
     raise RemoteError(
@@ -381,16 +371,17 @@ async def connect(command: Connect, limits: Limits, on_loading: Callable[[], Non
     place = address.parse(command.address)
     http = Http(place, command.key, limits, loopback_only=command.loopback_only)
     try:
-        found = await _detected(http, on_loading)
-        if found.server.needs_key:
+        server, has_stats = await _detected(http, on_loading)
+        if server.needs_key:
             raise RemoteError("key", needs_key(place.host, has_key=bool(command.key)))
-        model = chosen(found.server, command.model)
-        if found.server.kind == "llama.cpp":
+        model = chosen(server, command.model)
+        if server.kind == "llama.cpp":
             model = await _load_on_router(http, model, on_loading)
-            found.server = _with_model(found.server, model)
-        abilities = await _abilities(http, found, model, on_loading)
-        pair = _pair(command.request, found, model, abilities, time.monotonic() - begun)
-        return Session(http, DIALECTS[found.server.kind], model.id, pair, found.has_stats)
+            server = _with_model(server, model)
+        abilities = await _abilities(http, server.kind, model, on_loading)
+        pair = _pair(command.request, server, model, abilities, has_stats=has_stats)
+        pair = msgspec.structs.replace(pair, load_seconds=time.monotonic() - begun)
+        return Session(http, DIALECTS[server.kind], model.id, pair, has_stats)
     except BaseException:
         await http.close()
         raise
@@ -401,7 +392,7 @@ def needs_key(host: str, *, has_key: bool) -> str:
     return f"{host} refused the key. Check that it is complete." if has_key else f"{host} needs a key."
 
 
-async def _detected(http: Http, on_loading: Callable[[], None]) -> Found:
+async def _detected(http: Http, on_loading: Callable[[], None]) -> tuple[Server, bool]:
     while True:
         try:
             return await detect(http)
@@ -455,13 +446,13 @@ async def _load_on_router(http: Http, model: ServedModel, on_loading: Callable[[
         await asyncio.sleep(http.limits.poll)
 
 
-async def _abilities(http: Http, found: Found, model: ServedModel, on_loading: Callable[[], None]) -> _Abilities:
-    if found.server.kind in _LLAMA_KINDS:
+async def _abilities(http: Http, kind: ServerKind, model: ServedModel, on_loading: Callable[[], None]) -> _Abilities:
+    if kind in _LLAMA_KINDS:
         return _of_props(await _props(http, model.id, on_loading))
-    if found.server.kind == "ollama":
+    if kind == "ollama":
         return _of_show(mapping((await http.post("/api/show", {"model": model.id})).json))
-    levels = list(DIALECTS[found.server.kind].levels)
-    known = await counters.read(http, "vllm") if found.server.kind == "vllm" else None
+    levels = list(DIALECTS[kind].levels)
+    known = await counters.read(http, "vllm") if kind == "vllm" else None
     return _Abilities(levels=levels, may_think=bool(levels), is_drafting=counters.is_drafting(known) if known else None)
 
 
@@ -511,8 +502,8 @@ def _of_show(shown: dict[str, Any]) -> _Abilities:
     return _Abilities(context_length=context or 0, levels=levels, may_think=bool(levels), sees="vision" in can)
 
 
-def _pair(request: int, found: Found, model: ServedModel, can: _Abilities, seconds: float) -> PairLoaded:
-    dialect = DIALECTS[found.server.kind]
+def _pair(request: int, server: Server, model: ServedModel, can: _Abilities, *, has_stats: bool) -> PairLoaded:
+    dialect = DIALECTS[server.kind]
     sampling, recommended = _sampling(dialect, can.sampling)
     refused = dialect.refused()
     if not can.sees:
@@ -521,13 +512,12 @@ def _pair(request: int, found: Found, model: ServedModel, can: _Abilities, secon
         refused["thinking"] = f"{dialect.name} doesn't say how this model's thinking could be controlled."
     if can.is_drafting:
         refused["min_p"] = f"{dialect.name} can't use min-p while it drafts."
-    server = found.server
     if can.version:
         server = msgspec.structs.replace(server, version=printable(can.version))
     remote = RemoteModel(
         server=server,
         model=model.id,
-        figures="reply" if found.has_stats else "none" if dialect.kind == "lm_studio" else dialect.figures,
+        figures="reply" if has_stats else "none" if dialect.kind == "lm_studio" else dialect.figures,
         figures_note=dialect.note if can.is_drafting is not False else VLLM_WITHOUT_DRAFTING,
         refused=refused,
         formats=list(dialect.formats),
@@ -544,7 +534,6 @@ def _pair(request: int, found: Found, model: ServedModel, can: _Abilities, secon
         template_variables=can.variables,
         sampling=sampling,
         recommended=recommended,
-        load_seconds=seconds,
         remote=remote,
     )
 
@@ -607,6 +596,6 @@ async def probe(question: Probe, limits: Limits) -> ServerProbed:
 async def _ask(question: Probe, limits: Limits, seconds: float = 0.0) -> Server:
     http = Http(address.parse(question.address), question.key, limits, loopback_only=question.loopback_only)
     try:
-        return (await detect(http, seconds)).server
+        return (await detect(http, seconds))[0]
     finally:
         await http.close()

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable
 from PySide6.QtCore import QDateTime, QObject, Signal, Slot
 
 from app import words
-from app.protocol.serving import Serve
+from app.protocol.serving import RequestEnded, Serve
 from app.settings import ServerSettings
 from app.storage.secrets import SecretPlace, SecretStore
-from app.ui.server.serving import EndedRequest, ServerState, Serving
+from app.ui.server.serving import ServerState, Serving
 from app.ui.widgets.tasks import Lane
 from app.words import printable
 
@@ -173,15 +173,14 @@ def examples(url: str, *, needs_key: bool) -> dict[str, str]:
     }
 
 
-def rows_of(records: Iterable[EndedRequest]) -> list[list[str]]:
+def rows_of(records: Iterable[tuple[float, RequestEnded]]) -> list[list[str]]:
     """Time, program, path, tokens of prompt and answer, duration and result of each request, the newest first."""
-    return [_row(one) for one in reversed(list(records))]
+    return [_row(*one) for one in reversed(list(records))]
 
 
-def _row(request: EndedRequest) -> list[str]:
-    how = request.how
+def _row(ended_at: float, how: RequestEnded) -> list[str]:
     return [
-        QDateTime.fromSecsSinceEpoch(int(request.at)).toString("HH:mm:ss"),
+        QDateTime.fromSecsSinceEpoch(int(ended_at)).toString("HH:mm:ss"),
         words.UNKNOWN if how.client == "?" else printable(how.client, _LONGEST_NAME),
         printable(how.path) or "unknown path",
         f"{words.number(how.prompt_tokens)} + {words.number(how.completion_tokens)}" if how.prompt_tokens else "",

@@ -308,22 +308,13 @@ class ServerState:
     """Why it failed, for the user."""
 
 
-@dataclass(frozen=True)
-class EndedRequest:
-    """A request that was answered or refused."""
-
-    at: float
-    """Seconds since 1970."""
-    how: RequestEnded
-
-
 class Serving(QObject):
     """One for a window.
 
     Attributes:
         state: What the server does.
         answer: What is being written for another program, or waits; ``None`` if nothing is.
-        records: The last requests, oldest first.
+        records: The last requests, oldest first, each with its end in seconds since 1970.
 
     Signals:
         state_changed: `state` changed.
@@ -348,7 +339,7 @@ class Serving(QObject):
         super().__init__(parent)
         self.state = ServerState()
         self.answer: ServedAnswer | None = None
-        self.records: deque[EndedRequest] = deque(maxlen=MOST_RECORDS)
+        self.records: deque[tuple[float, RequestEnded]] = deque(maxlen=MOST_RECORDS)
         self._engine = engine
         self._pair_loader = pair_loader
         self._notice_list = notice_list
@@ -438,7 +429,7 @@ class Serving(QObject):
             case CheckText() | CountPrompt() | Tokenize():
                 self._ask_aside(message)
             case RequestEnded():
-                self.records.append(EndedRequest(time.time(), message))
+                self.records.append((time.time(), message))
                 self.request_ended.emit()
 
     def _ask_aside(self, question: AsideQuestion) -> None:

@@ -151,7 +151,7 @@ def test_a_client_that_goes_away_frees_the_engine(rig: ServingRig) -> None:
         until_written(rig)
     rig.until(lambda: rig.serving.answer is None and rig.engine.state() is EngineState.READY)
     rig.until(lambda: bool(rig.serving.records))
-    assert rig.serving.records[-1].how.status == 0
+    assert rig.serving.records[-1][1].status == 0
     assert rig.ask_served(max_tokens=3)["usage"]["completion_tokens"] == 3
 
 
@@ -182,7 +182,7 @@ def test_eight_wait_and_the_next_one_is_refused(rig: ServingRig) -> None:
         first.close()
         for other in others:
             assert b"[DONE]" in rig.until_done(rig.submit(other.receive, b"[DONE]"))
-    assert any(one.how.status == 429 for one in rig.serving.records)
+    assert any(one.status == 429 for _, one in rig.serving.records)
 
 
 def test_stop_in_the_window_ends_the_answer(rig: ServingRig) -> None:
