@@ -291,8 +291,6 @@ def _with_places(text: str) -> tuple[str, list[int] | None]:
     return "".join(pieces), [place for place, piece in enumerate(pieces) for _ in piece]
 
 
-# Updates the search index a little at a time.
-
 log = logging.getLogger(__name__)
 
 _STEP_CHARACTERS = 50_000

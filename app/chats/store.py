@@ -40,7 +40,6 @@ from app.chats.tree import (
 )
 from app.system import KnownError
 
-# The open chat file and what belongs to it: its log, its note, its search index, its attachments, its backups.
 
 log = logging.getLogger(__name__)
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from app.chats.model import Attachment, StoredMessage
 
-# Messages as rows of the chat file, and back.
 
 CHAT = """
     chats.id, chats.title, chats.created_at, chats.updated_at, chats.leaf_id,

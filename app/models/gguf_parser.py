@@ -481,8 +481,6 @@ def _what_it_is(start: bytes) -> str:
     return "is not a GGUF model file."
 
 
-# The tokenizer in a GGUF file, with llama.cpp's rules for what the file leaves out.
-
 TOKENS_KEY = "tokenizer.ggml.tokens"
 TYPES_KEY = "tokenizer.ggml.token_type"
 SCORES_KEY = "tokenizer.ggml.scores"

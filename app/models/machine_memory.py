@@ -90,8 +90,6 @@ def _text(path: Path) -> str:
         return ""
 
 
-# How much of a machine's memory a pair may take.
-
 SYSTEM_MARGIN_SHARE, MOST_SYSTEM_MARGIN = 10, 2 * 1024**3
 """Left free of the system's memory: a tenth of it, at most two GiB. The window, other programs and the caches of
 chats live there."""

@@ -21,8 +21,6 @@ from app.models.model_memory import GpuSplit, MemoryEstimate, ModelShape, PairMe
 from app.models.mtp import is_wanted
 from app.protocol.options import ALL_LAYERS, DEFAULT_BATCH_SIZE, HeadChoice, KvType, SplitMode
 
-# What can be requested of a memory plan, and what it says.
-
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
     """What the user requests; the rest is chosen automatically."""

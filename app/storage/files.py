@@ -177,8 +177,6 @@ def is_sha256(text: str) -> bool:
     return _SHA256.fullmatch(text) is not None
 
 
-# Keeps other threads and processes from using one of our files while it is changed.
-
 _POLL_SECONDS = 0.02
 
 _log = logging.getLogger(__name__)

@@ -114,8 +114,6 @@ class ItemProgress(msgspec.Struct, frozen=True, kw_only=True):
     """A page where the user can do something about it, such as accepting a gated repository's terms; or empty."""
 
 
-# The download queue on disk.
-
 FILE_NAME = "downloads.json"
 _STOPPED = (ItemState.PAUSED, ItemState.CANCELED, ItemState.FAILED, ItemState.DONE)
 
