@@ -14,7 +14,6 @@ from PySide6.QtWidgets import QComboBox, QFileDialog, QProgressBar, QPushButton,
 
 from app import words
 from app.compare import prompts
-from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Skipped, Summary, summarize
 from app.system import KnownError
 from app.ui.compare import wording
@@ -22,7 +21,7 @@ from app.ui.compare.runner import End, SetChoice
 from app.ui.compare.tab import CompareTab, line
 from app.ui.compare.wording import Verdict
 from app.ui.widgets import theme
-from app.ui.widgets.controls import column, explain, guard_wheel, label, plain_tooltip, row
+from app.ui.widgets.controls import column, explain, guard_wheel, label, named, plain_tooltip, row
 from app.ui.widgets.forms import Whole
 from app.ui.widgets.table import LEFT, RIGHT, Table
 from app.ui.widgets.theme import SPACING
@@ -52,8 +51,6 @@ class PromptSet(CompareTab):
         self.results: list[Comparison] = []
         self.skipped: list[Skipped] = []
         self.planned = 0
-        self._sets: list[tuple[Path, list[Prompt]]] = []
-        """The bundled one, and the user's."""
         self._clock = clock
         self._waits = ""
         self._began: float | None = None
@@ -68,7 +65,7 @@ class PromptSet(CompareTab):
 
     def choice(self) -> SetChoice:
         """What is selected."""
-        path, found = self._sets[self._source.currentIndex()] if self._sets else (prompts.bundled_file(), [])
+        path, found = self._source.currentData() or (prompts.bundled_file(), [])
         return SetChoice(found, path, self._repeats.value(), self._longest.value())
 
     def open_file(self, path: Path) -> None:
@@ -79,18 +76,17 @@ class PromptSet(CompareTab):
             self.say(Verdict(str(error), mood="bad"))
             return
         is_own = path != prompts.bundled_file()
-        del self._sets[is_own:]
-        self._sets.append((path, found))
-        while self._source.count() > is_own:
+        while self._source.count() > is_own:  # the bundled ones stay
             self._source.removeItem(self._source.count() - 1)
-        self._source.addItem(f"{path.name if is_own else 'Bundled'}, {words.number(len(found))} prompts")
-        self._source.setCurrentIndex(len(self._sets) - 1)
+        title = f"{path.name if is_own else 'Bundled'}, {words.number(len(found))} prompts"
+        self._source.addItem(title, (path, found))
+        self._source.setCurrentIndex(self._source.count() - 1)
         self._show_state()
 
     @Slot()
     def choose_file(self) -> None:
         """Ask for a file of prompts."""
-        folder = self._sets[-1][0].parent if len(self._sets) > 1 else ""
+        folder = self._source.itemData(1)[0].parent if self._source.count() > 1 else ""
         name, _ = QFileDialog.getOpenFileName(self, "Prompts to compare", str(folder), _FILES)
         if name:
             self.open_file(Path(name))
@@ -135,23 +131,19 @@ class PromptSet(CompareTab):
         self._say_result(verdict)
 
     def _make_fields(self) -> None:
-        self._source = QComboBox(sizeAdjustPolicy=QComboBox.SizeAdjustPolicy.AdjustToContents)
-        self._source.setAccessibleName("Prompts")
+        self._source = named(QComboBox(sizeAdjustPolicy=QComboBox.SizeAdjustPolicy.AdjustToContents), "Prompts")
         explain(self._source, "The prompts that come with Slipstream, three for each kind of text, or those of a file.")
         guard_wheel(self._source)
         self._source.activated.connect(self._show_state)
         self._choose = QPushButton("Choose file…")
         explain(self._choose, _FILE_HELP)
         self._choose.clicked.connect(self.choose_file)
-        self._repeats = _number("Repeats", 1, 20, 1, 1)
-        explain(self._repeats, "How often each prompt is compared, each time with a different seed.")
-        self._longest = _number("Maximum length", 16, 8192, 16, DEFAULT_LONGEST)
-        explain(
-            self._longest,
-            "Answers are cut off after this many tokens. Below about 60, the measured speeds are imprecise.",
-        )
-        self._bar = QProgressBar(textVisible=False)
-        self._bar.setAccessibleName("Progress of the comparison")
+        self._repeats, self._longest = Whole(1, 20, 1), Whole(16, 8192, 16)
+        self._longest.setValue(DEFAULT_LONGEST)
+        explain(named(self._repeats, "Repeats"), "How often each prompt is compared, each time with a different seed.")
+        text = "Answers are cut off after this many tokens. Below about 60, the measured speeds are imprecise."
+        explain(named(self._longest, "Maximum length"), text)
+        self._bar = named(QProgressBar(textVisible=False), "Progress of the comparison")
         self._bar.setFixedHeight(SPACING)
         self._progress = label(role="quiet", figures=True)
 
@@ -192,13 +184,6 @@ class PromptSet(CompareTab):
         for part in (self._bar, self._progress):
             part.setVisible(running)
         self.verdict.setVisible(not running and bool(self.verdict.text()))
-
-
-def _number(name: str, low: int, high: int, step: int, value: int) -> Whole:
-    box = Whole(low, high, step)
-    box.setValue(value)
-    box.setAccessibleName(name)
-    return box
 
 
 # ---------------------------------------------------------------- the table
