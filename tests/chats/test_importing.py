@@ -241,7 +241,7 @@ def test_a_helper_that_fails_is_a_sentence(monkeypatch: pytest.MonkeyPatch, erro
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(Helper, "read_chats", fail)
+    monkeypatch.setattr(Helper, "ask", fail)
     with pytest.raises(KnownError, match=words):
         Import([DATA]).summary()
 

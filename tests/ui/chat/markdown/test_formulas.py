@@ -152,7 +152,7 @@ def test_a_helper_that_dies_leaves_the_source(
         raise Died("exit status 1")
 
     text = f"an $x_{{{next(_numbers)}}}$"
-    monkeypatch.setattr(service._helper, "draw_formula", die)
+    monkeypatch.setattr(service._helper, "ask", die)
     assert show(qtbot, view, text) == text
 
 
