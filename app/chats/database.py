@@ -16,7 +16,6 @@ from app.chats.attachments import attachments_folder, copy_to, hashes, remove_ex
 from app.storage.files import broken_name
 from app.system import KnownError
 
-
 APPLICATION_ID = 0x534C5053  # "SLPS"
 
 OLDEST = 4

@@ -40,7 +40,6 @@ from app.chats.tree import (
 )
 from app.system import KnownError
 
-
 log = logging.getLogger(__name__)
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 from app.chats.model import Attachment, StoredMessage
 
-
 CHAT = """
     chats.id, chats.title, chats.created_at, chats.updated_at, chats.leaf_id,
     chats.pinned_at, chats.folder_id, chats.deleted_at, chats.settings

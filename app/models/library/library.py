@@ -38,7 +38,6 @@ from app.storage.json_file import KeyedFile
 from app.system import Canceled, KnownError
 from app.words import printable
 
-
 SortKey = Literal["name", "size", "last used", "quantization", "context"]
 
 
