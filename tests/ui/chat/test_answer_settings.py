@@ -47,21 +47,6 @@ def test_the_draft_length_is_automatic_until_the_user_sets_one() -> None:
     assert answer_settings(chat, values, PAIR).draft_length == 0
 
 
-def test_a_drafter_the_pair_does_not_have_is_left_for_the_automatic_choice() -> None:
-    alone, drafted = PAIR, msgspec.structs.replace(PAIR, draft=ModelInfo(path="d.gguf", name="d"))
-    values = Settings()
-    for chosen, with_draft, without in (
-        ("auto", "auto", "auto"),
-        ("model", "model", "auto"),
-        ("chain", "chain", "auto"),
-        ("ngram", "ngram", "ngram"),
-        ("none", "none", "none"),
-    ):
-        chat = msgspec.convert({"drafter": chosen}, ChatSettings)
-        assert answer_settings(chat, values, drafted).drafter == with_draft
-        assert answer_settings(chat, values, alone).drafter == without
-
-
 REMOTE = PairLoaded(
     request=1,
     target=ModelInfo(path="", name="m"),

@@ -20,7 +20,6 @@ from app.client.connection import Timings
 from app.protocol.answering import AnswerSettings
 from app.protocol.events import RoundsReceived
 from app.system import KnownError
-from app.ui.chat.live_answer import conversation
 from app.ui.engine import EngineState
 from app.ui.engine.pair_names import PairFiles
 from app.ui.widgets.tasks import BUG
@@ -50,22 +49,6 @@ def forbid_writing(rig: Rig, forbidden: bool = True) -> None:
     """Let SQLite refuse to write, as it does on a full or read-only disk."""
     state = "ON" if forbidden else "OFF"
     rig.stored(lambda store: store._connection.execute(f"PRAGMA query_only = {state}").fetchall())
-
-
-def test_message_and_answer_are_shown_and_stored(make_rig: MakeRig) -> None:
-    rig = make_rig(loads=False)
-    assert not rig.model.send(" \n ")
-    rig.pair_loader.load(rig.files())
-    rig.ask("What is a draft?")  # answered once the model is there
-    assert rig.page.texts() == ["What is a draft?", "Hello there"]
-    chat_id = rig.model.id
-    question, answer = rig.stored(lambda store: store.branch(chat_id))
-    assert (question.text, answer.text, answer.status) == ("What is a draft?", "Hello there", "complete")
-    assert answer.seed == 7
-    assert answer.figures["decode_tokens_per_second"] == 74.0
-    assert "74 tok/s" in rig.page.footers()[-1].replace("\u00a0", " ")
-    assert rig.page.footers()[-1].endswith("s to first token")  # the usual end needs no words
-    assert not rig.is_busy()
 
 
 def test_a_pair_that_got_slower_is_told_once_and_until_it_was_read(make_rig: MakeRig) -> None:
@@ -351,26 +334,6 @@ def attach(qtbot: QtBot, rig: Rig, content: Content = NOTES) -> Attachment:
     return rig.model.unsent.attachments[-1]
 
 
-def test_attachments_are_sent_and_stored(qtbot: QtBot, make_rig: MakeRig) -> None:
-    rig = make_rig()
-    rig.chats.begin(None)
-    attached = attach(qtbot, rig)
-    rig.settle()
-    assert rig.stored(lambda store: store.unsent_attachments(None)) == (attached,)
-    rig.model.unsent.type("How hot?")
-    rig.ask("How hot?")
-    chat_id = rig.model.id
-    assert rig.model.messages[0].attachments == (attached,)
-    assert rig.model.unsent.attachments == ()
-    assert rig.stored(lambda store: store.branch(chat_id))[0].attachments == (attached,)
-    assert rig.stored(lambda store: (store.unsent_attachments(None), store.unsent_attachments(chat_id))) == ((), ())
-    assert conversation(rig.model.messages[:1]).messages[0].content == (
-        "`notes.md`\n\n```\nGreen tea: 80 degrees.\n```\n\nHow hot?"
-    )
-    rig.ask("And now?")
-    assert rig.model.messages[2].attachments == ()
-
-
 def test_an_example_leaves_what_is_attached_where_it_is(qtbot: QtBot, make_rig: MakeRig) -> None:
     rig = make_rig()
     assert not rig.model.send("")
@@ -401,25 +364,6 @@ def test_another_wording_keeps_attachments_or_has_others(qtbot: QtBot, make_rig:
     chat_id = rig.model.id
     versions = rig.stored(lambda store: [len(one.attachments) for one in store.record(chat_id).messages])
     assert versions == [1, 0, 1, 0, 0, 0]
-
-
-def test_unsent_attachments_are_kept_for_each_chat(qtbot: QtBot, make_rig: MakeRig) -> None:
-    rig = make_rig()
-    rig.chats.begin(None)
-    rig.ask("One")
-    chat_id = rig.model.id
-    attached = attach(qtbot, rig)
-    rig.chats.new()
-    assert len(rig.model.unsent.attachments) == 0
-    other = attach(qtbot, rig, replace(NOTES, data=b"other"))
-    rig.open(chat_id)
-    assert list(rig.model.unsent.attachments) == [attached]
-    rig.model.unsent.attach(())
-    rig.settle()
-    assert rig.stored(lambda store: (store.unsent_attachments(None), store.unsent_attachments(chat_id))) == (
-        (other,),
-        (),
-    )
 
 
 def test_what_was_attached_before_the_store_was_read_is_kept_with_what_it_has(

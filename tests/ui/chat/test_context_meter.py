@@ -106,22 +106,6 @@ def test_a_longer_context_is_offered_where_the_model_has_one(
     assert ("raise_context" in actions) is offered
 
 
-def test_edits_versions_and_deletions_are_counted(rig: MeterRig) -> None:
-    rig.ask("one two three")
-    rig.counted(messages=5)
-    rig.model.edit(rig.model.messages[0].id, "one")
-    rig.settle()
-    rig.counted(messages=3)
-    rig.model.choose_version(rig.model.messages[0].id, -1)
-    rig.counted(messages=5)
-    rig.model.edit(rig.model.messages[1].id, "a longer answer of mine")
-    rig.counted(messages=8)
-    rig.model.delete(rig.model.messages[0].id, following=True)
-    rig.counted(messages=3)  # the other wording
-    rig.model.delete(rig.model.messages[0].id, following=True)
-    rig.counted()
-
-
 @pytest.mark.parametrize("behavior", ["endless"], indirect=True)
 def test_the_answer_being_written_is_counted_without_asking(rig: MeterRig) -> None:
     rig.meter._live.setInterval(5)
@@ -153,15 +137,6 @@ def test_an_engine_that_ends_has_no_numbers_and_a_new_one_counts_again(rig: Mete
     rig.gone()
     rig.pair_loader.restart()
     rig.counted(messages=5)
-
-
-@pytest.mark.parametrize("behavior", ["uncounted"], indirect=True)
-def test_a_chat_the_template_refuses_has_no_numbers(rig: MeterRig) -> None:
-    rig.meter._patience.setInterval(1)
-    rig.meter.use = use()  # counted before
-    rig.meter._counted = TokensCounted(request=1, system=0, messages=9, text=0, context_length=100)
-    rig.ask("Hello")
-    rig.gone()
 
 
 # ---------------------------------------------------------------- before it overflows

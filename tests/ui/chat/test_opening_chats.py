@@ -18,41 +18,30 @@ from pytestqt.qtbot import QtBot
 
 from app import system
 from app.chats.store import ChatStore
-from app.chats.worker import ChatWorker
 from app.client.connection import Timings
-from app.settings import SettingsFile
-from app.ui.app import App
-from app.ui.context import make_context
-from app.ui.engine.client import EngineClient, EngineState
-from app.ui.shell.all_actions import all_actions
-from app.ui.shell.main_window import MainWindow
+from app.ui.engine.client import EngineClient
+from tests.ui.shell.running import Running
 
 WAIT_MS = 20_000
 SEQUENCES = int(os.environ.get("SLIPSTREAM_SEQUENCES") or 40)
 WORD = re.compile(r"w\d+w")
 
 
-class Slow:
+class Slow(Running):
     """A window with a scripted engine whose chat store can be held up."""
 
+    FIRST_SETTINGS = None
+
     def __init__(self, qtbot: QtBot) -> None:
-        self.qtbot = qtbot
-        self.settings = SettingsFile(system.settings_file())
-        self.actions = all_actions()
-        self.window = MainWindow(self.settings.values, self.actions)
         command = [sys.executable, "-m", "tests.ui.scripted_engine", "well"]
-        self.engine = EngineClient(command, Timings(quit=0.5), self.window)
-        self.worker = ChatWorker(system.chat_file())
-        self.ctx = make_context(self.settings, self.engine, self.worker, self.actions, self.window)
-        self.app = App(self.ctx, self.window)
-        self.chats = self.ctx.chats
+        super().__init__(qtbot, EngineClient(command, Timings(quit=0.5)))
         self.composer = self.window.composer
         self._held: threading.Event | None = None
 
     def begin(self) -> None:
         self.app.begin()
         self.qtbot.waitUntil(self.worker.opened.done, timeout=WAIT_MS)
-        self.qtbot.waitUntil(lambda: self.engine.state() is EngineState.READY, timeout=WAIT_MS)
+        self.ready()
 
     # ------------------------------------------------------------ the store
 
@@ -119,15 +108,13 @@ class Slow:
 
     def close(self) -> None:
         self.release()
-        self.window.close()
-        self.window.deleteLater()
+        super().close()
 
 
 @pytest.fixture
 def slow(qtbot: QtBot) -> Iterator[Slow]:
     made = Slow(qtbot)
     made.begin()
-    made.window.show()
     yield made
     made.close()
 

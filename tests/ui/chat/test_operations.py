@@ -190,18 +190,6 @@ def test_folders(rig: Rig) -> None:
     assert rig.titles() == ["Play", "third", "first", "Today", "second"]
 
 
-def test_pins_stand_in_the_order_in_which_they_were_pinned(rig: Rig) -> None:
-    first, second, third = rig.make("first", "second", "third")
-    rig.operations.pin([second], True)
-    rig.operations.pin([third], True)
-    rig.settle()
-    assert rig.titles() == ["Pinned", "second", "third", "Today", "first"]
-    rig.operations.pin([second], False)
-    rig.settle()
-    assert rig.titles() == ["Pinned", "third", "Today", "second", "first"]
-    assert first
-
-
 def test_the_trash(rig: Rig) -> None:
     first, second, third = rig.make("first", "second", "third")
     rig.operations.delete([first, second, third])

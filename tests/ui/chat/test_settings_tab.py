@@ -15,7 +15,6 @@ from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings, chat_settings
-from app.models.hub.recommended import recommended
 from app.protocol.answering import SamplingChoice
 from app.protocol.options import AnswerFormat, Sampling
 from app.ui.engine.pair_names import thinking_levels
@@ -36,17 +35,6 @@ def rig(request: pytest.FixtureRequest, qtbot: QtBot, tmp_path: Path) -> Iterato
 
 
 # ---------------------------------------------------------------- what is shown
-
-
-def test_a_new_chat_shows_what_the_model_recommends_and_whose_word_that_is(rig: SettingsRig) -> None:
-    found = recommended(rig.pair_loader.pair())
-    temperature = rig.tab.parameters["temperature"]
-    assert temperature.field.value() == pytest.approx(found.sampling.temperature)
-    assert temperature.value() is None
-    assert temperature._source.text() == "The usual value"
-    assert not temperature.reset.isVisible()
-    assert not rig.tab.recommended_button.isEnabled()
-    assert rig.tab.settings() == rig.chosen == ChatSettings()
 
 
 def test_a_chosen_value_says_what_is_recommended_and_can_go_back_to_it(rig: SettingsRig) -> None:

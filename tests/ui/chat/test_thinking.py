@@ -16,7 +16,6 @@ from app.ui.chat.answer import AnswerMessage, ThinkingPart
 from app.ui.chat.footer import thinking_title
 from app.ui.chat.live_answer import ThinkingClock
 from app.ui.chat.transcript import Transcript
-from app.ui.widgets import theme
 from tests.ui.chat import stored
 from tests.ui.chat.stored import actions_of, calls, settle, show
 
@@ -138,27 +137,6 @@ def test_an_answer_that_has_only_thinking_says_how_it_ended(qtbot: QtBot, transc
     qtbot.addWidget(menu)
     answer(transcript).fill_menu(menu)
     assert [action.text() for action in menu.actions()][:2] == ["Copy thinking", "Show raw text"]
-
-
-def test_tints_raw_text_and_theme_reach_the_thinking(qtbot: QtBot, transcript: Transcript) -> None:
-    theme.override(theme.LIGHT)
-    transcript.set_show_drafted(True)
-    show(qtbot, transcript, thought("The answer."))
-    part = part_of(transcript)
-    part.button.click()
-    settle(qtbot, transcript)
-    view = part.view
-    assert view is not None
-    piece = view.piece_at(1)
-    assert piece is not None and piece.drafter == "model"
-    answer(transcript).set_raw(True)
-    settle(qtbot, transcript)
-    assert "**words**" in view.document().toPlainText()
-    soft = theme.current().softened
-    assert theme.contrast(soft.text, soft.surface) < theme.contrast(theme.current().text, soft.surface)
-    theme.override(theme.DARK)
-    settle(qtbot, transcript)
-    assert view.document().begin().begin().fragment().charFormat().foreground().color() == theme.DARK.softened.text
 
 
 # ---------------------------------------------------------------- while it streams

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from itertools import combinations
 
 import pytest
-from PySide6.QtCore import QPointF, QRectF
+from PySide6.QtCore import QRectF
 from pytestqt.qtbot import QtBot
 
 from app.compare.results import Comparison, summarize
-from app.ui.compare.prompt_set import SHAPES, ChartView, mark, speed_ticks
+from app.ui.compare.prompt_set import ChartView, speed_ticks
 from app.ui.widgets import theme
 from app.ui.widgets.theme import DARK, LIGHT, Theme
 from tests.ui.compare.samples import comparison
@@ -62,13 +62,6 @@ def test_points_stand_where_their_figures_say(chart: ChartView) -> None:
     assert chart.accessibleDescription() == (
         "code: 75% accepted, 2.1× faster; story: 25% accepted, 0.8× as fast; prose: – accepted, same speed"
     )
-
-
-def test_the_kinds_differ_in_shape_and_each_is_about_as_large() -> None:
-    marks = [mark(kind, QPointF(0, 0), 10) for kind in range(len(SHAPES))]
-    for first, second in combinations(marks, 2):
-        assert first.toList() != second.toList()
-    assert all(15 < max(one.boundingRect().width(), one.boundingRect().height()) < 25 for one in marks)
 
 
 @pytest.mark.parametrize("chosen", [LIGHT, DARK], ids=["light", "dark"])

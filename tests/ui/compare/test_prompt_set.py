@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractSpinBox, QFileDialog, QTreeWidgetItem
+from PySide6.QtWidgets import QFileDialog, QTreeWidgetItem
 from pytestqt.qtbot import QtBot
 
 from app.compare import prompts
@@ -61,15 +61,6 @@ def prompt_item(tab: PromptSet, number: int) -> QTreeWidgetItem:
     item = kind.child(number) if kind is not None else None
     assert item is not None
     return item
-
-
-def test_the_bundled_set_and_what_can_be_chosen(tab: PromptSet) -> None:
-    assert tab.choice() == (prompts.bundled(), prompts.bundled_file(), 1, 128)
-    tab._repeats.setValue(3)
-    tab._longest.setValue(64)
-    assert tab.choice()[2:] == (3, 64)
-    assert tab.footer.run_button.isEnabled()
-    assert all(box.accessibleName() for box in tab.findChildren(QAbstractSpinBox))
 
 
 def test_a_file_of_the_users(tab: PromptSet, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

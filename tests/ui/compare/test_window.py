@@ -229,15 +229,6 @@ def test_how_many_texts_were_the_same_is_counted_over_restarts(make: MakeCompari
         at.chat.ctx.closing.close()
 
 
-def test_of_an_exact_file_nothing_is_counted(make: MakeComparing) -> None:
-    at = make("compare")
-    at.chat.ask("First")
-    at.window.compare_last()
-    at.idle()
-    at.qtbot.waitUntil(at.window._counting.is_idle, timeout=WAIT_MS)
-    assert at.verdict().startswith("✓ Same text") and not at.window.one.footer._said[0]
-
-
 def exported(at: Comparing, tab: CompareTab, name: str, path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     """Export to this path, which gets its suffix; the status after that."""
     monkeypatch.setattr(QFileDialog, "getSaveFileName", lambda *_: (str(path), ""))

@@ -258,31 +258,6 @@ def test_the_end_of_the_app_waits_for_a_hung_engine_only_so_long(
     left.waitForFinished()
 
 
-@pytest.mark.parametrize("behavior", ["well", "no load"])
-def test_an_event_is_told_before_the_state_it_leads_to(qtbot: QtBot, make_engine: MakeEngine, behavior: str) -> None:
-    engine = make_engine(behavior)
-    told: list[object] = []
-    engine.state_changed.connect(told.append)
-    failures: list[str] = []
-    engine.load_failed.connect(lambda event: failures.append(event.message))
-    engine.load_failed.connect(lambda _: told.append("load failed"))
-    engine.pair_loaded.connect(lambda _: told.append("pair loaded"))
-    engine.generation_finished.connect(lambda _: told.append(("finished", engine.state())))
-    engine.load(TARGET)
-    end = EngineState.EMPTY if behavior == "no load" else EngineState.READY
-    qtbot.waitUntil(lambda: told[-1] is end, timeout=WAIT_MS)
-    begin = [EngineState.STARTING, EngineState.LOADING]
-    if behavior == "no load":
-        assert told == [*begin, "load failed", EngineState.EMPTY]
-        assert failures == ["The file is not a GGUF model."]
-        return
-    assert told == [*begin, "pair loaded", EngineState.READY]
-    generate(engine)
-    qtbot.waitUntil(lambda: told[-1] is EngineState.READY, timeout=WAIT_MS)
-    # It is ready already when the end is told, so that something else may begin.
-    assert told[4:] == [EngineState.ANSWERING, ("finished", EngineState.READY), EngineState.READY]
-
-
 def test_an_engine_that_does_not_start(qtbot: QtBot, make_engine: MakeEngine) -> None:
     exit_ = ended(qtbot, make_engine("exit"), EngineClient.start)
     assert (exit_.cause, exit_.detail) == (ExitCause.EXITED, "exit code 3")

@@ -442,14 +442,3 @@ def test_what_waits_for_the_first_pair_gets_it_or_hears_that_there_is_none(qapp:
     other.loader.plans = False
     other.loader.pair_refused.emit()
     assert waiting.ends == ["lost: engine"]
-
-
-def test_the_trial_of_the_next_pair_waits_as_well(world: World) -> None:
-    want(world, TRIAL, 0)
-    world.queue._idle.timeout.emit()
-    for _ in range(3):
-        world.engine.step(world.dice)
-    world.loader.load()
-    world.engine.stop(EngineState.READY)
-    trial = want(world, TRIAL, 0)
-    assert not trial.asked and world.queue._idle.isActive()

@@ -146,18 +146,6 @@ def test_what_is_remembered_is_what_the_server_says(rig: ServerRig, server: Mode
     assert not rig.pair_loader.is_remote() and rig.pair_loader.remote() is None
 
 
-def test_a_pair_of_this_computer_is_planned_by_our_engine(
-    rig: ServerRig, server: ModelServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rig.connect(server.url)
-    planned: list[EngineState] = []
-    monkeypatch.setattr(rig.pair_loader.planner, "plan", lambda _files, _done: planned.append(rig.engine.state()))
-    rig.pair_loader.load(rig.files())
-    assert planned == [EngineState.STARTING]  # which only it can: it knows the GPUs
-    assert rig.pair_loader.pair() is None
-    rig.qtbot.waitUntil(lambda: rig.engine.description() == "scripted", timeout=WAIT_MS)
-
-
 def test_a_server_is_never_taken_for_what_crashed_the_app(qtbot: QtBot, tmp_path: Path, engine: EngineClient) -> None:
     marker = LoadingMarker(tmp_path / "loading.json")
     marker.set(PairFiles("m"))

@@ -28,16 +28,6 @@ def judged(folder: Path, target: str, draft: str | None = None) -> PairCheck:
     return judge(target and str(folder / target), draft and str(folder / draft), Headers())
 
 
-def test_pair_that_fits(folder: Path) -> None:
-    check = judged(folder, "target.gguf", "draft.gguf")
-    assert check.mood == "good"
-    assert check.verdict == "Compatible: same vocabulary of 512 tokens."
-    assert check.can_load
-    assert check.target.startswith("A target · llama · ")
-    assert "F16" in check.target
-    assert "trained for 512 tokens" in check.draft
-
-
 def test_large_draft_is_a_warning(folder: Path) -> None:
     check = judged(folder, "target.gguf", "target.gguf")
     assert check.mood == "warning"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,6 @@ from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel
 
 from app.models import mtp
-from app.models.measurements import FileKey, StoredTrial, Trial
 from app.ui.widgets import theme
 from tests.support.mtp_models import make_head_file, make_table_model
 from tests.ui.models.windows import Windows, button, buttons, column, texts
@@ -92,22 +90,3 @@ def test_a_head_beside_a_model_is_loaded_with_it(stocked: Windows) -> None:
     button(stocked.model_page, "Load together").click()
     files = [str(stocked.models / f"{name}.gguf") for name in ("without", "mtp-without")]
     assert stocked.actions.done == [("load_pair", *files)]
-
-
-def test_a_trial_of_a_head_inside_is_shown(stocked: Windows) -> None:
-    page, file = stocked.model_page, stocked.models / "inside.gguf"
-    choose(stocked, "inside")
-    assert page._own_head.isHidden()
-    for speed, text, role in ((32.0, "0.8× as fast", "quiet"), (72.0, "1.8× faster", "good")):
-        trial = Trial(
-            acceptance_rate=0.68, plain_speed=40.0, drafted_speed=speed, tokens=64, measured_at=int(time.time())
-        )
-        stocked.library.trials.add(StoredTrial(FileKey.of(file), FileKey.of(file), trial))
-        stocked.library.judge_again()
-        said = f"{INSIDE}68% accepted · {text} · "
-        stocked.until(lambda said=said: page._own_head.text().replace("\u00a0", " ").startswith(said))  # type: ignore[misc]
-        assert not page._own_head.isHidden()
-        assert page._own_head.property("role") == role
-    for other in ("without", "mtp-inside"):
-        choose(stocked, other)
-        assert not any(text.startswith(INSIDE) for text in texts(page))

@@ -178,18 +178,6 @@ def test_without_a_head_that_can_be_used_there_is_no_row(dialogs: Dialogs) -> No
     assert dialogs.dialog._load.isEnabled()
 
 
-def test_beside_a_draft_model_the_head_is_used_only_if_it_is_turned_on(dialogs: Dialogs) -> None:
-    dialog = dialogs.open("inside.gguf", "draft.gguf")
-    assert "Not in use. A draft model was chosen instead." in texts(dialogs.head)
-    dialogs.box().setFocus()
-    QTest.keyClick(dialogs.box(), Qt.Key.Key_Down)
-    assert dialog.files().head == "on" and texts(dialogs.head) == ["MTP head"]
-    dialogs.set_draft("mtp-gemma.gguf")
-    assert not dialogs.head.isVisible()  # another head was chosen
-    dialogs.set_draft("")
-    assert dialogs.head.isVisible()
-
-
 # ------------------------------------------------------------ what is proposed
 
 
@@ -206,14 +194,6 @@ def test_a_target_that_is_chosen_gets_the_head_beside_it(dialogs: Dialogs) -> No
     dialogs.open("without.gguf", "mtp-gemma.gguf")
     assert dialogs.verdict.startswith("The MTP head in mtp-gemma.gguf belongs to another model.")
     assert dialogs.dialog._check.mood == "warning" and dialogs.dialog._load.isEnabled()
-
-
-def test_a_draft_model_is_not_chosen_unasked(dialogs: Dialogs) -> None:
-    dialogs.open()
-    dialogs.set_target("inside.gguf")
-    assert dialogs.draft == ""
-    dialogs.open("inside.gguf", proposes_draft=True)
-    assert dialogs.draft in ("draft.gguf", "gemma.gguf")  # the head would stay off, because this model is so small
 
 
 def test_of_a_draft_and_the_head_inside_the_faster_one_is_proposed(dialogs: Dialogs, large: None) -> None:

@@ -117,23 +117,6 @@ def test_drafts_that_fit_and_that_do_not(hub: Windows) -> None:
     assert [file.repository for file in progress.item.files] == [TARGET, DRAFT]
 
 
-def test_drafts_for_another_file_are_not_shown(hub: Windows) -> None:
-    """The search for drafts is still on when another file is chosen."""
-    hub.server.faults.add(f"/api/models/{DRAFT}", Fault(stall_at=0), at="api")
-    hub.search("24B")
-    hub.until(lambda: hub.results() == [TARGET])
-    hub.show_repository(TARGET)
-    files = tree(hub.page, "Files")
-    files.setCurrentItem(rows(files)[0])
-    button(hub.page, "Find a draft for this model").click()
-    hub.server.wait_for(lambda: any(DRAFT in request.path for request in hub.server.requests))
-    files.setCurrentItem(rows(files)[1])
-    hub.server.release()
-    hub.hub_idle()
-    assert rows(tree(hub.page, "Drafts found")) == []
-    assert not [text for text in texts(hub.page) if "draft" in text.lower() or "Stopped" in text]
-
-
 def test_drafts_for_a_model_of_the_library(hub: Windows, files: dict[str, Path]) -> None:
     path = hub.models / TARGET_FILE
     hub.models.mkdir()

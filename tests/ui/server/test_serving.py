@@ -227,21 +227,6 @@ def test_who_loads_another_model_ends_it_and_so_does_an_engine_that_dies(rig: Se
         assert rig.ask_served(max_tokens=2)["usage"]["completion_tokens"] == 2
 
 
-@pytest.mark.allow_logs
-def test_without_a_model_it_says_so(rig: ServingRig) -> None:
-    rig.engine.restart()  # which loads nothing
-    rig.until(lambda: rig.engine.state() is EngineState.EMPTY)
-
-    def refused() -> tuple[int, str]:
-        while (answer := rig.client.get("/health")).status_code == 200:
-            pass
-        return answer.status_code, answer.json()["error"]["message"]
-
-    code, message = rig.until_done(rig.submit(refused))
-    assert code == 503 and message.endswith(".")
-    assert rig.until_done(rig.submit(rig.client.get, "/v1/models")).json()["data"] == []
-
-
 # ---------------------------------------------------------------- its process
 
 

@@ -11,64 +11,52 @@ from PySide6.QtWidgets import QApplication
 from pytestqt.qtbot import QtBot
 
 from app import system
-from app.chats.worker import ChatWorker
 from app.protocol.commands import Generate, Message
 from app.protocol.events import Round, RoundsReceived
 from app.protocol.serving import Serve
 from app.settings import Pair, SettingsFile
-from app.ui.app import App
-from app.ui.context import make_context
 from app.ui.engine import Priority
 from app.ui.engine.client import EngineClient, EngineState
 from app.ui.server.bar import ServingBar, figures_of, name_of, who_of
 from app.ui.server.serving import ServedAnswer
-from app.ui.shell.all_actions import all_actions
-from app.ui.shell.main_window import MainWindow
 from tests.support.served import Client
+from tests.ui.shell.running import WAIT_MS, Running
 
 ENDLESS = {"messages": [{"role": "user", "content": "Well?"}], "stream": True}
 
 
-class Running:
-    """The whole window."""
+class Serving(Running):
+    """The whole window, serving."""
+
+    FIRST_SETTINGS = None
 
     def __init__(self, qtbot: QtBot, pair: tuple[Path, Path]) -> None:
-        self.qtbot = qtbot
-        settings = SettingsFile(system.settings_file())
-        settings.values.last_pair = Pair(str(pair[0]), str(pair[1]))
-        self.actions = all_actions()
-        self.window = MainWindow(settings.values, self.actions)
-        self.engine = EngineClient(parent=self.window)
-        self.ctx = make_context(settings, self.engine, ChatWorker(system.chat_file()), self.actions, self.window)
-        self.app = App(self.ctx, self.window)
+        file = SettingsFile(system.settings_file())
+        file.values.last_pair = Pair(*map(str, pair))
+        file.save()
+        super().__init__(qtbot, EngineClient())
         self.bar = self.window.serving_bar
         self.serving = self.app.serving
-        self.window.show()
         self.app.begin()
-        qtbot.waitUntil(lambda: self.ctx.loader.pair() is not None)
+        self.until(lambda: self.ctx.loader.pair() is not None)
         self.serving.start(Serve(host=None, port=0, key=None))
-        qtbot.waitUntil(lambda: self.serving.state.kind == "listening")
+        self.until(lambda: self.serving.state.kind == "listening")
         self.client = Client(self.serving.state.addresses[0][1])
         with ThreadPoolExecutor(1) as pool:
-            healthy = pool.submit(self.client.wait_until_healthy)
-            qtbot.waitUntil(healthy.done)
+            self.until(pool.submit(self.client.wait_until_healthy).done)
 
     def until(self, condition: Callable[[], bool]) -> None:
-        self.qtbot.waitUntil(condition)
-
-    def close(self) -> None:
-        self.window.close()
-        self.window.deleteLater()
+        self.qtbot.waitUntil(condition, timeout=WAIT_MS)
 
 
 @pytest.fixture
-def running(qtbot: QtBot, wordy_pair: tuple[Path, Path], user: Path, kept: object) -> Iterator[Running]:
-    made = Running(qtbot, wordy_pair)
+def running(qtbot: QtBot, wordy_pair: tuple[Path, Path], user: Path, kept: object) -> Iterator[Serving]:
+    made = Serving(qtbot, wordy_pair)
     yield made
     made.close()
 
 
-def test_it_says_for_whom_and_how_fast_and_can_be_stopped(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_says_for_whom_and_how_fast_and_can_be_stopped(running: Serving, monkeypatch: pytest.MonkeyPatch) -> None:
     bar, panel = running.bar, running.window.speed_panel
     told: list[object] = []
     for name in ("begin_generation", "add_rounds", "end_generation", "set_curve", "set_draft_failure"):
@@ -89,7 +77,7 @@ def test_it_says_for_whom_and_how_fast_and_can_be_stopped(running: Running, monk
     assert told == []  # the panel is about the chats
 
 
-def test_while_a_chat_is_answered_it_says_who_waits_and_a_comparison_goes_first_too(running: Running) -> None:
+def test_while_a_chat_is_answered_it_says_who_waits_and_a_comparison_goes_first_too(running: Serving) -> None:
     with running.client.connected() as client:
         client.ask(ENDLESS)
         running.until(lambda: "tok/s" in running.bar.accessibleName())

@@ -78,23 +78,6 @@ def test_beginning_and_end_of_an_answer_and_loading_are_said_and_no_tokens(runni
 
 
 @pytest.mark.usefixtures("guide_pair")
-def test_of_another_chat_only_the_end_of_its_answer_is_said(running: Running, hearing: Hearing) -> None:
-    running.type("endless")
-    first = running.model
-    running.qtbot.waitUntil(lambda: first.live is not None and bool(first.live.pieces), timeout=WAIT_MS)
-    running.choose("new_chat")
-    running.type("Hello")  # waits for the first
-    waiting = running.model
-    running.choose("new_chat")
-    title = running.ctx.operations.title
-    running.qtbot.waitUntil(lambda: title(waiting.id) == "Hello", timeout=WAIT_MS)  # its title comes with the list
-    hearing.said.clear()
-    first.stop()
-    running.qtbot.waitUntil(lambda: not waiting.state.is_busy, timeout=WAIT_MS)
-    assert hearing.said == ["Answer finished in “Hello”"]
-
-
-@pytest.mark.usefixtures("guide_pair")
 def test_each_notice_that_stays_is_said_once_and_bad_ones_at_once(running: Running, hearing: Hearing) -> None:
     shown = running.ctx.notices
     shown.show("export", notices.exported("chat.md"))

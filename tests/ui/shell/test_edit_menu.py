@@ -11,12 +11,10 @@ from PySide6.QtGui import QAction, QGuiApplication, QKeySequence
 from PySide6.QtTest import QTest
 from PySide6.QtWidgets import (
     QAbstractItemView,
-    QLabel,
     QLineEdit,
     QListWidget,
     QMainWindow,
     QPlainTextEdit,
-    QSpinBox,
     QTextBrowser,
     QVBoxLayout,
     QWidget,
@@ -28,7 +26,7 @@ from app.ui.chat.composer import MessageEditor
 from app.ui.chat.operations import ChatOperations
 from app.ui.context import AppContext
 from app.ui.shell.all_actions import MENUS
-from app.ui.shell.menus import NAMES, EditMenu, possible
+from app.ui.shell.menus import NAMES, EditMenu
 
 
 class Deletions(ChatOperations):
@@ -189,28 +187,3 @@ def test_a_menu_that_takes_the_focus_acts_on_what_had_it(window: Window, qtbot: 
     window.menuBar().setFocus(Qt.FocusReason.MenuBarFocusReason)
     qtbot.waitUntil(window.menuBar().hasFocus)
     assert "select_all" in window.open_menu()
-
-
-def test_a_field_that_has_gone_does_nothing(window: Window, qtbot: QtBot) -> None:
-    window.line.setText("text")
-    window.line.setFocus()
-    qtbot.waitUntil(window.line.hasFocus)
-    window.edit_menu._on_focus_changed(None, window.line)
-    line = window.line
-    with qtbot.waitSignal(line.destroyed):
-        line.deleteLater()
-    window.edit_menu.act("select_all")
-
-
-def test_fields_within_fields_and_labels(qtbot: QtBot) -> None:
-    box = QSpinBox(value=12)
-    qtbot.addWidget(box)
-    assert "select_all" in possible(box)
-    label = QLabel("figures", textFormat=Qt.TextFormat.PlainText)
-    qtbot.addWidget(label)
-    label.setTextInteractionFlags(Qt.TextInteractionFlag.TextSelectableByKeyboard)
-    assert set(possible(label)) == {"select_all"}
-    possible(label)["select_all"]()
-    possible(label)["copy"]()
-    assert QGuiApplication.clipboard().text() == "figures"
-    assert possible(QWidget(box)) == {}

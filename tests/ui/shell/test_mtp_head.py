@@ -25,7 +25,6 @@ from tests.support.mtp_models import SIZE, make_head_file, make_table_model
 from tests.ui.models.windows import texts
 from tests.ui.shell.running import WAIT_MS, button
 from tests.ui.shell.test_messages import Chatting
-from tests.ui.speed.parts import status_of
 
 GREEDY = SamplingChoice(temperature=0.0)
 SMALL = "Models with fewer than 3 billion parameters usually answer faster without it."
@@ -168,20 +167,6 @@ def test_a_head_in_a_file_of_its_own_is_refused_in_a_notice_or_in_use(chatting: 
     page._delete.trigger()
     assert "This model is loaded. Open another model first, then delete this one." in texts(page)
     assert head.is_file()
-
-
-def test_a_head_inside_that_cannot_be_used_is_said_in_the_panel_and_in_no_notice(
-    chatting: WithHead, heads: Path
-) -> None:
-    """Nobody asked for it, and the model works: a notice at every load would be a nuisance."""
-    reason = "The MTP head in images.gguf isn't used, because llama.cpp can't compute heads of models for images."
-    pair = chatting.load(heads / "images.gguf", head="on")
-    assert (pair.has_head, pair.head_refused) == (False, reason)
-    assert chatting.notice() == ""
-    panel = chatting.window.speed_panel
-    assert f"Not in use. {reason}" in texts(panel.head)
-    chatting.qtbot.waitUntil(lambda: status_of(panel).startswith(f"MTP head not used · {reason}"), timeout=WAIT_MS)
-    assert "MTP head not in use: The MTP head in images.gguf isn" in chatting.window.top_bar.pair.toolTip()
 
 
 # ------------------------------------------------------------ after a crash

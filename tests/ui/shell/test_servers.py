@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,10 +18,9 @@ from app.ui.chat.settings_tab import GRAYED, NO_SUCH_FORMAT
 from app.ui.engine.client import EngineClient, EngineState
 from app.ui.engine.pair_names import PairFiles
 from app.ui.models.servers import ServerDialog
-from app.ui.speed.drawings import PositionBars
 from app.ui.speed.parts import ServerSection
 from app.ui.widgets.forms import Decimal
-from tests.support import recordings, remote_streams
+from tests.support import remote_streams
 from tests.support.model_server import ModelServer, Reply
 from tests.ui.shell.running import WAIT_MS
 from tests.ui.shell.test_messages import Chatting
@@ -186,45 +183,3 @@ def test_a_local_chat_asks_before_it_goes_anywhere_and_offline_the_server_is_lef
     running.qtbot.waitUntil(lambda: "load" in notices_of(running), timeout=WAIT_MS)
     assert running.ctx.loader.remote() is None
     assert running.ctx.notices.notices()["load"].text == "far.example:8000 is another computer."
-
-
-def test_ollama_is_compared_and_measured(open_window: OpenWindow) -> None:
-    with ModelServer(remote_streams.ollama()) as server:
-        running = open_window(Pair("q:8b", server=server.url))
-        connected(running)
-        running.qtbot.waitUntil(running.window.speed_panel.plain_speed.isVisible, timeout=WAIT_MS)
-        assert running.is_enabled("measure_plain")
-        running.ask("What happened?")
-        panel = running.window.speed_panel
-        running.qtbot.waitUntil(lambda: status_of(panel).startswith("No drafting figures"), timeout=WAIT_MS)
-        assert "doesn't report its counts" in section(running).note()
-        running.choose("measure_plain")
-        running.qtbot.waitUntil(panel.plain_speed.buttons[1].isVisible, timeout=WAIT_MS)
-        running.ready()
-        running.choose("compare_last")
-        window = running.app.compare
-        running.qtbot.waitUntil(lambda: "Same text" in window.one.verdict.text(), timeout=WAIT_MS)
-        asked = [body for one in server.asked if (body := one.body).get("stream")]
-        drafted = [body.get("options", {}).get("draft_num_predict") for body in asked]
-        assert drafted[-2:] == [0, None] and drafted[0] is None
-
-
-def test_counters_of_a_server_show_what_was_accepted_by_position(open_window: OpenWindow) -> None:
-    """vLLM 0.32.0 as it was recorded, first with n-grams, then without a draft."""
-    running = open_window()
-    for state, heading in (("drafting", "Drafting on the server · "), ("plain", "Nothing was drafted")):
-        kept = json.loads(recordings.place("vllm", state).read_bytes())
-        with ModelServer(recordings.routes(kept)) as server:
-            connect(running, server.url)
-            running.ask("What happened?")
-        shown = partial(lambda begun: status_of(running.window.speed_panel).startswith(begun), heading)
-        running.qtbot.waitUntil(shown, timeout=WAIT_MS)
-        bars = section(running).findChild(PositionBars)
-        assert isinstance(bars, PositionBars)
-        if state == "drafting":
-            running.qtbot.waitUntil(bars.isVisible, timeout=WAIT_MS)
-            assert bars.accessibleDescription() == "1: 100%, 2: 100%, 3: 100%, 4: 100%"
-            assert "include other requests" in section(running).note()
-            assert "while it drafts" in running.window.settings_tab.parameters["min_p"].field.toolTip()
-        else:
-            assert not bars.isVisible() and "drafts nothing" in section(running).note()

@@ -21,7 +21,6 @@ from app.system import KnownError
 from app.ui.shell.single_instance import (
     MAX_REQUEST_BYTES,
     SingleInstance,
-    decode_request,
     encode_request,
     is_ours,
     user_at,
@@ -117,12 +116,6 @@ def test_anything_else_is_not_followed(
     assert socket.readAll().isEmpty()
 
 
-def test_a_folder_is_no_model(tmp_path: Path) -> None:
-    (tmp_path / "folder.gguf").mkdir()
-    with pytest.raises(ValueError, match="no absolute path"):
-        decode_request(encode_request(tmp_path / "folder.gguf"))
-
-
 def raised(qtbot: QtBot, data_dir: Path) -> bool:
     """Whether another start raises the window."""
     code = f"""
@@ -180,18 +173,6 @@ def test_where_a_path_is_too_long_for_a_socket_another_folder_is_found(
         else:
             instance.release()
         assert list(Path(short).iterdir()) == []
-
-
-@posix
-def test_a_stray_file_beside_a_socket_that_was_left_is_in_nobodys_way(
-    qtbot: QtBot, tmp_path: Path, first: SingleInstance
-) -> None:
-    with tempfile.TemporaryDirectory(prefix="slipstream-") as left:
-        Path(left, "stray").touch()
-        first.release()
-        (tmp_path / "run" / "address").write_bytes(os.fsencode(Path(left, "socket")))
-        assert first.acquire()
-        assert address(tmp_path) == str(tmp_path / "run" / "socket")
 
 
 @pytest.mark.parametrize("left", [b"", b"1", b"4242\nslipstream\nanother-host\n\n\n", b"\xff" * 5000])

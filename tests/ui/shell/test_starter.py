@@ -99,18 +99,6 @@ def test_hidden_until_it_is_chosen_in_the_menu(open_window: OpenWindow, starter_
     again.qtbot.waitUntil(lambda: USE in shown(again), timeout=WAIT_MS)
 
 
-def test_the_menu_knows_whether_it_is_installed(starter_model: Path, running: Running) -> None:
-    menu, action = running.menu("File"), running.actions.qaction("load_starter")
-    menu.aboutToShow.emit()
-    assert action.isVisible()
-    starter_model.rename(starter_model.with_suffix(".away"))
-    menu.aboutToShow.emit()
-    assert not action.isVisible()
-    starter_model.with_suffix(".away").rename(starter_model)
-    menu.aboutToShow.emit()
-    assert action.isVisible()
-
-
 def test_it_is_still_in_use_where_an_appimage_has_it_somewhere_else(
     open_window: OpenWindow, starter_model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,10 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QGuiApplication
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
@@ -196,74 +194,3 @@ def test_an_answer_without_tokens_goes_on_behind_its_thinking(running: Thinking,
     assert message.thinking.startswith("so then" if text else "so then so then")
     assert message.text == "" if not text else message.text.startswith("yes so then")
     assert len(message.tokens) == len(message.provenance)
-
-
-def test_the_settings_offer_what_the_model_has_and_an_answer_keeps_them(running: Thinking) -> None:
-    tab = running.window.settings_tab
-    running.choose("chat_settings")
-    running.qtbot.waitUntil(tab.by_key["thinking"].isVisible)
-    levels = [tab.by_key["thinking"].itemText(place) for place in range(tab.by_key["thinking"].count())]
-    assert levels == ["Model's default", "Off", "On"]
-    tab.by_key["thinking"].setFocus()
-    tab.by_key["thinking"].setCurrentIndex(1)
-    tab.by_key["thinking"].activated.emit(1)
-    assert running.model.settings.thinking == "off"
-    assert not tab.by_key["thinking_budget"].isEnabled()
-    running.ask("Well?")
-    message = running.model.messages[-1]
-    assert (message.thinking, message.text.strip(), message.settings["thinking"]) == ("", "yes no.", "off")
-    assert running.answer().thinking is None
-
-    tab.by_key["thinking"].setCurrentIndex(0)
-    tab.by_key["thinking"].activated.emit(0)
-    tab.by_key["thinking_budget"].setFocus()
-    QTest.keyClicks(tab.by_key["thinking_budget"], "12")
-    running.ask("And with a limit?")
-    limited = running.model.messages[-1]
-    assert limited.settings["thinking_budget"] == 12
-    assert 0 < len(limited.thinking.split()) <= 12 and limited.text.strip() == "yes no."
-
-    again = running.entries(-1)["The same settings and seed"]
-    running.model.set_settings(msgspec.structs.replace(running.model.settings, thinking="off", thinking_budget=None))
-    again.trigger()
-    running.settle()
-    repeated = running.model.messages[-1]
-    assert (repeated.version, repeated.thinking, repeated.text) == (2, limited.thinking, limited.text)
-    assert running.model.choose_version(repeated.id, -1)
-    running.settle()
-    assert running.model.messages[-1].thinking == limited.thinking
-
-
-def test_find_and_a_search_lead_to_the_thinking_and_copying_leaves_it_out(running: Thinking) -> None:
-    running.model.set_settings(msgspec.structs.replace(running.model.settings, thinking_budget=12))
-    running.ask("Well?")
-    answer = running.answer()
-    part = answer.thinking
-    assert part is not None and not is_laid_out(part)
-    running.choose("find_in_chat")
-    bar = running.window.find_bar
-    QTest.keyClicks(bar.field, "then")
-    count = running.model.messages[-1].thinking.count("then")
-    running.qtbot.waitUntil(lambda: bar.count_text() == f"1 of {count}", timeout=WAIT_MS)
-    view = part.view
-    assert part.is_open and view is not None
-    running.qtbot.waitUntil(lambda: view.find_box() is not None, timeout=WAIT_MS)
-    QTest.keyClick(bar.field, Qt.Key.Key_Escape)
-
-    answer.setFocus(Qt.FocusReason.ShortcutFocusReason)
-    QTest.keyClick(answer, Qt.Key.Key_C, Qt.KeyboardModifier.ControlModifier)
-    assert QGuiApplication.clipboard().text().strip() == "yes no."
-    running.entries(-1)["Copy thinking"].trigger()
-    assert QGuiApplication.clipboard().text() == running.model.messages[-1].thinking
-
-    chat_id, message_id = running.model.id, running.model.messages[-1].id
-    running.choose("new_chat")
-    running.window.chat_list.search_field.setText("then")
-    running.app.messages.open_message(chat_id, message_id)
-    running.qtbot.waitUntil(lambda: running.model.id == chat_id and running.model.state is ChatState.IDLE)
-
-    def is_found() -> bool:
-        part = running.answer().thinking
-        return part is not None and part.is_open and part.view is not None and part.view.find_box() is not None
-
-    running.qtbot.waitUntil(is_found, timeout=WAIT_MS)

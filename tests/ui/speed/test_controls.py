@@ -86,25 +86,6 @@ def test_the_wheel_over_a_control_changes_nothing(panel: SpeedPanel, qtbot: QtBo
     assert of_kind(panel, QSlider).value() == 6
 
 
-def test_auto_says_what_is_in_use(panel: SpeedPanel, qtbot: QtBot) -> None:
-    panel.set_pair(PAIR)
-    panel.begin_generation()
-    panel.add_rounds(steady(20, seconds=0.1, accepted=3, tested=4))
-    qtbot.waitUntil(lambda: "Auto · 4 now" in texts(panel))
-    assert box(panel, "Auto").accessibleDescription() == "Auto · 4 now"
-    panel.end_generation(FIGURES)
-    qtbot.waitUntil(lambda: "Auto · 4 recently" in texts(panel))
-    panel.begin_generation()
-    qtbot.waitUntil(lambda: "Auto" in texts(panel))
-    panel.set_draft_length(5)
-    qtbot.waitUntil(lambda: "5 tokens" in texts(panel))
-    panel.begin_generation()
-    panel.add_rounds(steady(20, seconds=0.1, accepted=3, tested=5))
-    panel.set_draft_length("auto")
-    qtbot.waitUntil(lambda: status_of(panel).endswith("Starting with the next answer: draft length Auto."))
-    assert "Auto" in texts(panel)  # not "5 now": that answer is not written with Auto
-
-
 def test_nothing_can_be_chosen_where_nothing_can_draft(panel: SpeedPanel, qtbot: QtBot) -> None:
     drafter, auto = of_kind(panel, QComboBox), box(panel, "Auto")
     for pair, is_shown in ((PAIR, True), (ALONE, False), (PAIR, True)):

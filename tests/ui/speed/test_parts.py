@@ -33,16 +33,6 @@ def settled(panel: SpeedPanel, qtbot: QtBot) -> None:
 # ------------------------------------------------------------ what drafting pays on
 
 
-def test_what_earlier_answers_brought_is_there_at_once(panel: SpeedPanel, qtbot: QtBot) -> None:
-    panel.set_pair(LEARNED)
-    settled(panel, qtbot)
-    assert of_kind(panel, KindsSection).isVisible()
-    assert rows_of(panel) == ["Prose · 50% accepted · 50 tok/s", "Code · 80% accepted · 100 tok/s"]
-    panel.set_plain_speed(40.0)
-    settled(panel, qtbot)
-    assert rows_of(panel) == ["Prose · 50% accepted · 1.2× faster", "Code · 80% accepted · 2.5× faster"]
-
-
 def test_answers_are_added_when_they_are_there(panel: SpeedPanel, qtbot: QtBot) -> None:
     panel.set_pair(LEARNED)
     answer(panel)

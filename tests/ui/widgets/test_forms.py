@@ -12,20 +12,10 @@ from PySide6.QtWidgets import QAbstractSpinBox, QComboBox, QPushButton, QSpinBox
 from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings
-from app.protocol.answering import TITLES, SamplingChoice
+from app.protocol.answering import SamplingChoice
 from app.protocol.options import DrafterChoice, KvType, LoadSettings
-from app.settings import Settings
 from app.ui.widgets.controls import LEFT, column, row
 from app.ui.widgets.forms import Decimal, Form, Setting, Whole
-
-
-def test_ranges_come_from_the_table(qtbot: QtBot) -> None:
-    form = Form(Settings, [Setting("parallel_downloads", "At once", "Help.")], lambda: None)
-    qtbot.addWidget(form)
-    field = form.fields["parallel_downloads"]
-    assert isinstance(field, QSpinBox)
-    assert (field.minimum(), field.maximum()) == (1, 8)
-    assert field.accessibleName() == "At once"
 
 
 def test_choices_stand_in_the_order_of_the_table(qtbot: QtBot) -> None:
@@ -70,13 +60,6 @@ def test_none_is_below_a_range_that_reaches_nothing(qtbot: QtBot) -> None:
     form.set_value("top_k", 40)
     form.set_value("top_k", None)
     assert form.value("top_k") is None
-
-
-def test_a_list_shows_titles_and_gives_values(qtbot: QtBot) -> None:
-    form = Form(ChatSettings, [Setting("overflow", "Overflow", "", titles=TITLES["overflow"])], lambda: None)
-    qtbot.addWidget(form)
-    form.set_value("overflow", "keep_ends")
-    assert (form.value("overflow"), form.text_of("overflow")) == ("keep_ends", TITLES["overflow"]["keep_ends"])
 
 
 def test_a_part_at_the_left_is_as_wide_as_it_needs(qtbot: QtBot) -> None:

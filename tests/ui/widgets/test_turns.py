@@ -50,18 +50,6 @@ def test_what_one_can_read_without_comes_after_all_else(qtbot: QtBot) -> None:
     assert log == ["text", "text", "text", "buttons"]
 
 
-def test_who_asks_within_its_turn_waits_behind_the_others() -> None:
-    parent = QObject()
-    turns, log = Turns(parent), list[str]()
-    first, second = Widget(turns, 3, log, "a"), Widget(turns, 1, log, "b")
-    turns.want(first)
-    turns.want(second)
-    turns.want(first)  # asking twice is asking once
-    while not turns.is_idle():
-        turns._on_turn()
-    assert log == ["a", "b", "a", "a"]
-
-
 class Picture(QWidget):
     def __init__(self, log: list[str], name: str) -> None:
         super().__init__()

@@ -216,46 +216,6 @@ def test_an_unfinished_formula_is_not_taken_for_other_marks(qtbot: QtBot, view: 
     assert "item" in view.document().toPlainText()
 
 
-def test_a_formula_that_is_known_looks_as_one_that_comes_later(qtbot: QtBot, view: MarkdownView) -> None:
-    """What follows one on a line of its own is not centered, either way."""
-    text = f"First $$a_{{{next(_numbers)}}}$$ then **more**.\n\n$$b$$\n\n[^1]: The note, without end.\n\nSee[^1]."
-
-    def lines() -> list[tuple[str, float, int]]:
-        block, found = view.document().begin(), []
-        while block.isValid():
-            form = block.blockFormat()
-            found.append((block.text(), form.leftMargin(), form.alignment().value))
-            block = block.next()
-        return found
-
-    view.set_text(text)
-    settle(qtbot, view)
-    later = lines()
-    view.set_text("")
-    view.set_text(text)
-    assert lines() == later and len(later) == 6
-
-
-def test_what_is_selected_stays_selected_when_formulas_come(qtbot: QtBot, view: MarkdownView) -> None:
-    number = next(_numbers)
-    view.append_pieces(
-        [Piece(text=f"Some $x_{{{number}}}$ first.\n\nSelected words.\n\n```\ncode\n```\n\nLast $y_{{{number}}}$ one.")]
-    )
-    view.finish()
-    qtbot.waitUntil(lambda: "Last" in view.document().toPlainText())
-    cursor = view.document().find("Selected words")
-    if not cursor.isNull():
-        view.setTextCursor(cursor)
-    settle(qtbot, view)
-    assert view.document().toPlainText().count(OBJECT) == 2
-    assert view.textCursor().selectedText() == "Selected words"
-    (run,) = view._rendering.code_runs
-    assert view._code(0) == "code"
-    assert run.start == view.document().toPlainText().index("code")
-    for unit in view._rendering.units:
-        assert view.document().findBlock(unit.start).position() == unit.start
-
-
 # ---------------------------------------------------------------- what stands for a formula
 
 TEXT = "Where $x_1$ is \\(\\frac{a}{b}\\), so\n\n$$\nx = 1\n$$\n\nholds for **all $n$** here."

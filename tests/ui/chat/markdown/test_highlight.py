@@ -63,16 +63,6 @@ def test_without_a_helper_everything_stays_plain(
     assert answers == [None]
 
 
-def test_the_helper_is_not_asked_for_what_nobody_wants_any_more(
-    qtbot: QtBot, highlighter: Highlighter, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(Helper, "ask", lambda *_: pytest.fail("it was asked"))
-    answers = Answers()
-    highlighter.ask(Highlight("python", "return"), lambda: False, answers)
-    qtbot.waitUntil(lambda: highlighter.is_idle)
-    assert answers == [None]
-
-
 def test_closing_ends_what_is_asked(qtbot: QtBot, highlighter: Highlighter) -> None:
     answers = Answers()
     ask(highlighter, answers, "python", "return")
