@@ -105,7 +105,6 @@ class ScriptedEngine:
         if self.behavior == "mute":
             hang()
         if self.behavior == "unable":
-            log("not here")
             send(StartFailed(message="Nothing here runs on this processor."))
             sys.exit(1)
         protocol = 99 if self.behavior == "newer" else PROTOCOL_VERSION
@@ -113,9 +112,6 @@ class ScriptedEngine:
         if self.behavior == "exit":
             log("nothing to live for")
             sys.exit(3)
-        if self.behavior == "flood":
-            for number in range(100):
-                log(f"line {number}")
         reader = FrameReader()
         while data := os.read(0, 65536):
             for body in reader.feed(data):
@@ -157,8 +153,6 @@ class ScriptedEngine:
 
     def count(self, command: CountTokens) -> None:
         """A token a word; "full" leaves out the first two messages behind the system prompt."""
-        if self.behavior == "uncounted":
-            return
         self.hear(command)
         system = [message for message in self.chat[:1] if message.role == "system"]
         dropped = 2 if self.behavior == "full" and len(self.chat) - len(system) > 2 else 0
@@ -363,8 +357,6 @@ class ScriptedEngine:
         )
         send(finished)
         self.busy_with = 0
-        if self.behavior == "finishes and exits":
-            sys.exit(0)
 
     def cancel(self) -> None:
         if self.loading:

@@ -18,7 +18,6 @@ from app.chats.model import Attachment, StoredMessage
 from app.helper import Helper
 from app.protocol.images import MOST_PIXELS, ImageHead, read_head
 from app.system import KnownError
-from app.ui import notices
 from app.ui.chat import attachments
 from app.ui.chat.attachments import SUBJECT, Thumbnails, decoded, image_file
 from app.ui.chat.chips import Chip, ImagePreview
@@ -187,15 +186,6 @@ def test_text_goes_before_the_picture_that_word_processors_make_of_it(desk: Desk
     copied.setText("Two words")
     desk.composer.editor.insertFromMimeData(copied)
     assert (desk.composer.text(), list(desk.model.unsent.attachments)) == ("Two words", [])
-
-
-def test_a_model_that_sees_nothing_says_so_at_the_drop(
-    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(desk.pair_loader, "blindness", lambda: notices.cannot_see("986 MB to download"))
-    drop(desk.area, mime(make_image(tmp_path / "a.png").path, desk.file("b.txt", "Words.")))
-    desk.qtbot.waitUntil(lambda: names(desk) == ["b.txt"] and not desk.model.unsent.reading)
-    assert desk.wait_for_notice("blind").startswith("To see images, this model needs a second file")
 
 
 def with_more_data(png: bytes) -> bytes:

@@ -87,18 +87,6 @@ def test_importing(rig: Rig) -> None:
     assert not dialog.isVisible()
 
 
-def test_importing_again_says_so(rig: Rig) -> None:
-    for text in ("1 chat was imported.", "0 chats were imported and 1 chat was already here."):
-        dialog = rig.import_dialog()
-        dialog.read([DATA / "chatgpt.json"])
-        rig.wait_for(dialog, "1 chat found")
-        assert dialog._folder.text() == "Imported from ChatGPT"
-        dialog._import.click()
-        rig.wait_for(dialog, "Import finished")
-        assert dialog._text.text() == text
-    assert not dialog._show.isVisible()
-
-
 def test_files_without_chats_and_files_that_are_gone(rig: Rig, tmp_path: Path) -> None:
     dialog = rig.import_dialog()
     (tmp_path / "a.txt").write_text("Hello")

@@ -117,19 +117,6 @@ def test_the_table_and_the_progress_fill_as_it_goes(tab: PromptSet, clock: Clock
     assert tab._choice.isEnabled()
 
 
-def test_a_stop_keeps_what_is_done(tab: PromptSet) -> None:
-    tab.begin(9)
-    tab.add_compared(compared(comparison()))
-    tab.end(End("stopped"))
-    assert tab.verdict.text().startswith("Stopped. ✓ Same text in all 1")
-    assert tab.footer.export_button.isEnabled()
-    tab.begin(9)
-    tab.end(End("failed", "The engine ended."))
-    assert tab.verdict.text() == "The engine ended."
-    assert not tab.footer.export_button.isEnabled()
-    assert tab.table.topLevelItemCount() == 0
-
-
 def test_a_row_opens_its_comparison_with_the_keyboard(qtbot: QtBot, tab: PromptSet) -> None:
     tab.begin(2)
     tab.add_compared(compared(comparison("code")))

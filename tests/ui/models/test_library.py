@@ -56,18 +56,6 @@ def choose_entry(windows: Windows, text: str) -> None:
 # ------------------------------------------------------------ the list
 
 
-def test_nothing_yet(windows: Windows) -> None:
-    assert windows.scanned() == []
-    shown = texts(windows.window.library)
-    assert "No models yet. Get one together with its draft, or add a folder that already contains models." in shown
-    assert NOTHING in shown
-    button(windows.window.library, "Get models").click()
-    assert windows.window.tabs.currentWidget() is windows.window.recommended
-    windows.window.show_library()
-    button(windows.window.library, "Folders…").click()
-    assert windows.settings.isVisible()
-
-
 def test_rows(stocked: Windows) -> None:
     stocked.models_list.sortByColumn(0, Qt.SortOrder.AscendingOrder)
     assert stocked.titles() == ["big", "other", "small", "broken"]

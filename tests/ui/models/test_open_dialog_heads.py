@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -12,8 +11,6 @@ from PySide6.QtTest import QTest
 from PySide6.QtWidgets import QComboBox
 from pytestqt.qtbot import QtBot
 
-from app.models import mtp
-from app.models.measurements import FileKey, StoredTrial, Trial
 from app.protocol.options import HeadChoice
 from app.settings import Settings
 from app.ui.engine.pair_names import PairFiles
@@ -61,20 +58,13 @@ class Dialogs:
             self.library.scan()
 
     def open(
-        self,
-        target: str = "",
-        draft: str = "",
-        *,
-        heads: Mapping[str, HeadChoice] | None = None,
-        proposes_draft: bool = False,
+        self, target: str = "", draft: str = "", *, heads: Mapping[str, HeadChoice] | None = None
     ) -> OpenModelsDialog:
         current = PairFiles(
             target=str(self.folder / target) if target else "", draft=str(self.folder / draft) if draft else None
         )
         self.dialog = OpenModelsDialog(current, Settings(model_heads=dict(heads or {})), library=self.library)
         self.qtbot.addWidget(self.dialog)
-        if proposes_draft:
-            self.dialog.propose("draft")
         self.dialog.show()
         self.settle()
         return self.dialog
@@ -115,18 +105,6 @@ class Dialogs:
         assert isinstance(box, QComboBox)
         return box
 
-    def measured(self, target: str, draft: str, speed_up: float) -> None:
-        """A trial of a pair; of a head inside, if both are the same file."""
-        trial = Trial(
-            acceptance_rate=0.68,
-            plain_speed=40.0,
-            drafted_speed=40.0 * speed_up,
-            tokens=64,
-            measured_at=int(time.time()),
-        )
-        pair = FileKey.of(self.folder / target), FileKey.of(self.folder / draft)
-        self.library.trials.add(StoredTrial(*pair, trial))
-
 
 @pytest.fixture
 def dialogs(qtbot: QtBot, folder: Path) -> Iterator[Dialogs]:
@@ -134,12 +112,6 @@ def dialogs(qtbot: QtBot, folder: Path) -> Iterator[Dialogs]:
     yield dialogs
     dialogs.library.close()
     dialogs.library.deleteLater()
-
-
-@pytest.fixture
-def large(monkeypatch: pytest.MonkeyPatch) -> None:
-    """These models count as large enough for their heads to save time."""
-    monkeypatch.setattr(mtp, "_LEAST_PARAMETERS", 0)
 
 
 # ------------------------------------------------------------ the row
@@ -194,14 +166,3 @@ def test_a_target_that_is_chosen_gets_the_head_beside_it(dialogs: Dialogs) -> No
     dialogs.open("without.gguf", "mtp-gemma.gguf")
     assert dialogs.verdict.startswith("The MTP head in mtp-gemma.gguf belongs to another model.")
     assert dialogs.dialog._check.mood == "warning" and dialogs.dialog._load.isEnabled()
-
-
-def test_of_a_draft_and_the_head_inside_the_faster_one_is_proposed(dialogs: Dialogs, large: None) -> None:
-    dialogs.open("inside.gguf", proposes_draft=True)
-    assert dialogs.draft == ""  # a model that drafts itself needs no draft
-    assert dialogs.head.isVisible() and texts(dialogs.head) == ["MTP head"]
-    for own, other, proposed in ((1.5, 1.9, "draft.gguf"), (1.9, 1.5, ""), (0.8, 1.1, "draft.gguf")):
-        dialogs.measured("inside.gguf", "inside.gguf", own)
-        dialogs.measured("inside.gguf", "draft.gguf", other)
-        dialogs.open("inside.gguf", proposes_draft=True)
-        assert dialogs.draft == proposed

@@ -59,13 +59,6 @@ def test_offline_takes_effect_at_once(windows: Windows, page: NetworkPage) -> No
     windows.until(lambda: any("No models found" in text for text in texts(windows.window.search)))
 
 
-def test_downloads_at_the_same_time(windows: Windows, page: NetworkPage) -> None:
-    field(page, "Simultaneous downloads").setValue(4)
-    assert windows.values.parallel_downloads == 4
-    queue = windows.window.downloads._queue
-    assert queue is not None and queue._parallel == 4
-
-
 def test_another_mirror_is_asked_at_once(windows: Windows, page: NetworkPage) -> None:
     with HubServer() as other:
         other.add("owner/on-the-other", {"x.gguf": b"x"})

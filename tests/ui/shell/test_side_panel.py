@@ -23,24 +23,6 @@ USE = ContextUse(100, 13_000, 0, 32_768, "drop_oldest")
 # ---------------------------------------------------------------- which page is open
 
 
-def test_each_page_has_a_key_and_a_button_that_show_and_hide_it(open_window: Callable[[], Running]) -> None:
-    running = open_window()
-    window, bar = running.window, running.window.top_bar
-    assert window.speed_panel.isVisible() and bar.speed.isChecked() and not bar.settings.isChecked()
-    running.choose("chat_settings")
-    assert window.settings_tab.isVisible() and not window.speed_panel.isVisible()
-    assert bar.settings.isChecked() and not bar.speed.isChecked()
-    running.choose("chat_settings")
-    assert not window.settings_tab.isVisible()
-    assert not bar.settings.isChecked() and not bar.speed.isChecked()
-    bar.speed.click()
-    assert window.speed_panel.isVisible() and bar.speed.isChecked()
-    bar.settings.click()
-    assert window.settings_tab.isVisible() and bar.settings.isChecked() and not bar.speed.isChecked()
-    assert running.actions.qaction("chat_settings").shortcut().toString() == "Ctrl+I"
-    assert "Ctrl+I" in bar.settings.toolTip()
-
-
 @pytest.mark.usefixtures("dressed")
 def test_in_a_narrow_window_the_settings_have_room_and_pages_icons(open_window: Callable[[], Running]) -> None:
     running = open_window()

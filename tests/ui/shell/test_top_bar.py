@@ -50,16 +50,6 @@ def test_a_load_shows_its_progress_and_can_be_canceled(qtbot: QtBot, bar: TopBar
     assert not cancel.isVisible()
 
 
-def test_a_long_name_leaves_room_for_the_rest(bar: TopBar) -> None:
-    name = "A model with a very long name indeed " * 5
-    bar.set_pair(name, "details")
-    bar.set_state(EngineState.ANSWERING, 0.0)
-    assert name in bar.pair.accessibleName()
-    assert bar.minimumSizeHint().width() <= 640
-    rights = [child.geometry().right() for child in bar.findChildren(QPushButton) if child.isVisible()]
-    assert max(rights) <= bar.width()
-
-
 def test_where_there_is_no_room_the_buttons_of_the_panels_have_icons_only(
     qtbot: QtBot, qapp: QApplication, bar: TopBar, usual_settings_later: None
 ) -> None:

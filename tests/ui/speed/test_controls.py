@@ -102,28 +102,6 @@ def test_nothing_can_be_chosen_where_nothing_can_draft(panel: SpeedPanel, qtbot:
     qtbot.waitUntil(auto.isEnabled)
 
 
-def test_drafter_control(panel: SpeedPanel, qtbot: QtBot) -> None:
-    drafter = of_kind(panel, QComboBox)
-    assert not drafter.isVisible()
-    panel.set_pair(PAIR)
-    assert drafter.isVisible()
-    assert [drafter.itemText(at) for at in range(drafter.count())] == ["Automatic", "Draft model", "n-grams"]
-    qtbot.waitUntil(drafter.isEnabled)
-    with qtbot.waitSignal(panel.drafter.choice_changed) as told:
-        QTest.keyClick(drafter, Qt.Key.Key_End)
-    assert told.args == ["ngram"]
-    assert panel.drafter.choice() == "ngram"
-    qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting with n-grams"))
-    with qtbot.assertNotEmitted(panel.drafter.choice_changed):
-        panel.set_drafter("chain")
-        assert drafter.currentText() == "Automatic"
-        panel.set_drafter("none")
-    assert drafter.currentText() == "None"
-    qtbot.waitUntil(lambda: status_of(panel).startswith("Drafting is off · No drafter"))
-    panel.set_pair(ALONE)
-    assert [drafter.itemText(at) for at in range(drafter.count())] == ["Automatic", "None"]
-
-
 def test_a_pause_is_told_and_can_be_ended(panel: SpeedPanel, qtbot: QtBot) -> None:
     panel.set_pair(PAIR)
     panel.begin_generation()

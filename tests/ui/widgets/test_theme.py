@@ -11,7 +11,7 @@ from typing import get_args
 
 import pytest
 from PySide6.QtCore import Qt
-from PySide6.QtGui import QColor, QFont, QGuiApplication, QIcon, QPalette
+from PySide6.QtGui import QColor, QFont, QIcon, QPalette
 from PySide6.QtWidgets import (
     QApplication,
     QLabel,
@@ -210,13 +210,6 @@ def test_text_of_another_size_follows_zoom_theme_and_role(qtbot: QtBot, qapp: QA
     assert factors() == [1.5, 0.9, 1.0]
 
 
-def test_fonts_in_pixels_are_zoomed_too() -> None:
-    font = QFont()
-    font.setPixelSize(16)
-    assert theme.scaled(font, 1.5).pixelSize() == 24
-    assert theme.resized(QFont(), font, 0.5).pixelSize() == 8
-
-
 @pytest.mark.parametrize(
     "colors", [("#000000", "#ffffff", "#ffff00"), ("#ffffff", "#000000", "#00009f"), ("#202020", "#ffffff", "#303030")]
 )
@@ -286,12 +279,6 @@ def test_a_change_of_the_system_is_followed_unless_a_theme_was_chosen(
     assert theme.current() is LIGHT
     theme.override(None)
     assert theme.current() is DARK
-
-
-def test_fonts(qapp: QApplication) -> None:
-    assert theme.monospace().pointSizeF() == pytest.approx(QGuiApplication.font().pointSizeF())
-    assert QFont.Tag("tnum") in theme.tabular(qapp.font()).featureTags()
-    assert theme.scaled(qapp.font(), 2).pointSizeF() == pytest.approx(2 * qapp.font().pointSizeF())
 
 
 def inks(icon: QIcon) -> set[str]:
