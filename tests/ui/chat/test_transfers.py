@@ -1,4 +1,5 @@
-"""Importing, exporting and printing from the window: the dialogs, with real files, a real store and a real helper."""
+"""Importing, exporting and printing from the window: the dialogs, with real files, a real store and a real helper;
+formulas in a printed chat."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from PySide6.QtCore import QObject
+from PySide6.QtCore import QObject, QUrl
+from PySide6.QtGui import QImage, QTextDocument
 from PySide6.QtPrintSupport import QPrintDialog, QPrinter
 from PySide6.QtWidgets import QFileDialog, QWidget
 from pytestqt.qtbot import QtBot
@@ -16,7 +18,9 @@ from shiboken6 import delete
 from app.chats.database import MEMORY
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
-from app.ui.chat.transfers import ChatTransfers, ExportDialog, ImportDialog, Printing
+from app.helper import Helper
+from app.helper.messages import RenderMarkdown
+from app.ui.chat.transfers import ChatTransfers, ExportDialog, ImportDialog, Printing, _Document
 from app.ui.chat.writer import StoredChats
 from app.ui.notices import NoticeList
 from tests.chats.formats.test_formats import DATA
@@ -185,3 +189,30 @@ def test_a_printed_file_is_named_after_the_chat_without_what_no_name_may_have(ri
     assert dialog is not None and dialog.printer().docName() == "A story about rain And or snow"
     dialog.reject()
     printing.close()
+
+
+@pytest.fixture(scope="module")
+def html() -> Iterator[str]:
+    """A text with two formulas, as it is exported."""
+    helper = Helper(seconds=20.0)
+    (html,) = helper.render_markdown(RenderMarkdown([r"a $x^2$ and $$\frac{a}{b}$$ and $\unknown$"])).html
+    yield html
+    helper.stop()
+
+
+def test_formulas_are_pictures_of_the_document(html: str) -> None:
+    document = _Document(html)
+    assert document.toPlainText().count("\ufffc") == 2
+    assert r"$\unknown$" in document.toPlainText()
+    pictures = [document.resource(QTextDocument.ResourceType.ImageResource.value, QUrl(f"formula:{n}")) for n in (0, 1)]
+    for picture in pictures:
+        assert isinstance(picture, QImage)
+        dark = [picture.pixelColor(x, y).alpha() for x in range(picture.width()) for y in range(picture.height())]
+        assert max(dark) > 200
+
+
+def test_nothing_else_is_loaded(html: str, tmp_path: Path) -> None:
+    (tmp_path / "a.png").write_bytes(b"")
+    document = _Document(html)
+    for name in ("formula:2", "formula:x", "formula:-1", (tmp_path / "a.png").as_uri(), "https://example.org/a.png"):
+        assert document.loadResource(QTextDocument.ResourceType.ImageResource.value, QUrl(name)) is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,6 +27,7 @@ from app.ui.engine.pair_names import LoadingMarker, PairFiles
 from app.ui.notices import NoticeList
 from tests.support.gguf_files import make_model
 from tests.support.mtp_models import make_head_file, make_table_model
+from tests.support.permissions import reachable, without_rights
 from tests.support.vision_models import make_projector, make_seeing_model
 from tests.ui.parts import WAIT_MS, Rig
 
@@ -319,3 +321,17 @@ def test_an_engine_that_cannot_start_keeps_nobody_waiting(qtbot: QtBot, tmp_path
     watch.when_read(lambda: called.append(1))
     qtbot.waitUntil(lambda: bool(called), timeout=WAIT_MS)
     rig.close()
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="rights of folders")
+def test_a_file_where_one_may_not_look_is_missing(tmp_path: Path) -> None:
+    reachable(tmp_path)
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    draft = folder / "draft.gguf"
+    for path in (target := tmp_path / "target.gguf", draft):
+        path.write_bytes(b"GGUF")
+    files = PairFiles(str(target), str(draft))
+    assert files.missing() is None
+    with without_rights(folder):
+        assert files.missing() == draft

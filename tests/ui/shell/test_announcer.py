@@ -1,9 +1,10 @@
-"""What screen readers are told of answers, notices and models."""
+"""What screen readers are told of answers, notices and models, and what the desktop's notifications say."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from PySide6.QtCore import Qt
@@ -15,7 +16,7 @@ from pytestqt.qtbot import QtBot
 from app.chats.model import StoredMessage
 from app.ui import notices
 from app.ui.engine.client import EngineClient
-from app.ui.shell.announcer import end_of_answer
+from app.ui.shell.announcer import end_of_answer, notification_of
 from app.ui.widgets.focus import announce
 from tests.ui.shell.hearing import Hearing, listening
 from tests.ui.shell.running import WAIT_MS, Running
@@ -106,3 +107,27 @@ def test_each_notice_that_stays_is_said_once_and_bad_ones_at_once(running: Runni
 def test_how_an_answer_ended(status: str, reason: str | None, said: str) -> None:
     message = StoredMessage("1", "c", None, "assistant", "", status, 0.0, finish_reason=reason)  # type: ignore[arg-type]
     assert end_of_answer(message) == said
+
+
+ANSWER = StoredMessage("m", "chat", None, "assistant", "First words.\n\n# And more", "complete", 0.0)
+
+
+def test_it_is_told_with_the_first_words() -> None:
+    assert notification_of(ANSWER) == "First words. # And more"
+
+
+def test_not_what_the_user_stopped() -> None:
+    assert notification_of(replace(ANSWER, status="stopped")) == ""
+
+
+def test_what_went_wrong_is_told_too() -> None:
+    for status in ("failed", "interrupted"):
+        assert notification_of(replace(ANSWER, status=status)) == "The answer couldn't be finished."
+    repeats = replace(ANSWER, status="stopped", finish_reason="repeats")
+    assert notification_of(repeats) == "The answer couldn't be finished."
+
+
+def test_it_is_short_and_plain() -> None:
+    text = notification_of(replace(ANSWER, text="\x1b[31m" + "word " * 1000))
+    assert len(text) <= 120
+    assert "\x1b" not in text

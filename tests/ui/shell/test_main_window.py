@@ -9,6 +9,7 @@ import signal
 import sqlite3
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 from PySide6.QtCore import QCoreApplication, Qt
@@ -26,9 +27,11 @@ from app.protocol.answering import SamplingChoice
 from app.settings import Settings, SettingsFile
 from app.ui import notices
 from app.ui.chat.markdown.code_blocks import code_wrap
+from app.ui.chat.transfers import ImportDialog
 from app.ui.engine.client import EngineClient
 from app.ui.shell.all_actions import all_actions
 from app.ui.shell.main_window import MainWindow
+from tests.ui.chat.test_attachments import drop, mime
 from tests.ui.shell.desktop import Desktop
 from tests.ui.shell.running import LONGEST_ANSWER, WAIT_MS, Running, button
 from tests.ui.speed.parts import status_of
@@ -349,3 +352,19 @@ def test_chats_of_a_newer_version_are_left_alone_and_the_window_goes_on(qtbot: Q
     assert "will be lost when you close Slipstream" in notice.text
     running.close()
     assert system.chat_file().read_bytes() == before
+
+
+CHATS = Path(__file__).parents[2] / "data" / "imports" / "openai.jsonl"
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_their_chats_are_imported(running: Running) -> None:
+    chat_list = running.window.chat_list
+    assert chat_list.target.accessibleName() == "Drop files to import their chats"
+    drop(chat_list, mime(str(CHATS)))
+    (dialog,) = running.window.findChildren(ImportDialog)
+    press = button(dialog, "Import")
+    running.qtbot.waitUntil(press.isEnabled, timeout=WAIT_MS)
+    press.click()
+    running.qtbot.waitUntil(lambda: len(running.titles()) > 1, timeout=WAIT_MS)
+    dialog.reject()
