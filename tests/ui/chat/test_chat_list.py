@@ -296,13 +296,6 @@ def test_renaming_the_folder_the_keyboard_is_at(qtbot: QtBot, foldered: ChatList
     assert foldered.view.currentIndex().data() == "Play"  # the keyboard stays there
 
 
-def test_renaming_a_chat_of_a_closed_folder(foldered: ChatList) -> None:
-    foldered.view.open_folder("work", False)
-    foldered.set_current("w2")
-    foldered.rename_current()
-    assert editor_of(foldered).text() == "About w2"
-
-
 @pytest.mark.parametrize("key", [Key.Key_Return, Key.Key_Escape])
 def test_a_title_being_typed_outlives_whatever_happens_to_the_list(
     qtbot: QtBot, chat_list: ChatList, asked: Recorded, key: Qt.Key

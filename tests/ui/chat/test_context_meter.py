@@ -139,9 +139,6 @@ def test_an_engine_that_ends_has_no_numbers_and_a_new_one_counts_again(rig: Mete
     rig.counted(messages=5)
 
 
-# ---------------------------------------------------------------- before it overflows
-
-
 @pytest.mark.parametrize("behavior", ["full"], indirect=True)
 def test_what_will_be_left_out_is_told_before_and_once(rig: MeterRig) -> None:
     for question in ("one", "two"):
@@ -209,9 +206,6 @@ def test_warnings(changes: dict[str, object], words: str) -> None:
 )
 def test_summaries(changes: dict[str, object], summary: str) -> None:
     assert use(**changes).summary() == summary
-
-
-# ---------------------------------------------------------------- the gauge
 
 
 @pytest.fixture

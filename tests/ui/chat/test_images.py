@@ -99,9 +99,6 @@ def test_a_message_shows_its_images(qtbot: QtBot, transcript: Transcript, tmp_pa
     thumbnails.close()
 
 
-# ---------------------------------------------------------------- in the composer
-
-
 def names(desk: Desk) -> list[str]:
     return [chip.name for chip in desk.composer.attachments.chips.chips]
 
@@ -202,9 +199,6 @@ def test_a_damaged_image_is_refused_at_the_drop(desk: Desk, tmp_path: Path, cont
     drop(desk.area, mime(str(tmp_path / "a.png")))
     assert desk.wait_for_notice().startswith("a.png is damaged.")
     assert not desk.model.unsent.attachments
-
-
-# ------------------------------------------------------------ pages of PDF files
 
 
 def menu_of(desk: Desk, place: int) -> dict[str, QAction]:

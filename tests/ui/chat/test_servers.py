@@ -69,9 +69,6 @@ def until_asked(rig: Rig) -> None:
     rig.qtbot.waitUntil(lambda: waits_for_consent(rig), timeout=WAIT_MS)
 
 
-# ------------------------------------------------------------ consent
-
-
 def test_the_history_of_a_local_chat_goes_only_after_a_question(asking: Rig) -> None:
     assert (asking.model.state, asking.engine.state()) == (ChatState.WAITING, EngineState.READY)
     notice = asking.notice_list.notices()[CONSENT]
@@ -151,9 +148,6 @@ def test_after_a_restart_the_chat_itself_tells_where_it_has_been(far: Rig) -> No
     assert far.answers.consent.is_needed("as after a restart, too", far.model.messages)
 
 
-# ------------------------------------------------------------ answers that aren't finished
-
-
 @behaves("far cut")
 def test_a_cut_answer_keeps_what_came_and_goes_on_when_asked(far: Rig) -> None:
     far.ask("Hello")
@@ -185,9 +179,6 @@ def test_a_notice_is_about_the_chat_that_is_shown(rig: Rig) -> None:
     rig.qtbot.waitUntil(lambda: asked.state is ChatState.IDLE, timeout=WAIT_MS)
     assert asked.messages[-1].status == "failed"
     assert SERVER not in rig.notice_list.notices()
-
-
-# ------------------------------------------------------------ the context
 
 
 def meter_of(rig: Rig) -> ContextMeter:

@@ -34,9 +34,6 @@ def rig(request: pytest.FixtureRequest, qtbot: QtBot, tmp_path: Path) -> Iterato
     made.close()
 
 
-# ---------------------------------------------------------------- what is shown
-
-
 def test_a_chosen_value_says_what_is_recommended_and_can_go_back_to_it(rig: SettingsRig) -> None:
     rig.tab.sampling_section.button.click()
     rig.enter("temperature", "0.25")
@@ -83,9 +80,6 @@ def test_the_tab_never_widens_the_panel(qtbot: QtBot, rig: SettingsRig) -> None:
     assert page is not None
     qtbot.waitUntil(lambda: page.minimumSizeHint().height() > area.height())  # both sections are open
     qtbot.waitUntil(lambda: page.minimumSizeHint().width() <= area.viewport().width() == page.width())
-
-
-# ---------------------------------------------------------------- what is typed
 
 
 def test_a_prompt_counts_a_moment_after_the_last_key_and_can_be_undone(qtbot: QtBot, rig: SettingsRig) -> None:
@@ -225,12 +219,6 @@ def test_settings_that_are_not_read_yet_cannot_be_changed(rig: SettingsRig) -> N
     rig.settle()
     assert rig.tab.isEnabled()
     assert rig.tab.settings() == rig.chosen == BRIEF
-
-
-# ---------------------------------------------------------------- what answers are written with
-
-
-# ---------------------------------------------------------------- thinking
 
 
 def test_a_level_that_the_model_does_not_have_is_not_offered_but_kept(rig: SettingsRig) -> None:

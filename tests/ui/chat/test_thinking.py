@@ -53,9 +53,6 @@ def top_of(transcript: Transcript, part: ThinkingPart) -> int:
     return part.button.mapTo(transcript.column.viewport(), QPoint(0, 0)).y()
 
 
-# ---------------------------------------------------------------- afterwards
-
-
 def test_thinking_is_folded_until_it_is_opened_by_mouse_or_key(qtbot: QtBot, transcript: Transcript) -> None:
     show(qtbot, transcript, thought("The **answer**."))
     part = part_of(transcript)
@@ -139,9 +136,6 @@ def test_an_answer_that_has_only_thinking_says_how_it_ended(qtbot: QtBot, transc
     assert [action.text() for action in menu.actions()][:2] == ["Copy thinking", "Show raw text"]
 
 
-# ---------------------------------------------------------------- while it streams
-
-
 def test_thinking_counts_up_and_is_laid_out_only_when_it_is_opened(qtbot: QtBot, transcript: Transcript) -> None:
     stopped = calls(transcript, "skip_thinking")
     seconds = [3.2]
@@ -202,9 +196,6 @@ def test_opened_while_it_streams_it_stays_where_it_is_and_may_grow_below_the_scr
     settle(qtbot, transcript)
 
 
-# ---------------------------------------------------------------- find
-
-
 def test_matches_in_the_thinking_come_first(qtbot: QtBot, transcript: Transcript) -> None:
     show(qtbot, transcript, thought("A word, and another word."))
     transcript.set_find("word")
@@ -214,9 +205,6 @@ def test_matches_in_the_thinking_come_first(qtbot: QtBot, transcript: Transcript
     settle(qtbot, transcript)
     assert in_thinking is part_of(transcript).view
     assert in_thinking is not None and in_thinking.find_box() is not None
-
-
-# ---------------------------------------------------------------- figures
 
 
 def test_the_clock_counts_as_the_engine_does() -> None:

@@ -370,25 +370,6 @@ def test_who_waits_knows_what_goes_first(world: World) -> None:
     assert world.queue.before(served.job) == [CHAT, MEASUREMENT]
 
 
-def test_a_comparison_keeps_the_engine_for_one_prompt_and_a_trial_for_nobody(world: World) -> None:
-    compared = want(world, COMPARISON, 0)
-    chat, trial = want(world, CHAT, 0), want(world, TRIAL, 0)
-    for _ in range(3):
-        assert compared.job.is_running()
-        world.engine.step(world.dice)
-    assert chat.job.is_running()
-    world.engine.step(world.dice)
-    assert world.queue._idle.isActive() and not trial.asked  # not before nobody has wanted anything for a while
-    want(world, CHAT, 0)
-    assert not world.queue._idle.isActive()
-    world.engine.step(world.dice)
-    world.queue._idle.timeout.emit()
-    assert trial.job.is_running()
-    want(world, SERVED, 0)
-    world.engine.step(world.dice)
-    assert trial.was_put_off == 1
-
-
 def test_a_message_brings_back_an_engine_that_died(world: World) -> None:
     first, second = want(world, CHAT), want(world, CHAT)
     measured = want(world, MEASUREMENT)

@@ -116,9 +116,6 @@ def test_a_process_is_ended_without_waiting_for_it(qtbot: QtBot, engine: EngineC
     load(qtbot, engine)  # and another one can begin
 
 
-# ------------------------------------------------------------ the loader
-
-
 class ServerRig(Rig):
     """With the real process for servers."""
 

@@ -192,9 +192,6 @@ def test_a_plan_that_fits_is_one_press_away(open_dialog: Open, folder: Path, qtb
     assert 1024 <= dialog.files().settings.context_length < 32_768
 
 
-# ---------------------------------------------------------------- the bar
-
-
 def test_a_bar_that_overflows_says_what_it_needs(qtbot: QtBot) -> None:
     bar = MemoryBar()
     qtbot.addWidget(bar)

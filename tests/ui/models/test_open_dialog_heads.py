@@ -114,9 +114,6 @@ def dialogs(qtbot: QtBot, folder: Path) -> Iterator[Dialogs]:
     dialogs.library.deleteLater()
 
 
-# ------------------------------------------------------------ the row
-
-
 def test_the_row_is_there_for_a_head_inside_and_says_why_it_is_off(dialogs: Dialogs) -> None:
     dialog = dialogs.open("inside.gguf")
     assert dialogs.head.isVisible() and dialogs.verdict == INSIDE
@@ -148,9 +145,6 @@ def test_without_a_head_that_can_be_used_there_is_no_row(dialogs: Dialogs) -> No
         "tokens are taken from the chat itself (n-grams)."
     )
     assert dialogs.dialog._load.isEnabled()
-
-
-# ------------------------------------------------------------ what is proposed
 
 
 def test_a_target_that_is_chosen_gets_the_head_beside_it(dialogs: Dialogs) -> None:

@@ -96,9 +96,6 @@ def test_a_stream_goes_on_where_it_was(rig: ServingRig) -> None:
     assert rig.until_done(rig.submit(streamed)) == whole
 
 
-# ---------------------------------------------------------------- the window's chats
-
-
 def test_a_chat_goes_before_an_answer_that_is_being_written(rig: ServingRig) -> None:
     whole = rig.ask_served(**LONG)
     served = rig.submit(rig.client.chat, **LONG)
@@ -140,9 +137,6 @@ def test_the_text_of_programs_goes_into_no_chat_and_no_cache(rig: ServingRig, ho
     counted = sum(kind["tokens"] for entry in history["entries"].values() for kind in entry["kinds"])
     answers = [one for one in rig.model.messages if one.role == "assistant"]
     assert 0 < counted < sum(int(str(one.figures["completion_tokens"])) for one in answers)  # without the first of each
-
-
-# ---------------------------------------------------------------- those who wait, leave or are refused
 
 
 def test_a_client_that_goes_away_frees_the_engine(rig: ServingRig) -> None:
@@ -202,9 +196,6 @@ def test_stop_in_the_window_ends_the_answer(rig: ServingRig) -> None:
     rig.settle()
 
 
-# ---------------------------------------------------------------- other models, and none
-
-
 @pytest.mark.allow_logs
 def test_who_loads_another_model_ends_it_and_so_does_an_engine_that_dies(rig: ServingRig) -> None:
     def load() -> None:
@@ -225,9 +216,6 @@ def test_who_loads_another_model_ends_it_and_so_does_an_engine_that_dies(rig: Se
         rig.until(lambda: rig.pair_loader.pair() is not None)
         rig.until_done(rig.submit(rig.client.wait_until_healthy))
         assert rig.ask_served(max_tokens=2)["usage"]["completion_tokens"] == 2
-
-
-# ---------------------------------------------------------------- its process
 
 
 @pytest.mark.allow_logs

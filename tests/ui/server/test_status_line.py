@@ -96,9 +96,6 @@ def test_while_a_chat_is_answered_it_says_who_waits_and_a_comparison_goes_first_
     running.until(running.bar.isHidden)
 
 
-# ---------------------------------------------------------------- words
-
-
 @pytest.mark.parametrize(
     ("client", "name"),
     [

@@ -169,9 +169,6 @@ def test_a_head_in_a_file_of_its_own_is_refused_in_a_notice_or_in_use(chatting: 
     assert head.is_file()
 
 
-# ------------------------------------------------------------ after a crash
-
-
 @pytest.mark.allow_logs
 @kills_the_engine
 def test_a_restart_without_a_draft_leaves_the_head_off_only_once(crashing: WithHead, heads: Path) -> None:
@@ -192,9 +189,6 @@ def test_a_restart_without_a_draft_leaves_the_head_off_only_once(crashing: WithH
     crashing.actions.run("load_recent", crashing.settings.values.recent_pairs[0])
     crashing.qtbot.waitUntil(lambda: bool((found := crashing.ctx.loader.pair()) and found.has_head))
     crashing.ready()
-
-
-# ------------------------------------------------------------ answers
 
 
 # ------------------------------------------------------------ trials and the library

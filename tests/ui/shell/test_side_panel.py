@@ -20,9 +20,6 @@ from tests.ui.shell.running import WAIT_MS, Running
 USE = ContextUse(100, 13_000, 0, 32_768, "drop_oldest")
 
 
-# ---------------------------------------------------------------- which page is open
-
-
 @pytest.mark.usefixtures("dressed")
 def test_in_a_narrow_window_the_settings_have_room_and_pages_icons(open_window: Callable[[], Running]) -> None:
     running = open_window()
@@ -85,9 +82,6 @@ def test_the_page_its_width_and_the_last_keys_are_kept(qtbot: QtBot, open_window
     assert again.model.id == chat.id
     qtbot.waitUntil(lambda: again.model.knows_settings, timeout=WAIT_MS)
     assert again.model.settings == ChatSettings(system_prompt="Be brief.", sampling=SamplingChoice())
-
-
-# ---------------------------------------------------------------- the top bar
 
 
 @pytest.mark.usefixtures("dressed")

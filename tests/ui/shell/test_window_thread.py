@@ -71,9 +71,6 @@ def saved() -> dict[str, object]:
     return content
 
 
-# ---------------------------------------------------------------- settings
-
-
 def test_settings_are_saved_and_the_last_value_wins(qtbot: QtBot, owner: QObject, stalled: Stalled) -> None:
     file = SettingsFile(system.settings_file())
     saver = WindowSettings(file, NoticeList(owner), owner)
@@ -133,9 +130,6 @@ def test_a_failure_to_save_is_told(qtbot: QtBot, owner: QObject, home: Path) -> 
     saver.save()
     saver.close()
     assert saved()
-
-
-# ---------------------------------------------------------------- models on a drive that does not answer
 
 
 def test_a_pair_on_such_a_drive_is_opened_while_another_can_be(

@@ -85,9 +85,6 @@ def test_impossible_rounds_are_left_out(broken: Round) -> None:
     assert meter.live_speed(1001.0) == expected.live_speed(1001.0)
 
 
-# ------------------------------------------------------------ pauses that do not flicker, a length that does not jump
-
-
 class Rounds:
     """Feeds rounds of one length after each other and remembers what was shown after each."""
 

@@ -30,9 +30,6 @@ def settled(panel: SpeedPanel, qtbot: QtBot) -> None:
     qtbot.waitUntil(lambda: not is_refreshing(panel))
 
 
-# ------------------------------------------------------------ what drafting pays on
-
-
 def test_answers_are_added_when_they_are_there(panel: SpeedPanel, qtbot: QtBot) -> None:
     panel.set_pair(LEARNED)
     answer(panel)
@@ -73,9 +70,6 @@ def test_a_kind_that_drafting_slows_down_is_told(panel: SpeedPanel, qtbot: QtBot
     assert "Thinking · not drafted · 0.6× as fast" in rows_of(panel)
     roles = {label.text().replace("\u00a0", " "): label.property("role") for label in panel.findChildren(QLabel)}
     assert (roles["0.6× as fast"], roles["2.5× faster"]) == ("warning", "plain")
-
-
-# ------------------------------------------------------------ speed by draft length
 
 
 def described(panel: SpeedPanel) -> str:

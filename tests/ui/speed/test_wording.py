@@ -241,8 +241,6 @@ def test_definitions_are_never_taken_for_markup() -> None:
         assert "<" not in text
 
 
-# ------------------------------------------------------------ a model on a server
-
 SERVER = Server(kind="vllm", version="0.29.0", address="http://far.example:8000")
 REMOTE = PairLoaded(
     request=1,

@@ -45,9 +45,6 @@ def _tidy(words: Words) -> Words:
     return joined
 
 
-# ---------------------------------------------------------------- a document
-
-
 def shape_of(markdown: str) -> Shape:
     """What the app shows of a text."""
     document, look = QTextDocument(), Formats(theme.LIGHT, QFont())
@@ -122,9 +119,6 @@ def _marks(form: QTextCharFormat, look: Formats, *, is_bold: bool) -> str:
             f" {form.anchorHref()}" if form.isAnchor() else "",
         ]
     )
-
-
-# ---------------------------------------------------------------- a page
 
 
 class _Page(HTMLParser):

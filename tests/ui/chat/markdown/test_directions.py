@@ -100,9 +100,6 @@ def test_emphasis_is_closed_while_it_is_written_between_chinese_letters(qtbot: Q
     assert view.document().toPlainText() == "这是强"
 
 
-# ---------------------------------------------------------------- task lists
-
-
 def test_tasks_have_check_marks_that_cannot_be_clicked(qtbot: QtBot, view: MarkdownView) -> None:
     source = "- [ ] open\n- [x] done\n- plain\n  - [x] below"
     shown = show(qtbot, view, source)
@@ -116,9 +113,6 @@ def test_tasks_have_check_marks_that_cannot_be_clicked(qtbot: QtBot, view: Markd
     view.copy()
     assert QGuiApplication.clipboard().text() == source
     assert show(qtbot, view, "- [X] capital") == "☑ capital"
-
-
-# ---------------------------------------------------------------- plain and raw
 
 
 def test_plain_text_has_no_marks(qtbot: QtBot) -> None:

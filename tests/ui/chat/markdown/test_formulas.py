@@ -74,9 +74,6 @@ def picture_of(view: MarkdownView) -> QImage:
     return result
 
 
-# ---------------------------------------------------------------- drawing
-
-
 @pytest.mark.parametrize(
     "formula",
     [
@@ -187,9 +184,6 @@ def test_a_wide_formula_is_scrolled_and_stands_in_the_middle_where_it_fits(qtbot
     assert box_of(view, 5).width() <= 200
 
 
-# ---------------------------------------------------------------- a text that is being written
-
-
 def test_a_growing_text_shows_the_source_until_its_block_is_finished(qtbot: QtBot, view: MarkdownView) -> None:
     number = next(_numbers)
     text = f"First $a_{{{number}}}$ here.\n\nThen \\(b_{{{number}}}\\) and\n\\[\nc_{{{number}}}\n- 1\n\\]\nthe end."
@@ -215,8 +209,6 @@ def test_an_unfinished_formula_is_not_taken_for_other_marks(qtbot: QtBot, view: 
     assert OBJECT not in view.document().toPlainText()
     assert "item" in view.document().toPlainText()
 
-
-# ---------------------------------------------------------------- what stands for a formula
 
 TEXT = "Where $x_1$ is \\(\\frac{a}{b}\\), so\n\n$$\nx = 1\n$$\n\nholds for **all $n$** here."
 

@@ -45,9 +45,6 @@ def turn_wheel(view: MarkdownView, y: int, modifiers: Qt.KeyboardModifier, delta
     return event.isAccepted()
 
 
-# ---------------------------------------------------------------- tables
-
-
 def test_a_wide_table_is_scrolled_and_the_view_is_not(qtbot: QtBot, view: MarkdownView) -> None:
     show(qtbot, view, WIDE)
     view.set_widths(300, 320)
@@ -176,9 +173,6 @@ def test_code_behind_a_table_does_not_cover_it(qtbot: QtBot, view: MarkdownView)
     assert isinstance(table, QTextTable)
     bottom = view.document().documentLayout().frameBoundingRect(table).bottom()
     assert header(view).y() >= bottom - 10
-
-
-# ---------------------------------------------------------------- code
 
 
 def test_long_lines_of_code_are_scrolled_or_wrapped(qtbot: QtBot, view: MarkdownView) -> None:

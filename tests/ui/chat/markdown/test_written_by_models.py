@@ -43,9 +43,6 @@ def _lines(shape: Shape) -> Shape:
     return [part for part in shape if part[0] not in ("code", "row", "rule")]
 
 
-# ---------------------------------------------------------------- emphasis
-
-
 @pytest.mark.parametrize(
     ("markdown", "mark", "text"),
     [
@@ -85,9 +82,6 @@ def test_prices_are_no_formulas(qapp: QApplication, text: str) -> None:
     assert marked(text, "c") == ""
 
 
-# ---------------------------------------------------------------- addresses
-
-
 @pytest.mark.parametrize(
     ("markdown", "text"),
     [
@@ -121,9 +115,6 @@ def test_an_image_in_a_link_can_be_followed(qapp: QApplication) -> None:
     assert plain_text("![](https://a.b/c.png)") == "[image]"
 
 
-# ---------------------------------------------------------------- lists
-
-
 def test_a_line_break_in_an_item_makes_no_new_one(qapp: QApplication) -> None:
     for mark in ("-", "1."):
         for end in ("  \n", "\\\n", "<br>", "<br/>", "<BR>"):
@@ -150,9 +141,6 @@ def test_lists_of_four_spaces_and_directly_below_a_line(qapp: QApplication) -> N
 
 def test_tasks(qapp: QApplication) -> None:
     assert plain_text("- [ ] one\n  - [x] two\n- [X] three\n") == "- [ ] one\n  - [x] two\n- [x] three"
-
-
-# ---------------------------------------------------------------- tables
 
 
 def test_cells_keep_their_columns(qapp: QApplication) -> None:
@@ -217,9 +205,6 @@ def test_a_table_below_a_line_is_no_text_while_it_comes(qtbot: QtBot, view: Mark
     assert view._rendering.writer.table_runs
 
 
-# ---------------------------------------------------------------- tags, entities, footnotes, definitions
-
-
 def test_the_tags_that_models_write(qapp: QApplication) -> None:
     text = "H<sub>2</sub>O, x<sup>2</sup>, <kbd>Ctrl</kbd>+<kbd>C</kbd>, one<br>two, <sub>open and </sup> closed"
     assert plain_text(text) == "H2O, x2, Ctrl+C, one\ntwo, <sub>open and </sup> closed"
@@ -274,9 +259,6 @@ def test_links_that_are_defined_elsewhere(qtbot: QtBot, view: MarkdownView) -> N
     assert tool_tip(view, "other") in ("", "Drafted by the draft model and accepted in round 0")
 
 
-# ---------------------------------------------------------------- code
-
-
 def test_fences(qapp: QApplication) -> None:
     found = [part[2:] for part in shape_of("~~~py\na\n~~~\n\n````md\n```js\nb\n```\n````\n\n- c\n\n  ```\n  d\n ```\n")]
     assert [part for part in found if len(part) == 2 and isinstance(part[1], str)][:2] == [
@@ -284,9 +266,6 @@ def test_fences(qapp: QApplication) -> None:
         ("md", "```js\nb\n```"),
     ]
     assert plain_text("#NoSpace") == "#NoSpace"
-
-
-# ---------------------------------------------------------------- marks on what is shown
 
 
 def test_tokens_and_matches_are_where_they_are_shown(qtbot: QtBot, view: MarkdownView) -> None:
