@@ -35,8 +35,8 @@ LONG = "word " * (LONG_CHARACTERS // 5 + 1)
 class Desk(Rig):
     """A rig with a composer in a place for files."""
 
-    def __init__(self, qtbot: QtBot, folder: Path, behavior: str = "well") -> None:
-        super().__init__(qtbot, folder, behavior)
+    def __init__(self, qtbot: QtBot, folder: Path) -> None:
+        super().__init__(qtbot, folder, "well")
         self.area, self.composer = DropArea(), Composer()
         qtbot.addWidget(self.area)
         self.below = QWidget()

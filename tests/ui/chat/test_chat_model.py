@@ -327,9 +327,9 @@ def test_a_missing_file_can_be_forgotten_while_other_models_are_loaded(make_rig:
 NOTES = Content("text", "notes.md", b"Green tea: 80 degrees.", "text/markdown")
 
 
-def attach(qtbot: QtBot, rig: Rig, content: Content = NOTES) -> Attachment:
+def attach(qtbot: QtBot, rig: Rig) -> Attachment:
     before = len(rig.model.unsent.attachments)
-    rig.model.attach(content)
+    rig.model.attach(NOTES)
     qtbot.waitUntil(lambda: len(rig.model.unsent.attachments) > before, timeout=WAIT_MS)
     return rig.model.unsent.attachments[-1]
 

@@ -39,10 +39,9 @@ def helper() -> Iterator[Helper]:
     helper.stop()
 
 
-def attached(path: Path, width: int = 160, height: int = 96) -> Attachment:
-    image = make_image(path, width, height)
-    size = path.stat().st_size
-    return Attachment(image.sha256, "image", path.name, size, "image/png", width, height, path=image.path)
+def attached(path: Path) -> Attachment:
+    image = make_image(path, 160, 96)
+    return Attachment(image.sha256, "image", path.name, path.stat().st_size, "image/png", 160, 96, path=image.path)
 
 
 def test_webp_becomes_png(helper: Helper, tmp_path: Path) -> None:

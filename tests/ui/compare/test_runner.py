@@ -71,8 +71,8 @@ def bench(rig: Rig, owner: QObject) -> Bench:
     return Bench(rig, Runner(rig.engine, rig.queue, owner))
 
 
-def task(text: str = "Hi", seed: int = 1, kind: str = "prose") -> Task:
-    prompt = Prompt(kind=kind, messages=[Message(role="user", content=text)])
+def task(text: str = "Hi", seed: int = 1) -> Task:
+    prompt = Prompt(kind="prose", messages=[Message(role="user", content=text)])
     return Task(prompt, generate(AnswerSettings(), prompt.messages, seed=seed))
 
 

@@ -86,9 +86,9 @@ def test_automatic_values_are_the_plans_to_choose_and_what_was_set_is_a_wish() -
 # ---------------------------------------------------------------- from a plan to what is loaded
 
 
-def fit(models: Path, machine: MachineMemory, settings: LoadSettings | None = None) -> FittedPair:
+def fit(models: Path, machine: MachineMemory) -> FittedPair:
     both = shapes(models)
-    files = PairFiles(str(models / "target.gguf"), str(models / "draft.gguf"), settings or LoadSettings())
+    files = PairFiles(str(models / "target.gguf"), str(models / "draft.gguf"), LoadSettings())
     return fitted(files, make_plan(*both, machine, wishes_of(files.settings)), both)
 
 

@@ -42,8 +42,8 @@ class ServingRig(Rig):
         settings = LoadSettings(threads=1, context_length=32_768)
         return PairFiles(str(self._pair[0]), str(self._pair[1]), settings)
 
-    def listen(self, key: str | None = None) -> None:
-        self.serving.start(Serve(host=None, port=0, key=key))
+    def listen(self) -> None:
+        self.serving.start(Serve(host=None, port=0, key=None))
         self.until(lambda: self.serving.state.kind == "listening")
         self.client.port = self.serving.state.addresses[0][1]
         # It is told of the pair right behind that.

@@ -5,11 +5,9 @@ from __future__ import annotations
 from app.protocol.events import Pause, Round
 
 
-def steady(
-    count: int, *, seconds: float, accepted: int, tested: int = 4, first: float = 0.5, after: float | None = None
-) -> list[Round]:
-    """``count`` rounds of ``seconds`` each; the first is the token of prompt processing, at ``first`` or ``after``."""
-    start = first if after is None else after
+def steady(count: int, *, seconds: float, accepted: int, tested: int = 4) -> list[Round]:
+    """``count`` rounds of ``seconds`` each; the first, after half a second, is the token of prompt processing."""
+    start = 0.5
     rounds = [Round(index=0, verify_passes=0, tokens=1, time=start)]
     for index in range(1, count):
         rounds.append(

@@ -15,12 +15,12 @@ from tests.ui.speed.rounds import steady
 PAUSE = Pause(acceptance_rate=0.22, break_even_rate=0.41)
 
 
-def fed(rounds: list[Round], start: float = 1000.0) -> Meter:
-    """Each round arrives when it is made, on a clock that stands at ``start`` when the request goes out."""
+def fed(rounds: list[Round]) -> Meter:
+    """Each round arrives when it is made, on a clock that stands at 1000 when the request goes out."""
     meter = Meter()
     meter.begin()
     for round_ in rounds:
-        meter.add([round_], start + round_.time)
+        meter.add([round_], 1000 + round_.time)
     return meter
 
 

@@ -63,10 +63,9 @@ def name(role: str) -> str:
     return code_color(theme.current(), role).name()
 
 
-def settle(qtbot: QtBot, view: MarkdownView, own: Highlighter | None = None) -> None:
+def settle(qtbot: QtBot, view: MarkdownView) -> None:
     """Wait until nothing is being drawn, highlighted or colored. Colors come in turns after the answer with them."""
-    highlighter = own or code_blocks.highlighter()
-    qtbot.waitUntil(lambda: view.is_drawn and highlighter.is_idle and turns().is_idle())
+    qtbot.waitUntil(lambda: view.is_drawn and code_blocks.highlighter().is_idle and turns().is_idle())
 
 
 def test_colors_come_and_the_text_stays_as_it_was(qtbot: QtBot, view: MarkdownView) -> None:
