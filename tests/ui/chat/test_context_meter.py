@@ -8,14 +8,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
 from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings
 from app.protocol.events import RoundsReceived, TokensCounted
-from app.ui import notices
 from app.ui.chat import context_meter
 from app.ui.chat.composer import Composer
 from app.ui.chat.context_gauge import ContextDetails, ContextGauge
@@ -91,19 +89,6 @@ def test_prompt_messages_and_typed_text_are_counted(rig: MeterRig) -> None:
     assert rig.composer.tokens.text() == ""
     rig.model.set_settings(ChatSettings())
     rig.counted(messages=5)
-
-
-@pytest.mark.parametrize(("trained", "offered"), [(0, True), (CONTEXT_LENGTH, False), (2 * CONTEXT_LENGTH, True)])
-def test_a_longer_context_is_offered_where_the_model_has_one(
-    rig: MeterRig, monkeypatch: pytest.MonkeyPatch, trained: int, offered: bool
-) -> None:
-    pair = rig.pair_loader.pair()
-    assert pair is not None
-    known = replace(pair, target=replace(pair.target, training_context=trained))
-    monkeypatch.setattr(rig.pair_loader, "pair", lambda: known)
-    assert rig.meter.can_raise() is offered
-    actions = notices.too_long("Too long.", can_raise=rig.meter.can_raise()).actions
-    assert ("raise_context" in actions) is offered
 
 
 @pytest.mark.parametrize("behavior", ["endless"], indirect=True)

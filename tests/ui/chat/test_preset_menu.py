@@ -130,18 +130,6 @@ def test_deleting_asks_first_and_leaves_the_chat_as_it_is(rig: SettingsRig) -> N
     assert not rig.entries()["Rename…"].isEnabled()
 
 
-def test_a_preset_deleted_elsewhere_is_told_and_changes_nothing(rig: SettingsRig) -> None:
-    rig.save("Brief", BRIEF)
-    rig.choose("Brief")
-    entries = rig.entries()
-    Presets(rig.preset_file).delete("Brief")  # another window
-    with rig.qtbot.waitSignal(rig.stored_presets.changed, timeout=WAIT_MS):
-        entries["Duplicate"].trigger()
-    rig.qtbot.waitUntil(lambda: told(rig) == "There is no longer a preset named “Brief”.", timeout=WAIT_MS)
-    assert rig.chosen == named("Brief")
-    assert rig.tab.preset.currentText() == "None"
-
-
 def test_a_preset_for_new_chats_of_all_models_or_of_this_one(rig: SettingsRig) -> None:
     rig.save("All", BRIEF)
     rig.save("One", ChatSettings(seed=1))

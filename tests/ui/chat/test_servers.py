@@ -107,14 +107,6 @@ def test_a_message_that_was_sent_before_there_was_a_server_is_asked_about(rig: R
     until_asked(rig)
 
 
-def test_another_chat_does_not_wait_for_the_question(asking: Rig) -> None:
-    first = asking.model
-    asking.chats.new()
-    asking.ask("Something else")
-    assert asking.model.messages[-1].status == "complete"
-    assert first.state is ChatState.WAITING and waits_for_consent(asking)
-
-
 def test_this_computer_needs_no_consent_and_ends_the_question(asking: Rig) -> None:
     asking.connect(NEAR)
     asking.settle()
@@ -160,14 +152,6 @@ def test_a_cut_answer_keeps_what_came_and_goes_on_when_asked(far: Rig) -> None:
     whole = far.model.messages[-1]
     assert (whole.id, whole.text, whole.status) == (cut.id, "Hello there 2", "complete")
     assert SERVER not in far.notice_list.notices()
-
-
-@behaves("far lost")
-def test_an_answer_that_never_began_says_why(far: Rig) -> None:
-    far.ask("Hello")
-    lost = far.model.messages[-1]
-    assert (lost.text, lost.status, lost.figures["failure"]) == ("", "failed", "It is unreachable.")
-    assert far.notice_list.notices()[SERVER].actions == ("ask_again", "dismiss")
 
 
 @behaves("far lost")

@@ -82,21 +82,6 @@ def test_the_tab_never_widens_the_panel(qtbot: QtBot, rig: SettingsRig) -> None:
     qtbot.waitUntil(lambda: page.minimumSizeHint().width() <= area.viewport().width() == page.width())
 
 
-def test_a_prompt_counts_a_moment_after_the_last_key_and_can_be_undone(qtbot: QtBot, rig: SettingsRig) -> None:
-    prompt = rig.tab.by_key["system_prompt"]
-    with qtbot.waitSignal(rig.model.settings_changed, timeout=WAIT_MS):
-        QTest.keyClicks(prompt, "Be ")
-    with qtbot.waitSignal(rig.model.settings_changed, timeout=WAIT_MS):
-        QTest.keyClicks(prompt, "kind")
-    assert rig.chosen.system_prompt == "Be kind"
-    assert prompt.textCursor().position() == len("Be kind")
-    prompt.undo()
-    assert prompt.toPlainText() != "Be kind"
-    prompt.redo()
-    rig.tab.commit()
-    assert rig.chosen.system_prompt == "Be kind"
-
-
 def test_the_last_keys_count_for_the_message_that_is_sent(rig: SettingsRig) -> None:
     rig.tab.by_key["system_prompt"].setFocus()
     QTest.keyClicks(rig.tab.by_key["system_prompt"], "Be brief")

@@ -415,14 +415,6 @@ def opened(qtbot: QtBot, transcript: Transcript, messages: list[StoredMessage]) 
     assert turns().is_waiting(transcript)
 
 
-def test_a_chat_whose_end_was_not_shown_comes_in_slices_too(qtbot: QtBot, sliced: Transcript) -> None:
-    messages = numbered(25)
-    sliced.add_all(messages)
-    assert keys(sliced) == [message.id for message in messages[-15:]]
-    settle(qtbot, sliced)
-    assert keys(sliced) == [message.id for message in messages]
-
-
 def test_slices_stay_above_what_is_sent_and_answered_meanwhile(qtbot: QtBot, sliced: Transcript) -> None:
     messages = numbered(40)
     opened(qtbot, sliced, messages)

@@ -112,17 +112,6 @@ def _marked_y(pane: AnswerPane) -> int | None:
     return None if box is None else view.mapTo(pane.column.viewport(), QPoint(0, round(box.top()))).y()
 
 
-def test_the_mark_covers_the_token_or_a_character() -> None:
-    one = comparison(other=(*WORDS[:4], " the", *WORDS[5:]))
-    assert one.difference is not None
-    start = len("".join(WORDS[:4]))
-    assert marked(one.plain, one.difference) == (start, start + 2)
-    assert marked(one.drafted, one.difference) == (start, start + 4)
-    shorter = comparison(other=WORDS[:4])
-    assert shorter.difference is not None
-    assert marked(shorter.drafted, shorter.difference) == (start, start + 1)
-
-
 def test_a_narrow_window_the_tints_of_drafted_tokens_and_nothing_left(qtbot: QtBot, tab: OneAnswer) -> None:
     tab.show_compared(compared(comparison()))
     assert tab._panes.direction() is QBoxLayout.Direction.LeftToRight

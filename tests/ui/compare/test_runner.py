@@ -16,7 +16,7 @@ from app.compare.results import Comparison, Skipped
 from app.compare.steps import Task, task_of
 from app.protocol.answering import AnswerSettings
 from app.protocol.commands import Message, generate
-from app.ui.compare.runner import NO_PAIR, PAIR_GIVEN_UP, End, Runner
+from app.ui.compare.runner import NO_PAIR, End, Runner
 from app.ui.engine import EngineState
 from tests.ui.compare.conftest import MakeRig
 from tests.ui.parts import WAIT_MS, Rig
@@ -134,16 +134,6 @@ def test_a_message_is_answered_between_two_prompts_and_the_set_goes_on(make_rig:
     assert len(at.heard.compared) == 8
     assert 0 < order.index("answer") < 7
     assert at.rig.page.texts() == ["And now?", "".join(PLAIN_WORDS)]
-
-
-def test_another_pair_ends_it(qtbot: QtBot, make_rig: MakeRig, owner: QObject) -> None:
-    at = bench(make_rig("compare endless"), owner)
-    at.runner.start_one(task())
-    with qtbot.waitSignal(at.runner.rounds_received, timeout=WAIT_MS):
-        pass
-    at.rig.load()
-    assert at.wait() == End("failed", PAIR_GIVEN_UP)
-    assert at.rig.engine.state() is EngineState.READY
 
 
 def test_without_a_model_nothing_begins(qtbot: QtBot, make_rig: MakeRig, owner: QObject) -> None:

@@ -89,20 +89,6 @@ def test_load_then_answer_then_polite_end(qtbot: QtBot, make_engine: MakeEngine)
     ]
 
 
-@pytest.mark.parametrize("compared", [False, True])
-def test_cancel_ends_an_answer(qtbot: QtBot, make_engine: MakeEngine, compared: bool) -> None:
-    engine = make_engine("endless")
-    load(qtbot, engine)
-    with qtbot.waitSignal(engine.rounds_received, timeout=WAIT_MS):
-        engine.ask(ANSWER, compared=compared)
-    assert engine.state() is (EngineState.COMPARING if compared else EngineState.ANSWERING)
-    with qtbot.waitSignal(engine.generation_finished, timeout=WAIT_MS) as blocker:
-        engine.cancel()
-    assert blocker.args is not None
-    assert blocker.args[0].finish_reason == "cancelled"
-    assert engine.state() is EngineState.READY
-
-
 def test_the_window_goes_on_while_a_long_chat_is_sent(qtbot: QtBot, make_engine: MakeEngine) -> None:
     engine = make_engine("well")
     load(qtbot, engine)

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import msgspec
 import pytest
 from pytestqt.qtbot import QtBot
 
@@ -90,15 +89,6 @@ def fit(models: Path, machine: MachineMemory) -> FittedPair:
     both = shapes(models)
     files = PairFiles(str(models / "target.gguf"), str(models / "draft.gguf"), LoadSettings())
     return fitted(files, make_plan(*both, machine, wishes_of(files.settings)), both)
-
-
-def test_as_many_layers_are_offloaded_as_the_gpu_has_room_for(models: Path) -> None:
-    machine = MachineMemory(memory_total=64 * GIB, memory_free=32 * GIB, devices=[gpu(24 * GIB, 20 * GIB)])
-    pair = fit(models, machine)
-    assert (pair.files.settings.target_gpu_layers, pair.files.settings.draft_gpu_layers) == (-1, -1)
-    assert pair.gpu_bytes["CUDA0"] > 0
-    full = msgspec.structs.replace(machine, devices=[gpu(24 * GIB, 0)])
-    assert fit(models, full).files.settings.target_gpu_layers == 0
 
 
 def test_the_draft_is_given_up_before_the_context_and_that_is_said(models: Path) -> None:

@@ -223,21 +223,6 @@ def downloaded(windows: Windows, file: Path) -> None:
     windows.choose(file)
 
 
-def test_a_right_and_a_wrong_checksum(stocked: Windows) -> None:
-    file = path(stocked, "big")
-    downloaded(stocked, file)
-    choose_entry(stocked, "Verify checksum")
-    right = "✓ Complete · checksum verified"
-    stocked.until(lambda: right in texts(stocked.model_page))
-    data = bytearray(file.read_bytes())
-    data[-1] ^= 1
-    file.write_bytes(data)
-    choose_entry(stocked, "Verify checksum")
-    stocked.until(lambda: any(text.startswith("The checksum doesn't match") for text in texts(stocked.model_page)))
-    assert stocked.model_page._status.property("role") == "bad"
-    assert stocked.model_page._bar.isHidden()
-
-
 def test_a_check_is_stopped(stocked: Windows) -> None:
     file = path(stocked, "big")
     downloaded(stocked, file)

@@ -165,18 +165,6 @@ def test_at_the_end_a_short_pause_counts_and_a_last_probe_does_not() -> None:
     assert empty.pause() is None
 
 
-def test_the_length_in_use_is_the_mean_of_the_drafts_of_late() -> None:
-    rounds = Rounds()
-    assert rounds.length() is None
-    rounds.add(drafted=4, count=100)
-    rounds.add(count=50)  # n-grams without a match draft nothing
-    assert rounds.length() == 4
-    rounds.add(drafted=12, count=400)
-    assert rounds.length() == 12
-    rounds.add(count=250)
-    assert rounds.length() is None
-
-
 def test_the_length_in_use_does_not_jump() -> None:
     chance = random.Random(3)
     rounds = Rounds()

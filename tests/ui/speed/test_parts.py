@@ -5,7 +5,6 @@ from __future__ import annotations
 import msgspec
 import pytest
 from PySide6.QtGui import QColor, QImage
-from PySide6.QtWidgets import QLabel
 from pytestqt.qtbot import QtBot
 
 from app.protocol.events import DrafterFigures, Figures, KindFigures
@@ -60,16 +59,6 @@ def test_nothing_is_shown_where_nothing_is_known(panel: SpeedPanel, qtbot: QtBot
     panel.set_pair(msgspec.structs.replace(PAIR, history=[few, HISTORY[1]]))
     settled(panel, qtbot)
     assert rows_of(panel) == ["Prose · 50% accepted · 50 tok/s"]
-
-
-def test_a_kind_that_drafting_slows_down_is_told(panel: SpeedPanel, qtbot: QtBot) -> None:
-    thinking = KindFigures(kind="thinking", tokens=100, seconds=4.0, verify_passes=100)
-    panel.set_pair(msgspec.structs.replace(PAIR, history=[*HISTORY, thinking]))
-    panel.set_plain_speed(40.0)
-    settled(panel, qtbot)
-    assert "Thinking · not drafted · 0.6× as fast" in rows_of(panel)
-    roles = {label.text().replace("\u00a0", " "): label.property("role") for label in panel.findChildren(QLabel)}
-    assert (roles["0.6× as fast"], roles["2.5× faster"]) == ("warning", "plain")
 
 
 def described(panel: SpeedPanel) -> str:
