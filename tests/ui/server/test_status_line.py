@@ -37,6 +37,7 @@ class Serving(Running):
         super().__init__(qtbot, EngineClient())
         self.bar = self.window.serving_bar
         self.serving = self.app.serving
+        self.ctx.queue._idle.setInterval(10**8)  # on a busy machine, the pair would be tried out meanwhile
         self.app.begin()
         self.until(lambda: self.ctx.loader.pair() is not None)
         self.serving.start(Serve(host=None, port=0, key=None))
