@@ -195,7 +195,7 @@ def test_a_printed_file_is_named_after_the_chat_without_what_no_name_may_have(ri
 def html() -> Iterator[str]:
     """A text with two formulas, as it is exported."""
     helper = Helper(seconds=20.0)
-    (html,) = helper.render_markdown(RenderMarkdown([r"a $x^2$ and $$\frac{a}{b}$$ and $\unknown$"])).html
+    (html,) = helper.ask(RenderMarkdown([r"a $x^2$ and $$\frac{a}{b}$$ and $\unknown$"])).html
     yield html
     helper.stop()
 
