@@ -232,7 +232,7 @@ def test_settings_from_before_the_first_release_are_not_used_and_left_alone(path
     file = SettingsFile(path)
     assert file.values == Settings()
     assert file.notice is not None
-    assert file.notice is not None and str(path) in file.notice
+    assert "before its first release" in file.notice and str(path) in file.notice
     file.values.zoom = 150
     file.save()
     assert path.read_bytes() == before
