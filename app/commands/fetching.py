@@ -16,7 +16,8 @@ from app.models.downloads.item import Item, ItemProgress, ItemState, figures
 from app.models.downloads.queue import DownloadQueue
 from app.models.gguf import ModelFileError
 from app.models.hub.api import Hub, HubConnection, network_settings, read_remote_header
-from app.models.hub.catalog import CatalogModel, Offer, load_catalog, resolve
+from app.models.hub.catalog import CatalogModel, Offer, load_catalog
+from app.models.hub.catalog_items import resolve
 from app.models.hub.drafts import DraftCandidate, choose_projector, find_drafts, in_order, look_at
 from app.models.hub.errors import NoAccessError
 from app.models.hub.network import Network

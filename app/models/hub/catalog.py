@@ -1,7 +1,7 @@
 """Recommended models with what accelerates them, by the memory they take: ``resources/catalog.json``.
 
 The file says what to download, how large that is about, how to sample and think, and who measured what. Commits, sizes
-and checksums are looked up before the download (`app.models.hub.catalog`).
+and checksums are looked up before the download (`app.models.hub.catalog_items`).
 """
 
 from __future__ import annotations
@@ -9,26 +9,18 @@ from __future__ import annotations
 import functools
 import itertools
 import sys
-from collections.abc import Iterator
-from fnmatch import fnmatchcase
 from typing import Annotated, Literal, NamedTuple
 
 import msgspec
 from msgspec import Meta
 
 from app import system
-from app.models.downloads.item import Item
-from app.models.gguf import ModelFileError
-from app.models.hub.api import Hub, read_remote_header
-from app.models.hub.errors import NotFoundError
-from app.models.hub.repository import RemoteModel, Repository
 from app.models.machine_memory import MachineMemory
-from app.models.mtp import can_compute, is_head_only
+from app.models.mtp import can_compute
 from app.models.names import base_name
 from app.protocol.answering import SamplingChoice
 from app.protocol.events import Device
 from app.protocol.options import snapshots_for
-from app.system import KnownError
 
 BUFFER_BYTES = 600_000_000
 """What llama.cpp needs for computing, with a head or a draft; a generous estimate."""
@@ -310,89 +302,3 @@ def _processor(machine: MachineMemory) -> tuple[Place, int, int]:
 
 def _free(device: Device) -> int:
     return device.free_bytes or int(_USABLE_SHARE * device.total_bytes)
-
-
-# Makes one download of a recommended model and what accelerates it, as the hub has them now.
-
-
-def resolve(hub: Hub, offer: Offer, *, with_images: bool = False, metal: bool = sys.platform == "darwin") -> Item:
-    """Look up what is offered and make one item of it.
-
-    The first place that has the model counts: on a Mac the file that is quicker there, then the usual one, then other
-    spellings. A model whose head is gone comes without, which its title says. Raises `KnownError`, also if the model or
-    its draft is gone. ``with_images``: with the file with which the model sees images.
-    """
-    repository, target = _first(hub, offer, metal)
-    # What the repositories say now takes precedence over the catalog.
-    licenses = [repository.license or offer.model.license]
-    title, accelerator = f"{offer.model.title} {target.quantization}", offer.accelerator
-    projector = _projector(repository, offer) if with_images else None
-    if isinstance(accelerator, DraftModel):
-        beside = hub.repository(accelerator.repository)
-        draft = _chosen(beside.models, accelerator.file, accelerator.quantization)
-        if draft is None:
-            raise _gone(accelerator)
-        licenses.append(beside.license or accelerator.license)
-        return Item.of(f"{title} with draft", target, draft, tuple(licenses), projector=projector)
-    head = _head(hub, repository, accelerator) if isinstance(accelerator, Sidecar) else None
-    title = f"{title} with MTP head" if head else title
-    return Item.of(title, target, None, tuple(licenses), head, projector)
-
-
-def places(offer: Offer, *, metal: bool) -> Iterator[CatalogFile | Alternate]:
-    """Where the model may be, best first."""
-    alternates = offer.file.alternates
-    if metal:
-        yield from (one for one in alternates if one.metal)
-    yield offer.file
-    yield from (one for one in alternates if not one.metal)
-
-
-def _first(hub: Hub, offer: Offer, metal: bool) -> tuple[Repository, RemoteModel]:
-    error: KnownError | None = None
-    for place in places(offer, metal=metal):
-        try:
-            repository = hub.repository(place.repository)
-        except NotFoundError as not_found:
-            error = error or not_found
-            continue
-        if (model := _chosen(repository.models, place.file, place.quantization)) is not None:
-            return repository, model
-        error = error or _gone(place)
-    assert error is not None
-    raise error
-
-
-def _chosen(models: tuple[RemoteModel, ...], file: str, quantization: str = "") -> RemoteModel | None:
-    for model in models:
-        is_quantization = not quantization or model.quantization == quantization
-        if is_quantization and fnmatchcase(model.name.lower(), file.lower()):
-            return model
-    return None
-
-
-def _head(hub: Hub, repository: Repository, wanted: Sidecar) -> RemoteModel | None:
-    """The head, if it is there and its header says that it is one; the model is worth getting without it, too."""
-    try:
-        if wanted.repository not in (None, repository.id):
-            repository = hub.repository(wanted.repository or "")
-        head = _chosen(repository.heads, wanted.file)
-        if head is None:
-            return None
-        header = read_remote_header(hub.network, head, any_kind=True)
-    except (NotFoundError, ModelFileError):
-        return None
-    return head if is_head_only(header) and header.architecture == wanted.architecture else None
-
-
-def _projector(repository: Repository, offer: Offer) -> RemoteModel:
-    """Raises `KnownError` if there is none."""
-    wanted = offer.model.mmproj
-    found = _chosen(repository.vision, wanted.file) if wanted else None
-    if found is None:
-        raise KnownError(f"{repository.id} has no file (mmproj) with which {offer.model.title} sees images.")
-    return found
-
-
-def _gone(wanted: CatalogFile | Alternate | DraftModel) -> KnownError:
-    return KnownError(f"{wanted.repository} no longer offers {wanted.file}. Look for another file of this model.")

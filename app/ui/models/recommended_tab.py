@@ -18,7 +18,8 @@ from app.models.downloads.item import Item, ItemState
 from app.models.gguf import read_header
 from app.models.hub import drafts
 from app.models.hub.api import Hub, HubConnection, network_settings, read_remote_header
-from app.models.hub.catalog import DraftModel, Inside, Offer, Sidecar, load_catalog, places, resolve
+from app.models.hub.catalog import DraftModel, Inside, Offer, Sidecar, load_catalog
+from app.models.hub.catalog_items import places, resolve
 from app.models.hub.drafts import DraftCandidate
 from app.models.hub.network import TokenPlace
 from app.models.hub.repository import RemoteModel

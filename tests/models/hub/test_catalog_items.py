@@ -18,9 +18,8 @@ from app.models.hub.catalog import (
     Offer,
     Sidecar,
     load_catalog,
-    places,
-    resolve,
 )
+from app.models.hub.catalog_items import places, resolve
 from app.models.hub.errors import NotFoundError
 from app.models.hub.network import Network
 from app.system import KnownError
