@@ -1,6 +1,7 @@
-"""The contents of attachments: files beside the chat file, named by their SHA-256, so that the same one is kept once.
+"""The contents of attachments: files beside the chat file, named by their SHA-256, so that identical ones are stored
+once.
 
-A file is written before the first row refers to it, and removed when none does any more.
+A file is written before the first row refers to it, and removed when no row does any more.
 """
 
 from __future__ import annotations
@@ -25,31 +26,31 @@ _HASHES = "SELECT sha256 FROM attachments UNION SELECT sha256 FROM unsent_attach
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What is to be attached to a message."""
+    """Something to attach to a message."""
 
     kind: AttachmentKind
     name: str
     data: bytes
-    """A text as the model reads it, in UTF-8, or an image's file."""
+    """Text in UTF-8 as the model reads it, or an image file."""
     media_type: str = ""
-    """Of the file it comes from; empty if that isn't known."""
+    """Of the original file; empty if unknown."""
     width: int = 0
     height: int = 0
     """Of an image, in pixels."""
     encoding: str = ""
-    """Of a text file, where it was guessed or chosen: a name in `app.helper.messages`."""
+    """Encoding of a text file, guessed or chosen: a name in `app.helper.messages`."""
     left_out: str = ""
-    """What the file has and its text lacks: "2 pictures, 1 comment"."""
+    """What the file contains that its text doesn't: "2 pictures, 1 comment"."""
 
     @property
     def note(self) -> str:
-        """What should be known of how the file was read; mostly empty."""
+        """What the user should know about how the file was read; usually empty."""
         read_as = f"read as {self.encoding}" if self.encoding else ""
         return ", ".join(filter(None, (read_as, f"left out: {self.left_out}" if self.left_out else "")))
 
 
 def attachments_folder(path: Path) -> Path:
-    """Where the attachments of the chat file ``path`` are, or those of a folder of backups."""
+    """The folder for attachments of the chat file (or of the backup folder's file) ``path``."""
     return path.parent / "attachments"
 
 
@@ -57,17 +58,17 @@ class AttachmentFiles:
     """The contents of an open chat file's attachments."""
 
     def __init__(self, folder: Path | None) -> None:
-        """``folder``: created with the first attachment; ``None``: texts are in memory only, and images, which the
-        engine reads from files, in a folder that `close` removes.
+        """``folder`` is created with the first attachment. With ``None``, texts stay in memory, and images, which the
+        engine reads from files, are kept in a temporary folder until `close`.
         """
         self._folder = folder
         self._in_memory: dict[str, bytes] = {}
         self._images: tempfile.TemporaryDirectory[str] | None = None
         self._unused: set[str] = set()
-        """Those that were kept since the start, and that no row refers to yet."""
+        """Stored since the start, with no row referring to them yet."""
 
     def keep(self, content: Content) -> Attachment:
-        """Write a content to the disk, unless it is there. Raises `KnownError`."""
+        """Write the content to the disk unless it is already there. Raises `KnownError`."""
         sha256 = self._write(content.data, is_image=content.kind == "image")
         name, size = content.name, len(content.data)
         row = Attachment(sha256, content.kind, name, size, content.media_type, content.width, content.height)
@@ -92,7 +93,9 @@ class AttachmentFiles:
         return sha256
 
     def _image_folder(self) -> Path:
-        """Where the system has one in memory that only the user may read, it is there. Raises `OSError`."""
+        """A temporary folder for images, in memory where the system has such a folder private to the user. Raises
+        `OSError`.
+        """
         if self._images is None:
             in_memory = os.environ.get("XDG_RUNTIME_DIR", "")
             place = in_memory if os.access(in_memory, os.W_OK) else None
@@ -102,16 +105,16 @@ class AttachmentFiles:
         return Path(self._images.name)
 
     def close(self) -> None:
-        """Remove the images of a chat that is in memory only."""
+        """Remove the images of chats that are in memory only."""
         if self._images is not None:
             self._images.cleanup()
 
     def use(self, attachments: Collection[Attachment]) -> None:
-        """There are rows of these now: they stay only as long as those do."""
+        """Mark these as used by rows, so that they are removed when their last row is."""
         self._unused.difference_update(one.sha256 for one in attachments)
 
     def filled(self, attachment: Attachment) -> Attachment:
-        """The attachment of a row, with its text and where its content is."""
+        """Complete the attachment of a row with its text and the path of its content."""
         sha256 = attachment.sha256
         folder = self._place()
         path = "" if folder is None else str(path_in(folder, sha256))
@@ -124,11 +127,10 @@ class AttachmentFiles:
         return replace(attachment, path=path if is_there else "", is_missing=not is_there)
 
     def _place(self) -> Path | None:
-        """Where the files are, if there are any."""
         return Path(self._images.name) if self._folder is None and self._images is not None else self._folder
 
     def read(self, sha256: str) -> bytes | None:
-        """A content; ``None`` if it isn't there any more, or can't be read."""
+        """The content; ``None`` if it is gone or can't be read."""
         folder = self._place()
         if sha256 in self._in_memory or folder is None:
             return self._in_memory.get(sha256)
@@ -138,7 +140,7 @@ class AttachmentFiles:
             return None
 
     def sweep(self, wanted: Collection[str]) -> None:
-        """Remove all contents that no row refers to. ``wanted``: those that rows refer to. Raises `OSError`."""
+        """Remove all contents except the ``wanted`` ones, which rows refer to. Raises `OSError`."""
         keep = {*wanted, *self._unused}
         for sha256 in self._in_memory.keys() - keep:
             del self._in_memory[sha256]
@@ -151,14 +153,14 @@ def path_in(folder: Path, sha256: str) -> Path:
 
 
 def hashes(connection: sqlite3.Connection) -> set[str]:
-    """Those that the rows of a chat file refer to, of whatever version that is. Raises `sqlite3.Error`."""
+    """The attachments that a chat file of any version refers to. Raises `sqlite3.Error`."""
     if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'attachments'").fetchone() is None:
         return set()
     return {one for (one,) in connection.execute(_HASHES)}
 
 
 def remove_except(folder: Path, wanted: Collection[str]) -> None:
-    """Remove the files that aren't wanted, and what a killed process left of others. Raises `OSError`."""
+    """Remove all other files, including what a killed process left behind. Raises `OSError`."""
     for inner in _entries(folder):
         for file in _entries(inner):
             if file.name not in wanted:
@@ -168,9 +170,9 @@ def remove_except(folder: Path, wanted: Collection[str]) -> None:
 
 
 def copy_to(folder: Path, source: Path, wanted: Collection[str]) -> None:
-    """Have these also in another folder. Where the disk can, both names lead to one file: contents never change.
+    """Copy these to another folder, as hard links where possible: contents never change.
 
-    Files that aren't there are left out. Raises `OSError`.
+    Missing files are skipped. Raises `OSError`.
     """
     for sha256 in wanted:
         target, there = path_in(folder, sha256), path_in(source, sha256)
@@ -199,17 +201,17 @@ def _entries(folder: Path) -> Iterator[Path]:
         return
 
 
-# What the model reads of a message with attachments.
+# The prompt of a message with attachments.
 
 
 def prompt_text(text: str, attachments: Iterable[Attachment]) -> str:
-    """A message and the texts attached to it. These come first: when only the question behind them changes, their
-    tokens don't have to be processed again.
+    """A message with the texts attached to it. These come first, so that their tokens can be reused when only the
+    question below them changes.
     """
     files = [file_text(one.name, one.text) for one in attachments if one.kind == "text" and not one.is_missing]
     return "\n\n".join(filter(None, [*files, text]))
 
 
 def prompt_images(attachments: Iterable[Attachment]) -> tuple[Image, ...]:
-    """The images among them that are still there."""
+    """The attached images that still exist."""
     return tuple(Image(one.sha256, one.path, one.name) for one in attachments if one.kind == "image" and one.path)

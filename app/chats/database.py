@@ -50,7 +50,7 @@ _TABLES = (
     # The search index refers to chats by their numbers, because VACUUM may change rowids.
     "CREATE UNIQUE INDEX chats_by_number ON chats (number)",
     "CREATE INDEX chats_by_folder ON chats (folder_id)",
-    # All that a search reads of the chats, in the order in which it reads them.
+    # A covering index for everything a search reads from chats, in the order in which it reads.
     "CREATE INDEX chats_by_time ON chats (deleted_at, updated_at DESC, number DESC, title, id)",
     "CREATE TABLE folders (id TEXT PRIMARY KEY, name TEXT NOT NULL, created_at REAL NOT NULL)",
     # The long columns come last, so that a search can read the text without reading past them; the tokens are 32-bit
@@ -81,7 +81,7 @@ _TABLES = (
     """,
     "CREATE INDEX messages_by_parent ON messages (chat_id, parent_id, seq)",
     "CREATE INDEX messages_streaming ON messages (status) WHERE status = 'streaming'",
-    # Messages that the search index doesn't have in their current form, and which index has all the others.
+    # Messages that the search index doesn't have in their current form; the key of the index that has all others.
     "CREATE TABLE unindexed (seq INTEGER PRIMARY KEY)",
     "CREATE TABLE search_index (key TEXT NOT NULL)",
     f"""
@@ -119,7 +119,7 @@ _COLUMNS = {
     "attachments": "message_id, position, sha256, kind, name, size, media_type, width, height",
     "unsent_attachments": "chat_id, position, sha256, kind, name, size, media_type, width, height",
 }
-"""What a file of this version has. SQLite's integrity check doesn't notice if a table is called something else."""
+"""The columns of this version. SQLite's integrity check doesn't notice a renamed table."""
 
 
 class MigrationError(KnownError):
@@ -134,7 +134,7 @@ class MigrationError(KnownError):
 
 
 def migrate(connection: sqlite3.Connection, migrations: Migrations = MIGRATIONS) -> None:
-    """Bring a new file, or one of an older version, to the newest, with all steps in one transaction."""
+    """Bring a new or older file to the newest version, with all steps in one transaction."""
     with connection:
         connection.execute("BEGIN IMMEDIATE")
         (version,) = connection.execute("PRAGMA user_version").fetchone()
@@ -151,7 +151,7 @@ def migrate(connection: sqlite3.Connection, migrations: Migrations = MIGRATIONS)
 
 
 def has_all_columns(connection: sqlite3.Connection) -> bool:
-    """Whether a file of this version has all tables with all columns; nothing is read of their content."""
+    """Whether all tables and columns of this version exist; reads no content."""
     try:
         for table, columns in _COLUMNS.items():
             connection.execute(f"SELECT {columns} FROM {table} LIMIT 0")
@@ -162,9 +162,8 @@ def has_all_columns(connection: sqlite3.Connection) -> bool:
     return True
 
 
-# Copies of the chat file (one before a migration, one each day) and of its attachments, and restoring them.
-#
-# They contain chats that have since been deleted, so none is kept longer than `MOST_DAYS`.
+# Backups of the chat file (before each migration, and one each day) with its attachments, and restoring them. They
+# contain chats that have since been deleted, so none is kept longer than `MOST_DAYS`.
 
 DAILY_BACKUPS = 7
 MOST_DAYS = 30
@@ -178,7 +177,7 @@ def backup_folder(path: Path) -> Path:
 def daily_backups(path: Path, today: datetime | None = None) -> list[Path]:
     """The daily backups of the chat file ``path``, newest first.
 
-    Those of days to come are the oldest: they were made before the clock was set back.
+    Backups dated in the future sort as oldest: they were made before the clock was set back.
     """
     pattern = f"{path.stem}-[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9]{path.suffix}"
     latest = f"{path.stem}-{today or datetime.now():%Y-%m-%d}"
@@ -186,7 +185,7 @@ def daily_backups(path: Path, today: datetime | None = None) -> list[Path]:
 
 
 def back_up(connection: sqlite3.Connection, target: Path) -> None:
-    """Copy the open database to ``target`` through SQLite, completely and intact or not at all.
+    """Copy the open database to ``target`` through SQLite, completely or not at all.
 
     Raises `sqlite3.Error`, `OSError`.
     """
@@ -199,7 +198,7 @@ def back_up(connection: sqlite3.Connection, target: Path) -> None:
             connection.backup(copy, progress=_give_up_when_locked)
             copy.execute("PRAGMA journal_mode = DELETE")  # a single file, without a log
             if copy.execute("SELECT 1 FROM sqlite_schema WHERE name = 'search_index'").fetchone() is not None:
-                copy.execute("DELETE FROM search_index")  # the index of the chats will be newer than the copy
+                copy.execute("DELETE FROM search_index")  # the index of a restored copy would be newer than its chats
                 copy.commit()
             if copy.execute("PRAGMA quick_check(1)").fetchone() != ("ok",):
                 raise sqlite3.DatabaseError("the file is damaged, so the older backups are kept")
@@ -210,13 +209,12 @@ def back_up(connection: sqlite3.Connection, target: Path) -> None:
 
 
 def back_up_before_migration(connection: sqlite3.Connection, path: Path, version: int) -> None:
-    """Keep a copy of the file before it is migrated to ``version``."""
     name = f"{path.stem}-before-version-{version}-{datetime.now():%Y-%m-%d-%H%M%S}{path.suffix}"
     _back_up_all(connection, path, backup_folder(path) / name)
 
 
 def back_up_daily(connection: sqlite3.Connection, path: Path, today: datetime) -> None:
-    """Make the first backup of a day, unless there is one already; keep the newest seven days."""
+    """Make the first backup of the day unless it exists; keep the newest seven days."""
     target = backup_folder(path) / f"{path.stem}-{today:%Y-%m-%d}{path.suffix}"
     if not target.exists():
         _back_up_all(connection, path, target)
@@ -226,13 +224,12 @@ def back_up_daily(connection: sqlite3.Connection, path: Path, today: datetime) -
 
 
 def _back_up_all(connection: sqlite3.Connection, path: Path, target: Path) -> None:
-    """The chat file ``path`` and its attachments."""
     copy_to(attachments_folder(target), attachments_folder(path), hashes(connection))
     back_up(connection, target)
 
 
 def _remove_attachments(path: Path) -> None:
-    """Remove the attachments that are in no backup any more; none if a backup can't be read."""
+    """Remove attachments that no backup refers to any more; removes nothing if a backup can't be read."""
     wanted: set[str] = set()
     try:
         for backup in _backups(path):
@@ -243,10 +240,10 @@ def _remove_attachments(path: Path) -> None:
 
 
 def remove_old(connection: sqlite3.Connection, path: Path, today: datetime) -> None:
-    """Remove backups of both kinds that are older than `MOST_DAYS`, and those that a killed process didn't finish.
+    """Remove backups of both kinds older than `MOST_DAYS`, and unfinished ones left by a killed process.
 
-    If no daily backup would be left, a new one is made first. Raises `sqlite3.Error`, `OSError`; no old backup is
-    removed then.
+    Makes a new daily backup first if none would be left; if that fails, nothing is removed. Raises `sqlite3.Error`,
+    `OSError`.
     """
     path.with_name(path.name + ".part").unlink(missing_ok=True)
     for part in backup_folder(path).glob(f"{path.stem}-*{path.suffix}.part*"):
@@ -261,12 +258,11 @@ def remove_old(connection: sqlite3.Connection, path: Path, today: datetime) -> N
 
 
 def _backups(path: Path) -> list[Path]:
-    """The backups of both kinds."""
     return list(backup_folder(path).glob(f"{path.stem}-*{path.suffix}"))
 
 
 def _is_old(backup: Path, today: datetime) -> bool:
-    """By the date in its name, because copying a file changes its timestamps."""
+    """Judged by the date in the name, because copying a file changes its timestamps."""
     if (found := _DATE.search(backup.stem)) is None:
         return False  # not one of our backups
     try:
@@ -277,8 +273,8 @@ def _is_old(backup: Path, today: datetime) -> bool:
 
 
 def restore_newest(path: Path) -> Path | None:
-    """Put the newest intact daily backup, with its attachments, in the place of ``path``, which must be free; ``None``
-    if there is none.
+    """Restore the newest intact daily backup with its attachments to ``path``, which must not exist; ``None`` if there
+    is no backup.
     """
     for backup in daily_backups(path):
         if _is_sound(backup):
@@ -294,7 +290,7 @@ def restore_newest(path: Path) -> Path | None:
 
 
 def _give_up_when_locked(status: int, _remaining: int, _total: int) -> None:
-    # Python would keep trying forever, and the app couldn't quit.
+    # Python would retry forever, and the app couldn't quit.
     if status in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         raise sqlite3.OperationalError("the file is locked")
 
@@ -328,7 +324,7 @@ log = logging.getLogger(__name__)
 
 _SETTINGS = (
     "busy_timeout = 1000",
-    # No other process writes while the file is open, so WAL needs no shared memory.
+    # No other process opens the file, so WAL needs no shared memory.
     "locking_mode = EXCLUSIVE",
     "trusted_schema = OFF",
     "cell_size_check = ON",
@@ -345,7 +341,7 @@ _WRITE_SETTINGS = (
 
 
 MEMORY = Path(":memory:")
-"""A chat file that is only in memory."""
+"""The path that stands for a chat file in memory only."""
 
 _NO_TEXT = "what SQLite says about it contains damaged text of it"
 
@@ -356,7 +352,7 @@ class _DamagedError(Exception):
 
 @contextlib.contextmanager
 def known_errors(path: Path) -> Iterator[None]:
-    """Turn SQLite errors caused by the environment into a `KnownError`; mistakes in our SQL are passed on unchanged."""
+    """Turn SQLite errors caused by the environment into a `KnownError`; bugs in our SQL pass through unchanged."""
     try:
         yield
     except sqlite3.Error as error:
@@ -401,10 +397,11 @@ def _sentence(code: int, path: Path) -> str | None:
 
 
 def open_database(path: Path, migrations: Migrations = MIGRATIONS) -> tuple[sqlite3.Connection, str | None]:
-    """The open, checked and up-to-date chat file, and a notice for the user if a damaged one was moved aside.
+    """Open and check the chat file and migrate it; also returns a notice for the user if a damaged file was moved
+    aside.
 
-    Raises `KnownError` when the file is of a version that can't be read, cannot be written or is in use. A file that is
-    damaged or isn't a chat file is never written to: it is renamed, and the newest intact backup takes its place.
+    Raises `KnownError` if its version can't be read, or if it can't be written or is in use. A damaged or foreign file
+    is never written to: it is renamed, and the newest intact backup takes its place.
     """
     if path == MEMORY:
         return _open(path, migrations), None
@@ -426,7 +423,7 @@ def open_database(path: Path, migrations: Migrations = MIGRATIONS) -> tuple[sqli
 def _connect(path: Path, migrations: Migrations) -> sqlite3.Connection:
     wal = path.with_name(path.name + "-wal")
     if wal.exists() and wal.stat().st_size > 0 and (not path.exists() or path.stat().st_size == 0):
-        # SQLite would delete the log, which is the only copy of its content.
+        # SQLite would delete the log, which holds the only copy of its content.
         raise _DamagedError("the file is missing or empty, but its log isn't")
     # The log files get the same mode.
     os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
@@ -441,7 +438,7 @@ def _open(path: Path, migrations: Migrations) -> sqlite3.Connection:
     try:
         with known_errors(path):
             if path == MEMORY:
-                connection.execute("PRAGMA temp_store = MEMORY")  # otherwise sorting and VACUUM may write files
+                connection.execute("PRAGMA temp_store = MEMORY")  # sorting and VACUUM could write files
             _check(connection, path, OLDEST + len(migrations))
             for setting in _WRITE_SETTINGS:
                 connection.execute(f"PRAGMA {setting}")
@@ -453,12 +450,14 @@ def _open(path: Path, migrations: Migrations) -> sqlite3.Connection:
 
 
 def _text(data: bytes) -> str:
-    """A text of the file. The integrity check doesn't find a byte that was changed in it: this costs a character."""
+    """Decode text from the file. The integrity check doesn't detect flipped bytes in text; one of them costs only a
+    character.
+    """
     return data.decode("utf-8", "replace")
 
 
 def _check(connection: sqlite3.Connection, path: Path, supported: int) -> None:
-    """Check, without writing, that the file is ours, intact and of a version that can be read."""
+    """Check, without writing, that the file is ours, intact and of a readable version."""
     try:
         for setting in _SETTINGS:
             connection.execute(f"PRAGMA {setting}")
@@ -476,7 +475,7 @@ def _check(connection: sqlite3.Connection, path: Path, supported: int) -> None:
         if version == VERSION and not has_all_columns(connection):
             raise _DamagedError("a table or a column is missing")
     except sqlite3.DatabaseError as error:
-        # Without mistakes in the statements above, SQLITE_ERROR is about the file: "unsupported file format".
+        # Our statements above are correct, so SQLITE_ERROR is about the file: "unsupported file format".
         damage = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR)
         if getattr(error, "sqlite_errorcode", 0) & 0xFF in damage:
             raise _DamagedError(str(error)) from error
@@ -506,13 +505,13 @@ def _upgrade(connection: sqlite3.Connection, path: Path, migrations: Migrations)
             back_up_before_migration(connection, path, OLDEST + len(migrations))
         migrate(connection, migrations)
     else:
-        # If the file can't be written or is in use, this shows now, not at the first message.
+        # Fail now, rather than at the first message, if the file can't be written or is in use.
         connection.execute("BEGIN IMMEDIATE")
         connection.execute("ROLLBACK")
 
 
 def _put_aside(path: Path) -> str:
-    """Rename the damaged file with its logs and attachments, restore a backup, and say so."""
+    """Rename the damaged file with its logs and attachments, restore a backup, and tell the user."""
     aside = broken_name(path)
     for ending in ("-wal", "-shm", ""):
         part = path.with_name(path.name + ending)

@@ -1,19 +1,18 @@
-"""Erasing what was deleted, so that a kill between any two steps leaves nothing behind.
+"""Erases deleted chats, so that a kill between any two steps leaves nothing behind.
 
-1. Two notes, files beside the chat file, say that something that was deleted may be left: one in the file, the other
-   in copies that an engine keeps;
+1. Two notes (files beside the chat file) record that deleted text may remain: one in the chat file, the other in the
+   engine's copies;
 2. the rows are removed;
-3. the search index loses the words and is optimized, as FTS5 only marks what is deleted;
-4. the chat file is written anew and its log emptied: SQLite's ``secure_delete`` alone can leave copies of rows that
-   it has moved within the file; the note about the file is removed;
-5. whoever knows the engine has it erase its copies of KV caches, in memory and on disk; the other note is removed.
+3. the search index drops the words and is optimized, as FTS5 only marks what is deleted;
+4. the chat file is rewritten and its log emptied, because SQLite's ``secure_delete`` can miss copies of rows that it
+   moved within the file; then the first note is removed;
+5. the owner of the engine has it erase its KV caches in memory and on disk; then the second note is removed.
 
-Every step may be repeated. A start that finds the first note begins again at step 1, one that finds the second at
-step 5.
+Every step may be repeated. A start that finds the first note begins again at step 1; with only the second, at step 5.
 
-When a chat goes to the trash the engine's copies of it go at once: that is step 5 with its note. A deleted message,
-which can be undone, is overwritten by ``secure_delete``; what may be left of it is erased with the next chat, for which
-all copies go then, or at the time that its note has.
+Moving a chat to the trash erases the engine's copies of it at once (step 5 with its note). A deleted message, which can
+be undone, is overwritten by ``secure_delete``; what remains of it goes with the next erased chat (all copies go then)
+or when its note is due.
 """
 
 from __future__ import annotations
@@ -30,18 +29,18 @@ log = logging.getLogger(__name__)
 
 
 class Note:
-    """A note beside a chat file; there is none where the chats are in memory only."""
+    """A note file beside a chat file; chats in memory have none."""
 
     def __init__(self, path: Path | None, ending: str) -> None:
-        """``path`` is the chat file, ``ending`` what the note's name has behind that."""
+        """``ending`` is appended to the name of the chat file ``path``."""
         self._path = path.with_name(path.name + ending) if path is not None else None
 
     def exists(self) -> bool:
-        """Whether it is there, and its time may be still to come."""
+        """Whether the note exists, due or not."""
         return self._path is not None and self._path.exists()
 
     def is_due(self, now: float) -> bool:
-        """Whether it is there, and its time has come. ``now`` in seconds since 1970. Raises nothing."""
+        """Whether the note exists and is due; ``now`` in seconds since 1970. Raises nothing."""
         if self._path is None:
             return False
         try:
@@ -52,7 +51,7 @@ class Note:
             return True
 
     def write(self, due: float = 0.0) -> None:
-        """Write the note to the disk, before anything is removed; if there is one already, the earlier time counts.
+        """Write the note to the disk, before anything is removed; of two due times, the earlier counts.
 
         ``due`` in seconds since 1970; 0 means at once. Raises `OSError`.
         """
@@ -60,14 +59,14 @@ class Note:
             return
         descriptor = os.open(self._path, os.O_CREAT | os.O_WRONLY | os.O_TRUNC, 0o600)
         try:
-            os.write(descriptor, str(int(due)).encode() if due else b"")  # a time cut short is an earlier one
+            os.write(descriptor, str(int(due)).encode() if due else b"")  # if truncated, an earlier time
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
         sync_folder(self._path.parent)
 
     def remove(self) -> None:
-        """Remove the note because nothing is left. If it can't be removed, the next start erases once more."""
+        """Remove the note. If that fails, the next start erases again."""
         try:
             if self._path is not None:
                 self._path.unlink(missing_ok=True)
@@ -76,8 +75,8 @@ class Note:
 
 
 def rewrite(connection: sqlite3.Connection) -> bool:
-    """Rewrite the file and empty its log; takes about a second per 100 MB. Returns whether that was possible, which it
-    isn't while somebody reads the log. Raises `sqlite3.Error`.
+    """Rewrite the file and empty its log (about a second per 100 MB). Returns ``False`` if a reader of the log prevents
+    that. Raises `sqlite3.Error`.
     """
     connection.execute("VACUUM")
     (busy, *_) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()

@@ -15,16 +15,16 @@ from app.system import Canceled, KnownError
 
 _AT_ONCE_CHARACTERS = 256 * 1024
 _SIGN_CHARACTERS = 2000
-"""A sign that formulas begin with counts as so many characters, because drawing them takes time."""
+"""The characters that each start of a formula counts as, because drawing formulas is slow."""
 _UNTITLED = "chat"
 _LONGEST_NAME = 60
 
 
 class Export:
-    """Exports chats. May be used in any thread, one at a time.
+    """Exports chats. May be used in any thread, one export at a time.
 
-    ``read`` returns a chat by its id; ``helper`` renders Markdown; ``is_canceled`` and ``on_progress``, with how many
-    chats were written, are called in between.
+    ``read`` returns a chat by its id; ``helper`` renders Markdown; ``is_canceled`` and ``on_progress`` (chats written
+    so far) are called between chats.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Export:
             raise _not_written(path, error) from error
 
     def to_folder(self, chat_ids: Sequence[str], format_name: str, folder: Path) -> None:
-        """Write each chat to a file of its own; no file is replaced. Raises `KnownError` and `Canceled`."""
+        """Write each chat to its own file; never replaces a file. Raises `KnownError` and `Canceled`."""
         wanted = WRITE[format_name]
         for done, chat in enumerate(self._chats(chat_ids)):
             path = unused(folder / file_name(chat.title, wanted.suffix))
@@ -59,14 +59,14 @@ class Export:
             self._on_progress(done + 1)
 
     def parts(self, chat_ids: Sequence[str], format_name: str) -> Iterator[bytes]:
-        """The content of one file with these chats."""
+        """The content of one file with these chats, piece by piece."""
         wanted: WriteFormat = WRITE[format_name]
         for done, part in enumerate(wanted.text_of(self._chats(chat_ids), self.render)):
             self._on_progress(min(done, len(chat_ids)))
             yield part.encode("utf-8", "replace")
 
     def render(self, texts: Sequence[str]) -> list[str]:
-        """Markdown as HTML. What takes too long is shown as it is."""
+        """Markdown as HTML; shown as plain text if rendering takes too long."""
         html: list[str] = []
         start = 0
         while start < len(texts):
@@ -93,18 +93,18 @@ class Export:
 
 
 def _effort(text: str) -> int:
-    """How much there is to do for a text, in characters without formulas."""
+    """The estimated cost of rendering a text, in characters without formulas."""
     return len(text) + _SIGN_CHARACTERS * (text.count("$") + text.count("\\(") + text.count("\\["))
 
 
 def file_name(title: str, suffix: str) -> str:
-    """A name for a file that every system accepts."""
+    """A file name that every system accepts."""
     allowed = "".join(character if character.isalnum() or character in " -_" else " " for character in title)
     return f"{' '.join(allowed.split())[:_LONGEST_NAME] or _UNTITLED}{suffix}"
 
 
 def unused(path: Path) -> Path:
-    """This path, or with a number before its suffix where there is such a file."""
+    """This path, with a number before its suffix if it is taken."""
     number, found = 2, path
     while found.exists():
         found, number = path.with_stem(f"{path.stem} {number}"), number + 1

@@ -1,4 +1,4 @@
-"""Imports chats: reads other apps' files in a helper process, says what is in them, and adds what isn't there yet."""
+"""Imports chats: reads other apps' files in a helper process, summarizes them, and adds new chats."""
 
 from __future__ import annotations
 
@@ -38,29 +38,28 @@ _SENTENCES: dict[str, tuple[str, str]] = {
     "encrypted": ("1 encrypted file", "{} encrypted files"),
     "too_much": ("an archive that becomes far too large when it is unpacked",) * 2,
 }
-"""What is left out and why, for one and for several."""
+"""What is left out and why, in the singular and plural."""
 
 
 @dataclass
 class Summary:
-    """What is in some files."""
+    """What some files contain."""
 
     chats: int = 0
     messages: int = 0
     versions: int = 0
-    """Messages outside of the shown branches."""
+    """Messages outside the shown branches."""
     sources: Counter[str] = field(default_factory=Counter)
-    """How many chats each format has, by the title of that."""
+    """The number of chats of each format, by its title."""
     left_out: Counter[str] = field(default_factory=Counter)
     """How many things aren't imported, by `app.chats.formats.records.Reason`."""
     other_files: int = 0
-    """Files without chats."""
+    """The number of files without chats."""
     first: float | None = None
     last: float | None = None
-    """When the oldest chat began, and when the newest one was last changed; seconds since 1970."""
+    """When the oldest chat began and the newest last changed; seconds since 1970."""
 
     def add(self, batch: Batch) -> None:
-        """Count a batch."""
         self.left_out.update(batch.left_out)
         self.other_files += batch.other_files
         for chat in batch.chats:
@@ -73,7 +72,7 @@ class Summary:
             self.last = max([*dates, *([] if self.last is None else [self.last])], default=None)
 
     def folder(self) -> str:
-        """The name of a folder to put the chats into; empty for our own, which bring theirs."""
+        """The folder name for the imported chats; empty for our own format, which has folders."""
         if list(self.sources) == [TITLES[slipstream.NAME]]:
             return ""
         return f"Imported from {next(iter(self.sources))}" if len(self.sources) == 1 else "Imported chats"
@@ -92,17 +91,17 @@ class Summary:
 
 @dataclass
 class Imported:
-    """What an import has done."""
+    """The result of an import."""
 
     added: list[str] = field(default_factory=list)
-    """Ids of chats in the store, as in the other lists."""
+    """Ids in the store, as in the other lists."""
     known: list[str] = field(default_factory=list)
     restored: list[str] = field(default_factory=list)
     is_complete: bool = False
-    """Whether it was not canceled."""
+    """``False`` if it was canceled."""
 
     def sentence(self) -> str:
-        """What to tell the user."""
+        """The result in a sentence for the user."""
         parts = [words.count(len(self.added), "chat was imported", "chats were imported")]
         if self.known:
             parts.append(words.count(len(self.known), "chat was already here", "chats were already here"))
@@ -115,9 +114,9 @@ class Imported:
 
 
 class Import:
-    """Reads the chats of files and folders; twice, if a summary is wanted before anything is added.
+    """Reads chats from files and folders; twice, if a summary is wanted before anything is added.
 
-    ``is_canceled`` is asked between batches. ``on_progress`` gets the share that is done, 0 to 1.
+    ``is_canceled`` is called between batches, ``on_progress`` gets the fraction that is done.
     """
 
     def __init__(

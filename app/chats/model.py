@@ -1,8 +1,7 @@
 """What the chat store returns: plain values that can be passed between threads.
 
-Which drafter wrote which part of an answer is stored with it as one entry per token, in the order they came: ``[text
-length in characters, drafter or None, round, rejected text or None]``, with a fifth element ``true`` if the text is the
-next part of what the model thought, and not of its answer.
+The provenance of an answer is stored as one entry per token, in order: ``[text length in characters, drafter or None,
+round, rejected text or None]``, with a fifth element ``true`` if the token belongs to the thinking.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _DRAFTERS: dict[str | None, DrafterName] = {name: name for name in get_args(Draf
 
 @dataclass(frozen=True, slots=True)
 class Chat:
-    """One chat of the list. Times are seconds since 1970, UTC."""
+    """A chat in the list. Times are in seconds since 1970, UTC."""
 
     id: str
     title: str
@@ -37,20 +36,18 @@ class Chat:
     created_at: float
     updated_at: float
     leaf_id: str | None
-    """The last message of the branch that is shown; ``None`` in an empty chat."""
+    """The last message of the shown branch; ``None`` in an empty chat."""
     pinned_at: float | None = None
     folder_id: str | None = None
     """``None`` is the top level."""
     deleted_at: float | None = None
     """When it was moved to the trash."""
     settings: str = ""
-    """JSON of its `ChatSettings`; empty if none were chosen."""
+    """JSON of its `ChatSettings`; empty for the defaults."""
 
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """A folder in the chat list."""
-
     id: str
     name: str
     created_at: float
@@ -58,19 +55,19 @@ class Folder:
 
 @dataclass(frozen=True, slots=True)
 class Snippet:
-    """A line of a message around its first match."""
+    """The line of a message around its first match."""
 
     message_id: str
     text: str
     matches: tuple[tuple[int, int], ...]
     """Start and length of each match in ``text``, in characters."""
     is_thinking: bool = False
-    """Whether the line is from what the model thought."""
+    """Whether the line is from the thinking."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A chat that was found, with at most three snippets; without any if only its title matches."""
+    """A search result with at most three snippets; none if only the title matches."""
 
     chat: Chat
     snippets: tuple[Snippet, ...] = ()
@@ -81,31 +78,31 @@ class Attachment:
     """A file that goes with a message. `ChatStore.keep` makes one; its content is in `app.chats.attachments`."""
 
     sha256: str
-    """Of its content, in hexadecimal: of a text as the model reads it, of an image's file."""
+    """Hash of the content in hexadecimal: of the text as the model reads it, or of the image file."""
     kind: AttachmentKind
     name: str
-    """Of the file it comes from."""
+    """The name of the original file."""
     size: int
-    """Of its content, in bytes."""
+    """Size of the content in bytes."""
     media_type: str = ""
-    """Of the file it comes from; empty if that isn't known."""
+    """Of the original file; empty if unknown."""
     width: int = 0
     height: int = 0
     """Of an image, in pixels."""
     text: str = field(default="", compare=False, repr=False)
-    """What the model reads of it."""
+    """The text that the model reads."""
     path: str = field(default="", compare=False, repr=False)
-    """Where its content is; empty if it is in memory only, or not there any more."""
+    """The path of the content; empty if it is in memory only or missing."""
     is_missing: bool = field(default=False, compare=False)
-    """Whether its content isn't there any more."""
+    """Whether the content is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
     """One message of a chat's tree. Messages with the same parent are versions of each other.
 
-    Long values that are rarely read are kept as the JSON from the file (see `to_json`) and are parsed each time. They
-    are empty where that is damaged: the message itself can be read all the same.
+    Large values that are rarely read are kept as JSON from the file (see `to_json`) and parsed on demand; damaged ones
+    count as empty, so that the message can still be read.
     """
 
     id: str
@@ -113,38 +110,38 @@ class StoredMessage:
     parent_id: str | None
     role: Role
     text: str
-    """Of an answer: without the thinking."""
+    """Without the thinking."""
     status: Status
     created_at: float
     seed: int | None = None
     finish_reason: str | None = None
     pair: str | None = None
-    """The names of the models that wrote an answer."""
+    """The names of the models that wrote the answer."""
     settings_json: str = "{}"
     figures_json: str = "{}"
     provenance_json: str = "[]"
     thinking: str = ""
-    """What the model thought before its answer, or between parts of it."""
+    """What the model thought before or during the answer."""
     version: int = 1
-    """Position among the versions, oldest first, from 1."""
+    """The position among the versions, oldest first, from 1."""
     versions: int = 1
     tokens: Sequence[int] = ()
-    """The ids of an answer's tokens; empty if they aren't known."""
+    """The token ids of an answer; empty if unknown."""
     attachments: tuple[Attachment, ...] = ()
 
     @property
     def settings(self) -> dict[str, object]:
-        """The settings an answer was requested with, and by what it was written."""
+        """The settings that the answer was requested with, and what wrote it."""
         return _object(self.settings_json)
 
     @property
     def asked(self) -> AnswerSettings:
-        """How an answer was asked for, with the usual for what isn't stored or can't be read."""
+        """The settings that the answer was requested with; defaults for missing or unreadable values."""
         return lenient(AnswerSettings, self.settings, [])
 
     @property
     def code_language(self) -> str:
-        """The language of an answer that is code as a whole; empty for Markdown."""
+        """The language of an answer that is all code; empty for Markdown."""
         if '"json_' not in self.settings_json:
             return ""
         wanted = self.settings.get("format")
@@ -156,13 +153,13 @@ class StoredMessage:
 
     @property
     def provenance(self) -> list[PackedPiece]:
-        """Where each token came from; `unpack` turns it into pieces."""
+        """The provenance of each token; `unpack` turns it into pieces."""
         found = _parsed(self.provenance_json)
         return cast("list[PackedPiece]", found) if isinstance(found, list) else []
 
     @property
     def author(self) -> str:
-        """Who wrote it, for a heading."""
+        """The author's name, for a heading."""
         if self.role == "assistant":
             return self.pair or "Answer"
         return "You" if self.role == "user" else "System"
@@ -174,7 +171,7 @@ def _object(text: str) -> dict[str, object]:
 
 
 def _parsed(text: str) -> object:
-    """JSON of the chat file; ``None`` if it is damaged."""
+    """Parse JSON from the chat file; ``None`` if it is damaged."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -182,35 +179,35 @@ def _parsed(text: str) -> object:
 
 
 def sort_key(name: str) -> str:
-    """Names are sorted by their letters; case and accents only matter between names that are otherwise the same."""
+    """Sorts by letters; case and accents only matter between otherwise equal names."""
     letters = unicodedata.normalize("NFD", name.casefold())
     return "".join(one for one in letters if not unicodedata.combining(one))
 
 
 def to_json(value: object) -> str:
-    """``value`` in the form in which a `StoredMessage` keeps it."""
+    """``value`` as JSON for a `StoredMessage`."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def title_of(text: str) -> str:
-    """The title a chat gets from its first message: the first line, cut off at a word near 40 characters."""
+    """The title a chat gets from its first message: its first line, shortened to about 40 characters at a word."""
     lines = (" ".join(line.split()) for line in text.splitlines())
     line = next((line for line in lines if line), "")
     if len(line) <= TITLE_LENGTH:
         return line
     head = line[:TITLE_LENGTH]
     at_word = head.rpartition(" ")[0].rstrip(" ,;:.–—-")
-    # A single very long word (a link, a language without spaces) is cut anywhere.
+    # A single very long word (a link, or a language without spaces) is cut anywhere.
     return (at_word if len(at_word) >= TITLE_LENGTH // 2 else head) + "…"
 
 
 def title_for(question: StoredMessage) -> str:
-    """The title a chat gets from its first message: from its text, or the file that was sent without one."""
+    """The title a chat gets from its first message: from its text, else from the attached file's name."""
     return title_of(question.text) or title_of(next((one.name for one in question.attachments), ""))
 
 
 def pack(pieces: Iterable[Piece]) -> list[PackedPiece]:
-    """The provenance of an answer that consists of these pieces."""
+    """The provenance of an answer made of these pieces."""
     return [
         [len(piece.text), piece.drafter, piece.round, piece.rejected, *([True] if piece.thinking else [])]
         for piece in pieces
@@ -218,10 +215,10 @@ def pack(pieces: Iterable[Piece]) -> list[PackedPiece]:
 
 
 def unpack(text: str, packed: Sequence[Sequence[object]], thinking: str = "") -> list[Piece]:
-    """Pieces that together have the text ``text``, and those of what the model thought the text ``thinking``.
+    """Pieces whose texts add up to ``text``, and those of the thinking to ``thinking``.
 
-    Text that the provenance doesn't cover is attributed to the target, as is all text if the provenance is damaged, and
-    text of an unknown drafter.
+    Text that the provenance doesn't cover is attributed to the target, as is everything if the provenance is damaged,
+    and text of an unknown drafter.
     """
     pieces: list[Piece] = []
     texts, ends = (text, thinking), [0, 0]

@@ -1,4 +1,4 @@
-"""Presets: chat settings under a name, all in one file, and as files to give away."""
+"""Presets: named chat settings, all in one file, and as files to share."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ from app.storage.json_file import (
 )
 from app.system import KnownError
 
-# A preset as a file to give away: our own JSON; LM Studio's are read, too.
-#
-# LM Studio's presets (``~/.lmstudio/config-presets/*.preset.json``) are lists of keys and values in
-# ``operation.fields``, older ones in ``fields``; what can be left out is ``{"checked": …, "value": …}`` and off where
-# it is not checked. What a file names (paths, addresses, models) is not followed.
+# Preset files for sharing: our own JSON; LM Studio's can be read, too. LM Studio's presets
+# (``~/.lmstudio/config-presets/*.preset.json``) are lists of keys and values in ``operation.fields``, older ones in
+# ``fields``; an optional value is ``{"checked": …, "value": …}`` and off if unchecked. Paths, addresses and models
+# named in a file are ignored.
 
 FORMAT = "slipstream-preset"
 VERSION = 1
@@ -48,9 +47,9 @@ class PresetFile(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     settings: ChatSettings
     ignored: list[str] = []
-    """Unknown keys, in their order."""
+    """Unknown keys, in the file's order."""
     unusable: list[str] = []
-    """Keys with invalid values; the model's recommendation is used instead."""
+    """Keys with invalid values; the model's recommendation applies instead."""
 
     def remark(self) -> str:
         """What was left out of the file, in one or two sentences; empty if nothing was."""
@@ -76,7 +75,6 @@ def read_preset(path: Path) -> PresetFile:
 
 
 def preset_as_file(name: str, settings: ChatSettings) -> bytes:
-    """A preset in our own format."""
     values = msgspec.to_builtins(settings)
     del values["preset"]
     return encode({"format": FORMAT, "version": VERSION, "name": name, "settings": values})
@@ -93,7 +91,7 @@ def _content(path: Path) -> dict[str, Any]:
     if len(data) > MAX_FILE_BYTES:
         raise KnownError(f"{path.name} is too large for a preset. The limit is 1 MB.")
     try:
-        # Not `json_file.decode`: half a surrogate pair can't be given to a model.
+        # Not `json_file.decode`, because a model can't be given half a surrogate pair.
         return system.decode(data.removeprefix(b"\xef\xbb\xbf"), dict[str, Any])
     except NOT_UNDERSTOOD:
         raise _not_a_preset(path) from None
@@ -104,7 +102,7 @@ def _not_a_preset(path: Path) -> KnownError:
 
 
 def _name(path: Path, content: dict[str, Any]) -> str:
-    """The name in the file, or the file's own name."""
+    """The name in the file, else the file's own name."""
     named = content.get("name")
     text = named if isinstance(named, str) and named.strip() else path.name.split(".")[0]
     usable = " ".join("".join(one if one.isprintable() else " " for one in text[:1000]).split())
@@ -153,7 +151,7 @@ def _read_own(path: Path, content: dict[str, Any]) -> PresetFile:
 
 
 def _lm_studio_fields(content: dict[str, Any]) -> list[Any] | None:
-    """All fields of the file; ``None`` if it isn't one of LM Studio's."""
+    """All fields of the file; ``None`` if it isn't LM Studio's."""
     places = [content, content.get("operation"), content.get("load")]
     lists = [place["fields"] for place in places if isinstance(place, dict) and isinstance(place.get("fields"), list)]
     return [field for fields in lists for field in fields] if lists else None
@@ -185,7 +183,7 @@ def _read_lm_studio(path: Path, content: dict[str, Any], fields: list[Any]) -> P
 
 
 def _choice(off: float | None) -> Callable[[Any], Any]:
-    """Returns a function that reads an optional value; ``off`` is the value if it isn't set."""
+    """Returns a reader for an optional value; ``off`` stands for an unset one."""
 
     def read(value: Any) -> Any:
         match value:
@@ -219,7 +217,7 @@ _LM_STUDIO: dict[str, tuple[str, Callable[[Any], Any]]] = {
     "llm.prediction.seed": ("seed", _choice(None)),
     "llm.prediction.contextOverflowPolicy": ("overflow", _OVERFLOW.__getitem__),
 }
-"""For each key our name, and what makes our value of theirs."""
+"""For each of their keys, our name and a converter of the value."""
 
 
 FILE_NAME = "presets.json"
@@ -229,23 +227,23 @@ MAX_NAME_LENGTH = 80
 
 class _File(Versioned, kw_only=True):
     presets: dict[str, dict[str, Any]] = msgspec.field(default_factory=dict)
-    """Settings by name, as they are stored."""
+    """Settings by name, as stored."""
     default: str = ""
-    """Name of the preset for models without their own; empty if there is none."""
+    """The default preset of models without their own; empty for none."""
     defaults: dict[str, str] = msgspec.field(default_factory=dict)
-    """Names by the path of a target."""
+    """Default presets by the path of a target."""
 
 
 class Presets:
     """The presets of one file, which is read once, here.
 
-    What asks looks into memory alone. What changes something writes the file, which is slow work, and raises
-    `KnownError`: for a name that cannot be used, and where the disk does not let us; then the change counts until
-    Slipstream ends. Safe from any thread. Two names are the same where they differ in capital letters only.
+    Reads use memory only. Changes write the file (slow) and raise `KnownError` for an unusable name or if writing
+    fails; the change then lasts until Slipstream ends. Safe from any thread. Names that differ only in case are the
+    same.
     """
 
     def __init__(self, path: Path) -> None:
-        """Read the file. A damaged one is renamed, a newer one left alone; in both cases there are no presets."""
+        """Read the file. A damaged one is renamed, a newer one left alone; both leave no presets."""
         self._file = JsonFile(
             path,
             _File(version=VERSION),
@@ -255,7 +253,7 @@ class Presets:
             log_level=logging.INFO,  # `notice` reports it
         )
         self.notice: str | None = None
-        """What to tell the user about the file."""
+        """What to tell the user about the file; empty if all is well."""
         try:
             self._content = self._file.load()
         except OtherVersionError:
@@ -277,14 +275,14 @@ class Presets:
         return sorted(self._content.presets, key=lambda name: (name.casefold(), name))
 
     def get(self, name: str) -> ChatSettings | None:
-        """The settings of a preset, including its name; ``None`` if there is no such preset."""
+        """The settings of a preset, including its name; ``None`` if it doesn't exist."""
         known = _known(self._content, name)
         if known is None:
             return None
         return msgspec.structs.replace(lenient(ChatSettings, self._content.presets[known], []), preset=known)
 
     def is_changed(self, settings: ChatSettings) -> bool:
-        """Whether these differ from the preset they were taken from. Without a preset they don't."""
+        """Whether these settings differ from the preset they came from; ``False`` without a preset."""
         return bool(settings.preset) and self.get(settings.preset) != settings
 
     def free_name(self, name: str) -> str:
@@ -292,24 +290,24 @@ class Presets:
         return _free(self._content, name)
 
     def default_name(self, target: str = "") -> str:
-        """The preset that a new chat with the target at this path starts with; empty if there is none.
+        """The preset for new chats with the target at this path; empty for none.
 
-        Without a path, or if the model has no preset of its own, it is the one for all models.
+        Without a path, or if the model has no preset of its own, the default of all models.
         """
         return self.own_default_name(target) or self._content.default
 
     def own_default_name(self, target: str) -> str:
-        """The preset that was chosen for this model; empty if there is none."""
+        """The preset chosen for this model; empty if there is none."""
         return self._content.defaults.get(target, "")
 
     def default_for(self, target: str = "") -> ChatSettings:
-        """The settings of that preset, or what the model recommends."""
+        """The settings of the default preset, else what the model recommends."""
         return self.get(self.default_name(target)) or ChatSettings()
 
     # ------------------------------------------------------------ changes
 
     def save(self, name: str, settings: ChatSettings, *, replace: bool = False) -> str:
-        """Save ``settings`` under a name, and return the name as it is stored.
+        """Save ``settings`` under a name; returns the name as stored.
 
         An existing preset is only changed with ``replace``.
         """
@@ -325,7 +323,7 @@ class Presets:
         return _known(self._content, _usable(name)) or name
 
     def rename(self, name: str, new_name: str) -> str:
-        """Rename a preset, and return the new name as it is stored. It stays a default if it was one."""
+        """Rename a preset; returns the new name as stored. A default stays the default."""
 
         def renamed(file: _File) -> dict[str, Any]:
             old, new = _wanted(file, name), _usable(new_name)
@@ -342,7 +340,7 @@ class Presets:
         return _usable(new_name)
 
     def duplicate(self, name: str) -> str:
-        """Copy a preset; returns the name of the copy."""
+        """Copy a preset; returns the copy's name."""
         copies: list[str] = []
 
         def duplicated(file: _File) -> dict[str, Any]:
@@ -354,7 +352,7 @@ class Presets:
         return copies[-1]
 
     def delete(self, name: str) -> None:
-        """Delete a preset. Chats keep their settings; if it was a default, there is no default now."""
+        """Delete a preset. Chats keep their settings; if it was a default, there is none now."""
 
         def deleted(file: _File) -> dict[str, Any]:
             old = _wanted(file, name)
@@ -367,9 +365,7 @@ class Presets:
         self._change(deleted)
 
     def set_default(self, name: str, target: str = "") -> None:
-        """Make new chats with the target at this path, or with any model, start with a preset; ``name`` is empty for
-        none.
-        """
+        """Set the preset for new chats with the target at this path, or with any model; an empty ``name`` clears it."""
 
         def changed(file: _File) -> dict[str, Any]:
             known = _wanted(file, name) if name else ""
@@ -389,7 +385,6 @@ class Presets:
         return msgspec.structs.replace(read, name=name)
 
     def export_file(self, name: str, path: Path) -> None:
-        """Write a preset to a file chosen by the user."""
         settings = self.get(name)
         if settings is None:
             raise KnownError(_missing(name))
@@ -406,7 +401,7 @@ class Presets:
 
 
 def _known(file: _File, name: str) -> str | None:
-    """The name of this preset as it is stored."""
+    """The preset's name as stored."""
     folded = name.casefold()
     return next((one for one in file.presets if one.casefold() == folded), None)
 
@@ -423,7 +418,7 @@ def _missing(name: str) -> str:
 
 
 def _usable(name: str) -> str:
-    """``name`` on one line, without spaces around it."""
+    """``name`` on one line, without surrounding spaces."""
     usable = " ".join("".join(one if one.isprintable() else " " for one in name).split())
     if not usable:
         raise KnownError("A preset needs a name.")

@@ -1,8 +1,8 @@
-"""Finds chats by words in their titles and messages; keeps and updates the index for it.
+"""Finds chats by words in their titles and messages; keeps the index for that up to date.
 
 Words of three or more characters are looked up in the index, which returns the newest messages with a word. For shorter
-words (as most Chinese ones are), words in too many messages to list, and messages that aren't in the index yet,
-messages are read, newest first, up to `MOST_READ` characters.
+words (as in Chinese), words in too many messages to list, and messages not yet in the index, messages are read, newest
+first, up to `MOST_READ` characters.
 """
 
 from __future__ import annotations
@@ -24,19 +24,16 @@ from typing import Any, NamedTuple
 from app.chats.model import Chat, Found, Snippet
 from app.chats.tree import CHAT, SEARCHED, SHOWN_TEXT
 
-# The search index: which messages have which three letters in a row, in an SQLite file of its own (FTS5, trigram).
-#
-# It is a file beside the chats, and not in theirs, because it can be made anew at any time: damage to it costs no
-# chat, backups do without it, and a check or a rewriting of the chats does not read it. It keeps no text, only the
-# numbers of messages and chats.
-#
-# Texts come folded (`app.chats.search.fold`), and are removed with the very text they were added with.
+# The search index: which messages contain which trigrams, in an SQLite file of its own (FTS5). A separate file can be
+# rebuilt at any time: damage to it costs no chat, backups leave it out, and checking or rewriting the chats doesn't
+# read it. It stores no text, only the numbers of messages and chats. Texts are folded first (`fold`), and have to be
+# removed with exactly the text that was added.
 
 LEAST = 3
-"""Characters of a word that can be looked up."""
+"""The shortest word that can be looked up, in characters."""
 MOST = 1500
 _FORMAT = 1
-"""To be raised when texts are folded differently, or the tables change."""
+"""Raise this when texts are folded differently or the tables change."""
 _SETTINGS = (
     "busy_timeout = 1000",
     "locking_mode = EXCLUSIVE",
@@ -45,16 +42,16 @@ _SETTINGS = (
     "secure_delete = ON",
 )
 _PAGES = 64
-"""Of the index that are merged in a step."""
+"""Pages of the index merged in a step."""
 
 
 class Text(NamedTuple):
-    """What the index needs from a message."""
+    """What the index needs of a message."""
 
     seq: int
-    """Its number; newer messages have higher ones."""
+    """The message's number; newer messages have higher ones."""
     chat: int
-    """The number of its chat."""
+    """The chat's number."""
     folded: str
 
 
@@ -95,7 +92,7 @@ class SearchIndex:
         return bool(self.key) and self.key == key and not self._is_removing
 
     def fill_anew(self, key: str, low: int) -> None:
-        """Make it an empty index for messages below the number ``low``, which are to be added in descending order."""
+        """Empty the index for messages below the number ``low``, to be added in descending order."""
         with self._writing() as connection:
             connection.execute(
                 "CREATE VIRTUAL TABLE texts USING fts5 "
@@ -109,9 +106,9 @@ class SearchIndex:
         self.key, self.low = key, low
 
     def add(self, texts: Sequence[Text], low: int) -> None:
-        """Add messages; the index now has those from the number ``low`` on."""
+        """Add messages; the index is then complete from the number ``low`` on."""
         with self._writing() as connection:
-            # In the order of their ids; otherwise, FTS5 would write each to a segment of its own.
+            # In the order of their ids; otherwise FTS5 would write a segment for each.
             ordered = [(one.seq, one.folded) for one in sorted(texts)]
             connection.executemany("INSERT INTO texts (rowid, text) VALUES (?, ?)", ordered)
             owners = [(one.seq, one.chat) for one in texts]
@@ -120,17 +117,15 @@ class SearchIndex:
         self.low = low
 
     def begin_removing(self) -> None:
-        """The chats are about to lose messages. If the process is killed before `remove` or `keep`, the index is
-        rebuilt.
-        """
+        """Messages are about to be removed. If the process dies before `remove` or `keep`, the index is rebuilt."""
         self._set("is_removing", True)
 
     def keep(self) -> None:
-        """They didn't lose them after all."""
+        """The messages weren't removed after all."""
         self._set("is_removing", False)
 
     def remove(self, texts: Sequence[Text], is_erased: bool) -> None:
-        """Remove these texts. If they need not be erased, `optimize` doesn't have to rewrite the index for them."""
+        """Remove these texts. Unless they have to be erased, `optimize` needn't rewrite the index for them."""
         with self._writing() as connection:
             ordered = [(one.seq, one.folded) for one in sorted(texts)]
             connection.executemany("INSERT INTO texts (texts, rowid, text) VALUES ('delete', ?, ?)", ordered)
@@ -141,14 +136,12 @@ class SearchIndex:
             self._is_marked, self._is_merging = True, False
 
     def optimize(self) -> bool:
-        """FTS5 only marks what is removed: merge a little, until nothing of it is left. Returns whether there is more
-        to do.
-        """
+        """Merge a little, as FTS5 only marks what is removed. Returns whether there is more to do."""
         if not self._is_marked:
             return False
         with failures():
             before = self._connection.total_changes
-            # The first merge, with a negative number of pages, selects all segments; later ones continue it.
+            # A negative number of pages selects all segments for merging; later calls continue.
             pages = _PAGES if self._is_merging else -_PAGES
             self._connection.execute("INSERT INTO texts (texts, rank) VALUES ('merge', ?)", (pages,))
             self._is_merging = True
@@ -159,7 +152,7 @@ class SearchIndex:
         return False
 
     def newest(self, word: str) -> list[tuple[int, int]]:
-        """The numbers of messages that contain a word and of their chats, newest first; at most `MOST`."""
+        """The newest messages that contain a word, as numbers of messages and chats; at most `MOST`."""
         query = """
             SELECT texts.rowid, owners.chat FROM texts CROSS JOIN owners ON owners.seq = texts.rowid
             WHERE texts MATCH ? ORDER BY texts.rowid DESC LIMIT ?
@@ -180,32 +173,31 @@ class SearchIndex:
 
 
 def remove(path: Path) -> None:
-    """Remove an index from the disk. Raises `OSError`."""
+    """Remove the index file. Raises `OSError`."""
     for ending in ("-wal", "-shm", "-journal", ""):
         path.with_name(path.name + ending).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def failures() -> Iterator[None]:
-    """Turn SQLite and file errors of an index into a `SearchIndexError`."""
+    """Turn SQLite and file errors into a `SearchIndexError`."""
     try:
         yield
     except (sqlite3.Error, OSError) as error:
         raise SearchIndexError(str(error)) from error
 
 
-# What a search looks for and how a match is shown: words regardless of case, and a line around the first one.
+# Matching: words regardless of case, and a snippet around the first one.
 
 _BEFORE = 40
 _AFTER = 120
-"""Characters of a snippet before the first match, and from its start on."""
+"""Characters of a snippet before the first match, and after its start."""
 
 
 def fold(text: str) -> str:
-    """The same for texts that only differ in case or in how accents are composed.
+    """Make texts equal that only differ in case or in how accents are composed.
 
-    The four Turkish letters i are treated as one, because nobody should have to know in which language a text was
-    capitalized.
+    The four Turkish letters i count as one, so that nobody has to know in which language a text was capitalized.
     """
     if text.isascii():
         return text.lower()
@@ -213,7 +205,7 @@ def fold(text: str) -> str:
 
 
 def indexable(text: str) -> str:
-    """A text in the form in which it is added to the index and removed from it."""
+    """The form of a text in the index."""
     return fold(text.replace("\0", " "))
 
 
@@ -223,7 +215,7 @@ def words_of(search: str) -> list[str]:
 
 
 def message_snippets(message_id: str, text: str, thinking: str, words: Sequence[str]) -> list[Snippet]:
-    """A line of a message; and one of the thinking before it, for the words that only the thinking contains."""
+    """A snippet of a message, and one of its thinking for the words that only the thinking contains."""
     shown = snippet(message_id, text, words)
     if not thinking:
         return [shown] if shown else []
@@ -233,7 +225,7 @@ def message_snippets(message_id: str, text: str, thinking: str, words: Sequence[
 
 
 def snippet(message_id: str, text: str, words: Sequence[str], *, is_thinking: bool = False) -> Snippet | None:
-    """A line around the first of the words; ``None`` if the text contains none of them."""
+    """A line around the first of the words; ``None`` if none occurs."""
     text = _composed(text)
     folded, places = _with_places(text)
     found = [(place, len(word)) for word in words if (place := folded.find(word)) >= 0]
@@ -248,7 +240,7 @@ def snippet(message_id: str, text: str, words: Sequence[str], *, is_thinking: bo
 
 
 def matches(text: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]:
-    """Start and length of every occurrence of the words in a text; overlapping and adjacent ones are combined."""
+    """Start and length of every occurrence of the words; overlapping and adjacent ones are merged."""
     folded, places = _with_places(text)
     found: list[tuple[int, int]] = []
     for word in words:
@@ -267,7 +259,7 @@ def matches(text: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]:
 
 
 def _line(text: str, first: int, end: int) -> tuple[int, int]:
-    """From a little before the match to ``end``, both moved to the nearest edge of a word if there is one."""
+    """The range of a snippet, moved to the nearest edges of words."""
     start = max(0, first - _BEFORE)
     if start > 0 and (space := text.find(" ", start, first)) >= 0:
         start = space + 1
@@ -283,7 +275,7 @@ def _composed(text: str) -> str:
 
 
 def _with_places(text: str) -> tuple[str, list[int] | None]:
-    """The folded text, and the original position of each of its characters; ``None`` if positions are the same."""
+    """The folded text and the original position of each character; ``None`` for the positions if they are the same."""
     folded = fold(text)
     if len(folded) == len(text):  # folding never shortens a character
         return folded, None
@@ -294,7 +286,7 @@ def _with_places(text: str) -> tuple[str, list[int] | None]:
 log = logging.getLogger(__name__)
 
 _STEP_CHARACTERS = 50_000
-"""About 30 ms."""
+"""Takes about 30 ms."""
 _BATCH = 50
 _TEXT = f"SELECT m.seq, c.number, {SEARCHED} FROM messages m JOIN chats c ON c.id = m.chat_id"
 
@@ -303,7 +295,7 @@ class Upkeep:
     """Keeps the index of an open chat file up to date."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path | None) -> None:
-        """``path`` of the chat file; ``None`` if it is in memory, which has no index."""
+        """``path`` of the chat file; ``None`` for chats in memory, which have no index."""
         self._connection = connection
         self._path = path.with_name(path.name + ".search") if path is not None else None
         self._index: SearchIndex | None = None
@@ -314,9 +306,7 @@ class Upkeep:
             self._index.close()
 
     def step(self) -> bool:
-        """Update the index a little; to be called by a thread that has nothing else to do. Returns whether there is
-        more to do.
-        """
+        """Update the index a little, when the thread is idle. Returns whether there is more to do."""
         try:
             return (index := self.opened()) is not None and (
                 self._add_new(index) or self._add_old(index) or index.optimize()
@@ -327,8 +317,8 @@ class Upkeep:
 
     @contextlib.contextmanager
     def removing(self, column: str, ids: Iterable[str], *, is_erased: bool = True) -> Iterator[None]:
-        """Wraps the removal of, or a change to, the messages with these ids (``m.id``), or those of these chats
-        (``m.chat_id``). ``is_erased``: nothing may be left of them, nor of what was removed before.
+        """Wrap the removal or change of the messages with these ids (``m.id``), or of these chats (``m.chat_id``).
+        ``is_erased``: leave no trace of them, nor of what was removed before.
         """
         rows: list[Text] = []
         try:
@@ -351,7 +341,7 @@ class Upkeep:
             self.start_anew(failure)
 
     def _indexed(self, index: SearchIndex, column: str, ids: Iterable[str]) -> list[Text]:
-        """What the index contains of them."""
+        """What the index contains of these messages."""
         query = f"""
             {_TEXT} WHERE {column} = ? AND m.seq >= ? AND m.status != 'streaming'
             AND m.seq NOT IN (SELECT seq FROM unindexed)
@@ -360,7 +350,7 @@ class Upkeep:
         return [Text(seq, number, indexable(text)) for seq, number, text in found]
 
     def opened(self) -> SearchIndex | None:
-        """The index of exactly these chats, created if there is none."""
+        """The index of these chats, created if there is none."""
         if self._index is None and self._path is not None and self._tries > 0:
             row = self._connection.execute("SELECT key FROM search_index").fetchone()
             self._index = SearchIndex(self._path)
@@ -386,7 +376,7 @@ class Upkeep:
             self._connection.execute("DELETE FROM unindexed")
 
     def start_anew(self, failure: SearchIndexError) -> None:
-        """A damaged index is rebuilt once. If that fails, too, searches work without an index in this session."""
+        """Rebuild a damaged index once. If that fails, too, this session searches without an index."""
         log.info("the search index is given up: %s", failure)
         self._tries -= 1
         self.close()
@@ -399,12 +389,12 @@ class Upkeep:
             self._tries = 0
 
     def _add_new(self, index: SearchIndex) -> bool:
-        """Messages that were added or changed since the index was created."""
+        """Add messages that were added or changed since the index was created."""
         new = [one for (one,) in self._connection.execute("SELECT seq FROM unindexed ORDER BY seq LIMIT ?", (_BATCH,))]
         if not new:
             return False
         some = f"({', '.join(str(one) for one in new)})"
-        # Those below are added with the old ones: each message is in the index once.
+        # Older ones are left to `_add_old`: each message is in the index once.
         query = f"{_TEXT} WHERE m.seq IN {some} AND m.seq >= ? AND m.status != 'streaming'"
         found = self._connection.execute(query, (index.low,))
         index.add([Text(seq, number, indexable(text)) for seq, number, text in found], index.low)
@@ -414,7 +404,7 @@ class Upkeep:
         return True
 
     def _add_old(self, index: SearchIndex) -> bool:
-        """Messages from before the index was created, newest first."""
+        """Add messages from before the index was created, newest first."""
         if index.low == 0:
             return False
         query = f"{_TEXT} WHERE m.seq < ? AND m.status != 'streaming' ORDER BY m.seq DESC"
@@ -433,16 +423,16 @@ MOST_SNIPPETS = 3
 _WITH_ALL = 30
 """This many chats get several snippets; the others get one."""
 MOST_READ = 600_000
-"""The characters of messages that a search reads, in addition to those it shows; each message counts as `_PER_MESSAGE`
-more.
-"""
+"""The most characters of messages that a search reads, besides those it shows; each message adds `_PER_MESSAGE`."""
 _PER_MESSAGE = 200
 _LONGEST_SEARCH = 500
 _NEWEST = f"""
     SELECT m.seq, {SEARCHED} FROM messages m WHERE m.seq IN (SELECT seq FROM messages WHERE chat_id = ?)
     AND m.status != 'streaming' ORDER BY m.seq DESC
 """
-"""Of a chat. The inner query reads only an index, so that no text is read, nor sorted, before it is asked for."""
+"""Selects messages of a chat. The inner query only uses an index, so that no text is read or sorted before it is
+needed.
+"""
 
 
 @dataclass(slots=True, eq=False)
@@ -451,9 +441,9 @@ class _Word:
 
     text: str
     is_complete: bool
-    """Whether it occurs nowhere else."""
+    """Whether all occurrences are known."""
     titles: set[str]
-    """The chats that have it in their title."""
+    """The chats with the word in their title."""
     messages: dict[str, list[int]] = field(default_factory=dict)
     """For each chat, the numbers of messages, newest first."""
 
@@ -466,17 +456,17 @@ class _Word:
 
 @dataclass(frozen=True, slots=True)
 class _Titles:
-    """Of the chats that are not in the trash."""
+    """The titles of all chats that aren't in the trash."""
 
     text: str
-    """All titles, folded, one after the other."""
+    """All titles, folded and concatenated."""
     starts: dict[str, int]
-    """By chat, newest first, where its title begins in it."""
+    """The start of each title, by chat, newest first."""
     chats: dict[int, str]
-    """By number."""
+    """The chats by number."""
 
     def with_word(self, word: str) -> set[str]:
-        """The chats that have it in their title."""
+        """The chats with the word in their title."""
         chats, starts, found = list(self.starts), list(self.starts.values()), set[str]()
         at = self.text.find(word)
         while at >= 0:
@@ -487,13 +477,11 @@ class _Titles:
 
 
 class Search:
-    """Searches an open chat file."""
-
     def __init__(self, connection: sqlite3.Connection, upkeep: Upkeep) -> None:
         self._connection = connection
         self._upkeep = upkeep
         self._titles: _Titles | None = None
-        """Kept while they stay as they are: who searches types one letter after another, often beside an answer."""
+        """Cached until titles change: people type a search one letter at a time, often during an answer."""
 
     def find(self, text: str, limit: int) -> list[Found]:
         """The newest chats that contain all the words."""
@@ -508,7 +496,7 @@ class Search:
             return _Run(self._connection, words, limit, titles).found(self._upkeep)
 
     def forget_titles(self) -> None:
-        """The titles of the chats, or their order, are about to change."""
+        """The titles or the order of the chats are about to change."""
         self._titles = None
 
 
@@ -541,7 +529,7 @@ class _Run:
         shown = (
             self._shown(Chat(*rows[chat_id]), [texts[one] for one in wanted[chat_id] if one in texts], most[chat_id])
             for chat_id in ordered
-            if chat_id in rows  # else the file is damaged, and an index has another id than the table
+            if chat_id in rows  # otherwise the file is damaged, and an index differs from its table
         )
         return [one for one in shown if one is not None]
 
@@ -557,7 +545,7 @@ class _Run:
         return word
 
     def _chosen(self) -> Iterator[str]:
-        """Chats that contain all words, starting with those where nothing has to be read."""
+        """Chats that contain all words, starting with those that need no reading."""
         sure = set.intersection(*(word.chats() for word in self._words))
         yield from (chat_id for chat_id in self._titles.starts if chat_id in sure)
         complete = [word.chats() for word in self._words if word.is_complete]
@@ -582,7 +570,7 @@ class _Run:
         return False
 
     def _read(self, which: str, least: int) -> bool:
-        """Read messages to find all words of this many characters, until enough chats contain one.
+        """Read this many characters of messages to find all words, until enough chats contain one.
 
         Returns whether all messages were read.
         """
@@ -601,7 +589,7 @@ class _Run:
         return True
 
     def _wanted(self, chat_id: str, most: int) -> list[int]:
-        """The messages of a chat to be shown: the newest for each word, then others."""
+        """The messages of a chat to show: the newest for each word, then others."""
         places = [word.messages.get(chat_id, [])[:MOST_SNIPPETS] for word in self._words]
         in_turn = list(dict.fromkeys(one for some in zip_longest(*places) for one in some if one is not None))
         return in_turn[: max(most, len({some[0] for some in places if some}))]
@@ -626,7 +614,7 @@ def _titles(connection: sqlite3.Connection) -> _Titles:
     query = "SELECT id, number, title FROM chats WHERE deleted_at IS NULL ORDER BY updated_at DESC, number DESC"
     rows = connection.execute(query).fetchall()
     ids, numbers, titles = zip(*rows, strict=True) if rows else ((), (), ())
-    # All at once, and without a loop in Python: several times as fast as one by one.
+    # In one statement instead of a Python loop, which would be several times slower.
     text = "\0".join(titles)
     if text.count("\0") >= len(rows) > 0:
         text = "\0".join(title.replace("\0", " ") for title in titles)
@@ -636,7 +624,7 @@ def _titles(connection: sqlite3.Connection) -> _Titles:
 
 
 def _those_in(text: str, words: Sequence[_Word]) -> Iterator[_Word]:
-    """Those of the words that are in a text. Most are there as they are: folding takes longer than looking."""
+    """The words that occur in a text. Most occur as typed, so this looks before it folds, which is slower."""
     folded = ""
     for word in words:
         if word.text in text or word.text in (folded := folded or fold(text)):
@@ -646,7 +634,7 @@ def _those_in(text: str, words: Sequence[_Word]) -> Iterator[_Word]:
 def _by_id(
     connection: sqlite3.Connection, columns: str, table: str, key: str, ids: Sequence[object]
 ) -> dict[object, tuple[Any, ...]]:
-    """The rows with these keys, which are in the first column, in the order of ``ids``."""
+    """The rows with these keys (the first column), in the order of ``ids``."""
     query = f"SELECT {columns} FROM {table} WHERE {key} IN ({', '.join('?' * len(ids))})"
     found = {row[0]: row for row in connection.execute(query, ids)}
     return {one: found[one] for one in ids if one in found}

@@ -1,4 +1,4 @@
-"""How the answers of one chat are written: chosen in its settings, stored with it."""
+"""The settings of a chat: how its answers are written. Stored with it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from app.storage.json_file import NOT_UNDERSTOOD, lenient
 
 
 class ChatSettings(PerChat, frozen=True, kw_only=True):
-    """The settings of one chat, and the content of a preset: with what is said otherwise than in an answer."""
+    """The settings of one chat or preset; some defaults differ from an answer's."""
 
     preset: str = ""
-    """Name of the preset the values came from; empty for none. They may have been changed since."""
+    """The preset these values came from; empty for none. They may have been changed since."""
     sampling: SamplingChoice = SamplingChoice()
     answer_format: FormatChoice = "text"
     format_source: Annotated[str, Meta(max_length=MAX_GRAMMAR_CHARACTERS)] = ""
 
     @classmethod
     def of_answer(cls, asked: AnswerSettings) -> ChatSettings:
-        """With which an answer would be asked for like this again."""
+        """The settings to ask for this answer again."""
         wanted = asked.format
         return with_fields_of(
             cls,
@@ -44,15 +44,13 @@ class ChatSettings(PerChat, frozen=True, kw_only=True):
         return AnswerFormat(kind=self.answer_format, source=source)
 
     def to_json(self) -> str:
-        """In the form in which the chat store keeps it; `chat_settings` reads it."""
+        """The stored form; `chat_settings` reads it."""
         text = json.dumps(msgspec.to_builtins(self), ensure_ascii=False)
-        return text.encode(errors="replace").decode()  # SQLite doesn't accept half a surrogate pair
+        return text.encode(errors="replace").decode()  # SQLite rejects half a surrogate pair
 
 
 def chat_settings(text: str) -> ChatSettings | None:
-    """Settings from `ChatSettings.to_json`, without invalid values; ``None`` for an empty text, which means nothing was
-    chosen.
-    """
+    """Read the stored form, ignoring invalid values; ``None`` for an empty text, which stands for the defaults."""
     if not text:
         return None
     try:

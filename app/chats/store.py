@@ -1,9 +1,8 @@
 """Chats and their messages in one SQLite file. One store, one thread; see `app.chats.worker`.
 
 A deleted chat goes to the trash and can be restored for `TRASH_DAYS`; then, or when the trash is emptied, it is erased
-(`app.chats.erasing`). A deleted message is gone at once: `Deletion`, which can bring it back, is only in memory.
-What a search reads is in a file of its own beside the chats (`app.chats.search`), which can be made anew; what is
-attached to messages is in files of its own, too (`app.chats.attachments`).
+(`app.chats.erasing`). A deleted message is gone at once: `Deletion`, which can bring it back, is only in memory. The
+search index (`app.chats.search`) and attachments (`app.chats.attachments`) are in files of their own.
 """
 
 from __future__ import annotations
@@ -55,14 +54,14 @@ class ChatFile:
         on_disk = path if path != MEMORY else None
         self._is_on_disk = on_disk is not None
         self._traces = erasing.Note(on_disk, ".erasing")
-        """That the file may have something that was deleted."""
+        """The file may still contain deleted text."""
         self._copies = erasing.Note(on_disk, ".copies")
-        """That an engine may have it."""
+        """The engine may still have copies of deleted text."""
         self._upkeep = Upkeep(self._connection, on_disk)
         self._search = Search(self._connection, self._upkeep)
         self._files = AttachmentFiles(attachments_folder(path) if on_disk is not None else None)
         self._deletions: weakref.WeakSet[Deletion] = weakref.WeakSet()
-        """Those that may still be undone, for which attachments have to be there."""
+        """Deletions that can still be undone, whose attachments are kept."""
         log.info("chat file open, SQLite %s", sqlite3.sqlite_version)
 
     def __enter__(self) -> Self:
@@ -84,7 +83,7 @@ class ChatFile:
             self._files.close()
 
     def remove_old_backups(self) -> None:
-        """Remove the backups that are a month old. Failures are only logged."""
+        """Remove backups that are a month old. Failures are only logged."""
         try:
             if self._is_on_disk:
                 remove_old(self._connection, self._path, self._now())
@@ -93,24 +92,24 @@ class ChatFile:
 
     @contextlib.contextmanager
     def together(self) -> Iterator[None]:
-        """All changes made inside are on the disk afterwards, or none of them."""
+        """All changes made inside are written together, or none of them."""
         with self._writing():
             yield
 
     # ------------------------------------------------------------ attachments
 
     def keep(self, content: Content) -> Attachment:
-        """Write what is to be attached to a message, so that `add_message` or `set_unsent_attachments` can name it."""
+        """Write the content of an attachment, so that `add_message` or `set_unsent_attachments` can refer to it."""
         return self._files.keep(content)
 
     def _filled(self, message: StoredMessage) -> StoredMessage:
-        """The same with the texts of its attachments."""
+        """The message with the texts of its attachments."""
         if not message.attachments:
             return message
         return replace(message, attachments=tuple(self._files.filled(one) for one in message.attachments))
 
     def _sweep(self) -> None:
-        """Remove the contents of attachments that no message has any more. Raises `OSError`, `sqlite3.Error`."""
+        """Remove attachments that no message refers to any more. Raises `OSError`, `sqlite3.Error`."""
         wanted = attachments.hashes(self._connection)
         for deletion in self._deletions:
             wanted |= deletion.attached()
@@ -121,7 +120,7 @@ class ChatFile:
 
     @contextlib.contextmanager
     def _writing(self, *, list_changes: bool = True) -> Iterator[sqlite3.Connection]:
-        """One transaction: either all of it is on the disk afterwards, or nothing. In `together` it is part of that.
+        """One transaction, or part of that of `together`.
 
         ``list_changes``: whether it may change titles of chats or their order.
         """
@@ -135,7 +134,6 @@ class ChatFile:
             yield self._connection
 
     def _write(self, statement: str, values: Sequence[object] = (), *, list_changes: bool = True) -> None:
-        """Run one statement in a transaction."""
         with self._writing(list_changes=list_changes) as connection:
             connection.execute(statement, values)
 
@@ -157,15 +155,14 @@ _BRANCHED = " (branch)"
 
 
 def new_id() -> str:
-    """An id that no chat and no message has yet."""
     return uuid.uuid4().hex
 
 
 class ChatStore(ChatFile):
-    """The chats. Every method that changes something has written it to the disk when it returns.
+    """The chats. A change is on the disk when its method returns.
 
-    Usable only in the thread that made it. All methods raise `KnownError` when the disk is full, the file cannot be
-    written or is damaged, with what was saved before untouched; and `LookupError` for an id that does not exist.
+    Usable only in the thread that created it. Methods raise `KnownError` if the disk is full or the file can't be
+    written or is damaged (what was saved before is untouched), and `LookupError` for an unknown id.
     """
 
     # ------------------------------------------------------------ chats
@@ -175,7 +172,7 @@ class ChatStore(ChatFile):
         return self._chats("deleted_at IS NULL ORDER BY updated_at DESC, number DESC")
 
     def search(self, text: str, limit: int = 100) -> list[Found]:
-        """The chats in which all words of ``text`` occur, in the title or any version of any message, newest first.
+        """The chats with all words of ``text`` in the title or any version of any message, newest first.
 
         Case does not matter, and nothing in ``text`` has a special meaning.
         """
@@ -183,7 +180,7 @@ class ChatStore(ChatFile):
             return self._search.find(storable(text), limit)
 
     def update_index(self) -> bool:
-        """Do a little (about 30 ms) of what the search index lacks; for a moment in which nothing else is to be done.
+        """Update the search index for about 30 ms, when there is nothing else to do.
 
         Returns whether there is more.
         """
@@ -194,20 +191,20 @@ class ChatStore(ChatFile):
         return Chat(*self._row(f"SELECT {CHAT} FROM chats WHERE id = ?", chat_id))
 
     def create_chat(self, title: str = "", chat_id: str | None = None, settings: str = "") -> Chat:
-        """A new, empty chat. Without a title it takes its first message's; without an id (see `new_id`) it gets one."""
+        """A new, empty chat. The default title comes from its first message; the default id from `new_id`."""
         chat_id = chat_id or new_id()
         with self._writing():
             self._create(chat_id, title, settings)
         return self.chat(chat_id)
 
     def rename_chat(self, chat_id: str, title: str) -> None:
-        """An empty title changes nothing."""
+        """Does nothing if the title is empty."""
         title = storable(" ".join(title.split()))
         if title:
             self._write("UPDATE chats SET title = ? WHERE id = ?", (title, chat_id))
 
     def set_settings(self, chat_id: str, settings: str) -> None:
-        """Keep the settings of a chat, as JSON; empty for none of its own."""
+        """Set the settings of a chat, as JSON; empty for the defaults."""
         self._write("UPDATE chats SET settings = ? WHERE id = ?", (storable(settings), chat_id))
 
     def pin_chats(self, chat_ids: Collection[str], pinned: bool) -> None:
@@ -216,7 +213,7 @@ class ChatStore(ChatFile):
     # ------------------------------------------------------------ folders
 
     def folders(self) -> list[Folder]:
-        """In the order of their names."""
+        """Sorted by name."""
         with known_errors(self._path):
             found = [Folder(*row) for row in self._connection.execute("SELECT id, name, created_at FROM folders")]
         return sorted(found, key=lambda one: (sort_key(one.name), one.name, one.created_at))
@@ -227,17 +224,17 @@ class ChatStore(ChatFile):
         return folder
 
     def rename_folder(self, folder_id: str, name: str) -> None:
-        """An empty name changes nothing."""
+        """Does nothing if the name is empty."""
         name = storable(" ".join(name.split()))
         if name:
             self._write("UPDATE folders SET name = ? WHERE id = ?", (name, folder_id))
 
     def delete_folder(self, folder_id: str) -> None:
-        """Its chats go to the top level."""
+        """Delete a folder; its chats move to the top level."""
         self._write("DELETE FROM folders WHERE id = ?", (folder_id,))
 
     def move_chats(self, chat_ids: Collection[str], folder_id: str | None) -> None:
-        """Into a folder, with ``None`` to the top level."""
+        """Move chats into a folder, or to the top level with ``None``."""
         if folder_id is not None:
             self._row("SELECT id FROM folders WHERE id = ?", folder_id)
         self._write_each("UPDATE chats SET folder_id = ? WHERE id = ?", folder_id, chat_ids)
@@ -247,8 +244,8 @@ class ChatStore(ChatFile):
     def delete_chats(self, chat_ids: Collection[str]) -> bool:
         """Move chats to the trash; `restore_chats` brings them back until `erase_deleted`.
 
-        An engine has to erase its copies of what they said: see `finish_erasing`. Returns whether copies of them are
-        all that has to go; else something else was deleted, too, and all copies have to.
+        The engine then has to erase its copies: see `finish_erasing`. Returns ``True`` if copies of these chats are
+        enough; otherwise all have to go, because something else was deleted, too.
         """
         is_all = not (self._copies.exists() or self._traces.exists())
         try:
@@ -259,28 +256,28 @@ class ChatStore(ChatFile):
         return is_all
 
     def restore_chats(self, chat_ids: Collection[str]) -> None:
-        """Back to where they were. Does nothing for a chat that was erased."""
+        """Move chats back to where they were. Does nothing for erased ones."""
         self._write_each("UPDATE chats SET deleted_at = ? WHERE id = ?", None, chat_ids)
 
     def trash(self) -> list[Chat]:
-        """The chats in the trash, those deleted last first."""
+        """The chats in the trash, the last deleted first."""
         return self._chats("deleted_at IS NOT NULL ORDER BY deleted_at DESC, updated_at DESC, number DESC")
 
     def expired(self) -> list[str]:
-        """The ids of the chats that were in the trash for `TRASH_DAYS`."""
+        """The ids of chats that have been in the trash for `TRASH_DAYS`."""
         latest = self._clock() - TRASH_DAYS * _DAY_SECONDS
         return [chat.id for chat in self.trash() if chat.deleted_at is not None and chat.deleted_at <= latest]
 
     def has_to_erase(self) -> bool:
-        """Whether chats were in the trash for long enough, or the file may have something of what was deleted."""
+        """Whether chats in the trash are due, or the file may still contain deleted text."""
         return self._traces.is_due(self._clock()) or bool(self.expired())
 
     def may_have_copies(self) -> bool:
-        """Whether an engine may have copies of what was deleted: nobody has called `finish_erasing` since."""
+        """Whether the engine may still have copies of deleted text, because `finish_erasing` wasn't called since."""
         return self._copies.is_due(self._clock())
 
     def tidy(self) -> bool:
-        """At the start and once a day: erase what is to be erased by now, and remove old backups.
+        """At the start and once a day: erase what is due, and remove old backups.
 
         Returns whether something was erased; the engine's copies have to go then, as after `erase_deleted`.
         """
@@ -294,10 +291,10 @@ class ChatStore(ChatFile):
         return erases
 
     def erase_deleted(self, chat_ids: Collection[str] | None = None) -> bool:
-        """Remove chats that are in the trash for good, by default all of them, and every trace of them in the files.
+        """Erase chats in the trash (by default all) from the files without a trace. Takes about a second for 100 MB.
 
-        What they said may be in copies that an engine keeps: when these are gone too, call `finish_erasing`. Where this
-        fails, the next start has `has_to_erase`. Takes about a second for 100 MB. Returns as `delete_chats` does.
+        The engine then has to erase its copies: see `finish_erasing`. If erasing fails, the next start has
+        `has_to_erase`. Returns the same as `delete_chats`.
         """
         is_all = not (self._copies.exists() or self._traces.exists())
         try:
@@ -319,7 +316,7 @@ class ChatStore(ChatFile):
             log.info("attachments that nothing refers to are still there: %s", error)
 
     def finish_erasing(self) -> None:
-        """No engine has a copy of what was deleted."""
+        """The engine has no copies of deleted text any more."""
         self._copies.remove()
 
     def _remove_deleted(self, chat_ids: Collection[str] | None) -> None:
@@ -334,14 +331,14 @@ class ChatStore(ChatFile):
     # ------------------------------------------------------------ messages
 
     def branch(self, chat_id: str) -> list[StoredMessage]:
-        """The messages that are shown: from the first to the chat's leaf."""
+        """The shown messages, from the first to the chat's leaf."""
         with known_errors(self._path):
             row = self._connection.execute("SELECT leaf_id FROM chats WHERE id = ?", (chat_id,)).fetchone()
             found = tree.branch(self._connection, chat_id, row[0]) if row else []
         return [self._filled(message) for message in found]
 
     def branch_end(self, chat_id: str, count: int) -> list[StoredMessage]:
-        """The last messages of the shown branch, at most ``count``: what a chat is opened with until all are read."""
+        """The last ``count`` messages of the shown branch, to show while the rest is being read."""
         with known_errors(self._path):
             row = self._connection.execute("SELECT leaf_id FROM chats WHERE id = ?", (chat_id,)).fetchone()
             found = tree.branch_end(self._connection, chat_id, row[0], count) if row else []
@@ -351,7 +348,7 @@ class ChatStore(ChatFile):
         return self._filled(message_of(self._row(f"SELECT {MESSAGE} FROM messages m WHERE m.id = ?", message_id)))
 
     def add_message(self, message: StoredMessage) -> StoredMessage:
-        """Keep a message as the new leaf of its chat; with a parent that has children already, as a new version.
+        """Add a message as the new leaf of its chat; next to existing children of its parent, as a new version.
 
         An untitled chat gets its title from its first message. Returns the message with its place among the versions.
         """
@@ -377,7 +374,7 @@ class ChatStore(ChatFile):
         tokens: Sequence[int] = (),
         thinking: str = "",
     ) -> None:
-        """Keep what has streamed so far. Does nothing once the answer is finished."""
+        """Save what has streamed so far. Does nothing once the answer is finished."""
         self._write(
             """
             UPDATE messages SET text = ?, provenance = ?, thinking = ?, tokens = ?
@@ -388,13 +385,9 @@ class ChatStore(ChatFile):
         )
 
     def finish_answer(self, answer: StoredMessage) -> None:
-        """Keep the whole answer and how it ended: text, thinking, tokens, provenance, status, reason, seed, settings,
-        figures.
-
-        Does nothing where it or its chat was deleted.
-        """
+        """Save the complete answer and how it ended. Does nothing if it or its chat was deleted."""
         texts = answer.text, answer.provenance_json, answer.settings_json, answer.figures_json, answer.thinking
-        changing = self._upkeep.removing("m.id", [answer.id], is_erased=False)  # where it was finished before
+        changing = self._upkeep.removing("m.id", [answer.id], is_erased=False)  # in case it was finished before
         with known_errors(self._path), changing, self._writing() as connection:
             connection.execute(
                 """
@@ -413,7 +406,7 @@ class ChatStore(ChatFile):
             connection.execute("UPDATE chats SET updated_at = ? WHERE id = ?", (self._clock(), answer.chat_id))
 
     def resume_answer(self, message_id: str) -> StoredMessage:
-        """A finished answer streams again, from where it ended."""
+        """Set a finished answer to streaming again, to be continued."""
         statement = "UPDATE messages SET status = 'streaming', finish_reason = NULL WHERE id = ? AND role = 'assistant'"
         changing = self._upkeep.removing("m.id", [message_id], is_erased=False)
         with known_errors(self._path), changing, self._writing() as connection:
@@ -421,7 +414,7 @@ class ChatStore(ChatFile):
         return self.message(message_id)
 
     def mark_interrupted(self) -> None:
-        """At the start: answers that were streaming when the app ended are interrupted."""
+        """At the start: mark answers that were streaming when the app ended as interrupted."""
         with self._writing() as connection:
             connection.execute(
                 "INSERT OR IGNORE INTO unindexed SELECT seq FROM messages WHERE status = 'streaming'",
@@ -431,7 +424,7 @@ class ChatStore(ChatFile):
     def select_version(self, message_id: str, step: int) -> list[StoredMessage]:
         """Show the version ``step`` places after (before, if negative) this one, down to its newest leaf.
 
-        Beyond the first and last version the nearest is shown; 0 shows this one. Returns the new branch.
+        Stops at the first and last version; 0 shows this one. Returns the new branch.
         """
         message = self.message(message_id)
         place = min(max(message.version + step, 1), message.versions)
@@ -445,7 +438,7 @@ class ChatStore(ChatFile):
         return self.branch(message.chat_id)
 
     def set_leaf(self, chat_id: str, message_id: str) -> None:
-        """Show the branch that ends with this message of the chat."""
+        """Show the branch that ends with this message."""
         if self.message(message_id).chat_id != chat_id:
             raise LookupError(message_id)
         with self._writing() as connection:
@@ -454,7 +447,7 @@ class ChatStore(ChatFile):
     def delete_message(self, message_id: str, following: bool) -> Deletion:
         """Delete a message, and with ``following`` everything below it; otherwise that moves up to its parent.
 
-        Where the shown branch loses its end it goes on at what moved up, else at the nearest other version.
+        A shown branch that loses its end continues with what moved up, else with the nearest other version.
         """
         message = self.message(message_id)
         try:
@@ -469,12 +462,12 @@ class ChatStore(ChatFile):
         return deletion
 
     def undo_deletion(self, deletion: Deletion) -> None:
-        """Bring deleted messages back, and where the user has not moved on, what was shown."""
+        """Bring deleted messages back, and show what was shown unless the user has moved on."""
         with self._writing() as connection:
             tree.undo(connection, deletion)
 
     def copy_branch(self, chat_id: str, message_id: str) -> Chat:
-        """A new chat with the messages from the first to this one, in the same folder and with the same settings."""
+        """A new chat with the messages from the first to this one, in the same folder with the same settings."""
         chat, copied = self.chat(chat_id), new_id()
         with self._writing() as connection:
             messages = tree.branch(connection, chat_id, message_id)
@@ -489,9 +482,9 @@ class ChatStore(ChatFile):
     # ------------------------------------------------------------ the composer, export and import
 
     def set_unsent(self, chat_id: str | None, text: str) -> None:
-        """Keep what stands in the composer of a chat; ``None`` is the chat that does not exist yet.
+        """Save the composer's text of a chat; ``None`` is the chat that doesn't exist yet.
 
-        Nothing is kept for a chat that is deleted.
+        Does nothing for a deleted chat.
         """
         if text:
             self._write(
@@ -506,7 +499,7 @@ class ChatStore(ChatFile):
             self._write("DELETE FROM unsent WHERE chat_id = ?", (chat_id or "",), list_changes=False)
 
     def set_unsent_attachments(self, chat_id: str | None, attachments: Sequence[Attachment]) -> None:
-        """Keep what is attached to the message in the composer, in the place of what was; otherwise as `set_unsent`."""
+        """Save the composer's attachments, replacing earlier ones; otherwise like `set_unsent`."""
         owner = chat_id or ""
         with self._writing(list_changes=False) as connection:
             connection.execute("DELETE FROM unsent_attachments WHERE chat_id = ?", (owner,))
@@ -515,7 +508,7 @@ class ChatStore(ChatFile):
         self._files.use(attachments)
 
     def unsent_attachments(self, chat_id: str | None) -> tuple[Attachment, ...]:
-        """What is attached to the message in the composer."""
+        """The composer's attachments."""
         query = f"SELECT {ATTACHMENT} FROM unsent_attachments WHERE chat_id = ? ORDER BY position"
         with known_errors(self._path):
             rows = self._connection.execute(query, (chat_id or "",)).fetchall()
@@ -532,7 +525,7 @@ class ChatStore(ChatFile):
             return transfer.record_of(self._connection, chat_id, self._files)
 
     def add_records(self, records: Iterable[ChatRecord], folder: str = "") -> Added:
-        """Add chats of an import, except for those that are there already. ``folder``: a name, for chats without."""
+        """Add imported chats that aren't there yet. ``folder``: a name for chats without one."""
         with self._writing() as connection:
             return transfer.add(connection, records, folder, self._clock(), self._files)
 

@@ -1,4 +1,4 @@
-"""Chats as records, out of the store and into it, and files read to be attached."""
+"""Moves chats between records and the store, and reads files to attach."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _LONGEST_NAME = 200
 
 
 class Added(msgspec.Struct, frozen=True):
-    """What became of some chats. The lists have ids of the store."""
+    """The result of adding chats; the lists contain ids of the store."""
 
     added: list[str]
     known: list[str]
-    """Those that were there already; nothing was done to them."""
+    """Existing ones, left unchanged."""
     restored: list[str]
-    """Those that were in the trash, and aren't any more."""
+    """Existing ones, restored from the trash."""
 
 
 def record_of(connection: sqlite3.Connection, chat_id: str, files: AttachmentFiles) -> ChatRecord:
@@ -61,9 +61,9 @@ def record_of(connection: sqlite3.Connection, chat_id: str, files: AttachmentFil
 def add(
     connection: sqlite3.Connection, records: Iterable[ChatRecord], folder: str, now: float, files: AttachmentFiles
 ) -> Added:
-    """Add chats that aren't there yet. ``folder``: the name of the one for chats that bring none; empty for none.
+    """Add chats that aren't there yet. ``folder``: the name for chats without one; empty for none.
 
-    A chat gets its id from where it comes from and what it says, so that the same one is never added twice.
+    A chat's id is derived from its origin and content, so that the same chat is never added twice.
     """
     done = Added([], [], [])
     for record in records:
@@ -81,7 +81,7 @@ def add(
 
 
 def _known_id(connection: sqlite3.Connection, record: ChatRecord, files: AttachmentFiles) -> str:
-    """The id that a chat has or gets in this store."""
+    """The id that a chat has or would get in this store."""
     said = _digest(record)
     if record.source == slipstream.NAME and _ID.fullmatch(record.id):
         try:
@@ -93,10 +93,10 @@ def _known_id(connection: sqlite3.Connection, record: ChatRecord, files: Attachm
 
 
 def _digest(record: ChatRecord) -> str:
-    """Of what is said in a chat. Its title may have been changed since."""
+    """A hash of a chat's messages, without its title, which may have been changed since."""
     places = {message.id: place for place, message in enumerate(record.messages)}
     said = [
-        # Without attachments as before there were any: chats that were imported then are known.
+        # Without attachments, the same as before attachments existed, so that earlier imports are recognized.
         (places.get(one.parent or ""), one.role, one.text, one.thinking, *(part.sha256() for part in one.attachments))
         for one in record.messages
     ]
@@ -108,7 +108,7 @@ def _hashed(*parts: str) -> str:
 
 
 def _folder_id(connection: sqlite3.Connection, name: str, now: float) -> str | None:
-    """The folder of this name, created if there is none; ``None`` without a name."""
+    """The id of the folder with this name, created if needed; ``None`` without a name."""
     name = storable(" ".join(name.split()))[:_LONGEST_NAME]
     if not name:
         return None
@@ -216,7 +216,7 @@ def _message_record(message: StoredMessage, files: AttachmentFiles) -> MessageRe
     )
 
 
-# Reads files that are to be attached, through a helper process, and says why one can't be.
+# Reads files to attach, through a helper process, and says why one can't be read.
 
 _REFUSALS: dict[FileReason, str] = {
     "unreadable": "{name} can't be read: {detail}.",
@@ -246,8 +246,9 @@ class NoTextError(KnownError):
 
 
 def content_of(path: str, name: str, helper: Helper, encoding: str = "", form: Form = "") -> Content:
-    """The text of a file. ``name``: how to call it; ``encoding``, ``form``: see `ReadFile`. Raises `KnownError`,
-    `NoTextError` if pictures may help."""
+    """The text of a file. ``name`` is shown to the user; ``encoding``, ``form``: see `ReadFile`. Raises `KnownError`,
+    `NoTextError` if pictures may help.
+    """
     try:
         found = helper.ask(ReadFile(path, encoding, form))
     except HelperError as error:
@@ -259,7 +260,7 @@ def content_of(path: str, name: str, helper: Helper, encoding: str = "", form: F
 
 
 def pages_of(path: str, name: str, most: int, helper: Helper) -> tuple[list[Content], int]:
-    """The first ``most`` pages of a PDF file as pictures, and how many it has. Raises `KnownError`."""
+    """The first ``most`` pages of a PDF file as pictures, and its number of pages. Raises `KnownError`."""
     drawn: list[Content] = []
     pages = 1
     while len(drawn) < min(most, pages):

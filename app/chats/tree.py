@@ -33,14 +33,14 @@ MESSAGE = f"""
     {LONG_COLUMNS}
 """
 MESSAGE_AS_STORED = f"{COLUMNS}, 1, 1, {LONG_COLUMNS}"
-"""The same for one whose place among its versions doesn't matter."""
+"""The same for a message whose place among its versions doesn't matter."""
 SHOWN_TEXT = """
     m.text || coalesce((SELECT char(10) || group_concat(name, char(10)) FROM
         (SELECT name FROM attachments WHERE message_id = m.id ORDER BY position)), '')
 """
-"""The text of a message, and below it the names of what is attached."""
+"""The text of a message followed by the names of its attachments."""
 SEARCHED = f"{SHOWN_TEXT} || iif(m.thinking = '', '', char(10) || m.thinking)"
-"""All that a search looks at, and the search index has."""
+"""All text that is searched and indexed."""
 _INSERT = """
     INSERT INTO messages (id, chat_id, parent_id, role, text, status, created_at, seed, finish_reason, pair,
         settings, figures, provenance, thinking, tokens)
@@ -49,7 +49,7 @@ _INSERT = """
 
 
 def storable(text: str) -> str:
-    """Half a surrogate pair (from a bad paste) isn't valid UTF-8; that must not cost the rest of the text."""
+    """Replace half surrogate pairs (from a bad paste), which aren't valid UTF-8."""
     return text.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -66,7 +66,7 @@ def message_of(row: Sequence[Any]) -> StoredMessage:
 
 
 def insert(connection: sqlite3.Connection, message: StoredMessage) -> None:
-    """Add the row, and have the search index add it unless it is still being written."""
+    """Insert the row, and queue it for the search index unless it is still streaming."""
     one = message
     done = connection.execute(
         _INSERT,
@@ -85,7 +85,7 @@ def insert(connection: sqlite3.Connection, message: StoredMessage) -> None:
 def insert_attachments(
     connection: sqlite3.Connection, table: str, owner: str, attachments: Sequence[Attachment]
 ) -> None:
-    """Into ``attachments`` or ``unsent_attachments``; ``owner``: the message, or the chat."""
+    """Into ``attachments`` or ``unsent_attachments``; ``owner`` is the id of the message or chat."""
     rows = [
         (owner, place, one.sha256, one.kind, storable(one.name), one.size, one.media_type, one.width, one.height)
         for place, one in enumerate(attachments)
@@ -135,22 +135,22 @@ _ALL = """
     seq, id, chat_id, parent_id, role, status, created_at, seed, finish_reason, pair, text, settings, figures,
     provenance, thinking, tokens
 """
-_STATUS = 5  # of these columns
+_STATUS = 5  # the position in these columns
 _PARENT = 3
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
 class Deletion:
-    """Messages that were deleted, and what `ChatStore.undo_deletion` needs to bring them back. It is in memory only."""
+    """Deleted messages, and what `ChatStore.undo_deletion` needs to bring them back. In memory only."""
 
     chat_id: str
     message_id: str
     count: int
     rows: Sequence[tuple[Any, ...]]
     attachments: Sequence[tuple[Any, ...]]
-    """Their rows."""
+    """The rows of the messages."""
     moved: Sequence[str]
-    """Messages whose parent has been this one since."""
+    """Messages that were moved up to this parent."""
     ancestors: Sequence[str]
     """The parent, its parent, and so on."""
     leaf_before: str | None
@@ -164,8 +164,8 @@ class Deletion:
 def branch(connection: sqlite3.Connection, chat_id: str, leaf_id: str | None) -> list[StoredMessage]:
     """The messages from the first to ``leaf_id``.
 
-    A long branch is read in the order of the file, and its versions are counted here: recursion in SQL takes twice as
-    long, and counting there several times as long.
+    A long branch is read in file order and its versions are counted here: recursion in SQL takes twice as long, and
+    counting there several times as long.
     """
     places: dict[str, tuple[int, str | None]] = {}
     versions: dict[str | None, list[int]] = {}
@@ -179,7 +179,7 @@ def branch(connection: sqlite3.Connection, chat_id: str, leaf_id: str | None) ->
     path.reverse()
     found: list[StoredMessage] = []
     for start in range(0, len(path), _AT_ONCE):
-        some = path[start : start + _AT_ONCE]  # a child has a higher number than its parent, so they come in this order
+        some = path[start : start + _AT_ONCE]  # children have higher numbers than their parents, so this is their order
         numbers = ", ".join(str(seq) for seq, _ in some)
         query = f"SELECT {COLUMNS}, {LONG_COLUMNS} FROM messages m WHERE m.seq IN ({numbers}) ORDER BY m.seq"
         for (seq, parent_id), row in zip(some, connection.execute(query), strict=True):
@@ -194,7 +194,7 @@ def branch_end(connection: sqlite3.Connection, chat_id: str, leaf_id: str | None
 
 
 def newest_leaf(connection: sqlite3.Connection, chat_id: str, message_id: str) -> str:
-    """The newest message below this one, or this one. As a child is newer than its parent, it has no children."""
+    """The newest message below this one, or this one. It has no children, as children are newer."""
     query = f"{_DOWN} SELECT id FROM down ORDER BY seq DESC LIMIT 1"
     return str(connection.execute(query, (chat_id, message_id)).fetchone()[0])
 
@@ -212,7 +212,7 @@ def below(connection: sqlite3.Connection, message: StoredMessage) -> list[str]:
 def delete(connection: sqlite3.Connection, message: StoredMessage, all_below: Sequence[str] | None) -> Deletion:
     """Remove a message with ``all_below``; with ``None``, remove only the message and move its children to its parent.
 
-    If the end of the shown branch is removed, the branch continues with the children that moved up, otherwise with the
+    If that removes the end of the shown branch, it continues with the children that moved up, otherwise with the
     nearest other version, otherwise it ends at the parent.
     """
     chat_id, parent_id = message.chat_id, message.parent_id
@@ -245,7 +245,7 @@ _ANCESTORS = """
 
 
 def undo(connection: sqlite3.Connection, deletion: Deletion) -> None:
-    """Restore deleted messages where they were, or as near as later deletions allow. Doing it twice changes nothing."""
+    """Restore deleted messages where they were, or as near as later deletions allow. Idempotent."""
     chat_id = deletion.chat_id
     leaf_now = _leaf(connection, chat_id)
     rows = [row for row in deletion.rows if not _exists(connection, chat_id, row[1])]
@@ -278,7 +278,7 @@ def undo(connection: sqlite3.Connection, deletion: Deletion) -> None:
 def copy(
     connection: sqlite3.Connection, messages: Sequence[StoredMessage], chat_id: str, new_id: Callable[[], str]
 ) -> None:
-    """Copy a branch into another chat, which then shows it. An answer that isn't finished is interrupted there."""
+    """Copy a branch into another chat, which then shows it. An unfinished answer becomes interrupted there."""
     parent_id = None
     for message in messages:
         status = "interrupted" if message.status == "streaming" else message.status

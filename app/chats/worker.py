@@ -22,19 +22,19 @@ _Task: TypeAlias = "tuple[Future[Any], Callable[[ChatStore], Any]]"
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """What happened when the store was opened."""
+    """The result of opening the store."""
 
     notice: str | None
     """One or two sentences for the user if a damaged file was renamed."""
     may_have_copies: bool
-    """An engine may have copies of what was deleted. Call `ChatStore.finish_erasing` when these are gone."""
+    """The engine may have copies of deleted text. Call `ChatStore.finish_erasing` when these are gone."""
 
 
 class ChatWorker:
     """Runs functions on the store, in order, in its own thread.
 
-    Opening the store erases what has been in the trash long enough, and marks answers that were cut off as interrupted.
-    If it fails, `opened` and every later future get the `KnownError`.
+    Opening the store erases what has been in the trash long enough, and marks unfinished answers as interrupted. If it
+    fails, `opened` and every later future get the `KnownError`.
     """
 
     def __init__(self, path: Path) -> None:
@@ -43,7 +43,7 @@ class ChatWorker:
         self._tasks: queue.SimpleQueue[_Task | None] = queue.SimpleQueue()
         self._closed = False
         self._lock = threading.Lock()
-        # A daemon thread, so that a window that died without `close` doesn't keep the process alive.
+        # A daemon thread, so that a window that crashed without `close` doesn't keep the process alive.
         self._thread = threading.Thread(target=self._run, name="chats", daemon=True)
         self._thread.start()
 
@@ -57,9 +57,7 @@ class ChatWorker:
         return future
 
     def close(self, wait_seconds: float | None = None) -> None:
-        """Finish what was submitted, make a backup, and close the file; wait for this, at most ``wait_seconds``
-        seconds.
-        """
+        """Finish all tasks, make a backup and close the file; waits at most ``wait_seconds`` seconds."""
         with self._lock:
             if not self._closed:
                 self._closed = True
@@ -89,7 +87,7 @@ class ChatWorker:
             store.close()
 
     def _next(self, store: ChatStore | None) -> _Task | None:
-        """The next task. The search index is updated in the meantime."""
+        """The next task; updates the search index while waiting."""
         while store is not None and self._tasks.empty() and _has_more(store):
             pass
         return self._tasks.get()
@@ -109,7 +107,7 @@ def _opened(store: ChatStore) -> Opened:
 def _has_more(store: ChatStore) -> bool:
     try:
         return store.update_index()
-    except Exception as error:  # the chats themselves aren't affected: the next task will show it
+    except Exception as error:  # the chats aren't affected, and the next task will show the problem
         _log_bug(error)
         return False
 
@@ -125,6 +123,6 @@ def _carry_out(future: Future[T], function: Callable[[ChatStore], T], store: Cha
 
 
 def _log_bug(error: Exception) -> None:
-    # Perhaps nobody will look at the future, and a bug must not go unnoticed.
+    # Nobody may look at the future, and a bug must not go unnoticed.
     if not isinstance(error, KnownError):
         log.error("a task of the chat store failed", exc_info=error)

@@ -1,7 +1,7 @@
-"""The formats chats come and go in: one small file for each, and one table of them (`table`).
+"""The formats chats are imported from and exported to: one small file each.
 
-`records` defines what all of them are turned into. The helper process reads (`reading`), because the files are other
-people's; texts for export are written by whoever wants them.
+All are turned into `records`. Reading (`reading`) happens in the helper process, because imported files are untrusted;
+exports (`writing`) are written by the caller.
 
 Must never import the store or anything else of `app.chats`: the helper process has to start quickly.
 """

@@ -1,4 +1,4 @@
-"""ChatGPT's data export: ``conversations.json`` (or several of them), in which each chat is a tree."""
+"""ChatGPT's data export: one or more ``conversations.json``, in which each chat is a tree."""
 
 from __future__ import annotations
 
@@ -13,10 +13,9 @@ from app.chats.formats.records import ChatRecord, LeftOut, MessageRecord, Node, 
 from app.chats.formats.turns import Document, changed
 from app.chats.formats.values import file_text, items, mapping, mappings, seconds, text
 
-# Marks in ChatGPT's texts: characters for private use around what only its own page can show.
-#
-# ``\ue200KIND\ue202FIELD\ue202FIELD…\ue201``. What a reader would miss is kept: names, links and formulas. References
-# to sources become links if the message says where they lead.
+# ChatGPT marks what only its own page can show with private-use characters:
+# ``\ue200KIND\ue202FIELD\ue202FIELD…\ue201``. We keep names, links and formulas. References to sources become links if
+# the message says where they lead.
 
 _MARK = re.compile(
     "\ue200+(?P<fields>[^\ue200\ue201]*)\ue201|\ue200+(?P<cut>[^\ue200\ue201\n]*)"
@@ -24,7 +23,7 @@ _MARK = re.compile(
 )
 _OTHERS = re.compile("[\ue200-\ue206]")
 _REFERENCE = re.compile(r"turn\d+[a-z_]*\d+|L\d+(?:-L?\d+)?")
-"""To a source, or lines of it."""
+"""Kinds of marks for a source, or for lines of it."""
 _ADDRESS = re.compile(r"https?://\S+")
 _FORMULA = re.compile(r'math_block\w*"\s*:\s*\{.*?"content"\s*:\s*"(.*?)"\s*\}', re.DOTALL)
 _LONGEST_FORMULA = 10_000
@@ -33,7 +32,7 @@ _SOURCES = ("cite", "filecite", "memcite", "navlist")
 
 
 def without_marks(written: str, metadata: dict[str, Any], left_out: LeftOut) -> str:
-    """``written`` as a reader should see it; ``metadata`` is that of its message. What isn't kept is counted."""
+    """``written`` as a reader should see it; ``metadata`` is that of its message. Counts what is left out."""
     known = {text(one.get("matched_text")): one for one in mappings(metadata.get("content_references"))}
 
     def instead(found: re.Match[str]) -> str:
@@ -46,7 +45,7 @@ def without_marks(written: str, metadata: dict[str, Any], left_out: LeftOut) -> 
 
 
 def _links(reference: dict[str, Any]) -> str:
-    """Where a reference leads, as Markdown; empty if it doesn't say."""
+    """A reference as Markdown links; empty if it has no address."""
     if alt := text(reference.get("alt")):
         return alt
     sources = [*mappings(reference.get("items")), reference]
@@ -82,7 +81,7 @@ def _shown(kind: str, fields: list[str], left_out: LeftOut) -> str:
 
 
 def _name(entity: str) -> str:
-    """Of a person, a place …: the second text of a list."""
+    """The name of a person, a place …: the second string of a list."""
     try:
         texts = [one for one in items(json.loads(entity)) if isinstance(one, str)]
     except (ValueError, RecursionError):
@@ -98,7 +97,7 @@ def _json(value: str) -> dict[str, Any]:
 
 
 def _unescaped(value: str) -> str:
-    """The text between quotation marks in JSON; some have a formula's backslashes as they are."""
+    """Unescape the inside of a JSON string; some strings contain unescaped backslashes of formulas."""
     try:
         found = json.loads(f'"{value}"')
         return found if re.search(r"[\x00-\x1f]", found) is None else value
@@ -136,12 +135,12 @@ def read(record: dict[str, Any], left_out: LeftOut) -> ChatRecord:
 
 
 def _fill(node: Node, message: dict[str, Any], prompts: dict[str, None], left_out: LeftOut) -> None:
-    """Put into ``node`` what of ``message`` is imported."""
+    """Fill ``node`` with what is imported of ``message``."""
     role = text(mapping(message.get("author")).get("role"))
     content, metadata = mapping(message.get("content")), mapping(message.get("metadata"))
     kind = text(content.get("content_type"))
     if kind == "reasoning_recap":
-        return  # says how long it thought
+        return  # only says how long the model thought
     if kind == "thoughts":
         node.message, node.joins = _answer(message, thinking=_thoughts(content)), True
     elif (report := _report(metadata))[0]:
@@ -167,7 +166,7 @@ def _fill_text(node: Node, message: dict[str, Any], left_out: LeftOut) -> None:
     written = _text_of(content, left_out)
     for file in mappings(metadata.get("attachments")):
         kind = text(file.get("mime_type")) or text(file.get("mimeType"))
-        if not kind.startswith("image/") or left_out["images"] == images:  # else it was counted above
+        if not kind.startswith("image/") or left_out["images"] == images:  # others were counted above
             left_out["files"] += 1
     if text(mapping(message["author"]).get("role")) == "assistant":
         node.message = _answer(message, without_marks(written, metadata, left_out))
@@ -190,7 +189,7 @@ def _thoughts(content: dict[str, Any]) -> str:
 
 
 def _instructions(content: dict[str, Any], metadata: dict[str, Any]) -> str:
-    """What the user told every chat about themselves, and how to answer."""
+    """The user's custom instructions: about themselves, and how to answer."""
     own = mapping(metadata.get("user_context_message_data"))
     found = [text(own.get("about_user_message")), text(own.get("about_model_message"))]
     if not any(found):
@@ -199,7 +198,7 @@ def _instructions(content: dict[str, Any], metadata: dict[str, Any]) -> str:
 
 
 def _report(metadata: dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """The text of a finished report of Deep research, and its metadata."""
+    """The text of a finished Deep research report, and its metadata."""
     try:
         state = json.loads(text(mapping(metadata.get("chatgpt_sdk")).get("widget_state")) or "{}")
     except (ValueError, RecursionError):
@@ -209,7 +208,7 @@ def _report(metadata: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _text_of(content: dict[str, Any], left_out: LeftOut) -> str:
-    """The text of a message; pictures and the like are counted."""
+    """The text of a message; counts pictures and the like."""
     written: list[str] = []
     for part in items(content.get("parts")):
         if isinstance(part, str) or text(mapping(part).get("text")):
@@ -226,7 +225,7 @@ def _counts_as(part: object) -> str:
 
 
 def _add_documents(nodes: dict[str, Node], entries: dict[str, Any], left_out: LeftOut) -> None:
-    """Put the documents of the canvas before the answers that go with them, as they were then."""
+    """Put canvas documents before the answers they belong to, in their version at that time."""
     documents: dict[str, Document] = {}
     for name, value in entries.items():
         message = mapping(mapping(value).get("message"))
@@ -246,7 +245,7 @@ def _add_documents(nodes: dict[str, Node], entries: dict[str, Any], left_out: Le
 
 
 def _document(message: dict[str, Any], before: Document | None) -> Document | None:
-    """The document that a message creates or changes; ``None`` where that can't be told."""
+    """The document that a message creates or changes; ``None`` if unknown."""
     content = mapping(message.get("content"))
     written = text(content.get("text")) or "".join(map(text, items(content.get("parts"))))
     try:

@@ -22,7 +22,7 @@ from app.chats.formats.values import items, mapping, mappings, seconds, text
 
 NAME = "claude"
 _SILENT = ("token_budget", "flag")
-"""What says nothing to a reader."""
+"""Blocks that tell a reader nothing."""
 _WRITING = ("artifacts", "create_file", "str_replace")
 """Tools whose documents a reader would miss."""
 _LANGUAGES = {
@@ -32,12 +32,12 @@ _LANGUAGES = {
     "application/vnd.ant.react": "jsx",
     "application/vnd.ant.mermaid": "mermaid",
 }
-"""Of artifacts that name none, by their type."""
+"""Languages of artifacts that name none, by type."""
 _IMAGES = (".png", ".jpg", ".jpeg", ".gif", ".webp", ".heic")
 _UNSUPPORTED = re.compile(
     r"^```\n(?:This block is not supported|Viewing artifacts created via)[^`\n]*\n```\n*", re.MULTILINE
 )
-"""What the export writes in the place of calls."""
+"""The placeholder that the export writes for a tool call."""
 _ARTIFACT = re.compile(r"<antArtifact\b([^>]*)>(.*?)</antArtifact>", re.DOTALL)
 _ATTRIBUTE = re.compile(r'(\w+)="([^"]*)"')
 _THOUGHT = re.compile(r"<antThinking>(.*?)</antThinking>\s*", re.DOTALL)
@@ -53,7 +53,7 @@ def read(record: dict[str, Any], left_out: LeftOut) -> ChatRecord:
     before: str | None = None
     for number, message in enumerate(mappings(record["chat_messages"])):
         name = text(message.get("uuid")) or str(number)
-        # Exports of today name the parent; of the first message it is one that isn't there.
+        # Current exports name the parent; the first message names one that doesn't exist.
         parent = text(message.get("parent_message_uuid")) or before
         nodes[name] = Node(parent, _message(message, documents, left_out))
         before = name
@@ -85,7 +85,7 @@ def _message(message: dict[str, Any], documents: dict[str, Document], left_out: 
 
 
 def _said(message: dict[str, Any], documents: dict[str, Document], left_out: LeftOut) -> tuple[str, str]:
-    """The text with the documents that were written, and what the model thought."""
+    """The text with the documents written beside it, and the thinking."""
     written: list[str] = []
     thinking: list[str] = []
     for part in mappings(message.get("content")):
@@ -110,7 +110,7 @@ def _kind_of(name: str) -> str:
 
 
 def _document(part: dict[str, Any], documents: dict[str, Document], left_out: LeftOut) -> Document | None:
-    """The artifact, or the file, that a call writes or changes; ``None`` for other calls."""
+    """The artifact or file that a call writes or changes; ``None`` for other calls."""
     call = mapping(part.get("input"))
     key = text(call.get("id")) or text(call.get("path"))
     content = next((call[one] for one in ("content", "file_text") if text(call.get(one))), "")
@@ -134,9 +134,7 @@ def _document(part: dict[str, Any], documents: dict[str, Document], left_out: Le
 
 
 def _without_tags(written: str, thinking: list[str]) -> str:
-    """``written`` without what the export writes in the place of calls, and with artifacts from between tags, where
-    older exports have them.
-    """
+    """``written`` without the placeholders for calls; artifacts between tags (in older exports) keep their content."""
 
     def instead(found: re.Match[str]) -> str:
         named = dict(_ATTRIBUTE.findall(found[1]))
@@ -145,7 +143,7 @@ def _without_tags(written: str, thinking: list[str]) -> str:
         return f"\n\n{document.part()}\n\n"
 
     written = _UNSUPPORTED.sub("", written)
-    thoughts, end, rest = written.rpartition("</antThinking>")  # searching for ends that don't come takes forever
+    thoughts, end, rest = written.rpartition("</antThinking>")  # searching for a missing end tag would take forever
     thinking += _THOUGHT.findall(thoughts + end)
     artifacts, end, rest = (_THOUGHT.sub("", thoughts + end) + rest).rpartition("</antArtifact>")
     return _ARTIFACT.sub(instead, artifacts + end) + rest

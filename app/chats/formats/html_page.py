@@ -1,4 +1,4 @@
-"""A chat as one page of HTML, without scripts and without anything that is loaded from anywhere."""
+"""A chat as one HTML page, without scripts and without anything that has to be loaded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from app.chats.formats.markdown import author_of, date_of, ending_of, thinking_t
 from app.chats.formats.records import AttachmentRecord, ChatRecord, MessageRecord
 
 Render: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
-"""Turns Markdown into harmless HTML."""
+"""Turns Markdown into safe HTML."""
 
 _STYLE = """
 :root { color-scheme: light dark; }
@@ -31,7 +31,7 @@ svg { max-width: 100%; }
 .formula { display: block; margin: 0.75rem 0; text-align: center; overflow-x: auto; }
 @media print { pre { white-space: pre-wrap; } }
 """
-# A browser then loads nothing, whatever a text contains.
+# Keeps a browser from loading anything, whatever a text contains.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
@@ -39,7 +39,7 @@ _MEDIA_TYPES = {b"\x89PNG": "image/png", b"\xff\xd8": "image/jpeg", b"GIF8": "im
 
 
 def write(chat: ChatRecord, render: Render) -> str:
-    """The shown branch. What the model thought is folded, as are the texts of attached files."""
+    """The shown branch. Thinking and the texts of attached files are folded."""
     title, date = escape(title_of(chat)), escape(date_of(chat))
     body = [f"<h1>{title}</h1>", f'<p class="quiet">{date}</p>' if date else ""]
     for message, thinking, text in _rendered(chat, render):
@@ -61,7 +61,7 @@ def write(chat: ChatRecord, render: Render) -> str:
 
 
 def for_paper(chat: ChatRecord, render: Render) -> str:
-    """The same for Qt's rich text, which has no folding and fewer styles; of attached files only their names."""
+    """The same for Qt's rich text, which can't fold and has fewer styles; attached files only show their names."""
     body = [f"<h1>{escape(title_of(chat))}</h1>", f"<p><i>{escape(date_of(chat))}</i></p>"]
     for message, thinking, text in _rendered(chat, render):
         body.append(f"<h3>{escape(author_of(message))}</h3>")
@@ -73,14 +73,14 @@ def for_paper(chat: ChatRecord, render: Render) -> str:
 
 
 def _rendered(chat: ChatRecord, render: Render) -> list[tuple[MessageRecord, str, str]]:
-    """The messages with what was thought and said, as HTML."""
+    """The messages as HTML, with their thinking."""
     branch = chat.branch()
     html = render([text for message in branch for text in (message.thinking, message.text)])
     return list(zip(branch, html[::2], html[1::2], strict=True))
 
 
 def _folded(attachment: AttachmentRecord) -> str:
-    """A text is folded, an image is inside the page."""
+    """An attachment: text is folded, an image is embedded."""
     name = escape(attachment.name)
     if attachment.kind == "text":
         return f"<details><summary>{name}</summary>\n<pre>{escape(attachment.text)}</pre></details>"
@@ -90,7 +90,7 @@ def _folded(attachment: AttachmentRecord) -> str:
 
 
 def _media_type(data: bytes) -> str:
-    """Of an image by its content; empty for other files."""
+    """The media type of an image, from its content; empty for other files."""
     return next((kind for begins, kind in _MEDIA_TYPES.items() if data.startswith(begins)), "")
 
 

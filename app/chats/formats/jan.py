@@ -1,4 +1,4 @@
-"""Jan's chats: a folder for each, with ``thread.json`` and ``messages.jsonl``, which is what is read."""
+"""Jan's chats: a folder for each, with ``thread.json`` and ``messages.jsonl``; we read the latter."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ def recognizes(record: dict[str, Any]) -> bool:
 
 
 def is_thread(record: dict[str, Any]) -> bool:
-    """Whether it describes a chat whose messages are in the file beside it."""
+    """Whether the record describes a chat whose messages are in the file beside it."""
     return isinstance(record.get("assistants"), list) and ("title" in record or "summary" in record)
 
 
 def read_all(records: Iterator[Any], beside: Beside, left_out: LeftOut) -> Iterator[ChatRecord]:
-    """The chat whose messages a file has."""
+    """The chat whose messages are in this file."""
     found: list[MessageRecord] = []
     name = ""
     for record in mappings(list(records)):
@@ -63,7 +63,7 @@ def _thread(data: bytes) -> dict[str, Any]:
     try:
         return system.decode(data, dict[str, Any]) if data else {}
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return {}  # its messages can be read without it
+        return {}  # the messages can be read without it
 
 
 def _message(record: dict[str, Any], left_out: LeftOut) -> MessageRecord | None:

@@ -1,7 +1,7 @@
-"""Other people's JSON of any size, one record at a time, and the parts of messages and images in it.
+"""Reads untrusted JSON of any size, one record at a time, and finds text and images in messages.
 
-The memory it takes is that of the largest record. Python's own parser says where a value ends; where one is cut off by
-the end of what was read, more is read, twice as much each time.
+Takes as much memory as the largest record. Python's own parser finds the end of a value; if the buffer ends inside one,
+twice as much is read and parsing starts over.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from app.protocol.images import HEAD_BYTES, problem_of, read_head
 
 READ_CHARACTERS = 512 * 1024
 MOST_CHARACTERS = 32 * 1024 * 1024
-"""Of one record."""
-_SPACE = re.compile(r"[\s\x1e]*")  # what may separate JSON values in a text file
+"""The largest record that is read."""
+_SPACE = re.compile(r"[\s\x1e]*")  # separates JSON values in a text file
 _NEXT_LINE = re.compile(r"\n(?=[{\[])")
 _LITERAL = 16
-"""A parser stops at the beginning of a literal that is cut off, such as ``true``, or of an escape."""
-_MOST_DIGITS = 20  # of 64 bits, and a sign
+"""The parser may stop this far before the end of a truncated literal, such as ``true``, or escape."""
+_MOST_DIGITS = 20  # 64 bits and a sign
 
 
 class Readable(Protocol):
-    """What is read: a binary file, or one in an archive."""
+    """What is read: a file, or an archive member."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 class _NoValueError(Exception):
-    """What comes next in a file isn't a value that can be read."""
+    """The next value in the file can't be read."""
 
     def __init__(self, reason: Reason) -> None:
         super().__init__(reason)
@@ -43,7 +43,7 @@ class _NoValueError(Exception):
 
 
 class JsonStream:
-    """The records of one file. Half of a record at its end, and what isn't JSON, is counted in ``left_out``."""
+    """The records of one file. ``left_out`` counts a truncated record at its end, and anything that isn't JSON."""
 
     def __init__(self, file: Readable, left_out: LeftOut) -> None:
         self._file = file
@@ -55,26 +55,26 @@ class JsonStream:
         self._is_first = True
         self._parser = json.JSONDecoder(parse_constant=_nothing, parse_int=_whole)
         self.is_list = False
-        """Whether the file is one list; known when it is looked at for the first time."""
+        """Whether the file is a single list; known after the first look at it."""
 
     def begins(self) -> str:
         """The first character that isn't a space; empty if there is none."""
         return self._upcoming()
 
     def beginning(self, size: int) -> str:
-        """About so many characters of it; nothing counts as read."""
+        """About this many characters from the start, without consuming them."""
         while len(self._buffer) < size and self._more(READ_CHARACTERS):
             pass
         return self._buffer[:size]
 
     def rest(self, most: int) -> str | None:
-        """All that wasn't read yet, which isn't JSON; ``None`` if that is more than ``most`` characters."""
+        """All text not yet read; ``None`` if that is more than ``most`` characters."""
         while len(self._buffer) <= most and self._more(READ_CHARACTERS):
             pass
         return self._buffer if len(self._buffer) <= most else None
 
     def records(self) -> Iterator[Any]:
-        """The elements of the list that the file consists of, otherwise its values."""
+        """The elements of the list if the file is one list, otherwise its values."""
         self.is_list = self._upcoming() == "["
         if self.is_list:
             yield from self._elements()
@@ -104,7 +104,7 @@ class JsonStream:
             self._left_out["rest" if error.reason == "damaged" else error.reason] += 1
 
     def _upcoming(self) -> str:
-        """The next character that isn't a space, without going past it."""
+        """The next character that isn't a space, without consuming it."""
         while True:
             found = _SPACE.match(self._buffer, self._place)
             assert found is not None
@@ -115,7 +115,7 @@ class JsonStream:
                 return ""
 
     def _value(self) -> Any:
-        """The value that begins here. Raises `_NoValueError`."""
+        """Parse the value that begins here. Raises `_NoValueError`."""
         while True:
             try:
                 value, end = self._parser.raw_decode(self._buffer, self._place)
@@ -126,7 +126,7 @@ class JsonStream:
             except RecursionError:
                 raise _NoValueError("too_deep") from None
             else:
-                if end < len(self._buffer) or self._is_over:  # otherwise, digits of a number may follow
+                if end < len(self._buffer) or self._is_over:  # otherwise more digits of a number may follow
                     self._place = end
                     return value
             size = len(self._buffer) - self._place
@@ -135,7 +135,7 @@ class JsonStream:
             self._more(max(size, READ_CHARACTERS))
 
     def _skip_line(self) -> bool:
-        """Go to the next line that begins with a bracket, not farther than one record can be; whether there is one."""
+        """Skip to the next line that begins with a bracket, at most a record away; returns whether there is one."""
         skipped = 0
         while (found := _NEXT_LINE.search(self._buffer, self._place)) is None:
             skipped += len(self._buffer) - self._place
@@ -146,7 +146,7 @@ class JsonStream:
         return True
 
     def _more(self, size: int) -> bool:
-        """Read about ``size`` bytes more; whether there were any."""
+        """Read about ``size`` more bytes; returns whether there were any."""
         if self._is_over:
             return False
         data = self._file.read(size)
@@ -170,15 +170,15 @@ class JsonStream:
 
 
 def _nothing(_name: str) -> None:
-    """Instead of NaN and the infinities, which aren't JSON."""
+    """Replaces NaN and the infinities, which aren't JSON."""
 
 
 def _whole(digits: str) -> int | None:
-    """Nobody means a number of more digits; Python takes long to read one, or refuses it."""
+    """An integer; ``None`` for huge ones, which Python parses slowly or not at all."""
     return int(digits) if len(digits) <= _MOST_DIGITS else None
 
 
-# Parts of messages in other apps' JSON, and images, which are data URLs there. No other address is ever followed.
+# The parts of messages in other apps' JSON. Images are data URLs there; no other address is ever followed.
 
 _DATA = re.compile(r"data:image/[\w.+-]{1,20};base64,")
 _UNNAMED = "Image"
@@ -186,13 +186,13 @@ _KINDS = {"image": "images", "audio": "recordings", "video": "recordings", "tool
 
 
 def reason_for(kind: object) -> str:
-    """As what a part of this kind counts that isn't taken, by what its name contains."""
+    """The reason under which to count a part that isn't imported, by its kind."""
     name = text(kind).lower()
     return next((reason for part_of, reason in _KINDS.items() if part_of in name), "files")
 
 
 def parts_of(content: object, left_out: LeftOut) -> tuple[str, list[AttachmentRecord]]:
-    """The text and the images of a content that is a text or a list of parts."""
+    """The text and the images of a content that is either a string or a list of parts."""
     written, images = [text(content)], list[AttachmentRecord]()
     for part in map(mapping, items(content)):
         if text(part.get("type")).endswith(("text", "refusal")):  # input_text, summary_text …
@@ -205,7 +205,7 @@ def parts_of(content: object, left_out: LeftOut) -> tuple[str, list[AttachmentRe
 
 
 def image_from(url: object, name: str = "") -> AttachmentRecord | None:
-    """The image in a data URL; ``None`` if it isn't one, or can't be used."""
+    """The image in a data URL; ``None`` if it isn't one or can't be used."""
     begins = _DATA.match(written := text(url))
     if begins is None:
         return None
@@ -227,11 +227,10 @@ def image_from(url: object, name: str = "") -> AttachmentRecord | None:
 
 
 def image_of(part: dict[str, Any]) -> AttachmentRecord | None:
-    """The image of a part of a message; in the newer form, its address isn't in an object."""
+    """The image of a message part; newer forms have the URL as a plain string."""
     address = part.get("image_url")
     return image_from(mapping(address).get("url", address))
 
 
 def data_url(image: AttachmentRecord) -> str:
-    """An image as a data URL."""
     return f"data:{image.media_type or 'image/png'};base64,{base64.b64encode(image.data).decode()}"

@@ -25,7 +25,7 @@ NAME = "llama_cpp"
 
 
 def recognizes(record: dict[str, Any]) -> bool:
-    """The present form."""
+    """Whether this is the current form."""
     return record.get("type") == "session" and "currNode" in record
 
 
@@ -34,7 +34,7 @@ def recognizes_older(record: dict[str, Any]) -> bool:
 
 
 def read_all(records: Iterator[Any], _beside: Beside, left_out: LeftOut) -> Iterator[ChatRecord]:
-    """The chats of the present form, from all lines of a file."""
+    """The chats of the current form, from all lines of a file."""
     session: dict[str, Any] | None = None
     messages: list[dict[str, Any]] = []
     for record in records:
@@ -98,7 +98,6 @@ def _message(message: dict[str, Any], left_out: LeftOut) -> MessageRecord | None
 
 
 def write(chat: ChatRecord) -> str:
-    """The lines of one chat."""
     last = int((chat.updated_at or 0) * 1000)
     root = f"{chat.id}-root"
     children: dict[str, list[str]] = {}

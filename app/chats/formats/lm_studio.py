@@ -1,4 +1,4 @@
-"""LM Studio's chats: one ``….conversation.json`` for each, in which a message has versions."""
+"""LM Studio's chats: one ``….conversation.json`` each, whose messages have versions."""
 
 from __future__ import annotations
 
@@ -76,11 +76,11 @@ def _steps(version: dict[str, Any], left_out: LeftOut) -> list[dict[str, Any]]:
 
 
 def _text(content: object, left_out: LeftOut) -> str:
-    """With a draft model, what came from it and what did not are different parts."""
+    """Join the text parts: with a draft model, drafted and other tokens are in separate parts."""
     found = ""
     for part in items(content):
         match mapping(part).get("type"):
-            case "text" if part.get("isStructural") is not True:  # the marks around its thinking
+            case "text" if part.get("isStructural") is not True:  # the marks around the thinking
                 found += text(part.get("text"))
             case "file":
                 left_out["images" if part.get("fileType") == "image" else "files"] += 1

@@ -1,9 +1,9 @@
-"""A chat as Markdown: the shown branch, for people, and so that it can be imported again.
+"""A chat as Markdown: the shown branch, for people, and importable again.
 
-A comment before each of our headings, which isn't shown, says what is below it: ``<!-- slipstream 1f2e3d4c: assistant,
-thinking, stopped -->``. Its number occurs in no message of the chat, so that no heading or comment in a message is
-taken for ours. Each message is closed before the next comment: ``closed 1`` means that the last line isn't the
-message's own, such as the end of a code block in which an answer was stopped.
+An invisible comment before each heading says what follows: ``<!-- slipstream 1f2e3d4c: assistant, thinking, stopped
+-->``. Its number occurs in no message of the chat, so that nothing in a message can pass for one of ours. Each message
+is closed before the next comment: ``closed 1`` means that the last line was added by us, such as the end of a code
+block in which an answer was stopped.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ _ANSWER = "Answer"
 _DATE = "%Y-%m-%d %H:%M"
 _FIRST = re.compile(r"^<!-- slipstream ([0-9a-f]{8}): ", re.MULTILINE)
 BEGINNING = 2000
-"""Characters of a file in which our first comment stands."""
+"""Our first comment is within this many characters of a file."""
 _CLOSERS = ("-->", "?>", "]]>", "</script>", "</style>", "</pre>", "</textarea>", ">")
-"""What ends HTML that goes on over empty lines."""
+"""Ends HTML that continues over empty lines."""
 _TAG = re.compile(r"<(/?)(\w+)(?:\s[^<>]*)?>")
 _LEAKING = re.compile(
     "a|b|blockquote|center|code|del|details|div|em|font|h[1-6]|i|ins|kbd|mark|ol|pre|s|small|span|strong|su[bp]|table|ul?"
 )
-"""Tags that change what comes after them until they are closed."""
+"""Tags that affect what follows until they are closed."""
 _LONGEST_WITH_TAGS = 50_000
 _CODE = re.compile(r"(?<!`)(`+)(?!`).*?(?<!`)\1(?!`)|<!--.*?-->", re.DOTALL)
 _QUOTE = re.compile(r">[^\n]*(?:\n>[^\n]*)*")
@@ -56,8 +56,8 @@ _parser.core.ruler.enableOnly(["normalize", "block"])
 
 
 def write(chat: ChatRecord) -> str:
-    """Title, date, then each message under a heading with its author. What the model thought is a quotation before its
-    answer; the texts of attached files stand before the message they belong to.
+    """Title, date, then each message under a heading with its author. Thinking is quoted before its answer; the texts
+    of attached files come before their message.
     """
     branch = chat.branch()
     number = _number(branch)
@@ -73,7 +73,7 @@ def write(chat: ChatRecord) -> str:
 
 
 def _number(branch: list[MessageRecord]) -> str:
-    """Eight hexadecimal digits that don't occur in the messages; always the same ones for them."""
+    """Eight hexadecimal digits that don't occur in the messages, always the same for the same messages."""
     texts = [part for one in branch for part in (one.text, one.thinking, *(file.text for file in one.attachments))]
     number = hashlib.sha256("".join(texts).encode("utf-8", "replace")).hexdigest()[:8]
     while any(number in text for text in texts):
@@ -82,7 +82,7 @@ def _number(branch: list[MessageRecord]) -> str:
 
 
 def _said(message: MessageRecord) -> tuple[list[str], list[str]]:
-    """The blocks below a heading, and the words in the comment that say which they are."""
+    """The blocks below a heading, and the words in the comment that name them."""
     blocks: list[str] = []
     flags: list[str] = []
     if message.thinking:
@@ -104,7 +104,7 @@ def _said(message: MessageRecord) -> tuple[list[str], list[str]]:
 
 
 def _closers(body: str) -> list[str]:
-    """The lines without which a message would go on in the next one."""
+    """The lines needed to keep a message from swallowing the next one."""
     if "<" not in body and "```" not in body and "~~~" not in body:
         return []
     found: list[str] = []
@@ -124,7 +124,7 @@ def _closers(body: str) -> list[str]:
 
 
 def _ends(body: str) -> bool:
-    """Whether a heading that comes next would be one."""
+    """Whether a heading after this text would be recognized as one."""
     tokens = _parser.parse(f"{body}\n\n## next")
     return tokens[-1].type == "heading_close" and tokens[-1].level == 0
 
@@ -133,15 +133,15 @@ def _ends(body: str) -> bool:
 
 
 def recognizes(beginning: str) -> bool:
-    """Whether a file that begins so was written by `write`."""
+    """Whether a file with this beginning was written by `write`."""
     return beginning.startswith("# ") and _FIRST.search(beginning[:BEGINNING]) is not None
 
 
 def read(content: str, left_out: LeftOut) -> ChatRecord:
-    """The chat of a file that was recognized."""
+    """The chat in a file that was recognized."""
     first = _FIRST.search(content)
     assert first is not None
-    if re.match(r"[^\n]*\r\n", content):  # an editor, or Git on Windows, did that
+    if re.match(r"[^\n]*\r\n", content):  # line endings changed by an editor, or by Git on Windows
         content = content.replace("\r\n", "\n")
     title, *dated = content[: first.start()].split("\n\n")
     try:
@@ -179,7 +179,7 @@ def _message(part: str, left_out: LeftOut) -> MessageRecord | None:
     left_out["images"] += len(images)
     status: Ending = next((one for one in _ENDINGS if one in flags), "complete")
     if status != "complete" or "closed" in flags:
-        body = body.rstrip("\n")  # which an editor added
+        body = body.rstrip("\n")  # added by an editor
     if status != "complete":
         body = body.removesuffix(f"*({_ENDINGS[status]})*").removesuffix("\n\n")
     if closed := flags.get("closed"):
@@ -197,7 +197,7 @@ def _message(part: str, left_out: LeftOut) -> MessageRecord | None:
 
 
 def _taken(body: str, block: re.Pattern[str], count: int) -> tuple[list[re.Match[str]], str]:
-    """As many blocks of a kind as ``body`` begins with, ``count`` at most, and the rest."""
+    """Split the leading blocks of a kind, at most ``count``, from the rest of ``body``."""
     found: list[re.Match[str]] = []
     while len(found) < count and (one := block.match(body, found[-1].end() if found else 0)) is not None:
         found.append(one)
@@ -209,7 +209,7 @@ def title_of(chat: ChatRecord) -> str:
 
 
 def date_of(chat: ChatRecord) -> str:
-    """When it was begun, in local time; empty if that isn't known."""
+    """When the chat began, in local time; empty if unknown."""
     try:
         return "" if chat.created_at is None else datetime.fromtimestamp(chat.created_at).strftime(_DATE)
     except (OverflowError, OSError, ValueError):
@@ -223,7 +223,7 @@ def author_of(message: MessageRecord) -> str:
 
 
 def ending_of(message: MessageRecord) -> str:
-    """How an answer ended, if that is worth a word."""
+    """How an answer ended, if that is worth mentioning."""
     return _ENDINGS.get(message.status, "")
 
 

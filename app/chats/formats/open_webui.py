@@ -1,4 +1,4 @@
-"""Open WebUI's export: a list of chats, each a tree; an older form has only what is inside of ``chat``."""
+"""Open WebUI's export: a list of chats, each a tree; in an older form, only what is inside ``chat``."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def read(record: dict[str, Any], left_out: LeftOut) -> ChatRecord:
             for name, entry in entries.items()
         }
         for name, entry in entries.items():
-            merged = mapping(mapping(entry).get("merged"))  # of the answers of several models, by one of them
+            merged = mapping(mapping(entry).get("merged"))  # one model's summary of several models' answers
             if content := text(merged.get("content")):
                 nodes[f"{name}-merged"] = Node(
                     name, _message({**merged, "role": "assistant", "content": content}, left_out)
@@ -98,7 +98,7 @@ def _message(entry: dict[str, Any], left_out: LeftOut) -> MessageRecord | None:
 
 
 def _attachment(file: dict[str, Any]) -> AttachmentRecord | None:
-    """A file whose content is in the export."""
+    """A file whose content is included in the export."""
     inner = mapping(file.get("file"))
     name = text(file.get("name")) or text(inner.get("filename"))
     if (image := image_from(file.get("url"), name)) is not None:
@@ -117,7 +117,7 @@ def _is_image(file: dict[str, Any]) -> bool:
 
 
 def _output(output: object, left_out: LeftOut) -> tuple[str, str]:
-    """What newer versions keep beside the text: the answer, and what the model thought."""
+    """What newer versions store beside the text: the answer and the thinking."""
     written: list[str] = []
     thoughts: list[str] = []
     for item in mappings(output):
@@ -136,7 +136,7 @@ def _output(output: object, left_out: LeftOut) -> tuple[str, str]:
 
 
 def _without_details(written: str, left_out: LeftOut) -> tuple[str, str]:
-    """The answer, and what the model thought: that stands in the answer, as a folded quotation."""
+    """Split an answer from its thinking, which stands in it as a folded quotation."""
     thoughts: list[str] = []
     kept: list[str] = []
     at = seen = fences = 0
@@ -146,7 +146,7 @@ def _without_details(written: str, left_out: LeftOut) -> tuple[str, str]:
         fences += len(_FENCE.findall(written, seen, opened.start()))
         seen = opened.start()
         if fences % 2:
-            continue  # an example, in code
+            continue  # an example inside code
         if (closed := _CLOSED.search(written, opened.end())) is None:
             break
         kept.append(written[at : opened.start()])
@@ -164,12 +164,12 @@ def _without_details(written: str, left_out: LeftOut) -> tuple[str, str]:
 
 
 def _unescaped(body: str) -> str:
-    """Some versions escape a quotation as a whole, some only its lines, some nothing, which has quotation marks."""
+    """Undo escaping: some versions escape a quotation as a whole, some only its lines, some not at all."""
     return body if re.search(r"[<\"']", body) else html.unescape(body)
 
 
 def _result(output: str) -> str:
-    """What a program wrote, from JSON."""
+    """What a program printed, from JSON."""
     try:
         found = mapping(json.loads(output))
     except (ValueError, RecursionError):

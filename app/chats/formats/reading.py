@@ -1,4 +1,4 @@
-"""The formats that can be read, which one a file has, and reading its chats, a batch at a time."""
+"""The importable formats: recognizing a file's format and reading its chats, a batch at a time."""
 
 from __future__ import annotations
 
@@ -19,42 +19,37 @@ from app.chats.formats import chatgpt, claude, jan, llama_cpp, lm_studio, markdo
 from app.chats.formats.json_stream import JsonStream, Readable
 from app.chats.formats.records import Batch, Beside, ChatRecord, LeftOut, UnusableError
 
-# The files that chats are read from: files, files in folders, and files in archives.
-#
-# Nothing is unpacked to the disk, no name in an archive is used as a path, and links in a folder aren't followed.
+# The sources of an import: files, folders and archives. Nothing is unpacked to the disk, no name in an archive is used
+# as a path, and links in a folder aren't followed.
 
 MOST_FILES = 100_000
-"""In a folder or an archive."""
+"""The most files in a folder or an archive."""
 MOST_BYTES = 4 * 1024**3
-"""In all, unpacked."""
+"""The most bytes in total, unpacked."""
 MOST_RATIO = 200
-"""An archive that is so many times as large when it is unpacked wasn't made from chats."""
+"""An archive with a higher compression ratio can't be chats."""
 _SMALL_BYTES = 64 * 1024**2
-"""The ratio only matters above it."""
+"""The ratio only matters above this size."""
 _LARGEST_SIBLING = 4 * 1024**2
 _MAGIC = (b"PK\x03\x04", b"PK\x05\x06")
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # others may take any amount of memory
 _IS_ENCRYPTED = 1
 _BROKEN = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError)
-"""What a broken archive raises, by where it is broken."""
+"""What a broken archive may raise."""
 
 
 @dataclass(frozen=True)
 class Source:
-    """One file, open."""
+    """One open file."""
 
     name: str
-    """Without folders."""
+    """The name without folders."""
     file: Readable
     beside: Beside
 
 
 class Sources:
-    """Opens files, one after another. ``left_out`` counts what can't be read.
-
-    Attributes:
-        total: The size of all files in bytes, as they are on the disk.
-    """
+    """Opens files one after another. ``total`` is their size in bytes, as stored; ``left_out`` counts failures."""
 
     def __init__(self, paths: Sequence[Path], left_out: LeftOut) -> None:
         """Raises `OSError`."""
@@ -66,11 +61,11 @@ class Sources:
         self.total = sum(path.stat().st_size for path in self._files)
 
     def read(self) -> int:
-        """How many bytes of ``total`` were read."""
+        """How many bytes of ``total`` have been read."""
         return self._before + (self._current.tell() if self._current is not None else 0)
 
     def __iter__(self) -> Iterator[Source]:
-        """Each is closed when the next one is asked for. Raises `OSError`."""
+        """Each source is closed when the next one is requested. Raises `OSError`."""
         for path in self._files:
             with path.open("rb") as file:
                 self._current = file
@@ -122,14 +117,14 @@ class Sources:
                 self._left_out["unreadable"] += 1
 
     def count_unpacked(self, size: int) -> None:
-        """Raises `UnusableError` where it becomes too much."""
+        """Raises `UnusableError` if the total becomes too large."""
         self._unpacked += size
         if self._unpacked > MOST_BYTES:
             raise UnusableError("too_much")
 
 
 class _Unpacked:
-    """A file in an archive. Raises `UnusableError` where it is broken, or becomes too large."""
+    """A file in an archive. Raises `UnusableError` if it is broken or becomes too large."""
 
     def __init__(self, file: IO[bytes], entry: zipfile.ZipInfo, owner: Sources) -> None:
         self._file = file
@@ -150,9 +145,9 @@ class _Unpacked:
 
 
 def _files_of(path: Path) -> Iterator[Path]:
-    """The file, or those in the folder in the order of their names. Raises `OSError`."""
+    """The file itself, or the files in the folder sorted by name. Raises `OSError`."""
     if not path.is_dir():
-        if not stat.S_ISREG(path.stat().st_mode):  # a pipe may never end
+        if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe may never end
             raise OSError(f"{path.name} is no file")
         yield path
         return
@@ -177,26 +172,26 @@ def _read_beside(path: Path, name: str) -> bytes:
 
 
 def _is_safe(name: str) -> bool:
-    """Whether a name in an archive stays inside of it. It isn't used as a path, but who made another means harm."""
+    """Whether a name in an archive stays inside it. We don't use it as a path, but any other name is malicious."""
     path = PurePosixPath(name.replace("\\", "/"))
     return not path.is_absolute() and ".." not in path.parts and ":" not in name and "\0" not in name
 
 
-# The formats: how each is recognized and read, and what can be written.
+# The formats: how each is recognized and read.
 
 
 @dataclass(frozen=True)
 class ReadFormat:
-    """A format that can be read. A file has it if its first record is recognized."""
+    """A format that can be read, recognized by a file's first record."""
 
     name: str
     title: str
-    """On screen."""
+    """The name on screen."""
     recognizes: Callable[[dict[str, Any]], bool]
     read: Callable[[dict[str, Any], LeftOut], ChatRecord] | None = None
-    """Reads a record that is a chat. Raises `UnusableError`."""
+    """Reads a record that is one chat. Raises `UnusableError`."""
     read_all: Callable[[Iterator[Any], Beside, LeftOut], Iterator[ChatRecord]] | None = None
-    """Reads all records of a file, where a record is only a part of a chat."""
+    """Reads all records of a file, for formats where a record is only part of a chat."""
 
 
 READ: tuple[ReadFormat, ...] = (
@@ -220,15 +215,15 @@ TITLES = {**{one.name: one.title for one in READ}, markdown.NAME: "Slipstream"}
 BATCH_CHATS = 200
 BATCH_CHARACTERS = 1024 * 1024
 BATCH_BYTES = 16 * 1024 * 1024
-"""A batch ends when so much was read, even if no chat was found in it: somebody waits for news."""
+"""A batch ends after this many bytes even if it has no chats, so that progress is reported."""
 MOST_CHARACTERS = 12 * 1024 * 1024
-"""Of one chat, which has to fit into a message between processes."""
+"""The largest chat: it has to fit into one message between processes."""
 _MESSAGE_CHARACTERS = 100
-"""What a message takes besides its texts, about."""
+"""The approximate overhead of a message besides its texts."""
 _SOUGHT = 3
-"""How many records of a file are looked at for one of a known format."""
+"""How many records of a file are tried before it counts as unknown."""
 _WRONG_TYPES = (TypeError, ValueError, KeyError, AttributeError, RecursionError)
-"""What a format may raise on a record whose values aren't what they should be."""
+"""What a format may raise on a record with unexpected values."""
 
 
 class ChatReading:
@@ -242,7 +237,7 @@ class ChatReading:
         self._chats = self._all()
 
     def next(self) -> Batch:
-        """The next batch; after the last one, empty batches. Raises `OSError`."""
+        """The next batch; empty ones after the last. Raises `OSError`."""
         chats: list[ChatRecord] = []
         characters, begun = 0, self._sources.read()
         is_over = True
@@ -260,7 +255,7 @@ class ChatReading:
         return Batch(chats, left_out, others, self._sources.read(), self._sources.total, is_over)
 
     def _all(self) -> Iterator[ChatRecord | None]:
-        """The chats; ``None`` where something else was read."""
+        """The chats; ``None`` in between where something else was read."""
         for source in self._sources:
             try:
                 for chat in self._in_file(source):
@@ -336,7 +331,7 @@ def _format_of(record: object) -> ReadFormat | None:
 
 
 def _without_images(chat: ChatRecord) -> tuple[ChatRecord, int]:
-    """The chat, and how many images it had."""
+    """The chat without its images, and how many it had."""
     messages = [
         msgspec.structs.replace(one, attachments=[part for part in one.attachments if part.kind != "image"])
         for one in chat.messages
@@ -346,7 +341,7 @@ def _without_images(chat: ChatRecord) -> tuple[ChatRecord, int]:
 
 
 def _characters(chat: ChatRecord) -> int:
-    """About how much a chat takes in a message."""
+    """The approximate size of a chat in a message."""
     return sum(
         len(one.text) + len(one.thinking) + 12 * (len(one.provenance) + len(one.tokens)) + _MESSAGE_CHARACTERS
         for one in chat.messages

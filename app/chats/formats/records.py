@@ -1,4 +1,4 @@
-"""A chat on its way into the store or out of it: what every format is turned into, and written from."""
+"""A chat on its way into the store or out of it: the common form of all formats."""
 
 from __future__ import annotations
 
@@ -40,33 +40,31 @@ Reason = Literal[
 LeftOut: TypeAlias = Counter[str]
 """How many things were left out, by `Reason`."""
 Beside: TypeAlias = Callable[[str], bytes]
-"""The content of another file in the same folder, by its name; empty if there is none."""
+"""Returns the content of another file in the same folder, by name; empty if it doesn't exist."""
 UNNAMED = "Attached text"
-"""A file whose name isn't known."""
+"""The name of a file without one."""
 
 
 _Pixels = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
 class AttachmentRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """A file that goes with a message."""
-
     kind: Literal["text", "image"]
     name: str = ""
     text: str = ""
-    """What the model reads of it."""
+    """The text that the model reads."""
     data: bytes = b""
-    """Of an image: its file."""
+    """The file of an image."""
     media_type: str = ""
     width: _Pixels = 0
     height: _Pixels = 0
 
     def content(self) -> bytes:
-        """What is stored of it."""
+        """The stored content."""
         return self.data if self.kind == "image" else self.text.encode("utf-8", "replace")
 
     def sha256(self) -> str:
-        """Of its content, in hexadecimal."""
+        """Hash of the content, in hexadecimal."""
         return hashlib.sha256(self.content()).hexdigest()
 
 
@@ -74,7 +72,7 @@ class MessageRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """One message. Messages with the same parent are versions of each other, oldest first."""
 
     id: str
-    """Only has a meaning within its chat."""
+    """Only unique within its chat."""
     parent: str | None
     """The id of an earlier message of the chat."""
     role: Role
@@ -83,7 +81,7 @@ class MessageRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """Seconds since 1970, UTC."""
     thinking: str = ""
     model: str = ""
-    """The names of the models that wrote an answer."""
+    """The names of the models that wrote the answer."""
     status: Ending = "complete"
     finish_reason: str | None = None
     seed: int | None = None
@@ -98,23 +96,23 @@ class ChatRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """One chat with all its branches."""
 
     source: str = ""
-    """The format that it was read from, by its name in the table."""
+    """The name of the format it was read from."""
     id: str = ""
-    """What the app it comes from calls it."""
+    """Its id in the app it comes from."""
     title: str = ""
     created_at: float | None = None
     updated_at: float | None = None
     current: str | None = None
-    """The last message of the branch that is shown."""
+    """The last message of the shown branch."""
     folder: str = ""
     """The name of its folder."""
     pinned_at: float | None = None
     settings: dict[str, Any] = {}
     messages: list[MessageRecord] = []
-    """A message comes after its parent."""
+    """Parents come before children."""
 
     def branch(self) -> list[MessageRecord]:
-        """The messages that are shown, first to last."""
+        """The shown messages, first to last."""
         by_id = {message.id: message for message in self.messages}
         found: list[MessageRecord] = []
         message = by_id.get(self.current or "")
@@ -133,9 +131,9 @@ def message_of(
     attachments: Sequence[AttachmentRecord] = (),
     status: Ending = "complete",
 ) -> MessageRecord | None:
-    """A message whose place in its chat is still to be found; ``None`` if there is nothing in it.
+    """A message whose place in the chat isn't known yet; ``None`` if it is empty.
 
-    In an answer without ``thinking``, what it begins with between the usual marks is that.
+    For an answer without ``thinking``, leading text between the usual marks becomes its thinking.
     """
     if role == "assistant" and not thinking.strip():
         thinking, written = without_thinking(written)
@@ -146,20 +144,19 @@ def message_of(
 
 
 def settings_of(prompt: str) -> dict[str, Any]:
-    """The settings of a chat with this system prompt."""
     return {"system_prompt": prompt} if prompt.strip() else {}
 
 
 class Batch(msgspec.Struct, frozen=True):
-    """Some chats, and how far reading has come."""
+    """Some chats, and how far reading has progressed."""
 
     chats: list[ChatRecord]
     left_out: dict[str, int]
-    """What wasn't read since the last batch, by `Reason`."""
+    """What was left out since the last batch, by `Reason`."""
     other_files: int
-    """Files since the last batch that have no chats."""
+    """The number of files without chats since the last batch."""
     read: int
-    """Bytes, of ``total``."""
+    """Bytes, out of ``total``."""
     total: int
     is_over: bool
 
@@ -172,7 +169,7 @@ class UnusableError(Exception):
         self.reason: Reason = reason
 
 
-# Puts the messages of a chat in order: parents first, and nothing that refers to what isn't there.
+# Orders the messages of a chat: parents first, and no references to missing messages.
 
 
 class Node(msgspec.Struct):
@@ -180,15 +177,15 @@ class Node(msgspec.Struct):
 
     parent: str | None
     message: MessageRecord | None = None
-    """``None`` where nothing is imported: what is below it moves up."""
+    """``None`` if nothing is imported here: what is below it moves up."""
     joins: bool = False
-    """Whether it becomes the beginning of the answers below it, where those are all there is."""
+    """Whether to put its text at the beginning of the answers below it, if it has no other children."""
 
 
 def arranged(nodes: dict[str, Node], current: str | None) -> tuple[list[MessageRecord], str | None]:
     """The messages, each after its parent, and the last message of the shown branch.
 
-    Otherwise they keep the order of ``nodes``. A parent that isn't there, or is below its own child, is none.
+    Otherwise the order of ``nodes`` is kept. A missing parent, or one below its own child, is ignored.
     """
     parents = _resolved(nodes)
     children: dict[str | None, list[str]] = {}
@@ -200,7 +197,7 @@ def arranged(nodes: dict[str, Node], current: str | None) -> tuple[list[MessageR
         waiting = [name] if parent is None or parent in placed else []
         while waiting:
             placed[at := waiting.pop()] = None
-            # What stands before its parent comes right behind it.
+            # A child listed before its parent comes right after it.
             waiting += [child for child in reversed(children.get(at, [])) if order[child] < order[name]]
     found: dict[str, MessageRecord] = {}
     joined: dict[str | None, MessageRecord] = {}
@@ -219,12 +216,12 @@ def arranged(nodes: dict[str, Node], current: str | None) -> tuple[list[MessageR
 
 
 def in_a_row(messages: list[MessageRecord]) -> dict[str, Node]:
-    """The nodes of a chat without branches. The ids of the messages are not used."""
+    """The nodes of a linear chat. The ids of the messages are not used."""
     return {str(number): Node(str(number - 1) if number else None, one) for number, one in enumerate(messages)}
 
 
 def _join(above: MessageRecord, below: MessageRecord) -> MessageRecord:
-    """``below``, beginning with what ``above`` says."""
+    """``below`` with the text of ``above`` at its beginning."""
     return msgspec.structs.replace(
         below,
         parent=above.parent,
@@ -235,11 +232,11 @@ def _join(above: MessageRecord, below: MessageRecord) -> MessageRecord:
 
 
 def _resolved(nodes: dict[str, Node]) -> dict[str, str | None]:
-    """For each message its nearest ancestor that is one."""
+    """For each message, its nearest ancestor that is a message."""
     parents: dict[str, str | None] = {}
     sound = _without_circles(nodes)
     above: dict[str, str | None] = {}
-    """For each node without a message, the message above it."""
+    """For each node without a message, the nearest message above it."""
     for name, node in nodes.items():
         path, at = [], sound[name]
         while at is not None and nodes[at].message is None and at not in above:
@@ -253,7 +250,7 @@ def _resolved(nodes: dict[str, Node]) -> dict[str, str | None]:
 
 
 def _without_circles(nodes: dict[str, Node]) -> dict[str, str | None]:
-    """The parents, without those that aren't there and those that close a circle."""
+    """The parents, without missing ones and those that would close a cycle."""
     sound: dict[str, str | None] = {}
     for name in nodes:
         path: dict[str, None] = {}
@@ -275,13 +272,13 @@ def _leaf(
     current: str | None,
     found: Container[str],
 ) -> str | None:
-    """``current``, or the nearest message above it; without one, the newest end."""
+    """``current``, or the nearest message above it; by default the newest end."""
     seen: set[str] = set()
     while current is not None and current in nodes and current not in seen:
         if current in found:
             return current
         if nodes[current].message is not None:
-            break  # it became the beginning of what is below
+            break  # joined with what is below
         seen.add(current)
         current = nodes[current].parent
     leaf = current if current in nodes and current not in seen else None

@@ -1,4 +1,4 @@
-"""Slipstream's own JSON, which has all of a chat: a list with one object for each chat, one on each line."""
+"""Slipstream's own JSON with everything in a chat: a list with one chat per line."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def read(record: dict[str, Any], left_out: LeftOut) -> ChatRecord:
 
 
 def write(chat: ChatRecord) -> str:
-    """One line, without the list around it."""
+    """One chat as a line, without the list around it."""
     content = msgspec.to_builtins(chat)
     content.pop("source", None)
     return msgspec.json.encode({_KEY: VERSION, **content}).decode()

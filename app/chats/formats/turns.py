@@ -1,6 +1,5 @@
-"""Chats without dates or branches (OpenAI's ``messages``, ShareGPT), and documents that a model changes later.
-
-Also a list of such messages alone, which is one chat.
+"""Chats without dates or branches (OpenAI's ``messages``, ShareGPT, or a bare list of messages, which is one chat), and
+the documents that models edit over several answers.
 """
 
 from __future__ import annotations
@@ -56,12 +55,12 @@ def read_sharegpt(record: dict[str, Any], left_out: LeftOut) -> ChatRecord:
 
 
 def read_all(records: Iterator[Any], _beside: Beside, left_out: LeftOut) -> Iterator[ChatRecord]:
-    """The chat whose messages a file has."""
+    """The chat whose messages are in this file."""
     yield _chat({}, [_openai(one, left_out) for one in mappings(list(records))])
 
 
 def _chat(record: dict[str, Any], turns: list[tuple[str, MessageRecord] | None]) -> ChatRecord:
-    """``turns``: roles and messages; of a system prompt, only the text of its message counts."""
+    """A chat from ``turns`` (roles and messages); a system prompt counts only with its text."""
     found = [turn for turn in turns if turn is not None]
     prompts = [message.text for role, message in found if role == "system"]
     prompts += filter(None, [text(record.get("system"))])
@@ -124,7 +123,7 @@ def write_openai(chat: ChatRecord) -> str:
     return json.dumps({"messages": messages}, ensure_ascii=False)
 
 
-# Documents that a model writes beside its answers and changes later: ChatGPT's canvas, Claude's artifacts.
+# Documents that a model writes beside its answers and edits later: ChatGPT's canvas, Claude's artifacts.
 
 _ANYTHING = re.compile(r"\(?(?:\.|\[\\s\\S\])[*+]\??\)?")
 _SPECIAL = re.compile(r"(?<!\\)(?:\\\\)*[.^$*+?{}\[\]|()]|\\[A-Za-z0-9]")
@@ -135,18 +134,18 @@ class Document(msgspec.Struct, frozen=True):
 
     name: str
     language: str
-    """Of the code it consists of; ``markdown`` for prose."""
+    """The language of its code; ``markdown`` for prose."""
     content: str
 
     def part(self) -> str:
-        """As a part of an answer."""
+        """The document as part of an answer."""
         return file_text(self.name, self.content, self.language)
 
 
 def changed(content: str, pattern: str, replacement: str, *, everywhere: bool = False) -> str | None:
-    """``content`` after a change by a regular expression; ``None`` if that doesn't match or isn't a simple one.
+    """``content`` with a regular expression replaced; ``None`` if it doesn't match or isn't a simple one.
 
-    Simple are those that consist of text and of ``.*`` and its like. Others could take forever.
+    Simple ones consist of plain text and ``.*`` and the like. Others could take forever.
     """
     pieces = [re.sub(r"\\(\W)", r"\1", one) for one in _ANYTHING.split(pattern)]
     if any(_SPECIAL.search(one) for one in _ANYTHING.split(pattern)):

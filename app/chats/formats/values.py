@@ -1,4 +1,4 @@
-"""Values of other people's JSON, whatever their type really is."""
+"""Reads values of untrusted JSON, whatever their type."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FENCE = re.compile(r"^ {0,3}(`{3,})", re.MULTILINE)
 
 
 def text(value: object) -> str:
-    """``value`` if it is a text, otherwise an empty one."""
+    """``value`` if it is a string, otherwise an empty one."""
     return value if isinstance(value, str) else ""
 
 
@@ -36,8 +36,8 @@ def mappings(value: object) -> Iterator[dict[str, Any]]:
 
 
 def seconds(value: object) -> float | None:
-    """Seconds since 1970 from seconds, milliseconds, nanoseconds or a date in ISO format; ``None`` for anything else
-    and for times that can't be.
+    """A time in seconds since 1970, from seconds, milliseconds, nanoseconds or an ISO date; ``None`` for anything else
+    and for impossible times.
     """
     if isinstance(value, str):
         value = _from_iso(value)
@@ -53,7 +53,7 @@ def seconds(value: object) -> float | None:
 
 
 def without_thinking(answer: str) -> tuple[str, str]:
-    """What a model thought, if its answer begins with that between marks, and the answer itself."""
+    """The thinking at the beginning of an answer, between marks, and the answer without it."""
     if (found := _THINKING.match(answer)) is None:
         return "", answer
     rest, closing = answer[found.end() :], f"</{found[1]}>"
@@ -62,7 +62,7 @@ def without_thinking(answer: str) -> tuple[str, str]:
 
 
 def file_text(name: str, content: str, language: str = "") -> str:
-    """The text of a file as a part of a message: its name, and its content between fences."""
+    """A file as part of a message: its name, and its text between fences."""
     fence = "`" * max(3, 1 + max((len(one) for one in _FENCE.findall(content)), default=0))
     title = " ".join(name.split()).replace("`", "'")
     return "\n\n".join(filter(None, [f"`{title}`" if title else "", f"{fence}{language}\n{content.rstrip()}\n{fence}"]))

@@ -1,4 +1,4 @@
-"""What chats can be exported as."""
+"""The export formats."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ from app.chats.formats.records import ChatRecord
 
 @dataclass(frozen=True)
 class WriteFormat:
-    """One format."""
-
     name: str
-    """On the command line."""
+    """The name on the command line."""
     title: str
     description: str
     suffix: str
     write: Callable[[ChatRecord, Render], str]
     begin: str = ""
     between: str | None = None
-    """What stands between two chats in one file; ``None`` if each needs a file of its own."""
+    """Separates two chats in one file; ``None`` if each chat needs its own file."""
     end: str = ""
 
     @property
@@ -31,7 +29,7 @@ class WriteFormat:
         return self.between is not None
 
     def text_of(self, chats: Iterable[ChatRecord], render: Render) -> Iterator[str]:
-        """The parts of a file with these chats; only one of them if it doesn't join."""
+        """The pieces of a file with these chats; only one chat if the format doesn't join."""
         yield self.begin
         for place, chat in enumerate(chats):
             yield (self.between or "" if place else "") + self.write(chat, render)
