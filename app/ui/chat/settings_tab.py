@@ -172,7 +172,11 @@ class ChatSettingsTab(QFrame):
         self.sampling_section = Section("Sampling", sampling)
         self._about_thinking = [key for key in self.by_key if key.startswith("thinking")]
         self._others = [key for key in self.by_key if key not in (*_TOP, *self._about_thinking)]
-        column(*itertools.chain(*(self._field(key, self.by_key[key]) for key in self._others)), gap=SPACING, on=more)
+        parts: list[QWidget | int] = []
+        for key in self._others:
+            is_number = isinstance(self.by_key[key], Digits)  # those stand close together
+            parts += [*([] if is_number or not parts else [SPACING]), *self._field(key, self.by_key[key])]
+        column(*parts, gap=SPACING, on=more)
         self.more_section = Section("More", more)
         self._thinking_part = QWidget()
         rows = [self._field(key, self.by_key[key]) for key in self._about_thinking]

@@ -43,6 +43,7 @@ _GATED = (
     "Some repositories are gated: you have to accept their terms on their page, and downloads need an access token "
     "from your account. A read-only token is enough."
 )
+_PARALLEL = "How many files are downloaded at the same time."
 _ADDRESS = "Address of Hugging Face or a mirror"
 TRAFFIC_INTERVAL_MS = 1000
 _TOKEN_PLACES: dict[TokenPlace, str] = {
@@ -78,7 +79,7 @@ class NetworkPage(QWidget):
         self._enter_token = push_button(ctx.actions.text("ask_for_token"), self.ask_for_token)
         self._token_problem = label(role="bad", wraps=True)
         self._remove_token = push_button("Remove", lambda: self._set_token(None), name="Remove the access token")
-        self._parallel = self._fields.whole("parallel_downloads", "Simultaneous downloads", 1, 8)
+        self._parallel = explain(self._fields.whole("parallel_downloads", "Simultaneous downloads", 1, 8), _PARALLEL)
         self._traffic = RowsTable(
             "Network traffic since Slipstream started",
             ["Time", "Host", "Purpose", "Received"],
@@ -189,7 +190,7 @@ class NetworkPage(QWidget):
             row(
                 label("Simultaneous downloads:", buddy=self._parallel),
                 self._parallel,
-                (_help("How many files are downloaded at the same time."), 1),
+                (_help(_PARALLEL), 1),
                 gap=3 * SPACING,
             ),
             2 * SPACING,

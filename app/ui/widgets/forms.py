@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 from msgspec.inspect import FloatType, IntType, LiteralType, Metadata, StrType, Type, UnionType, type_info
-from PySide6.QtCore import QRegularExpression, Qt
+from PySide6.QtCore import QRegularExpression, Qt, Slot
 from PySide6.QtGui import QRegularExpressionValidator, QValidator
 from PySide6.QtWidgets import (
     QAbstractSpinBox,
@@ -162,14 +162,19 @@ class Digits(QLineEdit):
         theme.follow_zoom(self, lambda: self.setMaximumWidth(theme.px(FIELD_WIDTH)))
         pattern = QRegularExpression(f"[0-9]{{0,{len(str(highest))}}}")
         self.setValidator(QRegularExpressionValidator(pattern, self))
+        self.editingFinished.connect(self._show_what_counts)
 
     def value(self) -> int | None:
         number = min(int(self.text() or -1), self._highest)
         return None if number < self._lowest else number
 
     def show_value(self, value: int | None) -> None:
-        if value != self.value():
-            self.setText("" if value is None else str(value))
+        if (text := "" if value is None else str(value)) != self.text():
+            self.setText(text)
+
+    @Slot()
+    def _show_what_counts(self) -> None:
+        self.show_value(self.value())
 
 
 class Fields:

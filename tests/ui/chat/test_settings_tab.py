@@ -11,12 +11,13 @@ import pytest
 from PySide6.QtCore import QPoint, QPointF, Qt
 from PySide6.QtGui import QWheelEvent
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QApplication, QComboBox, QLabel, QWidget
+from PySide6.QtWidgets import QAbstractButton, QApplication, QComboBox, QLabel, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings, chat_settings
 from app.protocol.answering import SamplingChoice
-from app.protocol.options import AnswerFormat, Sampling
+from app.protocol.options import MAX_COUNT, AnswerFormat, Sampling
+from app.ui.compare.runner import Subject
 from app.ui.engine.pair_names import thinking_levels
 from app.ui.widgets import stylesheet
 from app.ui.widgets.focus import next_in_focus_order
@@ -274,3 +275,75 @@ def show_thinking(rig: SettingsRig, levels: list[str]) -> None:
     offered = thinking_levels(msgspec.structs.replace(pair, thinking=levels, may_think=True))
     sources = dict.fromkeys(rig.tab.parameters, "")
     rig.tab.show_settings(rig.chosen, Sampling(), sources, [("auto", "Auto")], offered)
+
+
+def test_every_field_is_explained_to_everybody(rig: SettingsRig) -> None:
+    for field in rig.tab.fields():
+        name = field.accessibleName() or (field.text() if isinstance(field, QAbstractButton) else "")
+        assert name
+        if not isinstance(field, QAbstractButton):
+            assert field.toolTip() and field.whatsThis()
+            assert field.whatsThis() in field.accessibleDescription()
+
+
+def test_a_prompt_counts_a_moment_after_the_last_key_and_can_be_undone(qtbot: QtBot, rig: SettingsRig) -> None:
+    prompt = rig.tab.by_key["system_prompt"]
+    with qtbot.waitSignal(rig.model.settings_changed, timeout=WAIT_MS):
+        QTest.keyClicks(prompt, "Be ")
+    with qtbot.waitSignal(rig.model.settings_changed, timeout=WAIT_MS):
+        QTest.keyClicks(prompt, "kind")
+    assert rig.chosen.system_prompt == "Be kind"
+    assert prompt.textCursor().position() == len("Be kind")
+    prompt.undo()
+    assert prompt.toPlainText() != "Be kind"
+    prompt.redo()
+    rig.tab.commit()
+    assert rig.chosen.system_prompt == "Be kind"
+
+
+@pytest.mark.parametrize("rig", ["endless"], indirect=True)
+def test_a_change_while_an_answer_is_written_counts_from_the_next_one_on(rig: SettingsRig) -> None:
+    rig.begin_answer("Hello")
+    rig.enter("temperature", "0.1")
+    assert rig.chosen.sampling.temperature == 0.1
+    rig.model.stop()
+    rig.settle()
+    first = rig.model.messages[-1].settings["sampling"]["temperature"]  # type: ignore[index]
+    assert first == pytest.approx(Sampling().temperature)
+    assert rig.model.regenerate()
+    rig.qtbot.waitUntil(lambda: bool(rig.model.live and rig.model.live.pieces), timeout=WAIT_MS)
+    rig.model.stop()
+    rig.settle()
+    assert rig.model.messages[-1].settings["sampling"]["temperature"] == 0.1  # type: ignore[index]
+
+
+def test_a_stored_answer_can_be_repeated_exactly(rig: SettingsRig) -> None:
+    chosen = ChatSettings(
+        system_prompt="Be brief.",
+        sampling=SamplingChoice(temperature=0.3, top_k=7, repetition_penalty=1.2),
+        seed=99,
+        max_tokens=50,
+        stop=["\n\n"],
+        overflow="keep_ends",
+        drafter="ngram",
+    )
+    rig.model.set_settings(chosen)
+    rig.ask("Hello")
+    rig.model.set_settings(ChatSettings(system_prompt="Something else."))
+    branch = rig.stored(lambda store: store.branch(rig.model.id))
+    repeated = Subject(branch).asked(rig.pair_loader.pair())
+    assert repeated is not None
+    command = repeated[0].command
+    assert [message.content for message in command.messages] == ["Be brief.", "Hello"]
+    assert (command.seed, command.max_tokens, command.stop) == (99, 50, ["\n\n"])
+    assert (command.overflow, command.drafter) == ("keep_ends", "ngram")
+    assert command.sampling == chosen.sampling.over(Sampling())
+
+
+@pytest.mark.parametrize(("typed", "counts"), [("0", None), ("007", 7), ("9" * 10, MAX_COUNT)])
+def test_a_number_shows_what_counts(rig: SettingsRig, typed: str, counts: int | None) -> None:
+    field = rig.tab.by_key["max_tokens"]
+    QTest.keyClicks(field, typed)
+    QTest.keyClick(field, Qt.Key.Key_Return)
+    assert rig.chosen.max_tokens == counts
+    assert field.text() == ("" if counts is None else str(counts))
