@@ -20,6 +20,7 @@ from app.client.connection import Timings
 from app.protocol.answering import AnswerSettings
 from app.protocol.events import RoundsReceived
 from app.system import KnownError
+from app.ui.chat.live_answer import conversation
 from app.ui.engine import EngineState
 from app.ui.engine.pair_names import PairFiles
 from app.ui.widgets.tasks import BUG
@@ -327,9 +328,9 @@ def test_a_missing_file_can_be_forgotten_while_other_models_are_loaded(make_rig:
 NOTES = Content("text", "notes.md", b"Green tea: 80 degrees.", "text/markdown")
 
 
-def attach(qtbot: QtBot, rig: Rig) -> Attachment:
+def attach(qtbot: QtBot, rig: Rig, content: Content = NOTES) -> Attachment:
     before = len(rig.model.unsent.attachments)
-    rig.model.attach(NOTES)
+    rig.model.attach(content)
     qtbot.waitUntil(lambda: len(rig.model.unsent.attachments) > before, timeout=WAIT_MS)
     return rig.model.unsent.attachments[-1]
 
@@ -404,3 +405,68 @@ def test_a_message_leaves_the_composer_in_the_moment_in_which_it_is_stored(
     rig.settle()
     assert rig.stored(lambda store: store.branch(rig.model.id))[0].text == "Half of it"
     assert rig.stored(lambda store: store.unsent(None)) == ""
+
+
+def test_a_full_disk_stops_nobody_and_what_was_not_saved_is_saved_later(qtbot: QtBot, make_rig: MakeRig) -> None:
+    rig = make_rig()
+    forbid_writing(rig)
+    rig.ask("One")
+    rig.ask("Two")
+    rig.model.regenerate()
+    rig.settle()
+    chat_id = rig.model.id
+    assert rig.page.texts() == ["One", "Hello there", "Two", "Hello there"]
+    assert rig.notice_list.notices()["save"].actions == ("save_again",)
+    assert rig.stored(ChatStore.chats) == []
+    rig.chats.new()
+    rig.open(chat_id)
+    assert rig.page.texts() == ["One", "Hello there", "Two", "Hello there"]
+    forbid_writing(rig, False)
+    rig.chats.save_again()
+    qtbot.waitUntil(lambda: "save" not in rig.notice_list.notices(), timeout=WAIT_MS)
+    branch = rig.stored(lambda store: store.branch(chat_id))
+    assert [(one.text, one.version, one.versions) for one in branch] == [
+        ("One", 1, 1),
+        ("Hello there", 1, 1),
+        ("Two", 1, 1),
+        ("Hello there", 2, 2),
+    ]
+
+
+def test_attachments_are_sent_and_stored(qtbot: QtBot, make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.chats.begin(None)
+    attached = attach(qtbot, rig)
+    rig.settle()
+    assert rig.stored(lambda store: store.unsent_attachments(None)) == (attached,)
+    rig.model.unsent.type("How hot?")
+    rig.ask("How hot?")
+    chat_id = rig.model.id
+    assert rig.model.messages[0].attachments == (attached,)
+    assert rig.model.unsent.attachments == ()
+    assert rig.stored(lambda store: store.branch(chat_id))[0].attachments == (attached,)
+    assert rig.stored(lambda store: (store.unsent_attachments(None), store.unsent_attachments(chat_id))) == ((), ())
+    assert conversation(rig.model.messages[:1]).messages[0].content == (
+        "`notes.md`\n\n```\nGreen tea: 80 degrees.\n```\n\nHow hot?"
+    )
+    rig.ask("And now?")
+    assert rig.model.messages[2].attachments == ()
+
+
+def test_unsent_attachments_are_kept_for_each_chat(qtbot: QtBot, make_rig: MakeRig) -> None:
+    rig = make_rig()
+    rig.chats.begin(None)
+    rig.ask("One")
+    chat_id = rig.model.id
+    attached = attach(qtbot, rig)
+    rig.chats.new()
+    assert len(rig.model.unsent.attachments) == 0
+    other = attach(qtbot, rig, replace(NOTES, data=b"other"))
+    rig.open(chat_id)
+    assert list(rig.model.unsent.attachments) == [attached]
+    rig.model.unsent.attach(())
+    rig.settle()
+    assert rig.stored(lambda store: (store.unsent_attachments(None), store.unsent_attachments(chat_id))) == (
+        (other,),
+        (),
+    )

@@ -324,3 +324,40 @@ def test_in_whatever_order_no_message_is_lost_doubled_or_in_another_chat(slow: S
         for operation in done:
             operation()
         user.check([operation.__name__ for operation in done])
+
+
+def test_a_message_sent_before_the_store_answers_lands_in_the_chat_that_was_clicked(
+    slow: Slow, two_chats: tuple[str, str]
+) -> None:
+    one, two = two_chats
+    slow.hold()
+    slow.click(one)
+    slow.send("for one")
+    assert slow.composer.text() == ""
+    slow.click(two)  # and the chat is left before it ever was on the page
+    slow.type("for two")
+    slow.settle()
+    assert slow.stored() == {one: ["about one", "for one"], two: ["about two"]}
+    assert slow.composer.text() == "for two"
+    slow.click(one)
+    slow.settle()
+    assert [message.text for message in slow.chats.current.messages] == [
+        "about one",
+        "Hello there",
+        "for one",
+        "Hello there",
+    ]
+
+
+def test_a_message_sent_while_another_version_is_fetched_goes_below_it(slow: Slow, two_chats: tuple[str, str]) -> None:
+    _one, two = two_chats
+    question = slow.chats.current.messages[0]
+    slow.chats.current.edit(question.id, "about 2")
+    slow.settle()
+    slow.hold()
+    slow.chats.current.choose_version(slow.chats.current.messages[0].id, -1)
+    slow.send("below the first wording")
+    slow.settle()
+    assert slow.chats.current.id == two
+    shown = [message.text for message in slow.chats.current.messages]
+    assert shown == ["about two", "Hello there", "below the first wording", "Hello there"]

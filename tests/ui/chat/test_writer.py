@@ -13,9 +13,10 @@ from pytestqt.qtbot import QtBot
 from app.chats.presets import Presets
 from app.chats.settings import ChatSettings
 from app.ui.chat import writer
+from app.ui.chat.model import ChatState
 from app.ui.chat.writer import ChatWriter, StoredPresets
 from app.ui.notices import NoticeList
-from tests.ui.parts import WAIT_MS
+from tests.ui.parts import WAIT_MS, Rig
 from tests.ui.stalled import Stalled
 
 BRIEF = ChatSettings(system_prompt="Be brief.")
@@ -98,3 +99,20 @@ def test_a_file_that_cannot_be_used_is_told(notice_list: NoticeList, tmp_path: P
     assert notice_list.notices()["presets"].text.startswith(
         "The presets couldn't be read. The file has been renamed to "
     )
+
+
+def test_what_is_written_is_stored_before_the_end(
+    qtbot: QtBot, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(writer, "SAVE_INTERVAL_MS", 10)
+    rig = Rig(qtbot, tmp_path, "endless")
+    rig.load()
+    rig.begin_answer("Go on")
+    message_id = rig.model.messages[-1].id
+
+    def stored_text() -> str:
+        return next(one.text for one in rig.stored(lambda store: store.branch(rig.model.id)) if one.id == message_id)
+
+    qtbot.waitUntil(lambda: stored_text() == "Hello there", timeout=WAIT_MS)
+    assert rig.model.state is ChatState.ANSWERING
+    rig.close()

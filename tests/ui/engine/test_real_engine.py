@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -50,3 +53,18 @@ def test_cancel_right_behind_the_request_is_not_lost(qtbot: QtBot, engine: Engin
             engine.load(Load(request=0, target=str(broken)))
         assert failed.args is not None and failed.args[0].message.endswith(".")
         assert engine.state() is EngineState.EMPTY
+
+
+@pytest.mark.allow_logs
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_frozen_process_is_noticed_and_can_be_replaced(
+    qtbot: QtBot, engine: EngineClient, guide_pair: tuple[Path, Path]
+) -> None:
+    with qtbot.waitSignal(engine.engine_stalled, timeout=WAIT_MS):
+        tell_a_story(engine)
+        os.kill(engine.process_id(), signal.SIGSTOP)
+    engine.restart()
+    with qtbot.waitSignal(engine.pair_loaded, timeout=WAIT_MS):
+        engine.load(Load(request=0, target=str(guide_pair[0]), draft=str(guide_pair[1])))
+    with qtbot.waitSignal(engine.generation_started, timeout=WAIT_MS):
+        tell_a_story(engine)

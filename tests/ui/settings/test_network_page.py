@@ -141,3 +141,22 @@ def test_the_traffic_is_listed(windows: Windows) -> None:
     assert cell(row, 1) == HOST
     named = {name.lower() for name, _ in PURPOSES}
     assert {cell(row, 2) for row in rows(traffic)} <= named
+
+
+def test_what_is_set_is_shown(closed_windows: Windows) -> None:
+    values = closed_windows.values
+    values.offline, values.token_to_mirror, values.parallel_downloads = True, True, 3
+    windows = closed_windows.open()
+    with windows.qtbot.assertNotEmitted(windows.ctx.settings.changed):
+        show(windows)
+    page = windows.settings.network
+    assert check(page, "Work offline").isChecked()
+    assert check(page, "Also send the access token to this mirror").isChecked()
+    assert field(page, "Simultaneous downloads").value() == 3
+
+
+def test_downloads_at_the_same_time(windows: Windows, page: NetworkPage) -> None:
+    field(page, "Simultaneous downloads").setValue(4)
+    assert windows.values.parallel_downloads == 4
+    queue = windows.window.downloads._queue
+    assert queue is not None and queue._parallel == 4

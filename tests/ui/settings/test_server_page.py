@@ -8,6 +8,7 @@ from typing import TypeVar
 
 import httpx2
 import keyring
+import psutil
 import pytest
 from keyring.backends import fail
 from PySide6.QtGui import QGuiApplication
@@ -17,6 +18,7 @@ from app.storage.secrets import SERVICE
 from app.ui.server.control import KEY_NAME
 from app.ui.settings.server_page import ServerPage
 from tests.support.keyrings import MemoryKeyring
+from tests.support.leftovers import Running, left_since
 from tests.ui.models.windows import Windows, button, cell, open_dialog, rows, texts, tree
 
 T = TypeVar("T")
@@ -161,3 +163,12 @@ def test_the_last_requests_are_listed_without_what_was_said(windows: Windows, pa
     assert [one[2] for one in cells] == ["unknown path", "/v1/models"]
     assert [one[1] for one in cells] == ["x" * 40, "Zed/1.2"]
     assert [one[5] for one in cells] == ["Missing or wrong key", "Missing or wrong key"]
+
+
+def test_the_app_is_quit_while_it_starts(windows: Windows, page: ServerPage) -> None:
+    before = Running.now()
+    check(page, "Let other programs use the model").click()
+    windows.until(lambda: windows.server_control.serving.process_id() != 0)
+    process = psutil.Process(windows.server_control.serving.process_id())
+    windows.server_control.close()
+    assert not process.is_running() and left_since(before) == []

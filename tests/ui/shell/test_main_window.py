@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -28,7 +29,7 @@ from app.settings import Settings, SettingsFile
 from app.ui import notices
 from app.ui.chat.markdown.code_blocks import code_wrap
 from app.ui.chat.transfers import ImportDialog
-from app.ui.engine.client import EngineClient
+from app.ui.engine.client import EngineClient, EngineState
 from app.ui.shell.all_actions import all_actions
 from app.ui.shell.main_window import MainWindow
 from tests.ui.chat.test_attachments import drop, mime
@@ -368,3 +369,23 @@ def test_their_chats_are_imported(running: Running) -> None:
     press.click()
     running.qtbot.waitUntil(lambda: len(running.titles()) > 1, timeout=WAIT_MS)
     dialog.reject()
+
+
+def test_what_is_typed_before_the_chats_are_open_stays(qtbot: QtBot) -> None:
+    for written, there in (("first", "first"), ("second", "first\nsecond"), ("", "first\nsecond")):
+        running = Running(qtbot)
+        running.window.composer.set_text(written)
+        running.begin()
+        assert running.window.composer.text() == there
+        running.close()
+
+
+def test_a_pair_that_was_loading_at_a_kill_is_not_loaded_by_itself(
+    open_window: Callable[[], Running], guide_pair: tuple[Path, Path]
+) -> None:
+    target, draft = map(str, guide_pair)
+    (system.data_dir() / "loading.json").write_text(json.dumps({"target": target, "draft": draft}), encoding="utf-8")
+    running = open_window()
+    running.qtbot.waitUntil(lambda: running.engine.state() is EngineState.EMPTY, timeout=WAIT_MS)
+    assert "load" in running.ctx.notices.notices()
+    assert running.ctx.loader.pair() is None

@@ -298,3 +298,19 @@ def test_a_temporary_chat_says_so_and_what_was_deleted_goes_with_it(running: Cha
     running.choose("new_chat")
     assert not running.is_enabled("undo_chat")
     assert running.window.undo_bar.isHidden() and not says_so.isVisible()
+
+
+def test_messages_that_the_store_refuses_to_bring_back_can_be_brought_back_later(running: Chatting) -> None:
+    running.chats.open(running.make_long_chat(2))
+    running.settle()
+    before = running.texts()
+    running.entries(1)["Delete this message"].trigger()
+    running.settle()
+    running.qtbot.waitUntil(lambda: running.is_enabled("undo_chat"), timeout=WAIT_MS)
+    for enabled in ("ON", "OFF"):
+        running.worker.submit(lambda store, to=enabled: store._connection.execute(f"PRAGMA query_only = {to}"))  # type: ignore[misc]
+        running.choose("undo_chat")
+        running.qtbot.waitUntil(lambda: running.model.state is ChatState.OPENING, timeout=WAIT_MS)
+        running.settle()
+        assert running.is_enabled("undo_chat") is (enabled == "ON")
+    assert running.texts() == before

@@ -94,3 +94,15 @@ def test_what_is_gone_is_let_go_of_while_others_come() -> None:
     while not turns.is_idle():
         turns._on_turn()
     assert log == ["0", "1", "2", "3", "4"]
+
+
+def test_nobody_is_left_where_all_are_gone() -> None:
+    parent = QObject()
+    turns, log = Turns(parent), list[str]()
+    one, other = Widget(turns, 1, log, "one"), Widget(turns, 1, log, "other")
+    turns.want(one)
+    turns.want(other, later=True)
+    delete(one)
+    delete(other)
+    turns._on_turn()
+    assert turns.is_idle() and log == []
