@@ -1,4 +1,4 @@
-"""The commands of the command line that need more than one call; `app.cli` registers them.
+"""The commands of the command line; `app.cli` registers them.
 
 Must never import the window; no Qt.
 """

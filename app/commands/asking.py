@@ -1,4 +1,4 @@
-"""What goes with a prompt on the command line: a format of the answer, attached files, images."""
+"""Options that go with a prompt: a format for the answer, attached files, images."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _KINDS: dict[str, FormatKind] = {".lark": "lark", ".gbnf": "gbnf"}
 
 
 def add_format_options(parser: argparse.ArgumentParser) -> None:
-    """At most one of them can be given."""
+    """Mutually exclusive options."""
     formats = parser.add_argument_group("format of the answer (default: free text)").add_mutually_exclusive_group()
     formats.add_argument("--json-object", action="store_true", help="any JSON object")
     formats.add_argument("--json-schema", type=Path, metavar="FILE", help="JSON that is valid by this schema")
@@ -38,7 +38,7 @@ def add_format_options(parser: argparse.ArgumentParser) -> None:
 
 
 def answer_format(options: argparse.Namespace) -> AnswerFormat | None:
-    """What the options ask for; ``None`` for free text. Raises `KnownError`."""
+    """The format that the options ask for; ``None`` for free text. Raises `KnownError`."""
     if options.json_object:
         return AnswerFormat(kind="json_object")
     if options.regex is not None:
@@ -50,7 +50,7 @@ def answer_format(options: argparse.Namespace) -> AnswerFormat | None:
     kind = _KINDS.get(options.grammar.suffix.lower())
     if kind is None:
         name = options.grammar.name
-        raise KnownError(f"{name} is no grammar that Slipstream knows: its name must end in .lark or .gbnf.")
+        raise KnownError(f"{name}  isn't a grammar that Slipstream knows: its name must end in .lark or .gbnf.")
     return AnswerFormat(kind=kind, source=_read(options.grammar))
 
 
@@ -63,7 +63,7 @@ def _read(path: Path) -> str:
     try:
         return _checked(data.decode("utf-8-sig"), path.name)
     except UnicodeDecodeError as error:
-        raise KnownError(f"{path.name} is no text in UTF-8.") from error
+        raise KnownError(f"{path.name}  isn't UTF-8 text.") from error
 
 
 def _checked(source: str, name: str) -> str:
@@ -83,7 +83,7 @@ def add_attach_option(parser: argparse.ArgumentParser) -> None:
 
 
 def with_attached(prompt: str, paths: Sequence[str]) -> str:
-    """The prompt behind the texts of these files. Raises `KnownError`."""
+    """The texts of these files with the prompt below them. Raises `KnownError`."""
     if not paths:
         return prompt
     helper = Helper(READING_SECONDS)
@@ -95,7 +95,6 @@ def with_attached(prompt: str, paths: Sequence[str]) -> str:
 
 
 def _text_of(path: str, name: str, helper: Helper) -> Content:
-    """Raises `KnownError`."""
     with contextlib.suppress(HelperError):
         if isinstance(helper.ask(LookAtImage(path)), ImageLookedAt):
             raise KnownError(f"{name} is a picture. Use --image for it.")
@@ -118,9 +117,9 @@ def image_at(path: Path) -> Image:
 
 
 def projector_for(options: argparse.Namespace, target: Path) -> Path | None:
-    """The projector that was named, or, where there are images, the one in the folder of ``target``.
+    """The given projector or, if there are images, the one in the folder of ``target``.
 
-    Raises `KnownError` if the images can't be seen without one.
+    Raises `KnownError` if there are images but no projector.
     """
     if (named := getattr(options, "mmproj", None)) is not None:
         return Path(named).absolute()

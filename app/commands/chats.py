@@ -1,6 +1,6 @@
-"""``slipstream chats``: the chats of this computer, in and out.
+"""``slipstream chats``: lists, searches, exports and imports the chats on this computer.
 
-The file of the chats belongs to one process: where a window has it open, the command says so.
+Only one process may open the chat file: if a window has it, the command says so.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ class ChatLine(msgspec.Struct, frozen=True):
     folder: str
     is_pinned: bool
     passages: list[str] = []
-    """Of a search: lines that were found, at most three."""
+    """Of a search result: at most three matching lines."""
 
 
 def _open() -> ChatStore:
-    """The chats. Raises `KnownError`."""
+    """Open the chats. Raises `KnownError`."""
     return ChatStore(system.chat_file())
 
 
@@ -156,7 +156,7 @@ def export_chats(options: argparse.Namespace) -> int:
 
 
 def _print(export: Export, ids: Sequence[str], format_name: str) -> None:
-    """Unchanged into files and pipes; made printable for a terminal."""
+    """Print unchanged to files and pipes; escape control characters on a terminal."""
     for part in export.parts(ids, format_name):
         text = part.decode()
         print(visible(text) if sys.stdout.isatty() else text, end="", flush=True)
@@ -172,7 +172,7 @@ def _check_output(options: argparse.Namespace, ids: Sequence[str]) -> None:
 
 
 def _chosen(options: argparse.Namespace, chats: Sequence[ChatLine]) -> list[str]:
-    """The ids of the chats that were asked for."""
+    """The ids of the chats to export."""
     ids = [_find(word, chats).id for word in options.chats]
     ids += [
         chat.id
@@ -220,7 +220,7 @@ def _add_folders(parser: argparse.ArgumentParser) -> None:
 )
 def import_chats(options: argparse.Namespace) -> int:
     if not options.dry_run:
-        with _open():  # that the window has them is said before the files are read
+        with _open():  # fail before reading the files if a window has the chats open
             pass
     summary = Import(options.files, on_progress=lambda share: show_progress(f"Reading: {words.share(share)}")).summary()
     show_progress("")

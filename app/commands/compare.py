@@ -101,7 +101,7 @@ def compare(options: argparse.Namespace) -> int:
 def _measure(
     options: argparse.Namespace, engine: Engine, asked: Sequence[Prompt], command: Generate, made_with: Setup
 ) -> tuple[Report, bool]:
-    """The results until everything was done or the user pressed Ctrl+C; and whether everything was done.
+    """The results until everything was done or the user pressed Ctrl+C, and whether everything was done.
 
     Raises `Canceled` or `KnownError` if nothing could be compared.
     """
@@ -150,7 +150,7 @@ def _tell(options: argparse.Namespace, found: Report, pair: PairLoaded) -> None:
 
 
 def _write(path: Path, found: Report) -> str:
-    """The reason why it couldn't be written, or an empty text; the other files are written anyway."""
+    """Write a report; returns why that failed, or an empty text. Other files are written anyway."""
     try:
         write_export(path, report.encoded(found, path.suffix.lower()))
     except OSError as error:
@@ -159,7 +159,7 @@ def _write(path: Path, found: Report) -> str:
 
 
 def _check_outputs(outputs: Sequence[Path]) -> None:
-    """Checked before the hour that the comparisons may take. Raises `KnownError`."""
+    """Check the output files before comparisons that may take an hour. Raises `KnownError`."""
     for path in outputs:
         if path.suffix.lower() not in report.WRITERS:
             wrong_usage(f"--output {path}: the name must end in .md, .csv or .json")

@@ -1,4 +1,4 @@
-"""Finds what ``slipstream models get`` means, downloads it, and reports the progress."""
+"""``slipstream models get``: finds the model, downloads it, and shows progress."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _item(hub: Hub, wanted: str, *, with_draft: bool, with_images: bool) -> Item
 
 
 def _offer(model: CatalogModel, quantization: str) -> Offer:
-    """The file of a recommended model. Raises `KnownError` with a list of them if it isn't clear which one is meant."""
+    """The file of a recommended model. Raises `KnownError` with the choices if there are several."""
     files = [file for file in model.files if quantization.casefold() in ("", file.quantization.casefold())]
     if len(files) == 1:
         return Offer.of(model, files[0])
@@ -92,7 +92,7 @@ def _head(hub: Hub, repository: Repository, target: RemoteModel) -> RemoteModel 
     try:
         found = look_at(hub.network, target, repository.heads)
     except ModelFileError:
-        return None  # the download says so
+        return None  # the download will say so
     if found.head is None or not found.can_run:
         return None
     _say(f"Its MTP head comes with it: {found.head.name} ({words.size(found.head.size)}).")
@@ -100,7 +100,7 @@ def _head(hub: Hub, repository: Repository, target: RemoteModel) -> RemoteModel 
 
 
 def _projector(hub: Hub, repository: Repository, target: RemoteModel) -> RemoteModel:
-    """What the model sees images with. Raises `KnownError` if there is none."""
+    """The projector that lets the model see images. Raises `KnownError` if there is none."""
     show_progress("looking for its projector")
     found = choose_projector(hub.network, read_remote_header(hub.network, target), repository.vision)
     if found is None:
@@ -113,7 +113,7 @@ def _projector(hub: Hub, repository: Repository, target: RemoteModel) -> RemoteM
 
 
 def chosen(repository: Repository, word: str) -> RemoteModel:
-    """The only model, or the only one that ``word`` names: a quantization, a file's name or its path, in any case.
+    """The only model, or the only one that matches ``word``: a quantization, file name or path, in any case.
 
     Raises `KnownError` with a list of the models.
     """
@@ -140,7 +140,7 @@ def _names(model: RemoteModel) -> set[str]:
 
 
 def _shortest_name(model: RemoteModel, others: Sequence[RemoteModel]) -> str:
-    """The shortest name that none of ``others`` has."""
+    """The shortest name that distinguishes it from ``others``."""
     for name in (model.quantization, model.name):
         if name and sum(name.casefold() in _names(other) for other in others) == 1:
             return printable(name, 200)
@@ -176,10 +176,10 @@ def _draft(hub: Hub, repository: Repository, target: RemoteModel) -> DraftCandid
 
 
 def _fetch(network: Network, item: Item, values: Settings) -> tuple[Path, Path | None]:
-    """Download ``item`` into the models folder; returns the paths of its target, and of its draft or head.
+    """Download ``item`` into the models folder; returns the paths of its target and of its draft or head.
 
-    The queue is separate: the command continues nothing that the window left in its queue, and the window may be open.
-    A file that is just being downloaded there is refused. Raises `KnownError`.
+    Uses its own queue, because the window may be open: nothing in the window's queue is continued, and a file that is
+    being downloaded there is refused. Raises `KnownError`.
     """
     changed = threading.Event()
     with tempfile.TemporaryDirectory(prefix="slipstream-", ignore_cleanup_errors=True) as folder:
@@ -201,7 +201,7 @@ def _fetch(network: Network, item: Item, values: Settings) -> tuple[Path, Path |
             queue.close()
             show_progress("")
     if progress.state is not ItemState.DONE:
-        # There is no such button here.
+        # The command line has no Resume button.
         message = progress.message.replace("press Resume", "run the same command again")
         raise NoAccessError(message, progress.page) if progress.page else KnownError(message)
     return queue.paths(item.id)

@@ -1,4 +1,4 @@
-"""``slipstream models``: the models on this machine, and how to get more; and ``slipstream inspect``."""
+"""``slipstream models``: the models on this computer, and getting more; and ``slipstream inspect``."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def own_library() -> Library:
 
 
 def find_model(of: Library, word: str, entries: Sequence[LibraryEntry] | None = None) -> LibraryEntry:
-    """The model that ``word`` means: a file, or the only one with it in its name. Raises `KnownError`.
+    """The model that ``word`` means: a file, or the only model with it in its name. Raises `KnownError`.
 
-    ``entries`` are those of the library, if they are already known.
+    ``entries``: the library's, if already known.
     """
     if os.path.isfile(word):  # noqa: PTH113 - Path's raises for names that no file can have
         return of.entry_at(Path(word))
@@ -54,7 +54,7 @@ def find_model(of: Library, word: str, entries: Sequence[LibraryEntry] | None = 
     found = found or [entry for entry in entries if wanted in entry.where.casefold()]
     if not found:
         if word.lower().endswith(".gguf"):
-            read_header(word)  # raises an error that says why not
+            read_header(word)  # raises an error that says why it can't be read
         raise KnownError(f'No model is called "{printable(word)}". "slipstream models list" shows all of them.')
     if len(found) > 1:
         names = ", ".join(printable(entry.where) for entry in found[:_SHOWN])
@@ -102,7 +102,7 @@ def described_model(entry: LibraryEntry) -> dict[str, Any]:
 
 
 def inspecting(metavar: str, help: str, files: Callable[[Sequence[str]], list[Path]]) -> Command:
-    """The command; ``files`` finds the files that its arguments mean."""
+    """Register the command; ``files`` finds the files that its arguments mean."""
 
     @command(
         "inspect",

@@ -46,7 +46,7 @@ def option(*names: str, **how: Any) -> Option:
 
 
 class Command(NamedTuple):
-    """A command; `command` makes one of a function."""
+    """A command, made from a function by `command`."""
 
     name: str
     run: Callable[[argparse.Namespace], int] | None
@@ -60,7 +60,7 @@ class Command(NamedTuple):
 def command(
     name: str, help: str, *options: Option | Callable[[argparse.ArgumentParser], None], json: bool = True, **parser: Any
 ) -> Callable[[Callable[[argparse.Namespace], int]], Command]:
-    """Make a command of a function; ``options`` may be functions that add several. ``json``: there is ``--json``."""
+    """Make a function a command; ``options`` may contain functions that add several. ``json`` adds ``--json``."""
     if json:
         options = (*options, option("--json", action="store_true", help="print one JSON object instead of text"))
     return lambda run: Command(name, run, options, {"help": help, **parser})
@@ -122,7 +122,7 @@ HARDWARE_OPTIONS = (
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
-    """What to load and how: ``target``, ``draft``, ``no_draft``, ``threads``, ``context``, ``gpu_layers`` …"""
+    """What to load and how: ``target``, ``draft``, ``threads`` and so on."""
     models = parser.add_argument_group("models (default: the bundled guide and its draft)")
     targets = models.add_mutually_exclusive_group()
     targets.add_argument("--target", type=Path, metavar="FILE", help="GGUF file of the target model")
@@ -155,8 +155,8 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_loading_options(parser: argparse.ArgumentParser) -> None:
-    """Those that few people need; the names are the fields of `LoadSettings`."""
-    loading = parser.add_argument_group("more options for loading")
+    """Options that few people need, named like the fields of `LoadSettings`."""
+    loading = parser.add_argument_group("more loading options")
     loading.add_argument(
         "--batch-threads",
         type=whole(0, MAX_THREADS),
@@ -189,7 +189,7 @@ def _add_loading_options(parser: argparse.ArgumentParser) -> None:
 
 
 def add_gpu_options(group: argparse._ArgumentGroup) -> None:
-    """What goes where besides whole layers; `check_main_gpu` checks what can't be combined."""
+    """Placement beyond whole layers; call `check_main_gpu` after parsing."""
     group.add_argument(
         "--expert-layers-on-cpu",
         "--n-cpu-moe",
@@ -213,7 +213,7 @@ def add_gpu_options(group: argparse._ArgumentGroup) -> None:
 
 
 def check_main_gpu(options: argparse.Namespace) -> None:
-    """Report wrong usage of the options."""
+    """Exit with an error if ``--main-gpu`` is used without its split mode."""
     if getattr(options, "main_gpu", None) and options.split_mode != "none":
         wrong_usage("--main-gpu needs --split-mode none")
 
@@ -241,8 +241,7 @@ def add_drafter_options(group: argparse._ArgumentGroup) -> None:
 
 
 def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_tokens: int) -> None:
-    """How to answer: the settings of a chat, and how to draft. ``seed`` says what happens without a seed,
-    ``max_tokens`` is the default limit."""
+    """A chat's settings and how to draft. ``seed`` describes the default seed, ``max_tokens`` is the default limit."""
     sampling = parser.add_argument_group("sampling (default: what the target's file or its makers recommend)")
     for key in SamplingChoice.__struct_fields__:
         _add_setting(sampling, SamplingChoice, key)
@@ -287,11 +286,11 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_toke
 
 
 _NO_OPTIONS = ("system_prompt", "stop", "overflow", "drafter")
-"""Settings of a chat that one answer doesn't need, or that have an option of another kind."""
+"""Chat settings that don't apply to a single answer, or have a different option."""
 
 
 def _add_setting(group: argparse._ArgumentGroup, table: type[msgspec.Struct], key: str, default: str = "") -> None:
-    """The option for a setting of a table, with its range and its words."""
+    """Add the option for a setting, with its range and help from the table."""
     kind, text = kind_of(table, key), WORDS[key].description.replace("%", "%%")
     given: dict[str, Any] = {"help": f"{text} Default: {default}." if default else text}
     if isinstance(kind, LiteralType):
@@ -304,7 +303,7 @@ def _add_setting(group: argparse._ArgumentGroup, table: type[msgspec.Struct], ke
 
 
 def add_head_option(group: argparse._ArgumentGroup) -> None:
-    """``head``: see `app.commands.session.head_choice`."""
+    """See `app.commands.session.head_choice`."""
     group.add_argument(
         "--head",
         choices=get_args(HeadChoice),
@@ -332,7 +331,7 @@ _draft_length.__name__ = "draft length"
 
 
 def _level_or_tokens(text: str) -> int | str:
-    """The type of ``--thinking``: a number of tokens, or the name of a level, which only the loaded model knows."""
+    """The type of ``--thinking``: a number of tokens, or a level, which only the loaded model can check."""
     try:
         int(text)
     except ValueError:

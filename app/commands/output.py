@@ -1,4 +1,4 @@
-"""What commands print: results, one line of progress, what is wrong with a command line."""
+"""What commands print: results, a progress line, and wrong usage."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def show_progress(text: str) -> None:
 
 
 def tell(*sentences: str | None) -> None:
-    """What people should know, one line for each sentence; programs read standard output."""
+    """Print sentences for people to standard error: programs read standard output."""
     for sentence in filter(None, sentences):
         print(f"slipstream: {visible(sentence)}", file=sys.stderr, flush=True)
 

@@ -1,4 +1,4 @@
-"""Options for a model on a server, in place of files, and for a second one to compare with."""
+"""Options for a model on a server instead of in files, and for a second server to compare with."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _key_in(path: Path) -> str:
 
 
 def show_server(pair: PairLoaded) -> None:
-    """A warning where others could read what is sent."""
+    """Warn if others could read what is sent."""
     if pair.remote is None:
         return
     server = pair.remote.server
@@ -85,8 +85,8 @@ def show_server(pair: PairLoaded) -> None:
 def comparing(
     options: argparse.Namespace, engine: EngineProcess, pair: PairLoaded
 ) -> Iterator[tuple[Engine, PairLoaded | None]]:
-    """``engine``, or, for a server that can't answer without drafting, together with one that doesn't draft; and the
-    model on that one. Raises `KnownError`.
+    """``engine``, combined with a second one if its server can't turn drafting off; and that one's model. Raises
+    `KnownError`.
     """
     command = connect_command(options)
     if pair.remote is None or command is None:
@@ -106,7 +106,7 @@ def comparing(
 
 
 class TwoServers:
-    """Asks ``without`` what is to be answered without a draft, and ``drafting`` all else."""
+    """Sends requests without a draft to ``without``, and all others to ``drafting``."""
 
     def __init__(self, drafting: EngineProcess, without: EngineProcess) -> None:
         self._drafting = drafting
@@ -115,7 +115,6 @@ class TwoServers:
     def generate(
         self, command: Generate
     ) -> Iterator[GenerationStarted | PromptProgressed | Round | GenerationFinished]:
-        """As `EngineProcess.generate`."""
         if command.draft_length == 0:
             return self._without.generate(command)
         return self._drafting.generate(command)
@@ -126,7 +125,7 @@ class TwoServers:
 
 
 def differences(pair: PairLoaded, without: PairLoaded) -> list[str]:
-    """Why the two may not have the same model, in sentences for the user."""
+    """Signs that the two servers have different models, in sentences for the user."""
     found = []
     theirs = [f"“{printable(one.target.name, 120)}”" for one in (without, pair)]
     if theirs[0] != theirs[1]:

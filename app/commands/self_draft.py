@@ -30,9 +30,9 @@ from app.words import visible, visible_json
 
 _MAX_TOKENS = 96
 _NOT_CHOSEN = {"no_draft": False, "draft_gpu_layers": None, "kv_type": "f16"}
-"""Options for loading that this command doesn't have."""
+"""Load options that this command doesn't have."""
 _PAYS = 1.05
-"""Speed-ups of this factor or more aren't just measurement noise."""
+"""Smaller speed-ups may be measurement noise."""
 
 
 def _layers(text: str) -> int | str:
@@ -44,14 +44,14 @@ _layers.__name__ = "number of layers"
 
 @dataclass(frozen=True)
 class Trial:
-    """A draft that was cut, and the results of drafting with it."""
+    """A draft cut from the target, and the results of drafting with it."""
 
     layers: int
     of_layers: int
     bytes: int
     target_bytes: int
     fixed: Row
-    """With a draft length of `DEFAULT_DRAFT_LENGTH`."""
+    """Measured with a draft length of `DEFAULT_DRAFT_LENGTH`."""
     auto: Row
 
     @property
@@ -60,7 +60,7 @@ class Trial:
         return max(self.fixed.speed_up or 0.0, self.auto.speed_up or 0.0)
 
     def verdict(self) -> str:
-        """The result in one honest sentence."""
+        """The result in one sentence."""
         if not self.times_plain:
             return "The answers were too short to measure a speed, so it isn't known whether this draft helps."
         if self.times_plain >= _PAYS:
@@ -113,7 +113,7 @@ def self_draft(options: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _folder_beside(output: Path) -> Iterator[Path]:
-    """For drafts that are being tried; deleted afterwards. Raises `KnownError` if it can't be created."""
+    """A temporary folder for drafts that are being tried. Raises `KnownError` if it can't be created."""
     try:
         folder = tempfile.TemporaryDirectory(prefix=".self-draft-", dir=output.parent)
     except OSError as error:
@@ -126,7 +126,7 @@ def _folder_beside(output: Path) -> Iterator[Path]:
 
 
 def _doubling(most: int) -> list[int]:
-    """1, 2, 4 … up to half of the target's layers."""
+    """1, 2, 4 … up to half the target's layers."""
     return [2**i for i in range(most.bit_length()) if 2 ** (i + 1) <= most + 1]
 
 
@@ -163,8 +163,7 @@ def _try(options: argparse.Namespace, draft: Path, layers: int, of_layers: int, 
 
 
 def _measure(engine: EngineProcess, asked: Sequence[Prompt], command: Generate, what: str) -> Row:
-    """The figures of prompts answered without a draft and as ``command`` specifies; ``what`` is shown before the
-    progress.
+    """The figures of answers without a draft and with ``command``; ``what`` labels the progress.
 
     Raises `KnownError` if a prompt can't be answered.
     """

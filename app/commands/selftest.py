@@ -1,6 +1,6 @@
-"""``slipstream selftest``: whether this copy works on this machine, one line per check.
+"""``slipstream selftest``: checks whether this copy works on this machine, one line per check.
 
-A check returns what it found, in a few words, or raises an error.
+A check returns its finding in a few words, or raises an error.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ from app.words import printable
 ENGINE_SECONDS = 60.0
 WINDOW_SECONDS = 60.0
 KEYRING_SECONDS = 5.0
-"""In seconds; a working computer needs a tenth of these. Nothing may wait forever."""
+"""Time limits in seconds; a working computer needs a tenth of these."""
 GPU_SECONDS = 600.0
-"""In place of these where there is a GPU: the driver compiles its programs for llama.cpp when it is first used, which
-took two minutes with Mesa's llvmpipe."""
+"""Time limits with a GPU, whose driver compiles its programs on first use; that took two minutes with Mesa's llvmpipe.
+"""
 _QUESTION = "What is speculative decoding?"
 _SAMPLING = Sampling(temperature=0.8)
 _SEED = 1
@@ -60,10 +60,10 @@ _OF_LOCALE = re.compile(r'^Detected locale ".*?^for more information\.$', re.MUL
 
 
 class Workplace(contextlib.ExitStack):
-    """Where a check may write; deleted with everything in it when the check is over."""
+    """Gives checks folders to write to; deletes everything when the check is over."""
 
     def home(self) -> Path:
-        """A new temporary folder, or one in our cache. Raises `KnownError` if neither is possible."""
+        """A new temporary folder, or one in our cache folder. Raises `KnownError` if neither can be created."""
         parents: tuple[Callable[[], Path | None], ...] = (lambda: None, system.cache_dir)
         for parent in parents:
             with contextlib.suppress(OSError, KnownError):
@@ -86,7 +86,6 @@ Check: TypeAlias = Callable[[Workplace], str]
     json=False,
 )
 def selftest(options: argparse.Namespace) -> int:
-    """If it is ended from outside, it ends what it started and deletes its folder."""
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     return report(CHECKS, verbose=options.verbose)
 
@@ -148,7 +147,7 @@ class _Provenance(msgspec.Struct):
 
 
 def _check_guide(folder: Path) -> int:
-    """Compares the guide's files with the hashes it was released with; returns their bytes. Raises `KnownError`."""
+    """Compares the guide's files with their released hashes; returns their size in bytes. Raises `KnownError`."""
     total = 0
     for file in system.decode((folder / "PROVENANCE.json").read_bytes(), _Provenance).files.values():
         content = (folder / file.name).read_bytes()
@@ -161,7 +160,7 @@ def _check_guide(folder: Path) -> int:
 
 
 def _starter(_: Workplace) -> str:
-    """It may be missing, but not be another file."""
+    """Checks the starter model: it may be missing, but not different."""
     if (file := starter_file()) is None:
         return "not installed; the package slipstream-starter has it"
     with file.open("rb") as opened:
@@ -203,7 +202,7 @@ def _guide(work: Workplace) -> str:
 
 
 def _format(work: Workplace) -> str:
-    """An answer must follow its format."""
+    """Checks that an answer follows its format."""
     with _guide_loaded(work) as (engine, _):
         pieces, _figures = _answer(engine, format=AnswerFormat(kind="json_schema", source=_SCHEMA))
     text = "".join(piece.text for piece in pieces)
@@ -218,7 +217,7 @@ def _format(work: Workplace) -> str:
 
 @contextlib.contextmanager
 def _engine_at(work: Workplace) -> Iterator[EngineProcess]:
-    """An engine with its own home folder. If it fails, raises `KnownError` with the most informative line."""
+    """An engine with its own home folder. Raises `KnownError` with the most informative line if it fails."""
     try:
         with EngineProcess(limit_seconds=ENGINE_SECONDS, **{system.HOME_VARIABLE: str(work.home())}) as engine:
             yield engine
@@ -240,7 +239,7 @@ def _guide_loaded(work: Workplace) -> Iterator[tuple[EngineProcess, PairLoaded]]
 
 
 def _answer(engine: EngineProcess, **changes: Any) -> tuple[list[Piece], Figures]:
-    """To the same question each time, with ``changes`` to the `Generate`."""
+    """Ask the same question, with ``changes`` to the `Generate`."""
     asked = [Message(role="user", content=_QUESTION)]
     command = Generate(request=0, messages=asked, sampling=_SAMPLING, seed=_SEED, max_tokens=_MAX_TOKENS)
     *events, finished = engine.generate(msgspec.structs.replace(command, **changes))
@@ -302,7 +301,7 @@ def _tls(_: Workplace) -> str:
 
 
 def _within(seconds: float, call: Callable[[], str | None], what: str) -> str | None:
-    """What ``call`` returns or raises; it is abandoned if it takes longer than that."""
+    """The result of ``call``, or what it raises; gives up after the time limit."""
     outcome: list[str | Exception | None] = []
 
     def run() -> None:
@@ -325,7 +324,7 @@ def _within(seconds: float, call: Callable[[], str | None], what: str) -> str | 
 
 
 def _window(work: Workplace) -> str:
-    """In a separate process, because Qt ends a process in which it can't show anything."""
+    """In a separate process, because Qt aborts the process if it has no display."""
     limit = GPU_SECONDS if _has_gpu(work) else WINDOW_SECONDS
     begun = time.monotonic()
     platform_changes = {} if system.has_display(os.environ) else {"QT_QPA_PLATFORM": "offscreen"}  # in memory
@@ -345,7 +344,7 @@ def _window(work: Workplace) -> str:
 
 
 def _formula(_: Workplace) -> str:
-    """The helper process must draw a formula, for which it needs a font and a table of signs."""
+    """Has the helper process draw a formula, which needs its font and symbol table."""
     found = helper.shared().ask(RenderFormula(_FORMULA, is_display=True))
     helper.shared().stop()
     if not isinstance(found, FormulaDrawn) or not found.parts:
@@ -354,7 +353,7 @@ def _formula(_: Workplace) -> str:
 
 
 def _has_gpu(work: Workplace) -> bool:
-    with contextlib.suppress(KnownError), _engine_at(work) as engine:  # another check says why the engine fails
+    with contextlib.suppress(KnownError), _engine_at(work) as engine:  # another check reports that
         return bool(engine.hello().devices)
     return False
 
@@ -363,7 +362,7 @@ def _has_gpu(work: Workplace) -> bool:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """End a process and everything it started; does nothing if it has ended: its number may be another's now."""
+    """End a process and everything it started; does nothing if it has ended, because its id may have been reused."""
     if process.poll() is not None:
         return
     try:
@@ -376,15 +375,15 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 
 def failure(what: str, status: int, errors: str) -> KnownError:
-    """Why a process failed: a sentence about how it ended, and the most informative line of its output."""
+    """Why a process failed: how it ended, and the most informative line of its output."""
     return _told(f"{what} ended with {_status_text(status)}.", errors)
 
 
 def _told(sentence: str, errors: str) -> KnownError:
-    """``sentence`` with the most informative line of ``errors``, all of which are in the error's notes."""
-    # In a locale without UTF-8, Qt explains itself at length before anything else happens.
+    """``sentence`` with the most informative line of ``errors``; the rest goes into the error's notes."""
+    # Without a UTF-8 locale, Qt first prints a long explanation.
     lines = [line.strip() for line in _OF_LOCALE.sub("", errors).splitlines() if line.strip()]
-    # A traceback says what happened in its last line, everything else in its first.
+    # A traceback's message is its last line, everything else's is its first.
     line = (lines[-1] if lines[0].startswith("Traceback") else lines[0]) if lines else ""
     error = KnownError(f"{sentence} {line}".strip())
     error.add_note(errors)

@@ -1,4 +1,4 @@
-"""``slipstream serve``: an engine of its own for other programs, until Ctrl+C."""
+"""``slipstream serve``: serves other programs with an engine of its own, until Ctrl+C."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
         "--host",
         metavar="ADDRESS",
         help="where to listen (default: 127.0.0.1 and ::1, for this computer only). Any other address needs "
-        "--api-key-file: nothing is encrypted, and whoever has the key can use the model",
+        "--api-key-file: nothing is encrypted, and anyone who has the key can use the model",
     )
     server.add_argument(
         "--api-key-file",

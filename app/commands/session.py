@@ -1,4 +1,4 @@
-"""An engine with its pair for the duration of one command, and the progress that commands show."""
+"""An engine with its pair for one command, and the progress that commands show."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from app.system import KnownError
 
 @contextlib.contextmanager
 def loaded(options: argparse.Namespace, *, watched: bool = False) -> Iterator[tuple[EngineProcess, PairLoaded]]:
-    """An engine process with its pair. Ctrl+C cancels the current work; the results so far are still reported.
+    """An engine process with its pair. Ctrl+C cancels the current work; earlier results are still reported.
 
-    ``watched``: answers are shown as they are written.
+    ``watched``: answers are shown while they are written.
     """
     connecting = connect_command(options)
     command = connecting or load_command(options)
@@ -63,7 +63,7 @@ def load_command(options: argparse.Namespace) -> Load:
         target = system.resource("guide", "guide-target.gguf")
         draft = system.resource("guide", "guide-draft.gguf")
     projector = projector_for(options, Path(target))
-    # The engine's process has another working folder.
+    # Absolute, because the engine's process has another working folder.
     draft_file = None if options.no_draft or draft is None else str(Path(draft).absolute())
     return Load(
         request=0,
@@ -77,7 +77,7 @@ def load_command(options: argparse.Namespace) -> Load:
 
 
 def _chat_template(choice: str | None) -> str:
-    """As in `Load.chat_template`. Exits with a message where it is neither a name nor a file."""
+    """For `Load.chat_template`. Exits with a message if it is neither a name nor a file."""
     if not choice or choice in TEMPLATE_TITLES:
         return choice or ""
     if not Path(choice).is_file():
@@ -86,7 +86,6 @@ def _chat_template(choice: str | None) -> str:
 
 
 def load_settings(options: argparse.Namespace) -> LoadSettings:
-    """The load settings in ``options``."""
     check_main_gpu(options)
     given = {name: getattr(options, name, None) for name in (*SPECIAL_OPTIONS, "batch_size", "micro_batch_size")}
     if getattr(options, "accept", "") == "exact":
@@ -105,7 +104,7 @@ def load_settings(options: argparse.Namespace) -> LoadSettings:
 def generate_command(
     options: argparse.Namespace, pair: PairLoaded, messages: Sequence[Message] = (), raw: bool = False
 ) -> Generate:
-    """A request with the settings in ``options``, otherwise the recommended ones. Raises `KnownError`."""
+    """A request with the settings in ``options``, by default the recommended ones. Raises `KnownError`."""
     if options.drafter == "model" and pair.draft is None:
         raise KnownError("There is no draft model. Name one with --draft.")
     if options.drafter == "mtp" and not pair.has_head:
@@ -125,7 +124,7 @@ def generate_command(
 
 
 def _thinking(choices: Sequence[int | str], pair: PairLoaded, *, raw: bool) -> dict[str, Any]:
-    """The level and the limit that ``--thinking`` asks for. Exits with a message where the model lacks the level."""
+    """The level and limit of ``--thinking``. Exits with a message if the model doesn't have the level."""
     if choices and raw:
         wrong_usage("--thinking needs a chat template, and --raw goes without one")
     found: dict[str, Any] = {"thinking": ""}
@@ -142,7 +141,7 @@ def _thinking(choices: Sequence[int | str], pair: PairLoaded, *, raw: bool) -> d
 
 
 def head_choice(options: argparse.Namespace) -> HeadChoice:
-    """A head is only loaded where it may draft, which it may not in commands without such an option."""
+    """Don't load a head unless it may draft, which needs the command to have such an option."""
     drafter, chosen = getattr(options, "drafter", "model"), getattr(options, "head", "auto")
     if chosen != "auto":
         return "on" if chosen == "on" else "off"
@@ -152,19 +151,19 @@ def head_choice(options: argparse.Namespace) -> HeadChoice:
 
 
 def drafter_choice(options: argparse.Namespace) -> DrafterChoice:
-    """``--no-draft`` alone means decoding without any draft."""
+    """``--no-draft`` alone turns all drafting off."""
     choice: DrafterChoice = options.drafter
     return "none" if options.no_draft and choice == "auto" else choice
 
 
 def check_drafts(options: argparse.Namespace, command: str) -> None:
-    """Exit with a message where drafting is off in a command that needs it."""
+    """Exit with a message if drafting is off in a command that needs it."""
     if options.draft_length == 0 or drafter_choice(options) == "none":
         wrong_usage(f"{command} compares decoding with and without a draft, so drafting must not be off")
 
 
 def show_refusals(pair: PairLoaded) -> None:
-    """Why something that was asked for is not used."""
+    """Say why the draft or projector isn't used."""
     tell(
         pair.draft_refused and f"The draft model is not used. {pair.draft_refused}",
         pair.projector_refused and f"The projector is not used. {pair.projector_refused}",
@@ -174,7 +173,6 @@ def show_refusals(pair: PairLoaded) -> None:
 
 
 def show_load_progress(event: LoadProgressed) -> None:
-    """Progress of one stage of a load, on one line."""
     is_server = event.stage == "server"
     show_progress(
         "the server is loading the model" if is_server else f"loading the {event.stage} {words.share(event.fraction)}"

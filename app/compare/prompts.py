@@ -1,4 +1,4 @@
-"""Sets of prompts for comparisons: the bundled one and the user's files."""
+"""Prompt sets for comparisons: the bundled one and the user's files."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.protocol.commands import Message
 from app.system import KnownError
 
 OWN = "own"
-"""The kind of a user's prompt that doesn't name one."""
+"""The kind of prompts that name none."""
 MAX_FILE_BYTES = 16 * 1024 * 1024
 MAX_PROMPTS = 1000
 MAX_PROMPT_CHARACTERS = 1_000_000
@@ -51,19 +51,18 @@ class _Compared(msgspec.Struct):
 
 
 class _Report(msgspec.Struct):
-    """What is read from a report that was exported as JSON."""
+    """The part of an exported JSON report that is read."""
 
     comparisons: list[_Compared]
     skipped: list[_Compared] = []
 
 
 def bundled_file() -> Path:
-    """Where the bundled prompts are."""
     return system.resource("compare", "prompts.jsonl")
 
 
 def bundled() -> list[Prompt]:
-    """Three prompts of each of seven kinds of text."""
+    """Three prompts for each of seven kinds of text."""
     return read(bundled_file())
 
 
@@ -75,7 +74,9 @@ def read(path: Path) -> list[Prompt]:
     """
     if path.suffix.lower() == ".json":
         return _read_report(path)
-    lines = _text(path).split("\n")  # not splitlines(): JSON may contain U+2028, and a line is what an editor numbers
+    lines = _text(path).split(
+        "\n"
+    )  # not splitlines(): JSON may contain U+2028, and line numbers should match an editor's
     parse = _parse_json if path.suffix.lower() == ".jsonl" else _parse_text
     prompts: list[Prompt] = []
     for number, line in enumerate(lines, 1):
@@ -93,7 +94,7 @@ def read(path: Path) -> list[Prompt]:
 
 
 def sha256(path: Path) -> str:
-    """The hash that identifies a set of prompts in a report. Raises `KnownError`."""
+    """The hash that identifies a prompt set in reports. Raises `KnownError`."""
     return hashlib.sha256(_bytes(path)).hexdigest()
 
 
@@ -153,7 +154,7 @@ def _parse_json(line: str) -> Prompt:
 
 
 def _checked(prompt: Prompt) -> Prompt:
-    """Raises `ValueError` for what no engine should receive."""
+    """Raises `ValueError` for prompts that no engine should get."""
     if not prompt.kind.strip() or len(prompt.kind) > _MAX_KIND_CHARACTERS or not prompt.kind.isprintable():
         raise ValueError(f"a kind must be 1 to {_MAX_KIND_CHARACTERS} printable characters")
     if any(message.role == "system" for message in prompt.messages[1:]):

@@ -25,12 +25,12 @@ ON_TWO = (
 )
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 _FORMULA = "=+-@＝＋－＠"
-"""Characters that make a spreadsheet read a cell as a formula."""
+"""A spreadsheet treats a cell with such a first character as a formula."""
 
 _WIDTH = 80
 _BAR = 40
 _DIFFERENCES = 5
-"""How many differences the terminal shows; files have all of them."""
+"""The most differences shown on a terminal; files have all of them."""
 _HEADS = ("same", "accepted", "per pass", "no draft", "draft", "speed-up", "middle half")
 _WIDTHS = (9, 9, 9, 9, 8, 9, 13)
 
@@ -38,7 +38,7 @@ _WIDTHS = (9, 9, 9, 9, 8, 9, 13)
 
 
 def readable(report: Report) -> str:
-    """At most 80 columns wide: a table, a chart, and the differences, without the details of the setup."""
+    """A table, a chart and the differences, at most 80 columns wide, without details of the setup."""
     summary = summarize(report.comparisons)
     blocks = [_head(report), _summary_table(summary), _chart(summary)]
     if report.curve:
@@ -259,7 +259,7 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def _plain(text: str) -> str:
-    """One line of text, escaped so that no Markdown viewer takes it for markup."""
+    """One line of text, escaped so that Markdown doesn't format it."""
     return _MARKDOWN.sub(r"\\\1", printable(text, 400))
 
 

@@ -40,7 +40,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return ids if all(token >= 0 for token in ids) else []
 
 
-# ---------------------------------------------------------------- where two answers part
+# ---------------------------------------------------------------- where two answers differ
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,27 +51,27 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
     character: int
     """Where the texts start to differ: both have the same characters before this index."""
     in_thinking: bool = False
-    """Whether they start to differ in what the model thought, where ``character`` counts then."""
+    """Whether they differ in the thinking already; then ``character`` counts there."""
     plain: str
     """The text of the token without a draft; empty for the end of the answer and for a part of a character."""
     drafted: str
     plain_id: int | None = None
-    """``None`` if this answer has no further token (it reached its limit) or the engine reports none."""
+    """``None`` if this answer has ended or the engine reports no tokens."""
     drafted_id: int | None = None
     plain_logit: float | None = None
     drafted_logit: float | None = None
     score_gap: float | None = None
-    """Distance of the two in log p + noise, which decides; ``None`` if the sampler excludes one, or it wasn't checked.
+    """How far apart the two are in log p + noise, which decides; ``None`` if the sampler excludes one or it wasn't
+    checked.
     """
     rounding: float | None = None
     """How far rounding can shift logits there."""
     near_tie: bool | None = None
-    """Whether rounding alone can make either of the two the choice; ``None`` if it wasn't checked."""
+    """Whether rounding alone can make either of the two win; ``None`` if it wasn't checked."""
 
 
 def first_difference(plain: Run, drafted: Run) -> Difference | None:
-    """Where thinking or answer start to differ, ``None`` if both are the same. Logits are added later, by
-    `with_scores`."""
+    """Where thinking or answer start to differ; ``None`` if both are the same. `with_scores` adds logits."""
     in_thinking = plain.thinking != drafted.thinking
     if not in_thinking and plain.text == drafted.text:
         return None
@@ -100,7 +100,7 @@ def first_difference(plain: Run, drafted: Run) -> Difference | None:
 
 
 def score_command(comparison: Comparison) -> ScoreTokens | None:
-    """The command that asks the engine about both candidates of a difference; ``None`` if there aren't two ids."""
+    """Asks the engine to score both candidates of a difference; ``None`` unless there are two token ids."""
     found, command = comparison.difference, comparison.command
     if found is None or found.token is None or found.plain_id is None or found.drafted_id is None:
         return None
@@ -128,13 +128,13 @@ def with_scores(difference: Difference, scored: TokensScored) -> Difference:
 
 
 def _shared(first: Sequence[object], second: Sequence[object]) -> int:
-    """How many entries two sequences have in common at the beginning."""
+    """The length of the common beginning of two sequences."""
     pairs = enumerate(zip(first, second, strict=False))
     return next((index for index, (a, b) in pairs if a != b), min(len(first), len(second)))
 
 
 def _word_at(text: str, character: int) -> str:
-    """From ``character`` to the end of its word, which is shown instead of a token if there are none."""
+    """From ``character`` to the end of its word, shown if there are no tokens."""
     words = text[character : character + 40].split(maxsplit=1)
     return words[0] if words else ""
 
@@ -148,7 +148,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     prompt: Prompt
     seed: int
     command: Generate = Generate(request=0, messages=[])
-    """With which the answer with the draft was requested; reports don't have it."""
+    """The seed used for both answers; reports don't have it."""
     plain: Run
     drafted: Run
     difference: Difference | None = None
@@ -160,7 +160,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def speed_up(self) -> float | None:
-        """Decode speed with the draft ÷ without it; ``None`` if an answer is too short to have a speed."""
+        """Decode speed with the draft ÷ without it; ``None`` if an answer is too short to tell."""
         plain = self.plain.figures.decode_tokens_per_second
         drafted = self.drafted.figures.decode_tokens_per_second
         return drafted / plain if plain and drafted else None
@@ -181,11 +181,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     same: int = 0
     """Runs with the same text."""
     near_ties: int = 0
-    """Runs with a different text that starts to differ at a near-tie."""
+    """Runs whose texts start to differ at a near-tie."""
     tokens: int = 0
-    """For the answers with the draft."""
+    """Of the answers with the draft."""
     plain_speed: float | None = None
-    """Median, over the runs that are long enough to have a speed."""
+    """Median over the runs that are long enough to have a speed."""
     drafted_speed: float | None = None
     speed_up: float | None = None
     """Median of the ratios, not the ratio of the medians."""
@@ -267,12 +267,12 @@ class ModelFile(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     file: str
-    """Its name without folders, which would say nothing to others, and maybe too much."""
+    """The name without folders, which could reveal too much to others."""
     size_bytes: int = 0
     quantization: str = ""
     parameters: int = 0
     bundled: bool = False
-    """Whether it is part of the guide that comes with Slipstream."""
+    """Whether it is part of the bundled guide."""
     sha256: str = ""
     """Of all parts of a split model in order; empty while it is being computed, and if there is no file."""
 
@@ -301,12 +301,12 @@ class Setup(AnswerSettings, frozen=True, kw_only=True):
     python: str = ""
     machine: Machine
     servers: list[str] = msgspec.field(default_factory=list)
-    """Kind and version of the server that the model is on, and of a second one that answered without a draft. Empty for
-    files on this computer."""
+    """Kind and version of the model's server, and of a second one that answered without a draft. Empty for local files.
+    """
     target: ModelFile
     draft: ModelFile | None = None
     head: ModelFile | None = None
-    """The file with the MTP head in use; the target's if it is inside."""
+    """The file with the MTP head in use, possibly the target's."""
     template: str = "model"
     context_length: int = 0
     threads: int = 0
@@ -316,14 +316,14 @@ class Setup(AnswerSettings, frozen=True, kw_only=True):
     batch_size: int = 512
     micro_batch_size: int = 512
     load_options: dict[str, Any] = msgspec.field(default_factory=dict)
-    """Other fields of `LoadSettings` that aren't as by default, and the ``batch_threads`` if they differ."""
+    """Other `LoadSettings` that differ from the defaults, and ``batch_threads`` if it differs from ``threads``."""
     seed: int = 0
     repeat: int = 1
     prompt_set: str = ""
     """File name, ``bundled``, or empty for a single prompt from a chat."""
     prompt_set_sha256: str = ""
     kinds: list[str] = msgspec.field(default_factory=list)
-    """The kinds of prompts that were used; empty: all."""
+    """The kinds of prompts that were used; empty for all."""
 
 
 class Curve(msgspec.Struct, frozen=True, kw_only=True):
@@ -335,7 +335,7 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
     auto: float | None = None
     """The speed of ``auto`` with the same prompts."""
     auto_length: float | None = None
-    """How many tokens it tested per pass, on average: its place on the curve."""
+    """The average number of tokens that ``auto`` tested per pass: its place on the curve."""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
@@ -344,6 +344,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     setup: Setup
     comparisons: list[Comparison]
     planned: int = 0
-    """How many comparisons were planned; more than there are after a stop or with skipped prompts."""
+    """How many comparisons were planned; fewer are present after a stop or with skipped prompts."""
     skipped: list[Skipped] = []
     curve: Curve | None = None

@@ -1,6 +1,6 @@
 """Records how a set of comparisons was made.
 
-About the machine, only what speeds depend on: no host name, no user name, no serial number.
+Of the machine, it records only what affects speed: no host name, user name or serial number.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def setup_of(
     kinds: Sequence[str] = (),
     without: PairLoaded | None = None,
 ) -> Setup:
-    """Everything but the hashes of the models, which `hashed` adds.
+    """The setup without the hashes of the models, which `hashed` adds.
 
-    ``engine`` and ``devices`` are those of `app.protocol.events.Hello`; ``command`` is any of the drafted runs with
-    the first seed; ``prompt_file`` is ``None`` for prompts out of a chat; ``without`` is on a second server, which
-    answered without a draft. Raises `KnownError` when the file is gone.
+    ``engine`` and ``devices`` come from `app.protocol.events.Hello`; ``command`` is any drafted run with the first
+    seed; ``prompt_file`` is ``None`` for prompts from a chat; ``without`` is a second server, which answered without a
+    draft. Raises `KnownError` if the file is gone.
     """
     bundled = prompt_file == prompts.bundled_file()
     return with_fields_of(
@@ -110,14 +110,14 @@ def _servers(pair: PairLoaded, without: PairLoaded | None) -> list[str]:
 
 
 _hashes: dict[tuple[str, int, int], str] = {}
-"""By path, size and modification time, so that files of many gigabytes are read only once."""
+"""By path, size and modification time, so that large files are hashed only once."""
 
 
 def model_hash(path: Path, should_stop: Callable[[], bool] = lambda: False) -> str:
-    """The SHA-256 of a model's file, or of all its parts in order if it is split; empty if one is gone.
+    """The SHA-256 of a model's file, or of all parts of a split one in order; empty if a file is gone.
 
-    Reads the files completely, which takes a second for each gigabyte or two, so don't call it in a thread that must
-    respond. Raises `Canceled`.
+    Reads the files completely, about a second per gigabyte: don't call it in a thread that must respond. Raises
+    `Canceled`.
     """
     try:
         status = path.stat()
@@ -131,7 +131,9 @@ def model_hash(path: Path, should_stop: Callable[[], bool] = lambda: False) -> s
 
 def _load_options(settings: LoadSettings, pair: PairLoaded) -> dict[str, Any]:
     threads = {"batch_threads": pair.batch_threads} if pair.batch_threads not in (0, pair.threads) else {}
-    options = {name: value for name, value in chosen_options(settings).items() if name != "exact"}  # the rule says it
+    options = {
+        name: value for name, value in chosen_options(settings).items() if name != "exact"
+    }  # the rule implies it
     return options | threads
 
 

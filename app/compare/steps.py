@@ -1,8 +1,8 @@
-"""With and without a draft, step by step: what to ask an engine, in which order, and running it.
+"""Comparisons step by step: what to ask an engine, in which order.
 
-Independent of engines: `app.compare.steps` carries the steps out and waits for each, the window does it event by
-event (`app.ui.compare.runner`). The runs of a prompt follow each other, and which goes first alternates, so that a
-changing machine affects both equally.
+`carry_out` runs the steps on an engine and waits for each; the window runs them by events (`app.ui.compare.runner`).
+The two runs of a prompt follow each other, and which goes first alternates, so that a changing machine affects both
+equally.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _log = logging.getLogger("slipstream.compare")
 
 @dataclass(frozen=True)
 class Task:
-    """One prompt, and the command that has it answered with a draft."""
+    """A prompt, and the command to answer it with a draft."""
 
     prompt: Prompt
     command: Generate
@@ -48,7 +48,9 @@ class Task:
 
 
 def task_of(prompt: Prompt, command: Generate, seed: int) -> Task:
-    """``prompt``, answered as ``command`` specifies. Both runs see the same date, also around midnight."""
+    """``prompt``, answered as ``command`` specifies. Fixes the date, so that both runs see the same one around
+    midnight.
+    """
     first, *others = prompt.messages
     dated = msgspec.structs.replace(first, sent_at=first.sent_at or time.time())
     return Task(prompt, msgspec.structs.replace(command, messages=[dated, *others], seed=seed))
@@ -69,8 +71,8 @@ class Step:
 class Steps:
     """A list of tasks being worked through.
 
-    `next` says what is to be done: a command is given to an engine, and what the engine says of it to `add`, `finish`,
-    `score` or `fail`; a result is told to whoever wants it.
+    `next` returns the next step: a command for the engine, whose response goes to `add`, `finish`, `score` or `fail`,
+    or a finished result.
 
     Attributes:
         step: The answer being written.
@@ -81,30 +83,29 @@ class Steps:
         self._steps = deque(steps)
         self.step: Step | None = None
         self._pieces: list[Piece] = []
-        """The answer that is being written."""
         self._runs: dict[bool, Run] = {}
         """The finished runs of the current task, by whether they had a draft."""
         self._results: deque[Comparison | Skipped] = deque()
         self._scoring: Comparison | None = None
-        """A comparison that still needs the scores of its two tokens."""
+        """A comparison that still needs scores for its two tokens."""
 
     @classmethod
     def of_one(cls, task: Task) -> Steps:
-        """Without a draft, then with one. The prompt is processed first, so that both runs start the same."""
+        """One prompt without a draft, then with one. It is processed first, so that both runs start the same."""
         return cls([task], [Step(0, True, counts=False, limit=1), Step(0, False), Step(0, True)])
 
     @classmethod
     def of_set(cls, tasks: Sequence[Task], warm_up_tokens: int | None = None) -> Steps:
         """Prompts, all with the first seed, then all with the next; which run comes first alternates.
 
-        One run of each comes before and doesn't count: it loads everything into memory, and lets ``auto`` learn the
-        acceptance rate. ``warm_up_tokens`` is its limit.
+        An uncounted run of each comes first: it loads everything into memory, and lets ``auto`` learn the acceptance
+        rate. ``warm_up_tokens`` limits it.
         """
         steps = [Step(0, drafted, counts=False, limit=warm_up_tokens) for drafted in (False, True)]
         prompts = sum(task.seed == tasks[0].seed for task in tasks)
         for number in range(len(tasks)):
             turn, place = divmod(number, prompts)
-            first = bool((turn + place) % 2)  # when a prompt is repeated with the next seed, the other run comes first
+            first = bool((turn + place) % 2)  # with the next seed, the other run comes first
             steps += [Step(number, first), Step(number, not first)]
         return cls(tasks, steps)
 
@@ -133,7 +134,7 @@ class Steps:
     # ------------------------------------------------------------ what the engine reports
 
     def add(self, round_: Round) -> None:
-        """A round of the answer."""
+        """Add a round of the answer."""
         self._pieces += round_.pieces
 
     def finish(self, finished: GenerationFinished) -> Run:
@@ -148,24 +149,24 @@ class Steps:
         return run
 
     def score(self, scored: TokensScored) -> None:
-        """How the target scores the two tokens at which the answers start to differ."""
+        """Add how the target scores the two tokens at which the answers start to differ."""
         comparison, self._scoring = self._scoring, None
         assert comparison is not None and comparison.difference is not None
         difference = with_scores(comparison.difference, scored)
         self._results.append(msgspec.structs.replace(comparison, difference=difference))
 
     def fail(self, message: str) -> None:
-        """The engine couldn't do what it was asked to; ``message`` says why."""
+        """The engine couldn't answer; ``message`` says why."""
         if self._scoring is not None:
             _log.info("a difference could not be scored: %s", message)
             comparison, self._scoring = self._scoring, None
-            self._results.append(comparison)  # where they differ is known, just not by how little
+            self._results.append(comparison)  # report the difference without scores
         elif self.step is not None:
             step, self.step = self.step, None
             self._leave_out(step, message)
 
     def _leave_out(self, step: Step, message: str) -> None:
-        """Skip the prompt and all its repetitions, because it would be refused with another seed, too."""
+        """Skip the prompt with all seeds, because it would be refused every time."""
         self._runs.clear()
         prompt = self._tasks[step.number].prompt
         self._results.append(Skipped(prompt=prompt, reason=message))
@@ -191,13 +192,13 @@ class Steps:
             self._scoring = comparison
 
 
-# Runs comparisons on an engine, waiting for each answer; the window does the same with events.
+# Runs comparisons on an engine and waits for each answer.
 
 CURVE_LENGTHS = (0, 1, 2, 3, 4, 5, 6, 8, 10, 12, 16)
 
 
 class Engine(Protocol):
-    """What comparisons need from an engine: `app.client.process.EngineProcess` implements it."""
+    """What comparisons need of an engine: `app.client.process.EngineProcess` implements it."""
 
     def generate(
         self, command: Generate
@@ -209,10 +210,9 @@ class Engine(Protocol):
 def compare(
     engine: Engine, prompts: Sequence[Prompt], command: Generate, repeat: int = 1
 ) -> Iterator[Comparison | Skipped]:
-    """Run each prompt without a draft and as ``command`` specifies, ``repeat`` times with the seeds s, s + 1, … of
-    ``command``.
+    """Run each prompt without a draft and as ``command`` specifies, with ``repeat`` seeds from that of ``command`` on.
 
-    One uncounted run of each comes first. A prompt that can't be answered is reported once, with the reason. Raises
+    Starts with an uncounted run of each. A prompt that can't be answered is reported once, with the reason. Raises
     `Canceled` if the engine is told to stop, and `EngineEndedError`.
     """
     first = command.seed or 0
@@ -255,7 +255,7 @@ def _generate(
 
 @dataclass
 class _Speed:
-    """Tokens after the first of several answers, and the seconds they took."""
+    """The tokens after the first of several answers, and the seconds they took."""
 
     tokens: int = 0
     seconds: float = 0.0
@@ -277,11 +277,11 @@ class _Speed:
 def curve(
     engine: Engine, prompts: Sequence[Prompt], command: Generate, on_progress: Callable[[int, int], None]
 ) -> Curve:
-    """Decode speeds with each of `CURVE_LENGTHS` and with ``auto``, over the same prompts and seed.
+    """Decode speeds with each of `CURVE_LENGTHS` and ``auto``, over the same prompts and seed.
 
-    All lengths take turns with each prompt, from short to long and from long to short, so that a changing machine
-    affects them equally. All ``prompts`` must fit in the context. ``on_progress`` gets the number of runs done and in
-    total. Raises `Canceled` if the engine is told to stop.
+    For each prompt all lengths take turns, up and then down, so that a changing machine affects them equally. All
+    ``prompts`` must fit in the context. ``on_progress`` gets the runs done and the total. Raises `Canceled` if the
+    engine is told to stop.
     """
     lengths: list[DraftLength] = [*CURVE_LENGTHS, "auto"]
     speeds: dict[DraftLength, _Speed] = {length: _Speed() for length in lengths}

@@ -1,4 +1,4 @@
-"""What reports and the command line say about a comparison, in plain text."""
+"""Texts about a comparison for reports and the command line."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.protocol.options import SEED_DECIDES, Sampling
 from app.words import printable
 
 REPORT_AS_JSON = "comparison.json"
-"""The name of this report, exported as JSON, in the command that repeats a comparison: it contains the prompts."""
+"""The file name of the exported JSON report in the command that repeats a comparison: it contains the prompts."""
 
 
 def quartiles(row: Row) -> str:
@@ -28,7 +28,7 @@ def quartiles(row: Row) -> str:
 
 
 def cells(row: Row) -> list[str]:
-    """How many texts are the same, acceptance, tokens per pass, both speeds, and the speed-up with its quartiles."""
+    """Same texts, acceptance, tokens per pass, both speeds, and the speed-up with its quartiles."""
     return [
         f"{row.same} of {row.runs}",
         words.share(row.acceptance_rate),
@@ -44,12 +44,12 @@ def cells(row: Row) -> list[str]:
 
 
 def difference(found: Difference, setup: Setup) -> str:
-    """Where two texts start to differ, and why, if that is known."""
+    """Where two texts start to differ, and why, if known."""
     return "; ".join(part for part in (candidates(found), verdict(found, setup)) if part)
 
 
 def candidates(difference: Difference) -> str:
-    """Where two texts start to differ, and what each of them has there."""
+    """Where two texts start to differ, and what each has there."""
     place = f"character {difference.character}" if difference.token is None else f"token {difference.token + 1}"
     plain = _candidate(difference.plain, difference.plain_id, difference.token)
     drafted = _candidate(difference.drafted, difference.drafted_id, difference.token)
@@ -80,7 +80,7 @@ def verdict(difference: Difference, setup: Setup) -> str:
 
 
 def up_to_rounding(pair: PairLoaded, setup: Setup, new: Sequence[Comparison]) -> str:
-    """See `measurements.up_to_rounding`; ``new`` texts count where both should be the same but for rounding."""
+    """See `measurements.up_to_rounding`; counts ``new`` texts that should be the same but for rounding."""
     if setup.accept == "exact" or (setup.accept not in SEED_DECIDES and setup.sampling.temperature):
         return ""
     return measurements.up_to_rounding(pair, [one.same for one in new if one.drafted.figures.draft.tested])
@@ -120,7 +120,7 @@ def facts(setup: Setup) -> list[tuple[str, str]]:
 
 
 def _models(setup: Setup) -> list[tuple[str, str]]:
-    """The files, or where the model is."""
+    """The model files, or the server."""
     if not setup.servers:
         return [
             ("target", _model(setup.target)),
@@ -132,7 +132,7 @@ def _models(setup: Setup) -> list[tuple[str, str]]:
 
 
 def _drafts(setup: Setup) -> list[tuple[str, str]]:
-    """The second file, or that the target's own head drafts."""
+    """The draft's file, or that the target's own head drafts."""
     found = []
     if setup.draft is not None:
         found += [("draft", _model(setup.draft)), ("draft SHA-256", setup.draft.sha256 or words.UNKNOWN)]
@@ -149,7 +149,7 @@ def has_head_inside(setup: Setup) -> bool:
 
 
 def chat_settings(settings: AnswerSettings) -> list[tuple[str, str]]:
-    """Names and values of what a chat can choose, as far as it isn't as by default, and besides what `facts` says."""
+    """Names and values of chat settings that differ from the defaults and aren't in `facts`."""
     found = []
     for key, value in differing(settings, "system_prompt", "seed", "max_tokens", "drafter").items():
         about = WORDS[key]
@@ -209,7 +209,7 @@ def _loading(setup: Setup) -> str:
 
 
 def command(setup: Setup) -> str:
-    """The command line that makes the same comparisons in a folder with the files; quoted for a POSIX shell."""
+    """The command that repeats the comparisons in a folder with the files; quoted for a POSIX shell."""
     arguments = ["slipstream", "compare", *_model_options(setup)]
     if setup.prompt_set != BUNDLED:
         arguments += ["--prompts", setup.prompt_set or REPORT_AS_JSON]
@@ -220,14 +220,14 @@ def command(setup: Setup) -> str:
     arguments += _options(**differing(setup, "system_prompt", "stop", "overflow", "seed", "max_tokens", "drafter"))
     drafter = setup.drafter
     if not (setup.draft or setup.head):
-        drafter = "ngram"  # auto means just that
+        drafter = "ngram"  # without a draft, auto means n-grams
     arguments += _options(draft_length=setup.draft_length, drafter=drafter, propose=setup.propose, accept=setup.accept)
     return shlex.join(arguments)
 
 
 _SERVERS = ("--server", "--plain-server")
 _SHORT = {"draft_context_length": "draft_context"}
-"""Options of the command line that have other names than the fields of `LoadSettings`."""
+"""Options that are named differently than the fields of `LoadSettings`."""
 
 
 def _model_options(setup: Setup) -> list[str]:
@@ -253,7 +253,7 @@ def _model_options(setup: Setup) -> list[str]:
 
 
 def _value(value: object) -> str:
-    """As it is given on the command line."""
+    """The value as written on the command line."""
     return ",".join(f"{one:g}" for one in value) if isinstance(value, list | tuple) else str(value)
 
 

@@ -31,7 +31,7 @@ def test_what_is_left_to_the_model_is_said(tmp_path: Path, guide_pair: tuple[Pat
     ("name", "content", "option", "problem"),
     [
         ("a.json", b'{"type":\n "objekt"}', "--json-schema", "can't be used: at the top level: Invalid type: objekt."),
-        ("a.json", b"\xff\xfe", "--json-schema", "a.json is no text in UTF-8."),
+        ("a.json", b"\xff\xfe", "--json-schema", "a.json isn't UTF-8 text."),
         ("a.txt", b"x", "--grammar", "must end in .lark or .gbnf."),
         ("none.lark", None, "--grammar", "none.lark can't be read: No such file"),
         ("a.gbnf", b"x" * 300_000, "--grammar", "a.gbnf is longer than "),

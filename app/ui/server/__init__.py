@@ -1,4 +1,4 @@
-"""The window's engine for other programs: the server's process, its requests, and what the window says about them.
+"""Serves other programs with the window's engine: the server's process, its requests, and how the window shows them.
 
-Must never import the chats: what other programs say goes into none of them, and their requests wait behind them.
+Must never import the chats: other programs' requests are never stored in them, and wait behind them.
 """

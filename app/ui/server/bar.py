@@ -1,4 +1,4 @@
-"""The line above the composer that says what is being written for another program."""
+"""The line above the composer that shows an answer for another program."""
 
 from __future__ import annotations
 
@@ -26,11 +26,7 @@ _LONGEST_NAME = 40
 
 
 class ServingBar(QWidget):
-    """Hidden while nothing is written for anybody; in line with the messages above it.
-
-    Attributes:
-        stop: Its button.
-    """
+    """Hidden unless another program waits for an answer; aligned with the messages above. ``stop`` is its button."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +43,7 @@ class ServingBar(QWidget):
         self.hide()
 
     def follow(self, serving: Serving) -> None:
-        """Show what this does from now on."""
+        """Show this answer from now on."""
         self._serving = serving
         serving.answer_changed.connect(self._show)
         serving.answer_advanced.connect(self._on_answer_advanced)
@@ -70,7 +66,7 @@ class ServingBar(QWidget):
             self._show_answer(who_of(answer, before), figures_of(answer, is_written=is_written), is_written=is_written)
 
     def _show_answer(self, who: str, figures: str, *, is_written: bool) -> None:
-        """``who`` says for which program; ``is_written``: now, and not later."""
+        """``who`` names the program; ``is_written``: the answer is being written, not waiting."""
         theme.set_role(self._dot, "good" if is_written else "quiet")
         if self._who.text() != who:
             self._who.setText(who)
@@ -89,13 +85,13 @@ class ServingBar(QWidget):
 
 
 def name_of(client: str) -> str:
-    """A program's own name, which can be any text."""
+    """A program's name, which can be any text."""
     name = client.partition("/")[0]
     return "another program" if name in ("", "?") else printable(name, _LONGEST_NAME)
 
 
 def who_of(answer: ServedAnswer, before: Sequence[Priority] | None) -> str:
-    """``Answering for Zed``; ``before``: what goes first, if it waits."""
+    """``Answering for Zed``; ``before``: what it waits for, if it waits."""
     name = name_of(answer.client)
     if before is None:
         return f"Answering for {name}"
@@ -103,7 +99,7 @@ def who_of(answer: ServedAnswer, before: Sequence[Priority] | None) -> str:
 
 
 def figures_of(answer: ServedAnswer, *, is_written: bool = True) -> str:
-    """``214 tokens · 74 tok/s``; empty before the first token, and without a speed while it waits."""
+    """``214 tokens · 74 tok/s``; empty before the first token, without a speed while it waits."""
     if not answer.tokens:
         return ""
     speed = answer.tokens_per_second() if is_written else None

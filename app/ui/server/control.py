@@ -1,4 +1,4 @@
-"""Keeps the server as the settings have it, with its key from the system's keyring."""
+"""Runs the server according to the settings, with its key from the system's keyring."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KEY_BYTES = 32
 
 
 def needs_key(settings: ServerSettings) -> bool:
-    """Whether programs have to show the key."""
+    """Whether programs must send the key."""
     return settings.needs_key or settings.for_others
 
 
@@ -29,7 +29,7 @@ class ServerControl(QObject):
 
     Attributes:
         serving: The server.
-        key: What programs have to show; empty until it is known.
+        key: The key that programs must send; empty until it is read.
         key_place: Where it is stored.
 
     Signals:
@@ -50,7 +50,7 @@ class ServerControl(QObject):
 
     @Slot()
     def apply(self) -> None:
-        """Start, restart or stop the server as the settings say."""
+        """Start, restart or stop the server according to the settings."""
         settings = self._settings()
         if not settings.on:
             self._in_use = None
@@ -61,7 +61,7 @@ class ServerControl(QObject):
             self._serve(settings)
 
     def find_key(self, done: Callable[[], object] = lambda: None) -> None:
-        """Read the key, or make one if there is none; ``done`` is called when it is known."""
+        """Read the key, or make one if there is none; then call ``done``."""
 
         def find() -> tuple[str, SecretPlace]:
             if not self._store.get(KEY_NAME):
@@ -72,7 +72,7 @@ class ServerControl(QObject):
 
     @Slot()
     def replace_key(self) -> None:
-        """Make another key: programs that have the one before need it from now on."""
+        """Make a new key; programs need it from now on."""
 
         def replace() -> tuple[str, SecretPlace]:
             self._store.set(KEY_NAME, secrets.token_urlsafe(_KEY_BYTES))
@@ -81,7 +81,7 @@ class ServerControl(QObject):
         self._find(replace, self.apply)
 
     def close(self) -> None:
-        """The window is closed; returns when the server's process is gone."""
+        """Called when the window closes; waits until the server's process is gone."""
         self._lane.close()
         self.serving.close()
 
@@ -142,12 +142,11 @@ console.log(answer.choices[0].message.content);"""
 
 
 def base_url(host: str, port: int) -> str:
-    """What programs are given: ``http://127.0.0.1:8642/v1``."""
+    """The address to give to programs: ``http://127.0.0.1:8642/v1``."""
     return f"http://[{host}]:{port}/v1" if ":" in host else f"http://{host}:{port}/v1"
 
 
 def state_sentence(state: ServerState) -> str:
-    """What the server does now."""
     match state.kind:
         case "off":
             return "Off. No other program can use the model."
@@ -164,7 +163,7 @@ def _place(host: str) -> str:
 
 
 def examples(url: str, *, needs_key: bool) -> dict[str, str]:
-    """By language, with `KEY_PLACEHOLDER` where a key is needed."""
+    """Examples by language, with `KEY_PLACEHOLDER` for the key."""
     key = KEY_PLACEHOLDER if needs_key else "none"
     return {
         "curl": _CURL.format(url=url, key=_CURL_KEY.format(key=key) if needs_key else ""),

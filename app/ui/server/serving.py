@@ -1,7 +1,7 @@
-"""Lets other programs use the window's engine: one answer at a time, behind everything the window itself wants.
+"""Lets other programs use the window's engine, one answer at a time, after everything the window itself wants.
 
-Its answers are interrupted for whatever the window wants (`app.ui.engine.queue`), and go on where they were. Whoever
-loads another pair ends what other programs had asked of the one before.
+Answers are interrupted whenever the window wants the engine (`app.ui.engine.queue`), and continue later. Loading
+another pair fails what programs had asked of the previous one.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ _LIVE_SECONDS = 3.0
 
 
 class ServedAnswer:
-    """What the engine is asked for the next part, and what the program is told of all parts together.
+    """Joins the parts of an interrupted answer, so that the program sees a single one.
 
-    A part continues behind the tokens of those before it, with the same seed: under ``coupled`` the text is the same as
-    if nothing had happened. The program sees one answer: its rounds are numbered through, their times leave out the
-    pauses, and the figures are those of all parts.
+    Each part continues after the tokens of the previous ones with the same seed: under ``coupled``, the text is the
+    same as without interruptions. Rounds are numbered continuously, times exclude the pauses, and the figures cover all
+    parts.
 
     Attributes:
-        client: The program, by its own name.
-        tokens: How many there are so far.
-        request: The number under which the program's server knows it.
+        client: The program's own name.
+        tokens: The number of tokens so far.
+        request: The server's number of the request.
     """
 
     def __init__(self, client: str, command: Generate) -> None:
@@ -74,34 +74,34 @@ class ServedAnswer:
         self._command = _dated(command)
         self._tokens: list[int] = []
         self._figures = Figures()
-        """Of the parts that are over."""
+        """Of the finished parts."""
         self._started: GenerationStarted | None = None
-        """As the program heard of it."""
+        """What the program was told."""
         self.tokens = 0
         self._prompt_done = 0
         self._next_index = 0
         """The index of the next part's first round."""
         self._index_shift = 0
         self._time_shift = 0.0
-        """Seconds from the beginning of the whole, without the pauses, to that of this part."""
+        """Seconds from the start of the answer, without pauses, to the start of this part."""
         self._time = 0.0
         """Of the last round."""
         self._is_resuming = False
-        """This part has no tokens yet, but others have."""
+        """This part has no tokens yet, but earlier ones do."""
         self._held: list[Piece] = []
-        """Text that an interrupted part ended with: it may be the beginning of a stop string."""
+        """Text at the end of an interrupted part that may begin a stop string."""
         self._latest: deque[tuple[float, int]] = deque()
-        """Times and tokens of the last seconds."""
+        """Times and token counts of the last seconds."""
 
     def tokens_per_second(self) -> float | None:
-        """The tokens of the last 3 s ÷ that time; ``None`` at the beginning."""
+        """The speed over the last 3 s; ``None`` at the beginning."""
         if len(self._latest) < 2:
             return None
         seconds = self._latest[-1][0] - self._latest[0][0]
         return sum(tokens for _, tokens in list(self._latest)[1:]) / seconds if seconds > 0 else None
 
     def command(self) -> Generate:
-        """What to ask the engine for now."""
+        """The engine's next command."""
         left = self._command.max_tokens
         return msgspec.structs.replace(
             self._command,
@@ -109,10 +109,10 @@ class ServedAnswer:
             max_tokens=None if left is None else max(left - len(self._tokens), 1),
         )
 
-    # ------------------------------------------------------------ what the engine says of this part
+    # ------------------------------------------------------------ events of the current part
 
     def started(self, event: GenerationStarted) -> GenerationStarted | None:
-        """The event for the program; ``None`` if an earlier part has already started the answer."""
+        """The event for the program; ``None`` unless this is the first part."""
         self._command = msgspec.structs.replace(self._command, seed=event.seed)
         if self._started is not None:
             return None
@@ -120,18 +120,18 @@ class ServedAnswer:
         return self._started
 
     def progressed(self, event: PromptProgressed) -> PromptProgressed | None:
-        """The event for the program, which sees the prompt processed once only."""
+        """The event for the program, which should see prompt processing only once."""
         if self._tokens or event.done <= self._prompt_done:
             return None
         self._prompt_done = event.done
         return msgspec.structs.replace(event, request=self.request)
 
     def advanced(self, event: RoundsReceived) -> RoundsReceived:
-        """The rounds as the program gets them."""
+        """The rounds for the program."""
         return RoundsReceived(request=self.request, rounds=list(map(self._taken, event.rounds)))
 
     def interrupted(self, event: GenerationFinished) -> None:
-        """This part is over; there will be another one."""
+        """This part is over; another will follow."""
         self._figures = joined(self._figures, event.figures)
         self._is_resuming = self.tokens > 0
         if not self._is_resuming:
@@ -139,18 +139,18 @@ class ServedAnswer:
         self._index_shift = self._next_index
 
     def finished(self, event: GenerationFinished) -> list[RoundsReceived | GenerationFinished]:
-        """The events for the program: text that was held back, and the figures of all parts."""
+        """The events for the program: held-back text, and the figures of all parts."""
         self._cut(event.stop_overlap)
         self._figures = joined(self._figures, event.figures)
         return self._end(event)
 
     def ended(self, reason: FinishReason) -> list[RoundsReceived | GenerationFinished]:
-        """The same where no further part comes to its end."""
+        """The same if the answer ends between two parts."""
         return self._end(GenerationFinished(request=0, finish_reason=reason, figures=Figures()))
 
     def failed(self, event: GenerationFailed) -> list[GenerationFailed | RoundsReceived | GenerationFinished]:
-        """The events for the program when a part fails. After an interruption the context has no room for the last few
-        tokens: the engine wants some free before it begins. Then the answer ends as if the context were full.
+        """The events for the program when a part fails. If only the last few tokens of the context are left after an
+        interruption, the engine refuses to begin; then the answer ends as if the context were full.
         """
         if self._tokens and event.prompt_tokens:
             return [*self.ended("context")]
@@ -171,7 +171,7 @@ class ServedAnswer:
         return [*told, whole]
 
     def _taken(self, round_: Round) -> Round:
-        if self._is_resuming and round_.tokens:  # its prompt was processed again; the wait isn't decoding either
+        if self._is_resuming and round_.tokens:  # the prompt was processed again, and the pause isn't decoding either
             self._is_resuming = False
             self._time_shift = self._time - round_.time
         round_ = msgspec.structs.replace(
@@ -190,8 +190,7 @@ class ServedAnswer:
         return msgspec.structs.replace(piece, round=piece.round + self._index_shift) if self._index_shift else piece
 
     def _released(self, pieces: list[Piece], *, is_closing: bool) -> list[Piece]:
-        """Holds back the text that an interrupted part ended with, until further text shows that no stop string begins
-        there."""
+        """Hold back text that an interrupted part ended with until it is clear that no stop string begins there."""
         if not (self._held or is_closing):
             return pieces
         self._held += pieces
@@ -201,7 +200,7 @@ class ServedAnswer:
         return released
 
     def _cut(self, characters: int) -> None:
-        """Take the beginning of a stop string from what is held."""
+        """Cut a stop string that begins in the held-back text."""
         for place in range(len(self._held) - 1, -1, -1):
             piece = self._held[place]
             if piece.thinking or characters <= 0:
@@ -218,7 +217,7 @@ class ServedAnswer:
 
 
 def _dated(command: Generate) -> Generate:
-    """Fixes the time that a template may write into the prompt, so that all parts have the same prompt."""
+    """Fix the date that the template may write into the prompt, so that all parts have the same prompt."""
     messages = command.messages
     if not messages or any(message.sent_at is not None for message in messages):
         return command
@@ -231,11 +230,11 @@ _QUIT_MS = 2000
 
 
 class ServerProcess(QObject):
-    """At most one process at a time.
+    """The server's process; at most one at a time.
 
     Signals:
         received: A message of `app.protocol.serving.FromServer`.
-        ended: The process ended although nobody had asked it to.
+        ended: The process ended unexpectedly.
     """
 
     received = Signal(object)
@@ -253,21 +252,21 @@ class ServerProcess(QObject):
         return self._process.process_id()
 
     def start(self, first: Serve) -> None:
-        """Start the process, with what it needs to know first; one that is running is ended before."""
+        """Start the process with its configuration, ending a running one first."""
         self.stop()
         self._process.start(system.own_command("--role=server"), LogLines(), encode_frame(first))
 
     def send(self, message: ToServer) -> None:
-        """Nothing happens when there is no process. Raises `ProtocolError` for what is too large."""
+        """Does nothing without a process. Raises `ProtocolError` if the message is too large."""
         self._process.write(encode_frame(message))
 
     def stop(self) -> None:
-        """End the process, by force if it doesn't end by itself. Doesn't wait; its messages are ignored from now on."""
+        """End the process, by force if necessary. Doesn't wait; ignores its messages from now on."""
         self._reader = FrameReader()
         self._process.end(_QUIT_MS)
 
     def close(self) -> None:
-        """The same for the last time; returns when the process is gone."""
+        """End the process for good, and wait until it is gone."""
         self._reader = FrameReader()
         self._process.close(_QUIT_MS)
 
@@ -278,7 +277,7 @@ class ServerProcess(QObject):
             for body in reader.feed(data):
                 self.received.emit(protocol.decode_from_server(body))
                 if self._reader is not reader:
-                    return  # ended by whoever received it
+                    return  # the receiver ended it
         except ProtocolError as error:
             _log.error("protocol violation: %s", error)
             self._process.kill()
@@ -300,7 +299,7 @@ _ENDED = "The engine of Slipstream's window has stopped. Restart it there."
 
 @dataclass(frozen=True)
 class ServerState:
-    """What the server does."""
+    """The server's state."""
 
     kind: Literal["off", "starting", "listening", "failed"] = "off"
     addresses: tuple[tuple[str, int], ...] = ()
@@ -312,15 +311,15 @@ class Serving(QObject):
     """One for a window.
 
     Attributes:
-        state: What the server does.
-        answer: What is being written for another program, or waits; ``None`` if nothing is.
-        records: The last requests, oldest first, each with its end in seconds since 1970.
+        state: The server's state.
+        answer: The answer for another program that is being written or waits; ``None`` without one.
+        records: The last requests, oldest first, with their end in seconds since 1970.
 
     Signals:
         state_changed: `state` changed.
-        answer_changed: `answer` changed, waits, goes on, or moved in the queue.
-        answer_advanced: There are more tokens of it.
-        request_ended: There is one more in `records`.
+        answer_changed: `answer` changed, waits, continues, or moved in the queue.
+        answer_advanced: `answer` has more tokens.
+        request_ended: There is a new record.
     """
 
     state_changed = Signal()
@@ -348,10 +347,10 @@ class Serving(QObject):
         self._serve: Serve | None = None
         self._tracker = CrashTracker()
         self._job: Job | None = None
-        """With which the engine is asked for `answer`."""
+        """The engine's job for `answer`."""
         self._told: PairServed | None = None
         self._questions: dict[int, int] = {}
-        """The server's numbers of questions, by the engine's."""
+        """The server's numbers of side questions, by the engine's."""
         self._process.received.connect(self._on_received)
         self._process.ended.connect(self._on_process_ended)
         engine.state_changed.connect(self._on_engine_state_changed)
@@ -368,15 +367,15 @@ class Serving(QObject):
         return self._process.process_id()
 
     def is_writing(self) -> bool:
-        """Whether the engine is busy with `answer`, which otherwise waits."""
+        """Whether the engine is working on `answer`, rather than on something else first."""
         return self._job is not None and self._job.is_running()
 
     def waits_for(self) -> list[Priority] | None:
-        """What goes before `answer`, the first one first; ``None`` while that is being written, or there is none."""
+        """What goes before `answer`, in order; ``None`` if it is being written or there is none."""
         return self._queue.before(self._job) if self._job is not None and not self.is_writing() else None
 
     def start(self, serve: Serve) -> None:
-        """Serve like this from now on; what the server does is in `state`."""
+        """Serve with this configuration from now on; `state` shows what happens."""
         self._drop()
         self._serve = serve
         self._notice_list.remove(NOTICE)
@@ -387,7 +386,7 @@ class Serving(QObject):
 
     @Slot()
     def restart(self) -> None:
-        """Start the server again after its process has ended."""
+        """Start the server again after its process ended."""
         if self._serve is not None:
             self.start(self._serve)
 
@@ -401,7 +400,7 @@ class Serving(QObject):
         self._set_state(ServerState())
 
     def close(self) -> None:
-        """The same for the last time; returns when the process is gone."""
+        """Stop serving for good, and wait until the process is gone."""
         self.stop()
         self._process.close()
 
@@ -411,7 +410,7 @@ class Serving(QObject):
         if self.answer is not None and self._job is not None and self._queue.cancel(self._job):
             self._end(*self.answer.ended("cancelled"))
 
-    # ------------------------------------------------------------ what programs ask for
+    # ------------------------------------------------------------ requests of programs
 
     @Slot(object)
     def _on_received(self, message: object) -> None:
@@ -455,7 +454,7 @@ class Serving(QObject):
         self._queue.submit(job)
 
     def _drop(self) -> None:
-        """Cancel what is being written; nobody is told."""
+        """Cancel the current answer without telling anybody."""
         job, self._job = self._job, None
         if job is not None:
             self._queue.drop(job)
@@ -471,7 +470,7 @@ class Serving(QObject):
         self.answer = answer
         self.answer_changed.emit()
 
-    # ------------------------------------------------------------ what the engine says
+    # ------------------------------------------------------------ events of the engine
 
     @Slot()
     def _on_queue_changed(self) -> None:
@@ -496,7 +495,7 @@ class Serving(QObject):
 
     @Slot()
     def _tell_pair(self) -> None:
-        """Tell the server what is loaded now, which fails whatever was asked of another pair."""
+        """Tell the server which pair is loaded; requests for another pair fail."""
         pair = self._pair_loader.pair() if self._engine.state().has_pair else None
         why = ""
         if pair is not None and not pair.target.path:

@@ -1,4 +1,4 @@
-"""The Settings window, and how settings reach what uses them.
+"""The Settings window, and how changes are applied.
 
 Must never import the main window.
 """

@@ -22,21 +22,21 @@ _THEMES = {"system": "Same as the system", "light": "Light", "dark": "Dark"}
 
 
 def apply(values: Settings) -> None:
-    """Apply the page's settings to the whole app; at startup and after each change."""
+    """Apply the page's settings to the whole app, at startup and after each change."""
     theme.override({"light": theme.LIGHT, "dark": theme.DARK}.get(values.theme))
     theme.notifier().set_zoom(values.zoom)
     send_key().choose(needs_ctrl=values.send_with == "ctrl_enter")
 
 
 def zoom_beside(zoom: int, step: int) -> int:
-    """The next step above a zoom (``step`` 1) or below it (-1); the zoom itself if there is none."""
+    """The next zoom step in this direction (1 or -1); the zoom itself at the end."""
     if step > 0:
         return next((one for one in ZOOM_STEPS if one > zoom), zoom)
     return next((one for one in reversed(ZOOM_STEPS) if one < zoom), zoom)
 
 
 class GeneralPage(QWidget):
-    """A change takes effect at once; the zoom also changes from the menu."""
+    """General settings; they take effect at once. The zoom can also change from the menu."""
 
     def __init__(self, settings: WindowSettings) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class GeneralPage(QWidget):
 
     def refresh(self) -> None:
         values = self._settings.values
-        steps = sorted({*ZOOM_STEPS, values.zoom})  # someone may have written another one into the file
+        steps = sorted({*ZOOM_STEPS, values.zoom})  # the file may contain any other value
         self._fields.offer("zoom", {step: f"{step}%" for step in steps})
         self._fields.show(values)
 

@@ -1,4 +1,4 @@
-"""Settings → Network: what may be sent, how, and what was."""
+"""Settings → Network: what may be sent, how, and what was sent."""
 
 from __future__ import annotations
 
@@ -55,10 +55,10 @@ _TOKEN_PLACES: dict[TokenPlace, str] = {
 
 
 class NetworkPage(QWidget):
-    """The settings of the network, which take effect at once, the access token, and what happened on the network.
+    """Network settings, which take effect at once, the access token, and recent traffic.
 
     Signals:
-        needed: It has something to say.
+        needed: The page has something to tell the user.
     """
 
     needed = Signal()
@@ -139,7 +139,6 @@ class NetworkPage(QWidget):
 
     @Slot()
     def ask_for_token(self) -> None:
-        """Let the user enter the access token."""
         if self._hub.endpoint_problem():
             self.needed.emit()
             return
@@ -149,7 +148,7 @@ class NetworkPage(QWidget):
         dialog.open()
 
     def _set_token(self, token: str | None) -> None:
-        """Store it, or remove the one that is stored."""
+        """Store the token, or remove the stored one."""
 
         def done(place: TokenPlace) -> None:
             show_text(self._token_problem, "")
@@ -210,7 +209,7 @@ class NetworkPage(QWidget):
 
 
 class TokenDialog(QDialog):
-    """Asks for the access token of Hugging Face. After `accept`, `token` is what was typed."""
+    """Asks for an access token for Hugging Face. After `accept`, `token` is what was entered."""
 
     def __init__(self, endpoint: str, parent: QWidget | None = None) -> None:
         super().__init__(parent)

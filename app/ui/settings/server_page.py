@@ -1,4 +1,4 @@
-"""Settings → API server: whether and how other programs may use the model, and what they did."""
+"""Settings → API server: whether and how other programs may use the model, and their recent requests."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ _REPLACE = "Programs that use the current key will be refused until you give the
 
 
 class ServerPage(QWidget):
-    """The settings of the server, which take effect at once, and what it does.
+    """The server's settings, which take effect at once, and its state.
 
     Attributes:
-        replace_key: The button that asks for another key.
+        replace_key: The button that makes a new key.
     """
 
     def __init__(self, settings: WindowSettings, control: ServerControl) -> None:
@@ -124,7 +124,7 @@ class ServerPage(QWidget):
     # ------------------------------------------------------------ changes
 
     def _show(self, values: ServerSettings) -> None:
-        """Other computers need the key, which isn't a choice for this one then."""
+        """Apply dependent fields: other computers always need the key, so it isn't a choice then."""
         self._fields.show(msgspec.structs.replace(values, needs_key=needs_key(values)))
 
     def _on_changed(self) -> None:
@@ -190,14 +190,10 @@ class ServerPage(QWidget):
 
 
 class _CopiedField(QWidget):
-    """A text to be copied.
-
-    Attributes:
-        field: Shows it.
-    """
+    """A text to copy. ``field`` shows it."""
 
     def __init__(self, name: str, *, is_secret: bool = False) -> None:
-        """``is_secret``: it is only shown when asked for."""
+        """``is_secret``: hidden until the user asks to see it."""
         super().__init__()
         self.field = named(QLineEdit(readOnly=True), name)
         copy = push_button("Copy", self._copy, name=f"Copy the {name if name.startswith('API') else name.lower()}")
@@ -225,7 +221,7 @@ class _CopiedField(QWidget):
 
 
 class _Examples(QWidget):
-    """How a program asks, in several languages."""
+    """How to use the API, in several languages."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -240,7 +236,6 @@ class _Examples(QWidget):
         column(row(self._languages, None, copy), self._text, self._hint, on=self)
 
     def show_examples(self, texts: dict[str, str]) -> None:
-        """By language."""
         self._texts = texts
         self._hint.setVisible(wording.KEY_PLACEHOLDER in "".join(texts.values()))
         if not self._languages.count():
@@ -281,7 +276,7 @@ def _help(text: str) -> QWidget:
 
 
 def _addresses() -> list[str]:
-    """Where other computers could reach this one."""
+    """The addresses at which other computers could reach this one."""
     return [
         address.toString()
         for address in QNetworkInterface.allAddresses()

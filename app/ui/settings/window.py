@@ -35,13 +35,13 @@ from app.ui.widgets.tabbed_window import TabbedWindow
 from app.ui.widgets.theme import SPACING
 from app.words import printable
 
-# Settings → Models: where models are stored, and where else to look for them.
+# Settings → Models: where models are stored, and other folders to look in.
 
 _OTHERS = "Models in these folders appear in your library. Slipstream never changes or deletes anything there."
 
 
 class ModelsPage(QWidget):
-    """A change takes effect at once."""
+    """Folder settings; they take effect at once."""
 
     def __init__(self, settings: WindowSettings, models: ModelsWindow) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class ModelsPage(QWidget):
         self._library.find(lambda found: self.show_found([one for one in found if one.path not in known]))
 
     def show_found(self, found: list[ModelFolder]) -> None:
-        """Folders of other apps that could be added."""
+        """Show other apps' folders that could be added."""
         clear_layout(self._found)
         for one in found:
             self._found.addLayout(self._row(str(one.path), one.kind.label, "Add", self._add))
@@ -132,7 +132,7 @@ class ModelsPage(QWidget):
         new, old = Path(folder), models_folder(self._values)
         if new == old:
             return
-        if old.is_relative_to(new):  # the scan of the new folder finds the old one's models
+        if old.is_relative_to(new):  # scanning the new folder finds the old one's models
             self._use(new)
         else:
             self._library.compute(
@@ -149,7 +149,7 @@ class ModelsPage(QWidget):
         )
 
     def _use(self, folder: Path, *others: Path) -> None:
-        """From now on models are stored in ``folder``; ``others`` are looked in, too."""
+        """Store models in ``folder`` from now on, and also look in ``others``."""
         self._values.models_folder = str(folder)
         extra = [*self._values.extra_folders, *map(str, others)]
         self._change([one for one in dict.fromkeys(extra) if Path(one) != folder])
@@ -163,7 +163,7 @@ def _has_files(folder: Path) -> bool:
 
 
 class SettingsWindow(TabbedWindow):
-    """Everything takes effect at once.
+    """Settings; all take effect at once.
 
     Attributes:
         general, models, network, server: The pages.
