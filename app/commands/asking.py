@@ -50,7 +50,7 @@ def answer_format(options: argparse.Namespace) -> AnswerFormat | None:
     kind = _KINDS.get(options.grammar.suffix.lower())
     if kind is None:
         name = options.grammar.name
-        raise KnownError(f"{name}  isn't a grammar that Slipstream knows: its name must end in .lark or .gbnf.")
+        raise KnownError(f"{name} isn't a grammar that Slipstream knows: its name must end in .lark or .gbnf.")
     return AnswerFormat(kind=kind, source=_read(options.grammar))
 
 
@@ -63,7 +63,7 @@ def _read(path: Path) -> str:
     try:
         return _checked(data.decode("utf-8-sig"), path.name)
     except UnicodeDecodeError as error:
-        raise KnownError(f"{path.name}  isn't UTF-8 text.") from error
+        raise KnownError(f"{path.name} isn't UTF-8 text.") from error
 
 
 def _checked(source: str, name: str) -> str:
