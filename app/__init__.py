@@ -3,4 +3,4 @@
 __version__ = "0.2.0"
 
 APPLICATION_ID = "app.slipstream.Slipstream"
-"""The app's name in desktop entries, in its windows and in its bundle on macOS."""
+"""The app's id in desktop entries, windows and the macOS bundle."""

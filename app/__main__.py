@@ -35,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return run_server()
     is_file = len(arguments) == 1 and names_file(arguments[0])
     if not arguments or is_file or arguments[0] == "--window":
-        gc.disable()  # for good, see `app.ui.widgets.garbage`
+        gc.disable()  # permanently, see `app.ui.widgets.garbage`
         from app.ui.shell.application import run as run_window
 
         return run_window(arguments if is_file else arguments[1:])

@@ -1,6 +1,6 @@
-"""``slipstream generate``, ``inspect`` and the commands of `app.commands`: the same engine without a window.
+"""The command line: ``slipstream generate``, ``inspect`` and the commands of `app.commands`.
 
-Exit status: 0, 1 for a known error (one sentence on stderr), 2 for wrong usage, 130 after Ctrl+C, 143 after SIGTERM,
+Exit status: 0; 1 for a known error (one sentence on stderr); 2 for wrong usage; 130 after Ctrl+C; 143 after SIGTERM;
 129 when the terminal is closed.
 """
 
@@ -57,13 +57,11 @@ def _carry_out(command: Callable[[argparse.Namespace], int], options: argparse.N
         tell(str(error))
         return 1
     except (KeyboardInterrupt, Canceled):
-        with contextlib.suppress(OSError):  # of a terminal that was closed
+        with contextlib.suppress(OSError):  # the terminal may be closed
             print(file=sys.stderr)
         return 130
     except BrokenPipeError:
-        os.dup2(
-            os.open(os.devnull, os.O_WRONLY), 1
-        )  # otherwise, Python complains once more when it flushes stdout at exit
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # keeps Python from complaining when it flushes stdout at exit
         return 0
 
 
@@ -183,15 +181,13 @@ def _parser() -> argparse.ArgumentParser:
 
 @contextlib.contextmanager
 def _ended_in_order() -> Iterator[list[int]]:
-    """Handle a termination request from the system, or the closing of the terminal, like Ctrl+C; yields which one it
-    was.
-    """
+    """Treat SIGTERM and SIGHUP like Ctrl+C; yields a list that the signal is added to."""
     asked: list[int] = []
 
     def end(number: int, frame: FrameType | None) -> None:
         asked.append(number)
         interrupt = signal.getsignal(signal.SIGINT)
-        if not callable(interrupt):  # shells have it ignored in background processes
+        if not callable(interrupt):  # shells make background processes ignore it
             raise KeyboardInterrupt
         interrupt(signal.SIGINT, frame)
 
@@ -207,7 +203,7 @@ def _ended_in_order() -> Iterator[list[int]]:
 
 
 def _show(text: str) -> None:
-    """Part of an answer: unchanged into files and pipes, which a program reads; made printable for a terminal."""
+    """Print part of an answer: unchanged into files and pipes, made safe for a terminal."""
     print(visible(text) if sys.stdout.isatty() else text, end="", flush=True)
 
 
@@ -223,13 +219,13 @@ def _show_pieces(pieces: Sequence[Piece], *, after_thinking: bool) -> None:
 
 
 def _show_thinking(text: str) -> None:
-    """Part of what the model thinks before its answer, for people only."""
+    """Print thinking, only for people."""
     if sys.stderr.isatty():
         print(visible(text), end="", file=sys.stderr, flush=True)
 
 
 def _speak_utf8() -> None:
-    """Write UTF-8 into files and pipes on every system; a terminal shows what it can."""
+    """Write UTF-8 into files and pipes on every system, and to a terminal whatever it can show."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding=None if stream.isatty() else "utf-8", errors="replace")

@@ -1,8 +1,4 @@
-"""The settings: one typed table, kept in one JSON file.
-
-Each field of `Settings` is one setting: its name is the key in the file, its annotation the type, the range and the
-description.
-"""
+"""The app's settings: each field of `Settings` is one, with its type, range and description, stored in a JSON file."""
 
 from __future__ import annotations
 
@@ -44,17 +40,17 @@ SidePage: TypeAlias = Literal["speed", "chat_settings"]
 
 
 class Pair(msgspec.Struct, frozen=True):
-    """The files of a target and, if there is one, a draft; or a model on a server."""
+    """The files of a target and perhaps a draft, or a model on a server."""
 
     target: str
-    """With a server, the model's name there."""
+    """A path, or the model's name on the server."""
     draft: str | None = None
     server: str = ""
-    """Its address; empty: the files are on this computer."""
+    """The server's address; empty for files on this computer."""
 
 
 class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How other programs may use the model that is loaded in the window."""
+    """How other programs may use the model loaded in the window."""
 
     on: Annotated[bool, Meta(description="Let other programs use the loaded model")] = False
     port: Annotated[int, Meta(ge=1, le=65535, description="Where the server listens")] = DEFAULT_PORT
@@ -67,7 +63,7 @@ class ServerSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settings(msgspec.Struct, kw_only=True):
-    """All settings with their defaults. Ranges are checked on reading and on saving."""
+    """All settings with their defaults. Ranges are checked on reading and saving."""
 
     window_geometry: Annotated[str, Meta(description="Place and size of the window, as Qt saves it, base64")] = ""
     splitter_state: Annotated[str, Meta(description="Widths of list, chat and panel, as Qt saves them, base64")] = ""
@@ -90,25 +86,25 @@ class Settings(msgspec.Struct, kw_only=True):
     draft_length: (
         Annotated[int, Meta(ge=0, le=MAX_DRAFT_LENGTH, description="Tokens per draft; 0 turns drafting off")] | None
     ) = None
-    """``None``: automatic, the engine drafts as many tokens as save time."""
+    """``None``: automatic."""
     propose: Annotated[Propose, Meta(description="How a draft model proposes tokens; never changes the text")] = "auto"
     accept: Annotated[AcceptRule, Meta(description="How draft tokens are accepted")] = "coupled"
     load: Annotated[LoadSettings, Meta(description="Context and memory, for models without their own")] = LoadSettings()
     model_loads: Annotated[
         dict[str, LoadSettings], Meta(description="The same for each model, by the target's path")
     ] = msgspec.field(default_factory=dict)
-    """In the order they were loaded, at most `MAX_MODEL_LOADS`."""
+    """In the order of loading, at most `MAX_MODEL_LOADS`."""
     model_heads: Annotated[
         dict[str, HeadChoice], Meta(description="Whether to use the MTP head inside a model, by its path")
     ] = msgspec.field(default_factory=dict)
-    """Only where it isn't ``auto``; at most `MAX_MODEL_LOADS`."""
+    """Without those that are ``auto``; at most `MAX_MODEL_LOADS`."""
     model_templates: Annotated[
         dict[str, str], Meta(description="The chat template to use for a model, by its path: a name or a file")
     ] = msgspec.field(default_factory=dict)
-    """Only where it isn't the model's own; at most `MAX_MODEL_LOADS`."""
+    """Without those that use their own; at most `MAX_MODEL_LOADS`."""
 
     models_folder: Annotated[str, Meta(description="Where downloaded models are stored")] = ""
-    """Empty means `app.system.models_dir`."""
+    """Empty: `app.system.models_dir`."""
     extra_folders: Annotated[list[str], Meta(description="More folders with models; nothing is written there")] = []
     offline: Annotated[bool, Meta(description="Use no network at all")] = False
     hub_endpoint: Annotated[str, Meta(description="Address of a Hugging Face mirror")] = ""
@@ -130,7 +126,7 @@ class Settings(msgspec.Struct, kw_only=True):
         return self.model_loads.get(target, self.load)
 
     def remember_load(self, target: str, load: LoadSettings) -> None:
-        """Load this target like this from now on; only the newest entries are kept."""
+        """How to load this target from now on."""
         self.model_loads = _latest(self.model_loads, target, load)
 
     def head_for(self, target: str) -> HeadChoice:
@@ -138,19 +134,19 @@ class Settings(msgspec.Struct, kw_only=True):
         return self.model_heads.get(target, "auto")
 
     def remember_head(self, target: str, head: HeadChoice) -> None:
-        """Use the head inside this target, or not, from now on."""
+        """Whether to use the MTP head inside this target from now on."""
         self.model_heads = _latest(self.model_heads, target, None if head == "auto" else head)
 
     def template_for(self, target: str) -> str:
-        """The chat template to use for the target at this path, as in `Load.chat_template`."""
+        """The chat template for the target at this path, as in `Load.chat_template`."""
         return self.model_templates.get(target, "")
 
     def remember_template(self, target: str, template: str) -> None:
-        """Use this chat template for this target from now on; empty: its own."""
+        """The chat template for this target from now on; empty: its own."""
         self.model_templates = _latest(self.model_templates, target, template or None)
 
     def models_moved(self, old: Path, new: Path) -> None:
-        """The models of the folder ``old`` are in ``new`` now."""
+        """The models in folder ``old`` have moved to ``new``."""
 
         def there(path: str) -> str:
             return str(new / Path(path).relative_to(old)) if Path(path).is_relative_to(old) else path
@@ -167,26 +163,26 @@ class Settings(msgspec.Struct, kw_only=True):
         self.last_pair = both(self.last_pair) if self.last_pair is not None else None
 
     def known_servers(self) -> list[str]:
-        """The addresses of servers that were used, each once."""
+        """The addresses of servers used recently."""
         return list(dict.fromkeys(pair.server for pair in self.recent_pairs if pair.server))
 
     def remember_pair(self, pair: Pair) -> None:
-        """Make ``pair`` the last one and the first of the recent ones."""
+        """Make ``pair`` the most recent one."""
         self.last_pair = pair
         self.recent_pairs = [pair, *(other for other in self.recent_pairs if other != pair)][:MAX_RECENT_PAIRS]
 
 
 def _latest(known: dict[str, T], target: str, value: T | None) -> dict[str, T]:
-    """With another value for this target, or without one; the oldest go when there are too many."""
+    """``known`` with this value for the target, or without any; drops the oldest entries if there are too many."""
     others = [(path, one) for path, one in known.items() if path != target]
     return dict([*others, *([] if value is None else [(target, value)])][-MAX_MODEL_LOADS:])
 
 
 class SettingsFile:
-    """The settings of one file: read ``values``, change its attributes, `save`.
+    """The settings in one file: change attributes of ``values``, then `save`.
 
-    Unknown settings, as a newer version may have added, stay in the file. A file of another format is never written;
-    one of a newer format is read as far as it is understood.
+    Settings that this version doesn't know stay in the file. A file of another format version is never written; a newer
+    one is read as far as possible.
     """
 
     def __init__(self, path: Path) -> None:
@@ -202,13 +198,13 @@ class SettingsFile:
         self._saving = threading.Lock()
         self._is_foreign = False
         self.notice: str | None = None
-        """What to tell the user about the file, in a sentence or two."""
+        """What to tell the user about the file."""
         self.values = self._read()
 
     def save(self, values: Settings | None = None) -> None:
-        """Write the file, whole or not at all: ``values``, by default those of the attribute. From any thread.
+        """Write ``values``, by default the attribute's, atomically. Thread-safe.
 
-        Raises `KnownError` if the disk does not let us; `msgspec.ValidationError` for a value out of its range (a bug).
+        Raises `KnownError` if writing fails, and `msgspec.ValidationError` for a value out of range (a bug).
         """
         if self._is_foreign:
             return
@@ -266,7 +262,7 @@ class SettingsFile:
 
 
 def _merged(content: dict[str, Any], values: dict[str, Any], kind: type[msgspec.Struct]) -> dict[str, Any]:
-    """``values`` replacing those in ``content``, where unknown settings stay."""
+    """``content`` updated with ``values``; unknown settings stay."""
     merged = {**content, **values}
     for field in msgspec.structs.fields(kind):
         struct, before = struct_of(field.type), content.get(field.name)

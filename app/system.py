@@ -1,6 +1,7 @@
-"""Where files are, how processes of this program start, the log, and the two kinds of failure.
+"""Where files are, how our processes start, the log, and the two kinds of failure.
 
-``SLIPSTREAM_HOME`` puts everything in one folder (portable use, tests); otherwise each system's usual places are used.
+``SLIPSTREAM_HOME`` puts everything in one folder (for portable use and tests); by default, each system's usual folders
+are used.
 """
 
 from __future__ import annotations
@@ -26,19 +27,17 @@ import platformdirs
 
 from app import __version__
 
-# ``KnownError`` is for problems of the environment: a missing file, a full disk, a pair that doesn't fit. Its text is
-# shown to the user unchanged. Everything else is a bug and keeps its traceback.
-
 
 class KnownError(Exception):
-    """Something outside Slipstream went wrong.
+    """Something outside Slipstream went wrong: a missing file, a full disk, a pair that doesn't fit.
 
-    The message is one or two plain sentences: what happened, what it means, what to do. No traceback is shown for it.
+    The message is shown to the user: one or two plain sentences on what happened, what it means and what to do. Any
+    other exception is a bug and keeps its traceback.
     """
 
 
-class Canceled(Exception):  # noqa: N818 - no error
-    """The user asked to stop. Not an error: callers end quietly and keep what has been done so far."""
+class Canceled(Exception):  # noqa: N818 - not an error
+    """The user asked to stop. Callers end quietly and keep what has been done so far."""
 
 
 NAME = "Slipstream"
@@ -46,30 +45,28 @@ HOME_VARIABLE = "SLIPSTREAM_HOME"
 
 
 def data_dir() -> Path:
-    """Chats and their backups. Like all folders here, it is created if necessary; raises `KnownError` if that fails."""
+    """For chats and their backups. Like all folders here, created if missing; raises `KnownError` if that fails."""
     return _made(_home() or platformdirs.user_data_path(NAME, appauthor=False))
 
 
 def config_dir() -> Path:
-    """The settings."""
+    """For the settings."""
     return _made(_home() or platformdirs.user_config_path(NAME, appauthor=False))
 
 
 def cache_dir() -> Path:
-    """Data that can be measured or fetched again."""
+    """For data that can be measured or fetched again."""
     home = _home()
     return _made(home / "cache" if home else platformdirs.user_cache_path(NAME, appauthor=False))
 
 
 def chat_caches_dir() -> Path:
-    """Copies of KV caches, which contain the text of chats."""
+    """For copies of KV caches, which contain the text of chats."""
     return _made(cache_dir() / "chats")
 
 
 def models_dir() -> Path:
-    """Where downloaded models are stored unless the settings name another folder. Not created: it may be on a large
-    disk.
-    """
+    """The default folder for downloaded models. It isn't created here."""
     home = _home()
     return home / "models" if home else platformdirs.user_data_path(NAME, appauthor=False) / "models"
 
@@ -88,7 +85,8 @@ def settings_file() -> Path:
 
 
 def resource(*parts: str) -> Path:
-    """A file in ``resources/``: next to ``app`` in the source, inside it in a wheel, in the bundle of PyInstaller."""
+    """A file in ``resources/``, which is next to ``app`` in the source, inside it in a wheel, or in PyInstaller's
+    bundle."""
     return _resources().joinpath(*parts)
 
 
@@ -102,7 +100,7 @@ def _resources() -> Path:
 
 
 def licenses() -> Path:
-    """The text about Slipstream's license: in a package the index of everything inside, otherwise its own license."""
+    """Slipstream's license, or in a package the index of all licenses inside."""
     bundle = getattr(sys, "_MEIPASS", None)
     if bundle is not None:
         return Path(bundle) / "licences" / "README.txt"
@@ -130,10 +128,9 @@ def _made(folder: Path) -> Path:
     return folder
 
 
-# What turns JSON and its values into our classes. Only here is msgspec asked for that.
-#
-# When a class is first decoded, msgspec 0.22 reads its annotations, and marks it as known before it has read them all:
-# another thread that decodes one of that class at this moment crashes the process. So one thread prepares at a time.
+# Decoding JSON into our classes goes through here, because msgspec 0.22 isn't thread-safe at first: it marks a class as
+# known before it has read all of its annotations, and another thread that decodes the class at that moment crashes the
+# process. So one thread prepares at a time.
 
 T = TypeVar("T")
 
@@ -143,8 +140,7 @@ _preparing = threading.Lock()
 
 
 def decoder(kind: Any, *, strict: bool = True) -> Decoder[Any]:
-    """Decodes JSON as ``kind``, any type that msgspec knows; can be used by several threads. Not ``strict``: a number
-    may also be written as text."""
+    """A decoder for ``kind``, any type that msgspec knows; thread-safe. Without ``strict``, numbers may be strings."""
     with _preparing:
         if (kind, strict) not in _decoders:
             _decoders[kind, strict] = Decoder(kind, strict=strict)
@@ -152,42 +148,39 @@ def decoder(kind: Any, *, strict: bool = True) -> Decoder[Any]:
 
 
 def decode(data: bytes | str | msgspec.Raw, kind: type[T], *, strict: bool = True) -> T:
-    """JSON as a value of ``kind``. Raises `msgspec.DecodeError`, and `msgspec.ValidationError` for another type."""
+    """JSON as a ``kind``. Raises `msgspec.DecodeError`, or `msgspec.ValidationError` for the wrong type."""
     found: T = decoder(kind, strict=strict).decode(data)
     return found
 
 
 def convert(value: Any, kind: type[T], **options: Any) -> T:
-    """A value made of JSON's types as one of ``kind``; ``options`` are those of `msgspec.convert`.
-
-    Raises `msgspec.ValidationError`.
-    """
+    """A value of JSON's types as a ``kind``; ``options`` are `msgspec.convert`'s. Raises `msgspec.ValidationError`."""
     decoder(kind)
     converted: T = msgspec.convert(value, kind, **options)
     return converted
 
 
-# Processes of this program: how they are started, both from source and in a package, and in what environment.
+# How our processes are started, from source and in a package, and with what environment.
 
 FOLDER = Path(__file__).resolve().parents[1]
-"""The working folder of our processes: ``app`` is found there, and on Windows other programs' libraries aren't."""
+"""Our processes' working folder: it contains ``app``, and no libraries of other programs for Windows to load."""
 RESET_VARIABLE = "PYINSTALLER_RESET_ENVIRONMENT"
-"""When set to 1, tells a frozen program that it is a separate process, not part of the one that started it."""
+"""When set to 1, tells a frozen program that it is independent of the process that started it."""
 CLOSE_WHEN_READY = "--close-when-ready"
-"""An option for ``--window``: the window closes itself when its engine has loaded a pair or failed to."""
+"""An option for ``--window``: close the window once its engine has loaded a pair or failed to."""
 _BUNDLES_OWN = {
     "linux": ["LD_LIBRARY_PATH"],
     "darwin": ["DYLD_LIBRARY_PATH", "QT_PLUGIN_PATH", "QML2_IMPORT_PATH"],
     "win32": ["QT_PLUGIN_PATH", "QML2_IMPORT_PATH"],
 }
-"""What PyInstaller sets, by system; on Linux our packages leave out the part about Qt."""
+"""Variables that PyInstaller sets, by system; on Linux, our packages leave out those about Qt."""
 _ENGINE_VARIABLES = {"GOMP_SPINCOUNT": "3000", "GGML_NO_BACKTRACE": "1"}
-"""What llama.cpp's libraries read when they are loaded.
+"""llama.cpp's libraries read these when they are loaded.
 
-Threads of libgomp spin while they wait for each other; on a machine that does something else as well they then use up
-the very time slices they wait for. On 2 cores, beside one busy process, a pass takes twice as long as on an idle
-machine with 3,000 spins, and 14 times as long with 100,000. Idle, fewer cost more: 1,000 take 2 % longer than that.
-And ggml forks debuggers when it aborts, which would outlive the engine."""
+libgomp's threads spin while they wait for each other, and on a busy machine use up the very time slices they wait for:
+on 2 cores next to one busy process, a pass takes twice as long as on an idle machine with 3,000 spins, and 14 times as
+long with 100,000. Even fewer cost time on an idle machine (1,000: 2% slower). And ggml forks a debugger when it aborts,
+which would outlive the engine."""
 _CONSOLE_PROGRAM = "slipstream-cli.exe"
 _SECRET = re.compile(r"(TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|CREDENTIALS?)S?$|_PROXY$", re.IGNORECASE)
 
@@ -198,7 +191,7 @@ def is_frozen() -> bool:
 
 
 def own_command(*arguments: str) -> list[str]:
-    """Program and arguments of another process of this program. On Windows, the variant with standard streams."""
+    """The command for another of our processes. On Windows, the program with standard streams."""
     if not is_frozen():
         return [sys.executable, "-m", "app", *arguments]
     console = Path(sys.executable).with_name(_CONSOLE_PROGRAM)
@@ -206,26 +199,26 @@ def own_command(*arguments: str) -> list[str]:
 
 
 def windows_program(*parts: str, environment: Mapping[str, str] = os.environ) -> str:
-    """The path of a program that comes with Windows, ``parts`` below its folder.
+    """The path of a program that comes with Windows, at ``parts`` below its folder.
 
-    Given only a name, Windows would first look next to our program and in the working folder, where anybody may have
-    put another one.
+    With just a name, Windows would first look next to our program and in the working folder, where anybody could put a
+    different one.
     """
     folder = environment.get("SystemRoot", "")
     return str(PureWindowsPath(folder if PureWindowsPath(folder).is_absolute() else "C:\\Windows", *parts))
 
 
 def prepare_engine(environment: MutableMapping[str, str]) -> None:
-    """Set the environment for llama.cpp's libraries before they are loaded; what the user has set stays."""
+    """Set the variables for llama.cpp's libraries before they are loaded, except those that the user has set."""
     for name, value in _ENGINE_VARIABLES.items():
         environment.setdefault(name, value)
 
 
 def restore_environment(environment: MutableMapping[str, str], platform: str = sys.platform) -> None:
-    """Remove from ``environment`` what PyInstaller set for this process, or restore what the user had.
+    """Undo what PyInstaller set in ``environment`` for this process.
 
-    This process has found its libraries, and Qt its plugins through PySide6. A browser or a file manager that we start
-    would find ours, too, and crash.
+    It has found its libraries, and Qt its plugins through PySide6; but a browser or file manager that we start would
+    find ours, too, and crash.
     """
     for name in _BUNDLES_OWN.get(platform, []):
         environment.pop(name, None)
@@ -235,12 +228,12 @@ def restore_environment(environment: MutableMapping[str, str], platform: str = s
 
 
 def is_secret(name: str) -> bool:
-    """Whether a variable of this name may contain a secret, or a proxy, which may contain one."""
+    """Whether a variable of this name may contain a secret, perhaps inside a proxy's address."""
     return _SECRET.search(name) is not None
 
 
 def child_environment(own: Mapping[str, str], **changes: str) -> dict[str, str]:
-    """``own`` without secrets, with ``changes``, for another process of this program with another working folder."""
+    """``own`` without secrets and with ``changes``, for a process in another working folder."""
     harmless = {name: value for name, value in own.items() if not is_secret(name)}
     if home := harmless.get(HOME_VARIABLE, "").strip():
         harmless[HOME_VARIABLE] = str(Path(home).expanduser().absolute())
@@ -248,27 +241,27 @@ def child_environment(own: Mapping[str, str], **changes: str) -> dict[str, str]:
 
 
 def engine_command(*options: str) -> list[str]:
-    """Program and arguments of the engine process, both from source and in a package."""
+    """The command of the engine process."""
     return own_command("--role=engine", *options)
 
 
 def remote_command() -> list[str]:
-    """Program and arguments of the process for models on servers."""
+    """The command of the process for models on servers."""
     return own_command("--role=remote")
 
 
 def start_process(
     command: Sequence[str], changes: Mapping[str, str] | None = None, *, errors: int = subprocess.PIPE
 ) -> subprocess.Popen[bytes]:
-    """Start a process of this program, with pipes and without a window, in its own session, so Ctrl+C only reaches us.
+    """Start one of our processes, with pipes, no window, and its own session, so that Ctrl+C only reaches us.
 
-    ``changes`` are variables to set, ``errors`` is where its standard error goes. Raises `OSError`.
+    ``changes`` are variables to set; ``errors`` is where its standard error goes. Raises `OSError`.
     """
     return subprocess.Popen(command, **process_options(changes, errors=errors))
 
 
 def process_options(changes: Mapping[str, str] | None = None, *, errors: int = subprocess.PIPE) -> dict[str, Any]:
-    """What `start_process` starts a process with, for others that start one (asyncio)."""
+    """The keyword arguments of `start_process`, also for asyncio."""
     return {
         "cwd": FOLDER,
         "env": child_environment(os.environ, **(changes or {})),
@@ -281,7 +274,7 @@ def process_options(changes: Mapping[str, str] | None = None, *, errors: int = s
 
 
 def claim_stdout() -> BinaryIO:
-    """In a child process: keep the real stdout for messages; whatever a library prints goes to stderr."""
+    """In a child process: take the real stdout for messages, and send what libraries print to stderr."""
     own = os.dup(1)
     os.dup2(2, 1)
     if sys.platform == "win32":
@@ -289,11 +282,11 @@ def claim_stdout() -> BinaryIO:
 
         msvcrt.setmode(own, os.O_BINARY)
         msvcrt.setmode(0, os.O_BINARY)
-    return os.fdopen(own, "wb")  # buffered, because a raw file may write less than it was given
+    return os.fdopen(own, "wb")  # buffered, because a raw file may write only part of the data
 
 
 def claim_streams(*, discards: bool = False) -> tuple[BinaryIO, BinaryIO]:
-    """In a child process: the pipes to its parent. What a library prints goes to stderr, or is discarded."""
+    """In a child process: the pipes to its parent. What libraries print goes to stderr, or is discarded."""
     own_in, own_out = os.dup(0), os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 0)
@@ -308,23 +301,21 @@ def claim_streams(*, discards: bool = False) -> tuple[BinaryIO, BinaryIO]:
 
 
 def has_display(environment: Mapping[str, str], platform: str = sys.platform) -> bool:
-    """Whether Qt will find a display; without one it ends the process."""
+    """Whether Qt will find a display; without one, it ends the process."""
     if not platform.startswith(("linux", "freebsd", "openbsd", "netbsd")):
         return True
     return any(environment.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "QT_QPA_PLATFORM"))
 
 
 def write_line(stream: TextIO | None, text: str) -> None:
-    """For ``sys.stdout`` and ``sys.stderr``, which don't exist in a Windows program that only has a window."""
+    """``stream`` is stdout or stderr; ``None`` in a Windows program without a console."""
     if stream is not None:
         with contextlib.suppress(OSError):
             stream.write(f"{text}\n")
             stream.flush()
 
 
-# The log file, and what is left of a crash for the next start.
-#
-# Log with ``logging.getLogger(__name__)``. The content of chats is never logged.
+# The log file, and a crash's traces for the next start. Never log the content of chats.
 
 log = logging.getLogger(__name__)
 
@@ -334,7 +325,7 @@ _FORMAT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 
 
 def redact(text: str) -> str:
-    """``text`` with the user's home folder, which holds their name, written as ``~``."""
+    """``text`` with ``~`` for the user's home folder, which contains their name."""
     home = Path.home()
     if len(home.parts) < 2:
         return text
@@ -350,11 +341,11 @@ class _Formatter(logging.Formatter):
 
 
 class Logs:
-    """The log of this process, from `start` to `close`.
+    """This process's log, until `close`.
 
     Attributes:
         file: Where it is written.
-        previous_crash: What the last run left when it crashed, home folder redacted; ``None`` if it ended well.
+        previous_crash: The last run's crash report, home folder redacted; ``None`` if it ended normally.
     """
 
     def __init__(self) -> None:
@@ -363,7 +354,7 @@ class Logs:
         self._crash_file = folder / "slipstream-crash.txt"
         self.previous_crash = self._read_crash()
         if self.previous_crash is not None:
-            # The file itself is about to be used for this run.
+            # `_crash_file` is about to be used for this run.
             (folder / "slipstream-previous-crash.txt").write_text(f"{self.previous_crash}\n", encoding="utf-8")
         self._handler = RotatingFileHandler(self.file, maxBytes=MAX_BYTES, backupCount=BACKUP_FILES, encoding="utf-8")
         self._handler.setFormatter(_Formatter(_FORMAT))
@@ -381,7 +372,7 @@ class Logs:
         log.info("Slipstream %s, Python %s, %s", __version__, platform.python_version(), platform.platform())
 
     def close(self) -> None:
-        """The normal end of the process; without it, the next start reports what was saved about a crash."""
+        """The process ends normally; otherwise, the next start reports a crash."""
         sys.excepthook, threading.excepthook, sys.unraisablehook = self._hooks
         faulthandler.disable()
         if self._had_faulthandler:
@@ -419,16 +410,16 @@ class Logs:
             log.error("%s", args.err_msg or "an error that could not be raised", exc_info=info)
 
     def _keep(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        # If there was no normal end after it, this was the crash.
+        # Reported as the crash only if the process doesn't end normally afterwards.
         with contextlib.suppress(OSError, ValueError):
             self._crash.write("".join(traceback.format_exception(kind, error, trace)))
             self._crash.flush()
 
 
 def start_log() -> Logs:
-    """Log this process to the log folder and save its crashes.
+    """Log this process to the log folder and record its crashes.
 
-    Call it once, when it is certain that no other process does. Raises `KnownError` if the folder can't be written.
+    Call it once, when no other process can be doing the same. Raises `KnownError` if the folder isn't writable.
     """
     try:
         return Logs()

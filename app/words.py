@@ -1,6 +1,6 @@
-"""What people read, in the window, in reports and on the command line: figures, and other people's text made harmless.
+"""Text for people, in the window, in reports and on the command line: figures, and untrusted text made harmless.
 
-Numbers are American, as all of the app's text; a unit stands behind a no-break space, so that it stays on the line.
+Numbers are written the American way. A no-break space keeps a unit on the same line as its number.
 """
 
 from __future__ import annotations
@@ -14,9 +14,7 @@ UNKNOWN = "–"
 NO_BREAK = "\u00a0"
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
 _CONTROLS = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-"""Unicode categories of characters that have an effect instead of being drawn: controls, directions, zero width, line
-breaks.
-"""
+"""Unicode categories of invisible characters with an effect: controls, directions, zero width, line breaks."""
 _JOINERS = "\u200c\u200d"
 
 
@@ -28,7 +26,7 @@ def number(value: float | None, digits: int = 0) -> str:
 
 
 def count(amount: int, one: str, several: str = "") -> str:
-    """``1 chat``, ``1,204 chats``, for sentences: with an ordinary space."""
+    """``1 chat``, ``1,204 chats``, with an ordinary space."""
     return f"1 {one}" if amount == 1 else f"{number(amount)} {several or f'{one}s'}"
 
 
@@ -38,7 +36,7 @@ def listed(parts: Sequence[str]) -> str:
 
 
 def size(number_of_bytes: float) -> str:
-    """``12 MB``: decimal units, as in file managers and on download pages."""
+    """``12 MB``, in decimal units like file managers and download pages."""
     if number_of_bytes < 1000:
         return count(round(number_of_bytes), "byte")
     return _scaled(number_of_bytes, ("KB", "MB", "GB", "TB"), " ")
@@ -50,7 +48,7 @@ def compact(value: int) -> str:
 
 
 def _scaled(value: float, units: tuple[str, ...], space: str) -> str:
-    """At most three digits before the last unit, one after the point if that adds precision."""
+    """At most three digits (except with the last unit), and a decimal if it adds precision."""
     value /= 1000
     for unit in units:
         if value < 999.5 or unit == units[-1]:
@@ -62,7 +60,7 @@ def _scaled(value: float, units: tuple[str, ...], space: str) -> str:
 def date(moment: float) -> str:
     """``Oct 3, 2026``; ``moment`` is in seconds since 1970."""
     day = datetime.fromtimestamp(moment)
-    return f"{_MONTHS[day.month - 1]} {day.day}, {day.year}"  # not of the system's language
+    return f"{_MONTHS[day.month - 1]} {day.day}, {day.year}"  # strftime would use the system's language
 
 
 def speed(tokens_per_second: float | None) -> str:
@@ -128,12 +126,12 @@ def time_left(seconds_left: float) -> str:
 
 
 def clock(duration: float) -> str:
-    """``2.7 s``, ``128.4 s``: always with one decimal, for a running clock."""
+    """``2.7 s``, ``128.4 s``, for a running clock."""
     return f"{number(duration, 1)}{NO_BREAK}s"
 
 
 def milliseconds(duration: float | None) -> str:
-    """``8.1 ms`` for seconds; no decimals from a hundred on."""
+    """``8.1 ms``; ``duration`` is in seconds. No decimals from 100 ms on."""
     if duration is None:
         return UNKNOWN
     value = duration * 1000
@@ -154,13 +152,13 @@ def speed_up(factor: float | None) -> str:
     return f"{times(factor)}{NO_BREAK}{'faster' if factor > 1 else f'as{NO_BREAK}fast'}"
 
 
-# ---------------------------------------------------------------- text of others
+# ---------------------------------------------------------------- untrusted text
 
 
 def printable(text: str | bytes, limit: int = 80) -> str:
-    """``text`` with everything that doesn't print (control characters, line breaks, broken UTF-8) spelled out.
+    """``text`` cut to about ``limit`` characters, with control characters, line breaks and broken UTF-8 escaped.
 
-    At most about ``limit`` characters: whatever comes from a file may be shown in a terminal or a label.
+    For names from files that are shown in a terminal or a label.
     """
     decoded = text.decode("utf-8", "backslashreplace") if isinstance(text, bytes) else text
     shown = decoded[:limit]
@@ -171,15 +169,15 @@ def printable(text: str | bytes, limit: int = 80) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """``text`` in at most ``most`` characters, the last of them "…" if some are missing."""
+    """``text`` cut to at most ``most`` characters, including an ellipsis."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def visible(text: str) -> str:
-    """``text`` with everything spelled out that a terminal or a label would obey instead of showing it.
+    """``text`` with everything escaped that a terminal or a label would obey instead of showing.
 
-    Line breaks and tabs stay, and so do joiners within words and pictures that aren't ASCII. For whole sentences; for
-    names, use `printable`, which also shortens them.
+    Keeps line breaks, tabs, and joiners inside non-ASCII words and emoji. For whole sentences; for names, use
+    `printable`, which also shortens them.
     """
     if text.isprintable():
         return text
@@ -190,7 +188,7 @@ def visible(text: str) -> str:
 
 
 def visible_json(text: str) -> str:
-    """JSON with the same meaning and nothing in it that a terminal would obey. Line breaks stay."""
+    """Equivalent JSON without anything that a terminal would obey, except line breaks."""
     if text.isprintable():
         return text
     return "".join(
@@ -207,8 +205,7 @@ def _is_harmless(text: str, place: int) -> bool:
 
 
 def is_right_to_left(text: str) -> bool:
-    """Whether the first letter of a text belongs to a script that is written from right to left, as rule P2 of the
-    Unicode bidirectional algorithm asks."""
+    """Whether the first letter is of a right-to-left script (rule P2 of the Unicode bidirectional algorithm)."""
     for character in text:
         kind = unicodedata.bidirectional(character)
         if kind in ("R", "AL", "L"):

@@ -3,12 +3,11 @@
     python examples/minimal_loop.py TARGET.gguf DRAFT.gguf "Once upon a time" --temperature 0.8
 
 A small draft model proposes some tokens; the large target model checks them all in one pass, which costs little more
-than a pass over one token, and keeps those it would have chosen itself. The text is the target's own, at any
-temperature: under the rule used here (`coupled`, arXiv 2408.07978) drafts change how long it takes, not a word of it.
+than a pass over one token, and keeps those it would have chosen itself. The text is the target's own at any
+temperature: under the rule used here (`coupled`, arXiv 2408.07978), drafts change how long it takes, not a word of it.
 
-What the real loop adds: draft lengths that follow measured costs, several drafters, all settings of a sampler,
-thinking, formats, tools, models whose state can't be rolled back token by token, and kernels that give the same logits
-for passes of all widths.
+The real loop adds draft lengths that follow measured costs, several drafters, all sampler settings, thinking, formats,
+tools, models whose state can't be rolled back token by token, and kernels whose logits don't depend on a pass's width.
 """
 
 from __future__ import annotations
@@ -22,28 +21,28 @@ from llama_cpp import Llama
 from numpy.typing import NDArray
 
 Logits = NDArray[np.float32]
-"""Of a whole vocabulary; (tokens, vocabulary) for a pass."""
+"""Shape (vocabulary,), or (tokens, vocabulary) for a pass."""
 _GOLDEN, _MIX_1, _MIX_2 = (np.uint64(one) for one in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB))
 
 
 @dataclass
 class Round:
-    """A draft, the pass that verified it, and what came of both."""
+    """The outcome of one draft and the pass that verified it."""
 
     tokens: list[int]
-    """The accepted part of the draft, and one token of the target's own."""
+    """The accepted part of the draft, then one token of the target's own."""
     drafted: int
 
 
 class Model:
-    """A model and its KV cache, which has exactly `tokens`."""
+    """A model and its KV cache, which contains exactly `tokens`."""
 
     def __init__(self, path: str, context_length: int = 2048) -> None:
         self.llama = Llama(path, n_ctx=context_length, logits_all=True, flash_attn=True, verbose=False)
         self.tokens: list[int] = []
 
     def process(self, tokens: Sequence[int]) -> Logits:
-        """One pass over these tokens: for each of them, the logits of what follows it."""
+        """One pass over these tokens; returns the logits of the token after each."""
         self.llama.eval(tokens)
         self.tokens += tokens
         return self.llama.scores[len(self.tokens) - len(tokens) : len(self.tokens)]
@@ -62,7 +61,7 @@ def mixed(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
 
 
 def noise(seed: int, position: int, size: int) -> NDArray[np.float64]:
-    """Gumbel noise for ``size`` tokens: a hash of seed, position and token, so that nothing has to be rolled back."""
+    """Gumbel noise for ``size`` tokens: a hash of seed, position and token, so there is no state to roll back."""
     with np.errstate(over="ignore"):
         start = np.array([seed * 8 + 1], np.uint64) + np.uint64(position + 1) * _GOLDEN
         key = mixed(mixed(start + _GOLDEN) + _GOLDEN) + _GOLDEN
@@ -73,8 +72,8 @@ def noise(seed: int, position: int, size: int) -> NDArray[np.float64]:
 def choose(logits: Logits, position: int, temperature: float, seed: int) -> int:
     """The token at ``position``: the most likely one at temperature 0, otherwise a sample.
 
-    argmax(logits ÷ temperature + Gumbel noise) is an exact sample. Target and draft get the same noise at the same
-    position, so that a draft model with similar logits mostly chooses the same token.
+    argmax(logits ÷ temperature + Gumbel noise) is an exact sample. Target and draft use the same noise at a position,
+    so a draft model with similar logits mostly chooses the same token.
     """
     if temperature == 0:
         return int(np.argmax(logits))
@@ -82,7 +81,7 @@ def choose(logits: Logits, position: int, temperature: float, seed: int) -> int:
 
 
 def propose(draft: Model, tokens: Sequence[int], length: int, temperature: float, seed: int) -> list[int]:
-    """``length`` tokens that may follow ``tokens``. The draft model's cache is first rolled back to what they share."""
+    """``length`` tokens that may follow ``tokens``. First rolls the draft's cache back to what it shares with them."""
     known = 0
     while known < min(len(draft.tokens), len(tokens) - 1) and draft.tokens[known] == tokens[known]:
         known += 1
@@ -106,7 +105,7 @@ def generate(
     temperature: float = 0.0,
     seed: int = 0,
 ) -> Iterator[Round]:
-    """The answer to ``prompt``, round by round; with the same seed the same tokens, with any draft and without."""
+    """The answer to ``prompt``, round by round. The same seed gives the same tokens with any draft, or none."""
     target.roll_back(0)
     tokens = list(prompt)
     logits = target.process(tokens)[-1]  # the first token comes from the prompt: there is nothing to verify yet
@@ -123,7 +122,7 @@ def generate(
             if not is_accepted or new[-1] == target.llama.token_eos():
                 break
         tokens += new
-        target.roll_back(len(tokens) - 1)  # drops what was proposed after the last accepted token
+        target.roll_back(len(tokens) - 1)  # drops the rejected part of the draft
         yield Round(new, drafted=len(proposed))
 
 

@@ -1,4 +1,4 @@
-"""The protocol with an engine, without I/O, and what an engine is doing: commands in, events out.
+"""The protocol with an engine, without I/O: commands in, events out, and the engine's state.
 
 The caller transfers the bytes and calls `Connection.tick` at regular intervals. Nothing that comes from an engine is
 trusted: a frame that is too large, isn't an event or arrives before the greeting ends the connection (`ProtocolError`).
@@ -68,7 +68,7 @@ _MAX_LINE_CHARS = 2000
 
 
 class EngineState(enum.Enum):
-    """What the engine is doing; exactly one state at a time."""
+    """What the engine is doing."""
 
     STOPPED = "stopped"
     STARTING = "starting"
@@ -79,7 +79,7 @@ class EngineState(enum.Enum):
     MEASURING = "measuring"
     COMPARING = "comparing"
     SERVING = "serving"
-    """An answer for another program."""
+    """Answering another program."""
     DIED = "died"
 
     @property
@@ -131,10 +131,9 @@ _SENTENCES = {
 
 @dataclass(frozen=True)
 class EngineExit:
-    """How an engine ended that nobody had asked to end.
+    """How an engine ended unexpectedly.
 
     Attributes:
-        cause: What kind of end it was.
         detail: Signal name, exit code or protocol error, for the report; if it refused to start, its own explanation.
         state: What the engine was doing.
         log_lines: The last lines it logged, oldest first.
@@ -146,7 +145,7 @@ class EngineExit:
     log_lines: tuple[str, ...] = ()
 
     def sentence(self) -> str:
-        """One sentence that states the cause."""
+        """One sentence for the user."""
         return _SENTENCES[self.cause].format(self.detail)
 
     def report(self) -> str:
@@ -164,7 +163,7 @@ class EngineExit:
 
 
 class EngineEndedError(KnownError):
-    """The engine's process ended while it was needed; `ended` describes how."""
+    """The engine's process ended while it was needed."""
 
     def __init__(self, ended: EngineExit) -> None:
         super().__init__(ended.sentence())
@@ -173,14 +172,14 @@ class EngineEndedError(KnownError):
 
 
 class LogLines:
-    """The standard error of a process: copied into our log line by line, with the last lines kept for the report."""
+    """Copies a process's standard error into our log, and keeps the last lines for the report."""
 
     def __init__(self) -> None:
         self._lines: deque[str] = deque(maxlen=_MAX_LINES)
         self._partial = ""
 
     def add(self, data: bytes) -> None:
-        """Add more output, which may be cut anywhere."""
+        """Add a chunk of output, which may end in the middle of a line."""
         *lines, rest = (self._partial + data.decode("utf-8", "replace")).split("\n")
         self._partial = rest[-_MAX_LINE_CHARS:]
         for line in lines:
@@ -189,7 +188,7 @@ class LogLines:
             _log.info("| %s", shown)
 
     def end(self) -> None:
-        """The output has ended: a last line without a line break counts, too."""
+        """The output has ended: add a last line that has no line break."""
         if self._partial:
             self.add(b"\n")
 
@@ -199,10 +198,10 @@ class LogLines:
 
 
 def exit_cause(code: int, *, crashed: bool, memory_kills_before: int) -> tuple[ExitCause, str]:
-    """What the end of a process means.
+    """Why a process ended, and the detail for `EngineExit`.
 
-    ``code`` is the exit code; after a crash the signal, on Windows the exception. ``memory_kills_before``:
-    `out_of_memory_kills` when the process was started.
+    ``code`` is the exit code, or after a crash the signal (on Windows, the exception); ``memory_kills_before`` is
+    `out_of_memory_kills` from before the process started.
     """
     if not crashed:
         return ExitCause.EXITED, f"exit code {code}"
@@ -220,7 +219,8 @@ def exit_cause(code: int, *, crashed: bool, memory_kills_before: int) -> tuple[E
 
 
 def out_of_memory_kills() -> int:
-    """How many processes the kernel has killed to free memory, on this machine and in this control group, or 0."""
+    """How many processes the kernel has killed to free memory, on this machine and in this control group; 0 if that
+    isn't known."""
     kills = _counter(Path("/proc/vmstat"))
     try:
         groups = Path("/proc/self/cgroup").read_text(encoding="ascii").splitlines()
@@ -244,9 +244,9 @@ def _counter(path: Path) -> int:
 
 
 PART_CHARACTERS = 100_000
-"""A chat is sent in parts of so many characters, or one message, for whoever sends must not be kept for long."""
+"""A chat is sent in parts of at most this many characters (or one message), so that sending never blocks for long."""
 _MAX_BYTES_PER_CHARACTER = 6
-"""In JSON: ``\\u0001``."""
+"""JSON's longest escape, ``\\u0001``."""
 Question = Generate | MeasurePlain | ScoreTokens
 """What a loaded pair can be asked to do. The connection fills in ``request``."""
 _BUSY_WITH = {Generate: EngineState.ANSWERING, MeasurePlain: EngineState.MEASURING, ScoreTokens: EngineState.COMPARING}
@@ -269,22 +269,22 @@ _ANSWERS: dict[type[Event], type[Struct]] = {
     ServerProbed: Probe,
     ServersFound: FindServers,
 }
-"""The question to an answer."""
+"""Which question each answer belongs to."""
 
 
 @dataclass(frozen=True)
 class Timings:
-    """How long to wait, in seconds."""
+    """Timeouts in seconds."""
 
     tick: float = 1.0
-    """Seconds between two calls of `StallWatch.tick`."""
+    """Between calls of `StallWatch.tick`."""
     silence: float = 10.0
-    """Seconds without an answer to a ping."""
+    """Without an answer to a ping."""
     no_progress: float = 120.0
     start: float = 60.0
     cancel: float = 5.0
     quit: float = 2.0
-    """Seconds that a process may take to end; for the caller."""
+    """For a process to end; the caller's business."""
 
 
 @dataclass(frozen=True)
@@ -295,16 +295,16 @@ class Stalled:
 
 
 class Connection:
-    """What is said to one engine process after the other, and what they say.
+    """The conversation with an engine process, and with the next one when it is replaced.
 
     Attributes:
-        state: Where the engine is; set before an event that leads there is given out.
+        state: Already updated when `receive` yields the event that caused the change.
         request: The current request; 0 when there is none.
-        hello: The greeting of the process that runs.
-        log: What it wrote to its standard error.
-        open_forgets: Those that no process has carried out yet.
+        hello: The running process's greeting.
+        log: Its standard error.
+        open_forgets: Sent or waiting, but not confirmed by any process yet.
 
-    Questions (`count_tokens`, `ask_aside`, `search`) have numbers of their own and make nothing busy.
+    Questions (`count_tokens`, `ask_aside`, `search`) are numbered separately and don't make the engine busy.
     """
 
     def __init__(self, timings: Timings | None = None) -> None:
@@ -317,28 +317,28 @@ class Connection:
         self._last_request = 0
         self._last_question = 0
         self._open: dict[int, type[Struct]] = {}
-        """The questions, by number."""
+        """Unanswered questions by number."""
         self._chat = SentChat()
         self._reader = FrameReader()
         self._unsent: deque[Command] = deque()
         self._fault: tuple[ExitCause, str] | None = None
-        """What the engine did wrong or reported before it ended, which explains more than its exit code."""
+        """A protocol error or refusal from before the engine ended; it explains more than the exit code."""
         self._watch = StallWatch(self.timings)
 
     # ------------------------------------------------------------ a process begins and ends
 
     def start(self) -> None:
-        """A process is being started."""
+        """The caller is starting a process."""
         self._reset(EngineState.STARTING)
         self._reader, self.log, self._fault = FrameReader(), LogLines(), None
 
     def stop(self) -> None:
-        """The process has ended, or is being ended, on request."""
+        """The caller has ended the process, or is about to."""
         self._reader = FrameReader()  # its last messages no longer count
         self._reset(EngineState.STOPPED)
 
     def died(self, cause: ExitCause, detail: str) -> EngineExit:
-        """The process ended unexpectedly. ``cause`` and ``detail`` are those of its exit code."""
+        """The process ended unexpectedly; ``cause`` and ``detail`` come from `exit_cause`."""
         ended = EngineExit(*(self._fault or (cause, detail)), self.state, self.log.last())
         _log.warning("engine ended: %s (%s) while %s", ended.cause.value, ended.detail, ended.state.value)
         self._reset(EngineState.DIED)
@@ -358,9 +358,9 @@ class Connection:
     # ------------------------------------------------------------ commands
 
     def load(self, command: Load | Connect) -> int:
-        """Load a pair, or use a server's model; returns the number of the request.
+        """Load a pair, or use a server's model, in place of what is loaded; returns the request's number.
 
-        Whatever was loaded or being loaded is dropped. The process must be starting or running.
+        The process must be starting or running.
         """
         self._drop(*get_args(AsideQuestion), CountTokens)
         if self.hello is None:
@@ -370,8 +370,8 @@ class Connection:
         return self._ask(command, EngineState.LOADING if self.hello else self.state)
 
     def ask(self, command: Question, *, compared: bool = False, served: bool = False) -> int:
-        """Send a request; returns its number. ``compared``, ``served``: the answer doesn't belong to a chat, but to a
-        comparison or to another program.
+        """Send a request; returns its number. ``compared``, ``served``: it is for a comparison or another program
+        instead of a chat.
 
         Raises `RuntimeError` unless the state is ``READY``, and `ProtocolError` when a message is too large.
         """
@@ -390,7 +390,7 @@ class Connection:
         return self.request
 
     def cancel(self) -> LoadFailed | None:
-        """Stop whatever is running. A load that hasn't been sent yet ends at once, with the returned event."""
+        """Stop the current request. A load that hasn't been sent yet ends at once, with the returned event."""
         if self.state.is_busy:
             if not self._watch.is_canceled:
                 self._send(Cancel())
@@ -402,26 +402,27 @@ class Connection:
         return None
 
     def stop_thinking(self) -> None:
-        """Let the answer that is being written begin, if the model still thinks."""
+        """Make the model stop thinking and begin its answer."""
         if self.state in (EngineState.ANSWERING, EngineState.COMPARING, EngineState.SERVING):
             self._send(StopThinking())
 
     def forget(self, chats: Collection[str] = ()) -> None:
-        """Have erased what is left of these chats, or of all; a process that is starting is told after its greeting."""
+        """Have the engine erase all traces of these chats, or of all chats; a process that is still starting does so
+        after its greeting."""
         self.open_forgets.append(Forget(chats=list(chats)))
         self._chat.forget()
         if self.hello is not None:
             self._send(self.open_forgets[-1])
 
     def read_memory(self) -> None:
-        """Ask how much memory is in use now, if there is a process to ask."""
+        """Ask how much memory is in use; does nothing without a process."""
         if self.hello is not None:
             self._send(ReadMemory())
 
     def count_tokens(self, question: CountTokens) -> int:
-        """The number of the question; 0 if nothing is loaded that could count, or a message is too large to be sent.
+        """Returns the question's number; 0 if nothing is loaded or a message is too large to send.
 
-        An older question that is still open is never answered.
+        Replaces an earlier, unanswered question.
         """
         is_short = len(question.text) + sum(map(len, question.parts)) <= longest_text()
         if not self.state.has_pair or not is_short:
@@ -434,12 +435,11 @@ class Connection:
         return self._question(msgspec.structs.replace(question, messages=rest, kept=kept))
 
     def search(self, question: Probe | FindServers) -> int:
-        """The number of the question. The process must be starting or running, and be one for servers."""
+        """Returns the question's number. The process must be a remote engine, starting or running."""
         return self._question(question)
 
     def ask_aside(self, question: AsideQuestion) -> int:
-        """The number of the question; 0 if nothing is loaded that could answer it. Raises `ProtocolError` for one that
-        is too large to be sent."""
+        """Returns the question's number; 0 if nothing is loaded. Raises `ProtocolError` if it is too large to send."""
         encode_frame(question)
         return self._question(question) if self.state.has_pair else 0
 
@@ -450,11 +450,11 @@ class Connection:
         return self._last_question
 
     def _drop(self, *kinds: type[Struct]) -> None:
-        """Nobody waits for answers to questions of these kinds any more."""
+        """Ignore answers to open questions of these kinds."""
         self._open = {number: kind for number, kind in self._open.items() if kind not in kinds}
 
     def _send_beginning(self, chat: Sequence[Message]) -> tuple[int, list[Message]]:
-        """Send what is new of a chat; returns what goes with the command that is about it (`SentChat.beginning`)."""
+        """Send what is new in a chat; returns ``kept`` and ``messages`` for the command (`SentChat.beginning`)."""
         parts, kept, rest = self._chat.beginning(chat)
         self._unsent.extend(parts)
         return kept, rest
@@ -463,8 +463,7 @@ class Connection:
         self._unsent.append(command)
 
     def bytes_to_send(self) -> bytes:
-        """Some of what is to be written to the process; call it until there is nothing more. Nothing before the process
-        has sent its greeting."""
+        """The next chunk to write to the process; empty when there is nothing left, or before its greeting."""
         data = b""
         while self.is_sending() and len(data) < PART_CHARACTERS // 2:
             data += encode_frame(self._unsent.popleft())
@@ -477,9 +476,9 @@ class Connection:
     # ------------------------------------------------------------ what the engine sends
 
     def receive(self, data: bytes) -> Iterator[Event | Stalled]:
-        """The events in more output, which may be cut anywhere; events of outdated requests are left out.
+        """The events in a chunk of output, which may end in the middle of a frame; skips those of old requests.
 
-        A process that violates the protocol must be ended; nothing it sends counts any more. Raises `ProtocolError`.
+        Raises `ProtocolError`: end that process; whatever else it sends is ignored.
         """
         reader = self._reader
         if self._fault is not None:
@@ -487,10 +486,10 @@ class Connection:
         try:
             for body in reader.feed(data):
                 event = decode_event(body)
-                if (told := self._taken(event)) is not None:
-                    yield told
+                if (shown := self._taken(event)) is not None:
+                    yield shown
                 if self._reader is not reader:
-                    return  # the event made someone start another process
+                    return  # the caller started another process in response
         except ProtocolError as error:
             _log.error("protocol violation: %s", error)
             self._fault = ExitCause.PROTOCOL, str(error)
@@ -521,7 +520,7 @@ class Connection:
         return event
 
     def _is_awaited(self, number: int, kind: type[Struct]) -> bool:
-        """Whether someone is still waiting for the answer to this question; removes it."""
+        """Whether this question is open; closes it."""
         if self._open.get(number) is not kind:
             return False
         del self._open[number]
@@ -547,7 +546,7 @@ class Connection:
     # ------------------------------------------------------------ stalls
 
     def needs_ticks(self) -> bool:
-        """Whether anything can stall now."""
+        """Whether the engine is doing something that could stall."""
         return self.state is EngineState.STARTING or self.state.is_busy
 
     def tick(self) -> Stalled | None:
@@ -559,10 +558,10 @@ class Connection:
 
 
 class StallWatch:
-    """Watches one request after the other, and the start of the process.
+    """Watches the start of the process and the current request.
 
-    Intervals and open pings are counted instead of time, so that the engine isn't blamed when the computer slept or the
-    caller itself was blocked.
+    It counts ticks and open pings instead of time, so the engine isn't blamed when the computer slept or the caller
+    was blocked.
     """
 
     def __init__(self, timings: Timings) -> None:
@@ -570,12 +569,11 @@ class StallWatch:
         self.begin()
 
     def begin(self) -> None:
-        """Something else is being waited for from now on, or nothing."""
+        """Start over, for another request or none."""
         self._ticks = 0
-        """Since then."""
         self._canceled_at: int | None = None
         self._open_pings = 0
-        self._has_told = False
+        self._has_reported = False
 
     @property
     def is_canceled(self) -> bool:
@@ -583,11 +581,11 @@ class StallWatch:
         return self._canceled_at is not None
 
     def cancel(self) -> None:
-        """The request was canceled now."""
+        """The request has just been canceled."""
         self._canceled_at = self._ticks
 
     def tick(self, state: EngineState) -> Stalled | None:
-        """Another interval of ``timings.tick`` has passed; a busy engine is pinged now."""
+        """Another interval of ``timings.tick`` has passed; the caller now pings a busy engine."""
         self._ticks += 1
         stalled = self._stalled(self._overdue_seconds(state), state)
         if state.is_busy:
@@ -595,14 +593,14 @@ class StallWatch:
         return stalled
 
     def answered(self, pong: Pong, state: EngineState) -> Stalled | None:
-        """A ping was answered, which says when the computation last advanced."""
+        """A ping was answered."""
         self._open_pings = 0
         idle = pong.seconds_since_progress
         is_stuck = pong.busy and state.is_busy and idle > self._timings.no_progress
         return self._stalled(idle if is_stuck else 0.0, state)
 
     def _overdue_seconds(self, state: EngineState) -> float:
-        """How many seconds something is overdue; 0 if nothing is."""
+        """How long we have waited past a timeout; 0 if none has expired."""
         timings = self._timings
         if state is EngineState.STARTING:
             waited, patience = self._ticks * timings.tick, timings.start
@@ -613,28 +611,26 @@ class StallWatch:
         return waited if waited >= patience else 0.0
 
     def _stalled(self, seconds: float, state: EngineState) -> Stalled | None:
-        if not seconds or self._has_told:
+        if not seconds or self._has_reported:
             return None
-        self._has_told = True
+        self._has_reported = True
         _log.warning("no response for %.0f s while %s", seconds, state.value)
         return Stalled(seconds)
 
 
 class SentChat:
-    """The messages of the chat that was sent to the process last; the next one is only sent as far as it differs."""
+    """The chat that the process has; of the next one, only the messages that differ are sent."""
 
     def __init__(self) -> None:
         self._messages: list[Message] = []
 
     def forget(self) -> None:
-        """The process has no messages any more, or must not use them."""
+        """The process no longer has the messages, or must not use them."""
         self._messages = []
 
     def beginning(self, chat: Sequence[Message]) -> tuple[list[ChatPart], int, list[Message]]:
-        """What is new of a chat: parts to be sent first, and what goes with the command that is about the chat (how
-        many messages the process has by then, and the others).
-
-        Raises `ProtocolError` when a message is too large.
+        """Parts to send first, then what the command itself carries: how many messages the process has by then
+        (``kept``), and the remaining ones. Raises `ProtocolError` when a message is too large.
         """
         kept = _length_of_same(self._messages, chat)
         *parts, rest = _parts(chat[kept:])
@@ -647,7 +643,7 @@ class SentChat:
 
 
 def _length_of_same(first: Sequence[Message], second: Sequence[Message]) -> int:
-    """How many messages at the beginning of both lists are the same."""
+    """The length of the common prefix."""
     length = 0
     for one, other in zip(first, second, strict=False):
         if one is not other and one != other:
@@ -657,7 +653,7 @@ def _length_of_same(first: Sequence[Message], second: Sequence[Message]) -> int:
 
 
 def _parts(chat: Sequence[Message]) -> list[list[Message]]:
-    """A chat in parts that can be sent; one without messages where there are none."""
+    """The messages in parts small enough to send; at least one part, which may be empty."""
     parts: list[list[Message]] = [[]]
     size, limit = 0, longest_text()
     for message in chat:
@@ -673,5 +669,5 @@ def _parts(chat: Sequence[Message]) -> list[list[Message]]:
 
 
 def longest_text() -> int:
-    """In characters: two such texts fit into a frame in any case."""
+    """In characters: two texts of this length always fit into one frame."""
     return frames.MAX_BYTES // (2 * _MAX_BYTES_PER_CHARACTER)

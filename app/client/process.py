@@ -1,4 +1,4 @@
-"""An engine process: for an event loop, and for callers that wait for its answers, such as commands."""
+"""An engine process: for asyncio, and blocking for commands."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from app.system import Canceled, KnownError
 
 _log = logging.getLogger("slipstream.engine")
 _TIMINGS = Timings(silence=60.0, no_progress=300.0, cancel=60.0, quit=10.0)
-"""A stalled engine is ended, so be sure of it."""
+"""Generous, because a stalled engine is killed."""
 _QUESTION_SECONDS = 30.0
 
 GenerationEvent = GenerationStarted | PromptProgressed | RoundsReceived | GenerationFinished
@@ -55,7 +55,7 @@ _T = TypeVar("_T")
 
 
 class GenerationFailedError(KnownError):
-    """A request failed; ``prompt_tokens``: how many tokens a prompt has that is too long, else 0."""
+    """A request failed; ``prompt_tokens`` is the length of a prompt that is too long, otherwise 0."""
 
     def __init__(self, event: GenerationFailed) -> None:
         super().__init__(event.message)
@@ -63,30 +63,29 @@ class GenerationFailedError(KnownError):
 
 
 class TooLargeError(KnownError):
-    """A chat with a message that is too long to be handed on; the sentence is for whoever sent it."""
+    """A message of the chat doesn't fit into a frame."""
 
     def __init__(self) -> None:
         super().__init__("A message of this chat is too long.")
 
 
 class AsyncEngineProcess:
-    """An engine process, from `start` to `close`: one request at a time, and questions beside it.
+    """An engine process, from `start` to `close`: one request at a time, and questions alongside.
 
-    Whatever waits for it raises `EngineEndedError` when it ends; `ended` is set then.
+    When it ends, `ended` is set, and every waiting call raises `EngineEndedError`.
     """
 
     def __init__(self, *, is_watched: bool = True) -> None:
-        """``is_watched``: the process is ended when it stalls."""
+        """``is_watched``: kill the process when it stalls."""
         self.ended = asyncio.Event()
-        """The process has ended, asked or not."""
         self._is_watched = is_watched
         self._connection = Connection(_TIMINGS)
         self._process: asyncio.subprocess.Process | None = None
         self._is_closing = False
         self._events: asyncio.Queue[Event | EngineExit] = asyncio.Queue()
-        """Those of the current request."""
+        """Of the current request."""
         self._ending: asyncio.Future[None] | None = None
-        """The end of the last request, which goes on when whoever made that is canceled twice."""
+        """Winds down the last request, even if its caller is canceled twice."""
         self._questions: dict[int, asyncio.Future[AnsweredQuestion]] = {}
         self._tasks: list[asyncio.Task[None]] = []
         self._memory_kills = out_of_memory_kills()
@@ -99,8 +98,7 @@ class AsyncEngineProcess:
         return self._process.pid if self._process else 0
 
     async def start(self, command: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
-        """``command``: what to run in the engine's place; ``environment``: variables to set. Raises `EngineEndedError`
-        where there can't be a process."""
+        """``command`` replaces the engine's own; ``environment`` adds variables. Raises `EngineEndedError`."""
         self._connection.start()
         words = command or system.engine_command("--no-chat-files")
         try:
@@ -143,14 +141,14 @@ class AsyncEngineProcess:
             self._fail(self._exit or EngineExit(ExitCause.EXITED, "closed", self._connection.state))
 
     def kill(self) -> None:
-        """End the process by force, if it runs."""
+        """End the process by force, if it is running."""
         if self._process and self._process.returncode is None:
             self._process.kill()
 
     # ------------------------------------------------------------ requests
 
     async def hello(self) -> Hello:
-        """The engine's greeting: its version, and the GPUs it can offload to. Not while a request is open."""
+        """The engine's greeting. Don't call it while a request is open."""
         while (hello := self._connection.hello) is None:
             await self._next_event()
         return hello
@@ -171,8 +169,8 @@ class AsyncEngineProcess:
         raise AssertionError("a load always ends")
 
     async def generate(self, command: Generate) -> AsyncGenerator[GenerationEvent, None]:
-        """Answer a chat; the last event is `GenerationFinished`. Close it early to cancel the answer, and wait for that
-        to have happened. Raises `GenerationFailedError` if it fails.
+        """Answer a chat; the last event is `GenerationFinished`. Closing the generator early cancels the answer and
+        waits until it has ended. Raises `GenerationFailedError`.
         """
         if self._ending is not None:
             await asyncio.shield(self._ending)
@@ -189,7 +187,7 @@ class AsyncEngineProcess:
             await asyncio.shield(self._ending)
 
     async def score_tokens(self, command: ScoreTokens) -> TokensScored:
-        """Score some tokens with the target. Raises `GenerationFailedError` if that isn't possible."""
+        """Score tokens with the target. Raises `GenerationFailedError` if that isn't possible."""
         self._ask(command)
         async for event in self._answers():
             match event:
@@ -200,13 +198,13 @@ class AsyncEngineProcess:
         raise AssertionError("a request always ends")
 
     def cancel(self) -> None:
-        """Stop what is running; whoever waits for it gets its end."""
+        """Stop the current request; its last event still arrives."""
         if (failed := self._connection.cancel()) is not None:
             self._events.put_nowait(failed)
         self._wants_to_write.set()
 
     async def ask_aside(self, question: AsideQuestion) -> AnsweredQuestion:
-        """The answer to a question about the loaded pair, also beside a request. Raises `KnownError`."""
+        """Answer a question about the loaded pair, even during a request. Raises `KnownError`."""
         try:
             number = self._connection.ask_aside(question)
         except ProtocolError as error:
@@ -244,12 +242,12 @@ class AsyncEngineProcess:
     async def _next_event(self) -> Event:
         event = await self._events.get()
         if isinstance(event, EngineExit):
-            self._events.put_nowait(event)  # for whoever asks next
+            self._events.put_nowait(event)  # for the next caller
             raise EngineEndedError(event)
         return event
 
     async def _end_request(self) -> None:
-        """Cancel what still runs, and wait for its end."""
+        """Cancel the request if it is still running, and wait for its end."""
         if self._connection.state.is_busy:
             self.cancel()
             with contextlib.suppress(EngineEndedError):
@@ -270,7 +268,7 @@ class AsyncEngineProcess:
                     self._take(event)
             except ProtocolError:
                 process.kill()
-            self._wants_to_write.set()  # a greeting lets the first command go
+            self._wants_to_write.set()  # the greeting allows the first command
 
     def _take(self, event: Event | Stalled) -> None:
         match event:
@@ -285,7 +283,7 @@ class AsyncEngineProcess:
 
     async def _write(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdin is not None
-        with contextlib.suppress(OSError):  # `_watch` sees its end
+        with contextlib.suppress(OSError):  # `_watch` notices the end
             while True:
                 await self._wants_to_write.wait()
                 self._wants_to_write.clear()
@@ -302,7 +300,7 @@ class AsyncEngineProcess:
     # ------------------------------------------------------------ its end
 
     async def _watch(self, process: asyncio.subprocess.Process) -> None:
-        """Notice a stall, and the end."""
+        """Watch for stalls and for the end of the process."""
         ending = asyncio.ensure_future(process.wait())
         try:
             while not (await asyncio.wait([ending], timeout=_TIMINGS.tick if self._is_watched else None))[0]:
@@ -314,18 +312,18 @@ class AsyncEngineProcess:
             ending.cancel()
         if self._is_closing:
             return
-        await asyncio.gather(*self._tasks[:2], return_exceptions=True)  # its last words
+        await asyncio.gather(*self._tasks[:2], return_exceptions=True)  # read the rest of its output
         code = process.returncode or 0
         crashed = code < 0 or (sys.platform == "win32" and code > 0x7FFFFFFF)
         cause = exit_cause(abs(code), crashed=crashed, memory_kills_before=self._memory_kills)
         self._fail(self._connection.died(*cause))
 
     def _end_stalled(self) -> None:
-        _log.error("the engine doesn't respond and is ended")
+        _log.error("the engine doesn't respond and is killed")
         self.kill()
 
     def _fail(self, ended: EngineExit) -> None:
-        """Tell whoever waits."""
+        """Make every waiting call raise."""
         self._exit = ended
         self._events.put_nowait(ended)
         for question in self._questions.values():
@@ -337,17 +335,17 @@ class AsyncEngineProcess:
 class EngineProcess:
     """`AsyncEngineProcess` for callers without an event loop: each method waits for the engine.
 
-    Starts the process and ends it at the end of a ``with`` statement. One request at a time, in one thread; only
-    `cancel` may be called from elsewhere, such as a signal handler.
+    The constructor starts the process; leaving the ``with`` statement ends it. One request at a time, in one thread;
+    only `cancel` may be called from another thread or a signal handler.
     """
 
     def __init__(
         self, *options: str, command: Sequence[str] = (), limit_seconds: float | None = None, **environment: str
     ) -> None:
-        """``options`` of the engine process, which ``command`` may replace; ``environment``: variables to set.
+        """``options`` are the engine's; ``command`` replaces the whole command; ``environment`` adds variables.
 
-        With ``--unwatched`` the rounds of an answer arrive twice a second, which disturbs the computation less. After
-        ``limit_seconds``, if given, the process is ended.
+        With ``--unwatched``, rounds arrive only twice a second, which disturbs the computation less. The process is
+        killed after ``limit_seconds``, if given.
         """
         self._runner = asyncio.Runner()
         self._is_canceled = self._is_overdue = self._is_closed = False
@@ -380,7 +378,7 @@ class EngineProcess:
         return self._engine.process_id
 
     def limit(self, seconds: float) -> None:
-        """End the process ``seconds`` from now, whatever the limit was before."""
+        """Kill the process ``seconds`` from now, instead of at an earlier limit."""
         if self._limit:
             self._limit.cancel()
         self._limit_seconds = seconds
@@ -418,7 +416,7 @@ class EngineProcess:
                 self._run(events.aclose())
 
     def score_tokens(self, command: ScoreTokens) -> TokensScored:
-        """Score some tokens with the target. Raises `KnownError` if that isn't possible, and `Canceled`."""
+        """Score tokens with the target. Raises `KnownError` if that isn't possible, and `Canceled`."""
         try:
             return self._run(self._unless_canceled(self._engine.score_tokens(command)))
         except GenerationFailedError:
@@ -427,7 +425,7 @@ class EngineProcess:
             raise
 
     def cancel(self) -> None:
-        """Stop whatever is running; every later request raises `Canceled`."""
+        """Stop the current request; later ones raise `Canceled`."""
         self._is_canceled = True
         self._runner.get_loop().call_soon_threadsafe(self._engine.cancel)
 

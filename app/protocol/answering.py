@@ -1,7 +1,7 @@
-"""The settings of an answer: what a chat chooses, an answer is stored with, an engine is asked for and Compare repeats.
+"""The settings of an answer: chosen in a chat, sent to the engine, stored with the answer, repeated by Compare.
 
-A new setting of a chat is its line in `PerChat`, its words in `WORDS`, and where the engine uses it. Form, presets,
-command line, reports and the API's fields of the same name follow.
+To add one to chats: a line in `PerChat`, its words in `WORDS`, and its use in the engine. Form, presets, command line,
+reports and the API's field of the same name follow.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class SamplingChoice(msgspec.Struct, frozen=True, kw_only=True):
     penalty_window: Count | None = None
 
     def chosen(self) -> dict[str, float]:
-        """What isn't left open."""
+        """The values that aren't ``None``."""
         return {key: value for key, value in msgspec.structs.asdict(self).items() if value is not None}
 
     def over(self, recommended: Sampling) -> Sampling:
@@ -55,17 +55,17 @@ class SamplingChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PerChat(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings that a chat and an answer have alike."""
+    """The settings that chats and answers share."""
 
     system_prompt: str = ""
-    """In a command it is the first message instead."""
+    """Empty in commands, where it is the first message."""
     thinking: str = ""
-    """One of `PairLoaded.thinking`; empty: the model's default. A chat keeps it while a model is loaded that doesn't
-    have it."""
+    """One of `PairLoaded.thinking`; empty: the model's default. A chat keeps its choice even while the loaded model
+    doesn't offer it."""
     thinking_budget: Count | None = None
-    """Tokens, after which the thinking is ended with the model's own closing mark; ``None``: no limit."""
+    """After this many tokens, thinking is ended with the model's own closing mark; ``None``: no limit."""
     stop: list[str] = []
-    """Texts that end the answer and aren't shown; they aren't looked for in thinking."""
+    """Texts that end the answer and aren't shown; ignored inside thinking."""
     max_tokens: Annotated[int, Meta(ge=1, le=MAX_COUNT)] | None = None
     """``None``: until the answer ends or the context is full."""
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
@@ -75,41 +75,41 @@ class PerChat(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnswerSettings(PerChat, frozen=True, kw_only=True):
-    """How an answer is written, with every value decided."""
+    """The settings of one answer, with nothing left open."""
 
     sampling: Sampling = Sampling()
     chosen: list[str] | None = None
-    """With a server: which fields of ``sampling`` were chosen; the others are left to it. ``None``: all of them."""
+    """For a server: the fields of ``sampling`` to send, the others being its choice; ``None``: all."""
     format: AnswerFormat | None = None
-    """What the answer has to follow; ``None``: nothing."""
+    """``None``: free text."""
     draft_length: DraftLength = "auto"
     propose: Propose = "auto"
-    """Under ``rejection`` and ``block`` the draft model always samples, and this is ignored."""
+    """Ignored under ``rejection`` and ``block``, where the draft model always samples."""
     accept: AcceptRule = "coupled"
 
 
 def with_fields_of(kind: type[S], source: msgspec.Struct, **others: Any) -> S:
-    """A ``kind`` whose fields are the ``others``, and for the rest those of ``source`` that have the same name."""
+    """A ``kind`` with the fields of ``source`` that it shares, overridden by ``others``."""
     same = set(kind.__struct_fields__) & set(source.__struct_fields__)
     return kind(**({name: getattr(source, name) for name in same} | others))
 
 
 def differing(settings: PerChat, *but: str) -> dict[str, Any]:
-    """Those settings of a chat that aren't as by default, except for some."""
-    usual, names = PerChat(), (name for name in PerChat.__struct_fields__ if name not in but)
-    return {name: value for name in names if (value := getattr(settings, name)) != getattr(usual, name)}
+    """The chat settings that differ from their defaults, without those named in ``but``."""
+    defaults, names = PerChat(), (name for name in PerChat.__struct_fields__ if name not in but)
+    return {name: value for name in names if (value := getattr(settings, name)) != getattr(defaults, name)}
 
 
 @cache
 def kind_of(table: type[msgspec.Struct], key: str) -> Type:
-    """The type of a setting in its table, without ``None``."""
+    """The type of field ``key`` of ``table``, without ``None``."""
     kind = type_info(next(field.type for field in msgspec.structs.fields(table) if field.name == key))
     kind = kind.types[0] if isinstance(kind, UnionType) else kind
     return kind.type if isinstance(kind, Metadata) else kind
 
 
 def range_of(table: type[msgspec.Struct], key: str) -> tuple[Any, Any]:
-    """The least and the most that a number in a table can be."""
+    """The minimum and maximum of a numeric field."""
     kind = kind_of(table, key)
     assert isinstance(kind, IntType | FloatType)
     return 1e-6 if kind.ge is None else kind.ge, kind.le
@@ -119,7 +119,7 @@ def range_of(table: type[msgspec.Struct], key: str) -> tuple[Any, Any]:
 
 
 class Words(NamedTuple):
-    """What a setting is called, what it does, and what stands for no value."""
+    """A setting's name, its explanation, and what is shown for no value."""
 
     title: str
     description: str
@@ -230,4 +230,4 @@ TITLES: dict[str, dict[str, str]] = {
         "keep_ends": "Drop messages from the middle",
     },
 }
-"""What stands for the values of these settings, in the order in which they are offered."""
+"""The names of these settings' values, in the order in which they are offered."""

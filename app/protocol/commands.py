@@ -1,4 +1,4 @@
-"""What the window sends to an engine; `app.protocol.frames` turns it into bytes, and the answers back."""
+"""Messages to an engine; `app.protocol.events` has its replies, `app.protocol.frames` their bytes."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ class Image(msgspec.Struct, frozen=True, gc=False):
     """Of the file, in hexadecimal."""
     path: str
     name: str = ""
-    """What the user calls it, where that isn't the name of the file."""
+    """The user's name for it, if that isn't the file's."""
 
     @property
     def title(self) -> str:
-        """For sentences."""
+        """Its name for display."""
         return self.name or PurePath(self.path).name
 
 
@@ -34,18 +34,18 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     role: Role
     content: str
     thinking: str = ""
-    """What the model thought before this answer; the template decides whether that goes into the prompt."""
+    """The model's thinking before this answer; the template decides whether it goes into the prompt."""
     sent_at: float | None = None
-    """Seconds since 1970. The first one of a chat is the time that its template sees, always: a date that changed at
-    midnight would change the whole prompt. ``None`` in all of them: now."""
+    """Seconds since 1970. The template's clock is the first one in the chat, because a date that changes at midnight
+    would change the whole prompt; it is the current time if all are ``None``."""
     images: tuple[Image, ...] = ()
-    """They stand before the content, in this order."""
+    """They come before the content, in this order."""
     tool_calls: tuple[ToolCall, ...] = ()
-    """Those of an answer, behind its content."""
+    """An answer's calls, after its content."""
     tool_call_id: str = ""
-    """Of the role ``tool``: the call whose result this is."""
+    """With role ``tool``: the call that this is the result of."""
     tool_name: str = ""
-    """Of the role ``tool``: the function that was called."""
+    """With role ``tool``: the function that was called."""
 
 
 class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
@@ -56,32 +56,30 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     draft: str | None = None
     """A draft model, or a file with the target's MTP head."""
     projector: str | None = None
-    """A file (``mmproj``) with which the target sees images."""
+    """The ``mmproj`` file that lets the target see images."""
     head: HeadChoice = "auto"
     """Whether to use an MTP head inside the target. ``auto``: not together with a draft model."""
     chat_template: str = ""
-    """Used instead of the target's own: the name of a general one (`TemplateKind`), or the path of a file with Jinja
-    source."""
+    """Instead of the target's own: the name of a general one (`TemplateKind`), or the path of a Jinja file."""
     settings: LoadSettings = LoadSettings()
 
 
 class ChatPart(msgspec.Struct, frozen=True, kw_only=True, tag="chat_part"):
-    """Messages of the chat that the next `CountTokens` or `Generate` is about: a long chat is sent in parts."""
+    """Part of a long chat, sent ahead of the `CountTokens` or `Generate` that is about it."""
 
     messages: list[Message]
     kept: int = 0
-    """How many messages stand before these. They are the first of those that the process was sent last: only what is
-    new of a chat is sent with each letter that is typed, and with each question."""
+    """How many messages of the last chat that was sent come before these: only what is new gets sent."""
 
 
 class Question(AnswerSettings, frozen=True, kw_only=True):
-    """What is asked about a chat, and how it is to be answered."""
+    """A chat, and the settings for the answer."""
 
     request: int
     messages: list[Message]
     private: bool = False
-    """Its KV cache is never copied to disk. In memory, it and its copies are overwritten before a chat is answered that
-    isn't private. Its figures don't go into the pair's history either."""
+    """Its KV cache never reaches the disk, and its figures don't go into the pair's history. In memory, the cache and
+    its copies are overwritten before a chat that isn't private is answered."""
     raw: bool = False
     """Use the contents as the prompt, without a chat template."""
     template_variables: TemplateVariables = msgspec.field(default_factory=dict)
@@ -93,64 +91,62 @@ class Generate(Question, frozen=True, kw_only=True, tag="generate"):
     kept: int = 0
     """As `ChatPart.kept`."""
     continued: list[int] = msgspec.field(default_factory=list)
-    """The tokens of the answer so far (each `Piece.id`): the answer continues after them as if it had never been cut
-    off, and only what is new is sent. Empty: a new answer.
-    """
+    """The answer's tokens so far (each `Piece.id`). It continues as if it had never been cut off, and only the new
+    pieces are sent. Empty: a new answer."""
     continue_last: bool = False
-    """For a remote engine, which has no token ids: the last message is an answer that was cut off, and only what
-    continues it is sent (`RemoteModel.can_continue`)."""
+    """The same for a remote engine, which has no token ids: the last message is the answer to continue
+    (`RemoteModel.can_continue`)."""
     chat: str = ""
-    """The id of a stored chat, with which its KV cache can be forgotten; empty: none."""
+    """The id of a stored chat, so that `Forget` can name its KV cache; empty: none."""
     logprobs: Annotated[int, msgspec.Meta(ge=0, le=MAX_LOGPROBS)] | None = None
-    """How many of the most likely tokens to send with each one of the answer, and how likely they and itself were;
-    ``None``: nothing of that."""
+    """How many of the most likely tokens to send with each token, besides its own log probability; ``None``: send no
+    log probabilities."""
     logit_bias: dict[int, float] = msgspec.field(default_factory=dict)
-    """By token, what is added to the target's logits before everything else."""
+    """By token; added to the target's logits before anything else."""
     tools: ToolUse | None = None
-    """What the model may call, where `PairLoaded.tool_format` says how. With a ``format``, which has to be JSON, the
-    answer is calls or follows it."""
+    """Written as `PairLoaded.tool_format` says. Together with a ``format``, which must be JSON, the answer either is
+    calls or follows the format."""
 
 
 class MeasurePlain(Question, frozen=True, kw_only=True, tag="measure_plain"):
-    """Decode an answer without a draft and without showing it, as a baseline for the speed-up."""
+    """Decode an answer without a draft, and don't show it: the baseline for the speed-up."""
 
     seed: int | None = 0
     max_tokens: Annotated[int, msgspec.Meta(ge=2, le=MAX_COUNT)] | None = 128
 
 
 class ScoreTokens(Question, frozen=True, kw_only=True, tag="score_tokens"):
-    """Look again at the target's choice after ``answer`` (token ids): how it scores ``candidates`` there. All else is
-    as the answer was asked for."""
+    """How the target scores ``candidates`` after ``answer`` (token ids). The other fields are those of the request that
+    was answered."""
 
     answer: list[int]
     candidates: list[int]
 
 
 def generate(settings: AnswerSettings, messages: list[Message], **others: Any) -> Generate:
-    """What an engine is asked for an answer to ``messages``, of which the system prompt is the first."""
+    """A request for an answer to ``messages``, which include the system prompt."""
     return with_fields_of(Generate, settings, request=0, messages=messages, system_prompt="", **others)
 
 
 class CountTokens(msgspec.Struct, frozen=True, kw_only=True, tag="count_tokens"):
     """How many tokens a chat would take if ``text`` were sent now; answered even during a computation, like `Ping`.
 
-    A newer one replaces one that is still waiting, which is then never answered. There is no answer either if nothing
-    is loaded, or if the template rejects the chat.
+    A newer one replaces an unanswered one. There is no answer if nothing is loaded or the template rejects the chat.
     """
 
     request: int
     messages: list[Message]
-    """With the system prompt, without ``text``."""
+    """Including the system prompt, without ``text``."""
     kept: int = 0
     """As `ChatPart.kept`."""
     text: str = ""
-    """What the user has typed; empty if nothing."""
+    """What the user has typed so far."""
     attached: int = 0
-    """The tokens of what is attached to that, besides ``images``."""
+    """Tokens of the attached texts."""
     parts: list[str] = []
-    """Texts to be counted on their own: attachments whose tokens aren't known yet."""
+    """Texts to count separately: attachments that haven't been counted yet."""
     images: tuple[Image, ...] = ()
-    """What the user has attached."""
+    """The attached images."""
     overflow: Overflow = "drop_oldest"
     thinking: str = ""
     """As in `Generate.thinking`."""
@@ -158,7 +154,7 @@ class CountTokens(msgspec.Struct, frozen=True, kw_only=True, tag="count_tokens")
 
 
 class CountPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="count_prompt"):
-    """How many tokens the prompt for a chat has, whatever the context holds; answered even during a computation."""
+    """How many tokens a chat's prompt has, even if that exceeds the context; answered even during a computation."""
 
     request: int
     messages: list[Message]
@@ -173,27 +169,27 @@ class CheckText(msgspec.Struct, frozen=True, kw_only=True, tag="check_text"):
     request: int
     text: str
     thought: str = ""
-    """What the model thought before it. With an empty ``text`` the answer was cut while it thought."""
+    """The thinking before it. With an empty ``text``, the answer was cut off while the model was thinking."""
     thinking: str = ""
     template_variables: TemplateVariables = msgspec.field(default_factory=dict)
 
 
 class Tokenize(msgspec.Struct, frozen=True, kw_only=True, tag="tokenize"):
-    """The tokens of a text alone, without a chat template; answered even during a computation, like `Ping`."""
+    """The tokens of a text, without a chat template; answered even during a computation, like `Ping`."""
 
     request: int
     text: str
     special: bool = True
-    """Whether the text of a control token is that token."""
+    """Read the names of control tokens as those tokens."""
     bos: bool = False
-    """Whether to put the BOS token in front, where the model wants one."""
+    """Put the BOS token in front, if the model wants one."""
 
 
 class Forget(msgspec.Struct, frozen=True, kw_only=True, tag="forget"):
-    """Erase saved KV caches, in memory and on disk: nothing of a deleted chat may be left anywhere."""
+    """Erase KV caches, in memory and on disk, so that nothing of a deleted chat is left."""
 
     chats: list[str] = []
-    """Those of these chats (`Generate.chat`) and of unknown ones; empty: all."""
+    """By `Generate.chat`; caches of unknown chats go, too. Empty: all chats."""
 
 
 class Cancel(msgspec.Struct, frozen=True, kw_only=True, tag="cancel"):
@@ -201,7 +197,7 @@ class Cancel(msgspec.Struct, frozen=True, kw_only=True, tag="cancel"):
 
 
 class StopThinking(msgspec.Struct, frozen=True, kw_only=True, tag="stop_thinking"):
-    """Let the answer begin now; nothing where no model is thinking. Takes effect within one verify pass."""
+    """Make the model stop thinking and begin its answer. Takes effect within one verify pass."""
 
 
 class Ping(msgspec.Struct, frozen=True, kw_only=True, tag="ping"):

@@ -26,7 +26,7 @@ class ProtocolError(Exception):
 
 
 def encode(message: msgspec.Struct) -> bytes:
-    """The JSON of a message. Half a surrogate pair in a text (from a bad paste) becomes a question mark."""
+    """A message as JSON. Half a surrogate pair in a text (from a bad paste) becomes a question mark."""
     try:
         return _encoder.encode(message)
     except UnicodeEncodeError:
@@ -43,9 +43,7 @@ def decode(decoder: system.Decoder[T], body: bytes) -> T:
 
 
 def without_surrogates(value: object) -> object:
-    """``value``, made of JSON's types, with a question mark for each half of a surrogate pair, which UTF-8 can't
-    encode.
-    """
+    """``value`` (of JSON's types) with a question mark for each half of a surrogate pair, which UTF-8 can't encode."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()
     if isinstance(value, list):
@@ -56,25 +54,25 @@ def without_surrogates(value: object) -> object:
 
 
 def framed(body: bytes) -> bytes:
-    """The frame of ``body``. Raises `ProtocolError` if that is too large."""
+    """``body`` in a frame. Raises `ProtocolError` if it is too large."""
     if len(body) > MAX_BYTES:
         raise ProtocolError(f"a message of {len(body)} bytes is larger than {MAX_BYTES}")
     return _LENGTH.pack(len(body)) + body
 
 
 def encode_frame(message: msgspec.Struct) -> bytes:
-    """The bytes of one framed message. Raises `ProtocolError` when it is too large."""
+    """A message in a frame. Raises `ProtocolError` if it is too large."""
     return framed(encode(message))
 
 
 def write(stream: IO[bytes], body: bytes) -> None:
-    """Write a frame and flush it. Raises `ProtocolError`, and `OSError` if nobody reads."""
+    """Write a frame and flush it. Raises `ProtocolError`, and `OSError` if the other end is closed."""
     stream.write(framed(body))
     stream.flush()
 
 
 def read(stream: IO[bytes]) -> bytes | None:
-    """Wait for the next body; ``None`` at the end of the stream, even within a frame. Raises `ProtocolError`."""
+    """Wait for the next body; ``None`` at the end of the stream, even inside a frame. Raises `ProtocolError`."""
     head = stream.read(_LENGTH.size)
     if len(head) < _LENGTH.size:
         return None
@@ -84,13 +82,13 @@ def read(stream: IO[bytes]) -> bytes | None:
 
 
 class FrameReader:
-    """Cuts a stream into bodies, whatever the size of its pieces; for readers that must not block."""
+    """Cuts a stream into bodies, for readers that must not block."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[bytes]:
-        """Add received bytes; return the bodies that are complete. Raises `ProtocolError` for one that is too large."""
+        """Add received bytes; returns the bodies they complete. Raises `ProtocolError` for one that is too large."""
         self._buffer += data
         bodies = []
         while len(self._buffer) >= _LENGTH.size:
@@ -109,9 +107,7 @@ def _body_length(head: bytes | bytearray) -> int:
     return int(length)
 
 
-# The engine's messages as bytes, and back.
-#
-# Decoding checks every type, so a broken or malicious engine can send the window nothing but the classes of
+# Decoding checks every type: whatever a broken or malicious engine sends, the window only gets the classes of
 # `app.protocol.commands` and `app.protocol.events`.
 
 _commands: system.Decoder[Command] = system.decoder(Command)
@@ -119,10 +115,10 @@ _events: system.Decoder[Event] = system.decoder(Event)
 
 
 def decode_command(body: bytes) -> Command:
-    """Raises `app.protocol.frames.ProtocolError` if ``body`` isn't a command."""
+    """Raises `ProtocolError` if ``body`` isn't a command."""
     return decode(_commands, body)
 
 
 def decode_event(body: bytes) -> Event:
-    """Raises `app.protocol.frames.ProtocolError` if ``body`` isn't an event."""
+    """Raises `ProtocolError` if ``body`` isn't an event."""
     return decode(_events, body)

@@ -1,4 +1,4 @@
-"""What the head of an image file says, before anything of the image is decoded; see also `Image`."""
+"""Checks an image file by its header, before anything is decoded."""
 
 from __future__ import annotations
 
@@ -11,30 +11,28 @@ from typing import Literal
 from app import words
 
 MOST_BYTES = 64 * 1024 * 1024
-"""The largest image file."""
 MOST_PIXELS = 64_000_000
-"""The largest image: decoded, each of its pixels takes three bytes and more."""
+"""Once decoded, a pixel takes three bytes or more."""
 HEAD_BYTES = 1024 * 1024
-"""A file's dimensions are looked for in so many of its first bytes; a JPEG may have a preview before them."""
+"""How much of a file is searched for its dimensions: a JPEG may begin with a preview."""
 
 ImageKind = Literal["png", "jpeg", "gif", "bmp", "webp"]
 READABLE: tuple[ImageKind, ...] = ("png", "jpeg", "gif", "bmp")
-"""What llama.cpp decodes."""
+"""The kinds that llama.cpp decodes."""
 
 _PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_PIXEL_BYTES, _PNG_ROW_BYTES = 8, 16
-"""The most that a pixel takes in a PNG file before it is compressed; and what a row takes besides, if the image is
-interlaced."""
+"""The most that a pixel takes in a PNG before compression, and the overhead of a row in an interlaced one."""
 _STEP = 1024 * 1024
 _JPEG_SIZES = {*range(0xC0, 0xD0)} - {0xC4, 0xC8, 0xCC}
 """Markers of JPEG segments with dimensions."""
 _JPEG_BARE = {0x01, *range(0xD0, 0xD9)}
-"""Markers that stand alone."""
+"""Markers without a segment."""
 
 
 @dataclass(frozen=True)
 class ImageHead:
-    """What kind of image a file has, and its size in pixels."""
+    """The format of an image, and its size in pixels."""
 
     kind: ImageKind
     width: int
@@ -42,9 +40,7 @@ class ImageHead:
 
 
 def read_head(data: bytes) -> ImageHead | None:
-    """What ``data``, the first `HEAD_BYTES` of a file, say about its image; ``None`` if it is no image of a known kind,
-    or is damaged.
-    """
+    """``data`` is the first `HEAD_BYTES` of a file; ``None`` if it isn't a known kind of image, or is damaged."""
     for kind, begins, read in _KINDS:
         if data.startswith(begins):
             try:
@@ -56,7 +52,7 @@ def read_head(data: bytes) -> ImageHead | None:
 
 
 def problem_of(head: ImageHead | None, name: str, size: int) -> str | None:
-    """Why an image can't be used, for the user; ``None`` if it can. ``size`` of its file in bytes."""
+    """Why an image can't be used, for the user; ``None`` if it can. ``size`` is the file's, in bytes."""
     if size > MOST_BYTES:
         return f"{name} has {words.size(size)}; an image may have {words.size(MOST_BYTES)}. Make it smaller first."
     if head is None:
@@ -72,7 +68,7 @@ def problem_of(head: ImageHead | None, name: str, size: int) -> str | None:
 
 
 def is_bomb(data: bytes, head: ImageHead) -> bool:
-    """Whether a PNG file contains more than its pixels can need: llama.cpp would take memory for all of it."""
+    """Whether a PNG decompresses to more than its pixels need, for which llama.cpp would allocate memory."""
     if head.kind != "png":
         return False
     most = head.width * head.height * _PNG_PIXEL_BYTES + head.height * _PNG_ROW_BYTES + _STEP
@@ -88,7 +84,7 @@ def is_bomb(data: bytes, head: ImageHead) -> bool:
                 part = inflater.unconsumed_tail
             place += 12 + length
     except zlib.error:
-        pass  # it is damaged, which whoever decodes it says
+        pass  # damaged; the decoder will report that
     return False
 
 

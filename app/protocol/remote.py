@@ -1,7 +1,7 @@
-"""What is asked and said about other people's engines: servers in the dialect of OpenAI's API.
+"""Messages about other people's engines: servers that speak a dialect of OpenAI's API.
 
-A remote engine is a process like ours, with the same commands and events. It is loaded by `Connect` instead of
-`app.protocol.commands.Load`, and answered by the same `PairLoaded` (with ``remote`` set) or `LoadFailed`.
+A remote engine is one of our processes, with the same commands and events. `Connect` takes the place of
+`app.protocol.commands.Load`; the reply is `PairLoaded` (with ``remote`` set) or `LoadFailed`.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from app.protocol.options import FormatKind
 MAX_ADDRESS_CHARACTERS = 2048
 MAX_KEY_CHARACTERS = 8192
 MAX_SERVED_MODELS = 2000
-"""A server's list is cut off there."""
+"""Longer lists are cut off."""
 
 ServerKind = Literal[
     "slipstream", "llama.cpp", "vllm", "sglang", "tensorrt_llm", "tgi", "ollama", "lm_studio", "openai"
 ]
-"""``slipstream``: another one's server. ``openai``: something else that speaks the dialect."""
+"""``slipstream``: another Slipstream. ``openai``: anything else that speaks the dialect."""
 SERVER_NAMES: dict[ServerKind, str] = {
     "slipstream": "Slipstream",
     "llama.cpp": "llama-server",
@@ -36,8 +36,8 @@ SERVER_NAMES: dict[ServerKind, str] = {
 ModelState = Literal["", "unloaded", "loading", "loaded", "sleeping", "downloading"]
 """Empty: the server doesn't say."""
 FiguresFrom = Literal["engine", "live", "reply", "counters", "none"]
-"""Where drafting figures come from: our engine counts them; or a server sends them while it answers, at the end of
-each reply, or only as counters over all its replies; ``none``: there are none."""
+"""Where drafting figures come from: our engine; a server, while it answers, at the end of each reply, or only as totals
+over all its replies; or nowhere."""
 ServerFailure = Literal[
     "",
     "address",
@@ -54,40 +54,40 @@ ServerFailure = Literal[
     "cut",
     "not_a_server",
 ]
-"""Why something failed; the sentence beside it is for the user. ``address``: it can't be one. ``offline``: it isn't
-this machine, and only this machine is allowed. ``key``: it is missing or refused. ``loading``: the server is loading
-its model; trying again later helps. ``model``: it doesn't have the model. ``context``: the chat is too long. ``busy``:
-too many requests. ``refused``: it didn't accept the request. ``cut``: the connection ended in the middle of an answer,
-and what came is kept. ``not_a_server``: something answers, but not in this dialect. Empty: something else."""
+"""Why a request failed; the sentence next to it is for the user. ``address``: not an address. ``offline``: another
+machine, in offline mode. ``key``: missing or refused. ``loading``: the server is loading its model; try again later.
+``model``: the server doesn't have it. ``context``: the chat is too long. ``busy``: too many requests. ``refused``: the
+server rejected the request. ``cut``: the connection ended in the middle of an answer, whose beginning is kept.
+``not_a_server``: something answers, but not in this dialect. Empty: anything else."""
 
 
 class _WithKey(msgspec.Struct, frozen=True, kw_only=True):
-    """An address, and a key that no log may contain."""
+    """An address, and a key that must not appear in logs."""
 
     request: int
     address: Annotated[str, msgspec.Meta(max_length=MAX_ADDRESS_CHARACTERS)]
-    """As typed: with or without ``http://`` and ``/v1``; a host without a scheme means http."""
+    """As typed, with or without ``http://`` and ``/v1``; the default scheme is http."""
     key: Annotated[str, msgspec.Meta(max_length=MAX_KEY_CHARACTERS)] = ""
     loopback_only: bool = False
-    """Offline mode: any other address than this machine's is refused."""
+    """Offline mode: refuse addresses of other machines."""
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(request={self.request}, address=…, key=…)"
 
 
 class Connect(_WithKey, frozen=True, kw_only=True, tag="connect"):
-    """Use a model on a server. Whatever was used before is left."""
+    """Use a model on a server, instead of the one in use."""
 
     model: str = ""
-    """One of `Server.models`; empty: the one that is loaded, or the first."""
+    """One of `Server.models`; empty: the loaded one, or the first."""
 
 
 class Probe(_WithKey, frozen=True, kw_only=True, tag="probe"):
-    """Which server is there, and which models it has; answered beside whatever is running."""
+    """Identify a server and list its models; answered even during a request."""
 
 
 class FindServers(msgspec.Struct, frozen=True, kw_only=True, tag="find_servers"):
-    """Look for servers on this machine, at the usual ports; answered beside whatever is running. No key is sent."""
+    """Look for servers at this machine's usual ports, sending no key; answered even during a request."""
 
     request: int
 
@@ -98,56 +98,56 @@ class ServedModel(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     state: ModelState = ""
     context_length: int = 0
-    """In tokens; 0: not known."""
+    """0: unknown."""
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True):
-    """A server that was recognized."""
+    """A server that was identified."""
 
     kind: ServerKind
     version: str = ""
     address: str
-    """Without ``/v1``, a key or a slash at the end; what `Connect` can be given again."""
+    """For `Connect`: without ``/v1``, key or trailing slash."""
     models: list[ServedModel] = []
     needs_key: bool = False
-    """It answers, but not without a key; nothing else is known of it then."""
+    """It refuses to say anything without a key, so the other fields are unknown."""
     is_loopback: bool = False
     """It is on this machine."""
     is_encrypted: bool = False
-    """Neither this nor ``is_loopback``: whoever is on the way can read the chat and the key. Warn of it."""
+    """If neither this nor ``is_loopback``, warn the user: anyone on the network path can read the chat and the key."""
 
 
 class RemoteModel(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of a server's model that is in use, beside what `PairLoaded` says of any pair."""
+    """What `PairLoaded` adds for a model on a server."""
 
     server: Server
     model: str
     """Its id there."""
     figures: FiguresFrom = "none"
-    """What can be expected. What really came stands in `DraftFigures.source` of each answer."""
+    """The expected source; `DraftFigures.source` has the actual one for each answer."""
     figures_note: str = ""
-    """One or two sentences: where the figures come from, the flag that has to be switched on, or why there are none."""
+    """For the user: the source of the figures, the server's flag that enables them, or why there are none."""
     refused: dict[str, str] = {}
-    """Chat settings that the server doesn't take, and why, for the user. By the name of the field in the chat's
-    settings or in `Sampling`; also ``images``. They are left out of requests without a word."""
+    """Settings that the server doesn't support, by their field in the chat's settings or `Sampling` (or ``images``),
+    with the reason for the user. Requests silently leave them out."""
     formats: list[FormatKind] = []
-    """What `Generate.format` may be."""
+    """The kinds of `Generate.format` that it supports."""
     can_continue: bool = False
-    """Whether it continues an answer (`Generate.continue_last`)."""
+    """Whether it supports `Generate.continue_last`."""
     can_count: bool = False
-    """Whether it answers `CountTokens`. Elsewhere only `Figures` say how full the context is."""
+    """Whether it answers `CountTokens`. If not, only `Figures` show how full the context is."""
     can_switch_drafting: bool = False
-    """Whether a request without drafting (`Generate.draft_length` 0) really is without drafting."""
+    """Whether `Generate.draft_length` 0 really turns its drafting off."""
 
 
 class ServerProbed(msgspec.Struct, frozen=True, kw_only=True, tag="server_probed"):
-    """The answer to `Probe`: a server, or why there is none. One that needs a key comes with both."""
+    """The answer to `Probe`: a server, or why there is none; both if it needs a key."""
 
     request: int
     server: Server | None = None
     cause: ServerFailure = ""
     message: str = ""
-    """One or two sentences for the user; empty if all is well."""
+    """One or two sentences for the user; empty on success."""
 
 
 class ServersFound(msgspec.Struct, frozen=True, kw_only=True, tag="servers_found"):

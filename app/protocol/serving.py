@@ -1,7 +1,6 @@
-"""What the window and the process that serves other programs with its engine say to each other.
+"""Messages between the window and the API server's process: `ToServer` and `FromServer`, as frames on its pipes.
 
-The window sends `ToServer`, the process sends `FromServer`, both as frames (`app.protocol.frames`) on its pipes. The
-process has no engine: it passes on what one is asked, one answer at a time, and gets the events back.
+The process has no engine of its own: it forwards requests to the window's, one at a time, and gets the events back.
 """
 
 from __future__ import annotations
@@ -28,39 +27,39 @@ from app.protocol.events import (
 DEFAULT_PORT = 8642
 MAX_CLIENT_CHARACTERS = 80
 AsideQuestion = CheckText | CountPrompt | Tokenize
-"""About the loaded pair; asked with a number, and answered beside whatever is running."""
+"""About the loaded pair; numbered, and answered even during a request."""
 AnsweredQuestion = TextChecked | PromptCounted | Tokenized
 AnswerEvent = GenerationStarted | PromptProgressed | RoundsReceived | GenerationFinished | GenerationFailed
 
 
 class Serve(msgspec.Struct, frozen=True, kw_only=True, tag="serve"):
-    """The first message to the process: where to listen, and who may ask. Neither an argument nor a variable, because
-    others can read these."""
+    """The first message to the process: where to listen, and who has access. A message, because other programs can read
+    arguments and environment variables."""
 
     host: str | None
-    """``None``: at both of this computer's own addresses; empty: at all addresses."""
+    """``None``: both loopback addresses; empty: all addresses."""
     port: int
     key: str | None
-    """What has to be shown; ``None``: nothing."""
+    """Required of clients; ``None``: no key."""
     hosts: list[str] = []
-    """Names for this computer besides the usual ones, in lower case."""
+    """Additional names for this computer, in lower case."""
     origins: list[str] = []
-    """Web pages besides those of this computer, in lower case."""
+    """Additional web origins, in lower case."""
 
     def __repr__(self) -> str:
         return f"Serve(host={self.host!r}, port={self.port}, key=…)"
 
 
 class PairServed(msgspec.Struct, frozen=True, kw_only=True, tag="pair_served"):
-    """What is loaded now. Whatever was asked of another pair has failed."""
+    """The pair that is loaded now. Open requests to an earlier one have failed."""
 
     pair: PairLoaded | None
     why: str = ""
-    """If there is none: why, in one or two sentences for clients."""
+    """Why none is loaded, in one or two sentences for clients."""
 
 
 class Unavailable(msgspec.Struct, frozen=True, kw_only=True, tag="unavailable"):
-    """The engine can't do what this request or question asks for now."""
+    """The engine can't handle this request or question at the moment."""
 
     request: int
 
@@ -70,40 +69,40 @@ class Listening(msgspec.Struct, frozen=True, kw_only=True, tag="listening"):
 
 
 class NotListening(msgspec.Struct, frozen=True, kw_only=True, tag="not_listening"):
-    """It can't, and ends. ``message`` is a sentence for the user."""
+    """The process can't listen, and ends. ``message`` is a sentence for the user."""
 
     message: str
 
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True, tag="asked"):
-    """An answer is wanted. There is only one at a time; one before it has been given up."""
+class AnswerRequested(msgspec.Struct, frozen=True, kw_only=True, tag="asked"):
+    """A client wants an answer; any earlier request has been given up."""
 
     client: Annotated[str, msgspec.Meta(max_length=MAX_CLIENT_CHARACTERS)]
-    """The program that asks, by its own name; ``?`` if it has none."""
+    """The client's name for itself; ``?`` if it has none."""
     command: Generate
 
 
 class GivenUp(msgspec.Struct, frozen=True, kw_only=True, tag="given_up"):
-    """The answer to this request isn't wanted any more."""
+    """The client no longer wants this answer."""
 
     request: int
 
 
 class RequestEnded(msgspec.Struct, frozen=True, kw_only=True, tag="request_ended"):
-    """How a request went: nothing of what was said."""
+    """A request's outcome, without any of its text."""
 
     path: str
-    """One of ours; empty for an unknown one."""
+    """Empty if it isn't one of ours."""
     client: Annotated[str, msgspec.Meta(max_length=MAX_CLIENT_CHARACTERS)]
     status: int
-    """Of HTTP; 0: the answer wasn't finished, because the client went away or something failed in its middle."""
+    """HTTP's; 0: the client left, or something failed in the middle of the answer."""
     seconds: float
     prompt_tokens: int = 0
     completion_tokens: int = 0
 
 
 ToServer = Serve | PairServed | Unavailable | AnswerEvent | AnsweredQuestion
-FromServer = Listening | NotListening | Asked | GivenUp | AsideQuestion | RequestEnded
+FromServer = Listening | NotListening | AnswerRequested | GivenUp | AsideQuestion | RequestEnded
 
 _to_server: system.Decoder[ToServer] = system.decoder(ToServer)
 _from_server: system.Decoder[FromServer] = system.decoder(FromServer)

@@ -5,15 +5,15 @@
 | drafted, tested, ignored | tokens proposed; given to a verify pass; proposed but never tested |
 | acceptance rate | accepted ÷ tested |
 | mean acceptance length | 1 + accepted ÷ verify passes |
-| acceptance by position i, shown | of the drafts that long, the share whose first i tokens were all accepted |
+| acceptance by position i, shown | of the drafts at least i long, the share whose first i tokens were all accepted |
 | acceptance by position i, exported | verify passes that accepted position i ÷ all verify passes (vLLM's) |
 | decode speed | tokens after the first ÷ time from the first to the last |
 | time to first token | from the arrival of the request to the first token, prompt processing included |
 
-The sums close: tokens = accepted + the target's own + forced, which end the thinking early; drafted = tested + ignored;
-tested = accepted + rejected. A token that was accepted but lies behind the end of the answer (behind a stop string,
-say) counts as rejected: it is not in the answer. The sums over the kinds of text are those of the answer without its
-first token; a round counts whole for the kind it began in.
+tokens = accepted + the target's own + forced (which end the thinking early); drafted = tested + ignored; tested =
+accepted + rejected. A token that was accepted but comes after the answer's end (after a stop string, say) counts as
+rejected. The counters by kind of text add up to the answer's without its first token; a round counts entirely for the
+kind it began in.
 """
 
 from __future__ import annotations
@@ -37,39 +37,39 @@ def acceptance_rate(accepted: int, tested: int) -> float | None:
 
 
 def has_drafted(figures: DraftFigures) -> bool:
-    """Whether anything was drafted. A server may say no more than that passes gave more than one token each."""
+    """Whether anything was drafted; some servers only report that passes gave more than one token each."""
     return figures.tested > 0 or figures.drafted > 0 or (figures.mean_acceptance_length or 0.0) > 1.0
 
 
 def mean_acceptance_length(accepted: int, verify_passes: int) -> float | None:
-    """``None`` if there was no pass."""
+    """``None`` if there were no passes."""
     return 1 + accepted / verify_passes if verify_passes else None
 
 
 def acceptance_by_position(accepted: Sequence[int], tested: Sequence[int]) -> list[float]:
-    """The one that is shown. The acceptance rate is its mean, weighted by the number of drafts."""
+    """As shown; its mean, weighted by the number of drafts, is the acceptance rate."""
     return [hits / drafts for hits, drafts in zip(accepted, tested, strict=False) if drafts > 0]
 
 
 def exported(figures: DraftFigures) -> dict[str, int | float | None]:
-    """The counters that every export has, by their names."""
+    """The counters that all exports contain."""
     names = ("drafted", "tested", "accepted", "acceptance_rate", "verify_passes", "mean_acceptance_length")
     return {name: getattr(figures, name) for name in names}
 
 
 def exported_acceptance_by_position(figures: DraftFigures) -> list[float]:
-    """The exported one; empty if there was no pass."""
+    """As exported; empty if there were no passes."""
     passes = figures.verify_passes
     return [accepted / passes for accepted in figures.accepted_per_position] if passes else []
 
 
 def kind_speed(figures: KindFigures) -> float | None:
-    """Decode speed over text of one kind, in tokens per second; ``None`` if there is none."""
+    """Decode speed for one kind of text; ``None`` if there is none."""
     return figures.tokens / figures.seconds if figures.tokens and figures.seconds > 0 else None
 
 
 def drafting(drafted: int, tested: int, accepted: int, verify_passes: int, **others: Any) -> DraftFigures:
-    """The figures of these counters, with ``others`` as they are."""
+    """The counters with the figures that follow from them; ``others`` are further fields."""
     known = {
         "acceptance_rate": acceptance_rate(accepted, tested),
         "mean_acceptance_length": mean_acceptance_length(accepted, verify_passes),
@@ -79,7 +79,7 @@ def drafting(drafted: int, tested: int, accepted: int, verify_passes: int, **oth
 
 
 def sums_by_kind(*answers: Iterable[KindFigures]) -> list[KindFigures]:
-    """The counters of several answers added up."""
+    """The counters of several answers, added up by kind of text."""
     sums: dict[TextKind, KindFigures] = {}
     for one in chain.from_iterable(answers):
         sums[one.kind] = _with(sums.get(one.kind, KindFigures(kind=one.kind)), one, one.seconds)
@@ -87,7 +87,7 @@ def sums_by_kind(*answers: Iterable[KindFigures]) -> list[KindFigures]:
 
 
 def sums_by_drafter(*answers: Iterable[DrafterFigures]) -> list[DrafterFigures]:
-    """The same by drafter."""
+    """The counters of several answers, added up by drafter."""
     sums: dict[DrafterName, DrafterFigures] = {}
     for one in chain.from_iterable(answers):
         counters = _sums(sums.get(one.name, DrafterFigures(name=one.name)), one, _COUNTERS)
@@ -97,8 +97,8 @@ def sums_by_drafter(*answers: Iterable[DrafterFigures]) -> list[DrafterFigures]:
 
 
 def joined(first: Figures, then: Figures) -> Figures:
-    """Those of an answer that was continued, for both parts together: its first token, and with it the prompt, is that
-    of the first part that has one. The first token of each part is not in the decode speed.
+    """The figures of a continued answer as a whole. Prompt and first token are those of the first part with any tokens;
+    the decode speed excludes the first token of each part.
     """
     steps, seconds = map(sum, zip(_decoding(first), _decoding(then), strict=True))
     begin = first if first.completion_tokens else then
@@ -116,7 +116,7 @@ def joined(first: Figures, then: Figures) -> Figures:
 
 
 def _decoding(figures: Figures) -> tuple[float, float]:
-    """The tokens of which the decode speed is measured, and how long they took."""
+    """The tokens that the decode speed is measured over, and their seconds."""
     if not figures.decode_tokens_per_second:
         return 0, 0.0
     tokens = sum(one.tokens for one in figures.kinds) or max(figures.completion_tokens - 1, 1)
@@ -147,7 +147,7 @@ def _with(kind: KindFigures, more: Round | KindFigures, seconds: float) -> KindF
 
 
 def thinking_and_answer(kinds: Iterable[KindFigures]) -> tuple[KindFigures, KindFigures]:
-    """The counters over the thinking, and over all else, which comes as ``prose``."""
+    """The counters for thinking, and for everything else (as ``prose``)."""
     sums = [KindFigures(kind="thinking"), KindFigures(kind="prose")]
     for one in kinds:
         which = one.kind != "thinking"
@@ -181,7 +181,7 @@ class Statistics:
     thinking_end: float = 0.0
 
     def add(self, round_: Round) -> None:
-        """Count one round."""
+        """Add one round."""
         self.tokens += round_.tokens
         self.drafted += round_.drafted
         self.tested += round_.tested
@@ -214,7 +214,7 @@ class Statistics:
         self.last_token_time = round_.time
 
     def draft_figures(self) -> DraftFigures:
-        """The counters of drafting as they are shown and stored."""
+        """The drafting counters as they are shown and stored."""
         return drafting(
             self.drafted,
             self.tested,
@@ -226,12 +226,12 @@ class Statistics:
         )
 
     def decode_speed(self, tokens: int) -> float | None:
-        """``tokens``: of the whole answer, for a server that counts them itself."""
+        """``tokens`` is the whole answer's, by the server's own count if it has one."""
         seconds, steps = self.last_token_time - (self.first_token_time or 0.0), tokens - self.first_tokens
         return steps / seconds if steps > 0 and seconds > 0 else None
 
     def figures(self, total_seconds: float) -> Figures:
-        """The figures of the footer. ``total_seconds`` is the whole generation, from request to end."""
+        """The answer's figures; ``total_seconds`` is from the request to the end."""
         processed = self.prompt_tokens - self.cached_tokens
         return Figures(
             prompt_tokens=self.prompt_tokens,

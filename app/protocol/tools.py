@@ -1,7 +1,7 @@
-"""Tools that a model may call: what a chat says of them, and how the formats of chat templates write a call.
+"""Tools that a model may call, and the formats in which chat templates write calls.
 
-A format is a text with places in it. The engine makes of it what an answer has to follow, and whoever reads the answer
-finds the calls in it again.
+A format is a text with placeholders. The engine turns it into a grammar, and the parser of the answer finds the calls
+with it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import msgspec
 
 MAX_TOOLS = 128
 NAME, ID, ARGUMENTS = "\ue000", "\ue001", "\ue002"
-"""Places in `ToolFormat.call`: the tool's name, nine letters or digits, and a JSON object or all parameters."""
+"""Placeholders in `ToolFormat.call`: the tool's name, the call's id, and a JSON object or all parameters."""
 KEY, VALUE = "\ue003", "\ue004"
-"""Places in `ToolFormat.parameter`: its name, and a text as it is or another value as JSON."""
+"""Placeholders in `ToolFormat.parameter`: its name, and its value (a string as it is, anything else as JSON)."""
 ID_LENGTH = 9
-"""Of the name of a call; the templates of Mistral take no other."""
+"""Letters and digits in a call's id; Mistral's templates accept no other length."""
 
 ToolFormatName = Literal[
     "hermes",
@@ -38,7 +38,7 @@ ToolFormatName = Literal[
     "minicpm",
     "general",
 ]
-"""``general``: the template writes no calls, or in a form that isn't known."""
+"""``general``: the template doesn't write calls, or uses an unknown format."""
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False):
@@ -58,20 +58,20 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     parameters: dict[str, Any] = {}
     """The JSON schema of an object."""
     strict: bool = False
-    """Refuse parameters that can't be forced as a whole."""
+    """Refuse parameters whose schema can't be enforced completely."""
 
 
 class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What the model may call in one answer."""
+    """The tools for one answer."""
 
     tools: Annotated[list[Tool], msgspec.Meta(min_length=1, max_length=MAX_TOOLS)]
-    """All that it sees."""
+    """All that the model is shown."""
     required: bool = False
-    """It has to call one; otherwise it may also answer with text."""
+    """The model has to call one instead of answering with text."""
     only: str = ""
-    """The name of the one that it may call; empty: any."""
+    """The name of the only one it may call; empty: any."""
     several: bool = True
-    """Whether there may be more than one call, where the format allows that."""
+    """Allow several calls, if the format does."""
 
 
 @dataclass(frozen=True)
@@ -79,17 +79,17 @@ class ToolFormat:
     """How a template writes the calls of an answer: ``opening``, calls with ``separator`` between them, ``closing``."""
 
     mark: str
-    """How it begins; text in front of the calls doesn't have that."""
+    """The first characters of a call; text before the calls doesn't contain them."""
     call: str
     opening: str = ""
     separator: str = ""
     closing: str = ""
     parameter: str = ""
-    """How one argument is written where these aren't a JSON object."""
+    """How one argument is written, if the arguments aren't a JSON object."""
     several: bool = True
     """Whether an answer may have more than one call."""
     anywhere: bool = True
-    """Whether text may stand before the calls; else an answer is a call if its text begins like one."""
+    """Whether text may come before the calls; if not, an answer is a call if it begins like one."""
 
     @property
     def begins(self) -> str:
@@ -100,7 +100,7 @@ class ToolFormat:
 GENERAL = ToolFormat(
     "<tool_call>", f'<tool_call>\n{{"name": "{NAME}", "arguments": {ARGUMENTS}}}\n</tool_call>', separator="\n"
 )
-"""What most models write that were trained on calls."""
+"""The format of most models that were trained to call tools."""
 FORMATS: dict[ToolFormatName, ToolFormat] = {
     "hermes": GENERAL,
     "llama": ToolFormat("{", f'{{"name": "{NAME}", "parameters": {ARGUMENTS}}}', several=False, anywhere=False),
@@ -162,37 +162,37 @@ FORMATS: dict[ToolFormatName, ToolFormat] = {
 }
 
 
-# Arguments of tools that aren't written as JSON, but one by one: texts as they are, other values as JSON.
+# Arguments that aren't written as one JSON object but one by one: strings as they are, other values as JSON.
 #
-# Every schema is taken. What can't be followed this way is left to the model, and named.
+# Any schema is accepted; the keywords that can't be enforced this way are listed in ``not_followed``.
 
 _ALL_TYPES = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
 _NOT_FOLLOWED = ("anyOf", "oneOf", "patternProperties", "minProperties", "maxProperties")
-"""About the arguments as a whole."""
+"""Keywords about the arguments as a whole."""
 _MOST_CHARACTERS = 4000
-"""Longer limits of a text are left to the model."""
+"""Larger limits on a string's length aren't enforced."""
 _MOST_STEPS = 16
-"""Of references, or of schemas in each other."""
+"""The longest chain of references or nested schemas."""
 
 Schema = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class TextValue:
-    """An argument that may be a text; it is written without quotation marks."""
+    """An argument that may be a string, which is written without quotation marks."""
 
     choices: Mapping[str, Any] | None = None
-    """What may be written, and what that means; ``None``: any text."""
+    """The texts that may be written, and their values; ``None``: any text."""
     least: int = 0
     """Characters."""
     most: int | None = None
     others: frozenset[str] = frozenset()
-    """JSON's types of what it may be instead, which are written as JSON."""
+    """The other JSON types that it may have; those values are written as JSON."""
     not_followed: tuple[str, ...] = ()
-    """The keywords of its schema that say more."""
+    """Keywords of its schema that aren't enforced."""
 
     def value(self, text: str) -> Any:
-        """What a written ``text`` means."""
+        """The value of a written ``text``."""
         if self.choices is not None:
             return self.choices.get(text, text)
         try:
@@ -210,13 +210,13 @@ class Parameters:
     """By name, in order."""
     required: frozenset[str] = frozenset()
     any_name: bool = False
-    """There may be any, by any name."""
+    """Any arguments are allowed, by any names."""
     not_followed: tuple[str, ...] = ()
-    """The keywords that say more about all of them."""
+    """Keywords of the whole schema that aren't enforced."""
 
 
 def parameters_of(schema: Schema) -> Parameters:
-    """The arguments that the ``schema`` of a tool's parameters has."""
+    """The arguments that a tool's ``schema`` describes."""
     schemas, required = _properties(schema, schema, _MOST_STEPS)
     is_closed = not schema or "properties" in schema or schema.get("additionalProperties") is False
     left_out = tuple(keyword for keyword in _NOT_FOLLOWED if keyword in schema)
@@ -224,7 +224,7 @@ def parameters_of(schema: Schema) -> Parameters:
 
 
 def text_value(schema: Any, whole: Schema) -> TextValue | None:
-    """How an argument with this ``schema``, a part of ``whole``, is written; ``None``: as JSON."""
+    """How to write an argument with this ``schema``, a part of ``whole``; ``None``: as JSON."""
     branches = list(_branches(schema, whole, _MOST_STEPS))
     types = frozenset(kind for one in branches for kind in _types(one))
     if "string" not in types:
@@ -243,7 +243,7 @@ def text_value(schema: Any, whole: Schema) -> TextValue | None:
 
 
 def _count(value: Any) -> int | None:
-    """Characters, where that is a number that a grammar can count to."""
+    """A string length, if it is a number that a grammar can count to."""
     return int(value) if isinstance(value, int | float) and 0 <= value <= _MOST_CHARACTERS else None
 
 
@@ -269,7 +269,7 @@ def _properties(schema: Any, whole: Schema, steps: int) -> tuple[dict[str, Any],
 
 
 def _branches(schema: Any, whole: Schema, steps: int) -> Iterator[Schema]:
-    """The schemas of which an argument has to follow one."""
+    """The alternatives that an argument may follow."""
     schema = _resolved(schema, whole)
     inner = _listed(schema, "anyOf") or _listed(schema, "oneOf")
     if not inner and len(one := _listed(schema, "allOf")) == 1 and "type" not in schema:
@@ -290,7 +290,7 @@ def _choices(schema: Schema) -> list[Any] | None:
 
 
 def _types(schema: Schema) -> frozenset[str]:
-    """What a value may be by its own schema."""
+    """The JSON types that ``schema`` allows."""
     found = schema.get("type", [])
     known = frozenset(one for one in (found if isinstance(found, list) else [found]) if one in tuple(_ALL_TYPES))
     if (choices := _choices(schema)) is not None:
@@ -311,7 +311,7 @@ def _listed(schema: Schema, keyword: str) -> list[Any]:
 
 
 def _resolved(schema: Any, whole: Schema) -> Schema:
-    """Without a reference within ``whole``."""
+    """``schema``, or the part of ``whole`` that it refers to."""
     for _ in range(_MOST_STEPS):
         if not isinstance(schema, Mapping) or not isinstance(schema.get("$ref"), str):
             break

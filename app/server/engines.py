@@ -26,7 +26,15 @@ from app.protocol.events import (
     RoundsReceived,
 )
 from app.protocol.frames import ProtocolError
-from app.protocol.serving import AnsweredQuestion, AnswerEvent, AsideQuestion, Asked, FromServer, GivenUp, Unavailable
+from app.protocol.serving import (
+    AnsweredQuestion,
+    AnswerEvent,
+    AnswerRequested,
+    AsideQuestion,
+    FromServer,
+    GivenUp,
+    Unavailable,
+)
 from app.system import KnownError
 
 asking: ContextVar[str] = ContextVar("asking", default="?")
@@ -157,7 +165,7 @@ class WindowEngine:
 
     async def generate(self, command: Generate) -> AsyncGenerator[AnswerPart, None]:
         number, events = self._answer = next(_numbers), asyncio.Queue()
-        self._ask(Asked(client=asking.get(), command=msgspec.structs.replace(command, request=number)))
+        self._ask(AnswerRequested(client=asking.get(), command=msgspec.structs.replace(command, request=number)))
         is_over = False
         try:
             while not is_over:

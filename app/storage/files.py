@@ -1,4 +1,4 @@
-"""Writing files completely or not at all, locking them, their digests, and files with KV caches of chats."""
+"""Atomic writes, locks, digests, and the names of files with chats' KV caches."""
 
 from __future__ import annotations
 
@@ -26,20 +26,19 @@ if TYPE_CHECKING:
 _TRIES = 50
 _PAUSE_SECONDS = 0.01
 _NO_SYNC = (errno.EINVAL, errno.EACCES, errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EBADF)
-"""Errors from file systems that can't sync a folder to disk, or whose folders may not be opened."""
+"""Errors of file systems that can't sync a folder, or don't allow opening one."""
 
 
 def write_whole(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600) -> None:
-    """Replace the content of ``path`` with ``data`` or its parts; after a failure or a power cut, it still has the old
-    content.
+    """Replace the content of ``path`` with ``data``. After a failure or a power cut, the old content is still there.
 
-    A link at ``path`` is replaced, not followed. Creates the folder. Raises `OSError`.
+    A link is replaced, not followed; a missing folder is created. Raises `OSError`.
     """
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     part = path.with_name(f"{path.name}.{os.urandom(4).hex()}.part")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
     try:
-        with open(os.open(part, flags, mode), "wb") as file:  # noqa: PTH123 - the descriptor is open already
+        with open(os.open(part, flags, mode), "wb") as file:  # noqa: PTH123 - a descriptor, not a path
             file.writelines(_parts(data))
             file.flush()
             os.fsync(file.fileno())
@@ -51,7 +50,7 @@ def write_whole(path: Path, data: bytes | Iterable[bytes], *, mode: int = 0o600)
 
 
 def write_export(path: Path, data: bytes | Iterable[bytes]) -> None:
-    """The same for a user's file in an existing folder: the target of a link is replaced, and its mode stays.
+    """`write_whole` for a user's file in an existing folder: it follows a link and keeps the file's mode.
 
     Raises `OSError`.
     """
@@ -64,7 +63,7 @@ def write_export(path: Path, data: bytes | Iterable[bytes]) -> None:
     try:
         before = path.stat()
     except FileNotFoundError:
-        write_whole(path, data, mode=0o666)  # without what the user's umask removes
+        write_whole(path, data, mode=0o666)  # the umask applies
         return
     if not os.access(path, os.W_OK):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
@@ -81,9 +80,9 @@ def _parts(data: bytes | Iterable[bytes]) -> Iterable[bytes]:
 
 
 def strays(path: Path) -> list[Path]:
-    """What processes that were killed while writing ``path`` left next to it.
+    """Partial files left by processes that were killed while writing ``path``.
 
-    Without the lock of ``path``, what another process is writing now is among them.
+    Without the lock of ``path``, they may include one that another process is writing right now.
     """
     stray = re.compile(re.escape(path.name) + r"\.[0-9a-f]{8}\.part")
     with contextlib.suppress(OSError):
@@ -92,14 +91,14 @@ def strays(path: Path) -> list[Path]:
 
 
 def remove_strays(path: Path) -> None:
-    """Delete the `strays` of ``path``. The caller must have its lock."""
+    """Delete the `strays` of ``path``. The caller must hold its lock."""
     for stray in strays(path):
         with contextlib.suppress(OSError):
             stray.unlink()
 
 
 def sync_folder(folder: Path) -> None:
-    """Make the names in a folder safe against a power cut, if the system can do that. Raises `OSError`."""
+    """Sync a folder's entries to disk, if the system can do that. Raises `OSError`."""
     if sys.platform == "win32":
         return
     try:
@@ -114,7 +113,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def broken_name(path: Path) -> Path:
-    """A free name next to ``path`` for a file that can't be used but must not be lost."""
+    """An unused path next to ``path`` to move a broken file to."""
     stamp = f"{datetime.now():%Y-%m-%d-%H%M%S}"
     name = path.with_name(f"{path.stem}.broken-{stamp}{path.suffix}")
     number = 1
@@ -125,7 +124,7 @@ def broken_name(path: Path) -> Path:
 
 
 def with_suffix(path: Path, suffix: str) -> Path:
-    """``path`` with this suffix added, unless it has it."""
+    """``path`` with ``suffix`` appended, unless it ends with it."""
     return path if path.suffix.lower() == suffix else path.with_name(path.name + suffix)
 
 
@@ -135,18 +134,16 @@ def _replace(part: Path, path: Path) -> None:
             part.replace(path)
             return
         except PermissionError:
-            time.sleep(_PAUSE_SECONDS)  # Windows: another process has it open for reading, for a moment
+            time.sleep(_PAUSE_SECONDS)  # on Windows, another process may have it open for a moment
     part.replace(path)
 
-
-# Digests of large files, with progress, and cancelable.
 
 CHUNK = 4 * 1024 * 1024
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Progress:
-    """Counts bytes and reports how many of how many are done."""
+    """Counts bytes and reports the number done and the total."""
 
     def __init__(self, total: int, tell: Callable[[int, int], None]) -> None:
         self._total = total
@@ -154,13 +151,12 @@ class Progress:
         self._done = 0
 
     def add(self, count: int) -> None:
-        """Add to the number of bytes done."""
         self._done += count
         self._tell(self._done, self._total)
 
 
 def sha256_of(path: Path, is_canceled: Callable[[], bool], progress: Progress | None = None) -> str:
-    """The digest of a file, in hexadecimal. Raises `OSError` and `Canceled`."""
+    """In hexadecimal. Raises `OSError` and `Canceled`."""
     digest = hashlib.sha256()
     with path.open("rb", buffering=0) as file:
         while chunk := file.read(CHUNK):
@@ -173,7 +169,6 @@ def sha256_of(path: Path, is_canceled: Callable[[], bool], progress: Progress | 
 
 
 def is_sha256(text: str) -> bool:
-    """Whether this can be such a digest."""
     return _SHA256.fullmatch(text) is not None
 
 
@@ -183,23 +178,22 @@ _log = logging.getLogger(__name__)
 
 
 class BusyError(OSError):
-    """Another process has locked the file and doesn't release it."""
+    """Another process holds the lock."""
 
     def __init__(self) -> None:
         super().__init__(errno.EBUSY, "another Slipstream window is using it")
 
 
 class Lock:
-    """The lock of one file: ``NAME.lock`` next to it, which stays there (on Windows it is deleted with its last
-    holder).
+    """A file's lock: ``NAME.lock`` next to it, which is never deleted (except on Windows, by its last holder).
 
-    The system releases it when its holder ends, however that happens. If it can't be acquired at all, as on a file
-    system without locks or with something else of that name in the way, this is logged, and only threads are kept
-    apart: no feature should fail because of a lock file.
+    The system releases it when its holder ends in any way. If locking is impossible, as on a file system without locks
+    or with something else at that path, this is logged and only threads exclude each other: no feature should fail
+    because of a lock file.
     """
 
     def __init__(self, path: Path) -> None:
-        """``path`` is the file to be protected."""
+        """``path`` is the file to protect."""
         self._path = path.with_name(f"{path.name}.lock")
         self._mutex = threading.RLock()
         self._file: filelock.BaseFileLock | None = None
@@ -207,9 +201,9 @@ class Lock:
 
     @contextlib.contextmanager
     def held(self, seconds: float) -> Iterator[None]:
-        """Wait for it, at most this long. The same thread may acquire it again. Raises `BusyError` and `OSError`.
+        """Hold the lock, after waiting for at most ``seconds``. Reentrant. Raises `BusyError` and `OSError`.
 
-        For reading and writing a small file: never around anything that waits for the network or for the user.
+        For reading and writing a small file, never around anything that waits for the network or the user.
         """
         if not self._mutex.acquire(timeout=seconds):
             raise BusyError
@@ -224,7 +218,7 @@ class Lock:
 
     def acquire(self, seconds: float = 0.0) -> None:
         """Keep other processes out until `release`. Raises as `held` does."""
-        import filelock  # imported here, because it takes as long as everything else in the window's start except Qt
+        import filelock  # late, because it takes as long as the rest of the window's start without Qt
 
         with self._mutex:
             self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -233,49 +227,49 @@ class Lock:
             try:
                 self._file.acquire(timeout=seconds, poll_interval=_POLL_SECONDS)
             except (filelock.Timeout, RuntimeError):
-                raise BusyError from None  # RuntimeError: this thread has it already, through another `Lock`
+                raise BusyError from None  # RuntimeError: this thread holds it through another `Lock`
             except (OSError, NotImplementedError) as error:
                 if not self._has_told:
                     _log.warning("%s can't be locked and is used without a lock: %s", self._path.stem, error)
                 self._has_told = True
 
     def release(self) -> None:
-        """Release it, unless something else here still needs it."""
+        """Undo one `acquire`."""
         with self._mutex:
             if self._file is not None:
                 self._file.release()
 
 
-# The names of files with KV caches of chats, so that those of a deleted chat can be found without reading any.
+# Files with chats' KV caches are named so that those of a deleted chat can be found without opening any.
 
 ENDING, PART_ENDING = ".kept", ".part"
 _NO_CHAT = "0"
 
 
 def name_begins(owner: str, chat: str) -> str:
-    """``owner``: what the cache depends on but for its tokens; ``chat``: an id, empty for what is of no stored chat."""
+    """``owner`` identifies what a cache depends on besides its tokens; ``chat`` is an id, empty for an unsaved chat."""
     return f"{owner}-{chat or _NO_CHAT}-"
 
 
 def new_name(owner: str, chat: str) -> str:
-    import secrets  # what it imports is not for the first picture
+    import secrets  # late, because its imports would delay the first picture
 
     return f"{name_begins(owner, chat)}{secrets.token_hex(8)}{ENDING}"
 
 
 def chat_of(path: Path) -> str:
-    """The id of the chat; empty where that is unknown, as in names of earlier versions."""
+    """The chat's id; empty if unknown, as in names from earlier versions."""
     _owner, *parts = path.name.split("-")
     return parts[0] if len(parts) == 2 and parts[0] != _NO_CHAT else ""
 
 
 def is_of(chat: str, chats: Collection[str]) -> bool:
-    """Whether a copy of ``chat`` is erased along with ``chats``. It always is if either is empty: unknown, or all."""
+    """Whether erasing ``chats`` (empty: all) erases a cache of ``chat`` (empty: unknown, so always)."""
     return not chats or not chat or chat in chats
 
 
 def erase_chat_caches(folder: Path, chats: Collection[str]) -> None:
-    """Delete the files of these chats, finished or not, as far as possible; without ``chats`` all files."""
+    """Delete the cache files of these chats, complete or partial, as far as possible; without ``chats`` all files."""
     with contextlib.suppress(OSError):
         for path in list(folder.iterdir()):
             if is_of(chat_of(path), chats):

@@ -1,4 +1,4 @@
-"""JSON files of our own: atomic, locked, versioned, and read as far as they can be understood."""
+"""Our own JSON files: atomic, locked, versioned, and read leniently."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from app.system import KnownError
 
 _MAX_BYTES = 64 * 1024 * 1024
 BACKGROUND_SECONDS = 10.0
-"""How long to wait for another process where nobody waits for us."""
+"""How long to wait for another process in the background."""
 PATIENCE_SECONDS = 1.0
-"""How long to wait for another process if someone is waiting for us, such as the window."""
+"""How long to wait for another process while the user waits."""
 NOT_UNDERSTOOD = (msgspec.MsgspecError, ValueError, RecursionError)
 
 _log = logging.getLogger(__name__)
 
 
 class Versioned(msgspec.Struct, kw_only=True):
-    """The content of such a file. It is never changed, only replaced."""
+    """A file's content. Treat it as immutable: replace it instead."""
 
     version: int = 1
 
 
 class NotSavedError(KnownError):
-    """A change couldn't be written; it applies until the process ends."""
+    """A change couldn't be written; it stays in effect until the process ends."""
 
     def __init__(self, what: str, reason: str) -> None:
         super().__init__(f"{what} couldn't be saved: {reason}.")
@@ -42,7 +42,7 @@ class NotSavedError(KnownError):
 
 
 class OtherVersionError(OSError):
-    """A version of the app wrote the file that can't be understood here; it stays as it is."""
+    """The file has another version's format and is left alone."""
 
     def __init__(self, path: Path, *, is_newer: bool) -> None:
         which = "a newer version of Slipstream" if is_newer else "a version of Slipstream from before its first release"
@@ -58,18 +58,18 @@ T = TypeVar("T")
 
 
 class _State(NamedTuple, Generic[T]):
-    """What is known about a file; replaced as a whole, so that threads need no lock for it."""
+    """What is known about a file. Immutable, so threads can read it without a lock."""
 
     stamp: object
-    """How an unchanged file is recognized."""
+    """Identifies this state of the file on disk."""
     content: T
     failure: OSError | None
 
 
 class JsonFile(Generic[T]):
-    """A missing file counts as empty. One that can't be understood is moved aside, one of another version left alone.
+    """A missing file counts as empty. A damaged one is moved aside; one of another version is left alone.
 
-    Safe from any thread and alongside other processes. It is read again when it has changed.
+    Safe from any thread and alongside other processes; changes by others are noticed.
     """
 
     def __init__(
@@ -83,17 +83,17 @@ class JsonFile(Generic[T]):
         is_cache: bool = False,
         log_level: int = logging.WARNING,
     ) -> None:
-        """``what`` begins the sentence ``… could not be kept``.
+        """``what`` begins the sentence “… couldn't be saved”.
 
-        ``patience`` is how many seconds another process is waited for. What is not understood of a cache, such as that
-        of an older version, is written over. ``log_level`` is that of problems with the file.
+        ``patience`` is how many seconds to wait for another process. A cache that is damaged or of an older version is
+        overwritten. Problems with the file are logged at ``log_level``.
         """
         if getattr(empty, "version", version) != version:
             raise ValueError(f"{path.name} is version {version}, but the new content says otherwise")
         self.path = path
         self.lock = Lock(path)
         self.aside: Path | None = None
-        """Where a file that couldn't be read was moved."""
+        """Where a damaged file was moved."""
         self._empty = empty
         self._version = version
         self._what = what
@@ -105,29 +105,26 @@ class JsonFile(Generic[T]):
         self._state: _State[T] = _State(self, empty, None)
 
     def read(self) -> T:
-        """The content of the file, including what couldn't be written; empty if it can't be read, for the reason in
-        `problem`.
-        """
+        """The content, including changes that couldn't be written; empty if it can't be read (see `problem`)."""
         return self._current().content
 
     @property
     def problem(self) -> str:
-        """Why the file couldn't be used the last time; empty if it could."""
+        """Why the file couldn't be used last time; empty if it could."""
         failure = self._state.failure
         return _reason(failure) if failure else ""
 
     def load(self) -> T:
-        """The content of the file. Raises `OtherVersionError` and other `OSError`."""
+        """The content. Raises `OtherVersionError` and other `OSError`."""
         state = self._current()
         if state.failure is not None:
             raise state.failure
         return state.content
 
     def update(self, change: Callable[[T], T]) -> None:
-        """Replace the content with what ``change`` returns for it, while nobody else can.
+        """Replace the content with ``change(content)``, under the lock.
 
-        ``change`` returns a new content and leaves the old one unchanged; it may be called twice. Raises
-        `NotSavedError`.
+        ``change`` must not modify its argument, and may be called twice. Raises `NotSavedError`.
         """
         state = self._current()
         try:
@@ -144,10 +141,10 @@ class JsonFile(Generic[T]):
             raise NotSavedError(self._what, _reason(error)) from error
 
     def _current(self) -> _State[T]:
-        """What is known about the file, which is read again if it has changed."""
+        """The state, after rereading the file if it has changed."""
         if not self._is_swept:
             self._sweep()
-        stamp = _stamp(self.path)  # before reading, so that a change in the meantime is seen the next time
+        stamp = _stamp(self.path)  # before reading, so that a change during it is noticed next time
         state = self._state
         if stamp != state.stamp:
             try:
@@ -159,7 +156,7 @@ class JsonFile(Generic[T]):
         return state
 
     def _sweep(self) -> None:
-        """Delete what killed processes left, unless another process is busy with the file; then it is tried again."""
+        """Delete leftovers of killed processes; try again later if another process holds the lock."""
         self._is_swept = not strays(self.path)
         if not self._is_swept:
             with contextlib.suppress(OSError), self.lock.held(0):
@@ -180,7 +177,7 @@ class JsonFile(Generic[T]):
             return self._empty
         if not is_locked:
             with self.lock.held(self._patience):
-                return self._load(is_locked=True)  # another process may have replaced it with an intact one
+                return self._load(is_locked=True)  # another process may just have replaced it
         self.aside = broken_name(self.path)
         self.path.replace(self.aside)
         self._tell(f"{self.path.name} couldn't be read ({reason}); it was saved as {self.aside.name}")
@@ -205,12 +202,12 @@ V = TypeVar("V")
 
 
 def version_of(data: bytes) -> int:
-    """The version of such a file's format, 0 if it has none. Raises one of `NOT_UNDERSTOOD`."""
+    """A file's format version; 0 if it has none. Raises one of `NOT_UNDERSTOOD`."""
     return decode(data, _Head).version
 
 
 def decode(data: bytes, kind: type[V]) -> V:
-    """JSON as a value of ``kind``; names of files that aren't valid text survive. Raises one of `NOT_UNDERSTOOD`."""
+    """JSON as a ``kind``. File names that aren't valid text survive. Raises one of `NOT_UNDERSTOOD`."""
     try:
         return system.decode(data, kind)
     except msgspec.ValidationError:
@@ -222,7 +219,6 @@ def decode(data: bytes, kind: type[V]) -> V:
 
 
 def encode(content: Any) -> bytes:
-    """``content`` as indented JSON."""
     try:
         return msgspec.json.format(msgspec.json.encode(content), indent=1) + b"\n"
     except (UnicodeEncodeError, OverflowError):  # half a surrogate pair, a number of more than 64 bits
@@ -241,17 +237,15 @@ def _stamp(path: Path) -> object:
     return status.st_mtime_ns, status.st_size, status.st_ino
 
 
-# Rows by key in one JSON file: what was measured and learned on this machine, and where files came from.
-
 log = logging.getLogger("slipstream.store")
 
 Row = TypeVar("Row")
 
 
 class KeyedFile(Generic[Row]):
-    """A row that isn't valid, such as one of another version, is ignored and stays in the file. Safe as `JsonFile` is.
+    """Rows by key in one JSON file. Invalid rows, such as another version's, are ignored and stay in the file.
 
-    Without ``what`` it is a cache: problems are only logged, and a file that can't be read is written over.
+    Without ``what`` it is a cache: problems are only logged, and a damaged file is overwritten. As safe as `JsonFile`.
     """
 
     def __init__(
@@ -266,11 +260,10 @@ class KeyedFile(Generic[Row]):
         what: str = "",
         patience: float = PATIENCE_SECONDS,
     ) -> None:
-        """``kind`` is the type of a row, for msgspec. Without a ``path`` nothing is stored.
+        """``kind`` is a row's type. Without a ``path``, nothing is stored.
 
-        The rows are ``inside`` this field of the file: an object, or an array where rows contain their ``key``; a path
-        as a key is made absolute. Only the newest ``most`` are kept. ``what`` begins the sentence “… couldn't be
-        saved”; ``patience`` is as in `JsonFile`.
+        The field ``inside`` has the rows: an object, or an array if rows contain their ``key``. A path as a key is made
+        absolute. Only the newest ``most`` are kept. ``what`` and ``patience`` are as in `JsonFile`.
         """
         self._kind = kind
         self._inside = inside
@@ -292,7 +285,6 @@ class KeyedFile(Generic[Row]):
 
     @property
     def problem(self) -> str:
-        """Why the file couldn't be used the last time; empty if it could."""
         return self._file.problem if self._file else ""
 
     def get(self, key: object) -> Row | None:
@@ -300,12 +292,12 @@ class KeyedFile(Generic[Row]):
         return None if raw is None else self._row(raw)
 
     def all(self) -> dict[Any, Row]:
-        """The valid rows by key; the latest last, where they are bounded."""
+        """The valid rows by key, the latest last."""
         rows = self._rows(self._file.read()) if self._file else {}
         return {key: row for key, raw in rows.items() if (row := self._row(raw)) is not None}
 
     def put(self, key: object, row: Row) -> None:
-        """Store ``row``. Raises `NotSavedError`; it then applies until the process ends."""
+        """Raises `NotSavedError`; the row then stays in effect until the process ends."""
         self.put_all({key: row})
 
     def add(self, row: Row) -> None:
@@ -314,7 +306,7 @@ class KeyedFile(Generic[Row]):
         self.put(self._key(row), row)
 
     def put_all(self, rows: Mapping[Any, Row], *, without: Container[object] = ()) -> None:
-        """As `put`, several at once, and removes the rows with the keys ``without``."""
+        """`put` for several rows; removes those with the keys ``without``."""
         new = {_absolute(key): msgspec.to_builtins(row, str_keys=True) for key, row in rows.items()}
         self._update(lambda old: {key: raw for key, raw in old.items() if key not in new and key not in without} | new)
 
@@ -360,7 +352,7 @@ def _absolute(key: object) -> object:
 
 
 def cache_file(name: str) -> Path | None:
-    """``None`` if there is no place for it, as in a container without a writable folder."""
+    """``None`` if there is no writable folder, as in some containers."""
     try:
         return system.cache_dir() / name
     except KnownError as error:
@@ -369,19 +361,17 @@ def cache_file(name: str) -> Path | None:
 
 
 def key_of(facts: Mapping[str, object]) -> str:
-    """A short name for what an entry depends on: files, settings, threads, machine."""
+    """A short digest of what an entry depends on: files, settings, threads, machine."""
     return hashlib.sha256(msgspec.json.encode(dict(facts), order="sorted")).hexdigest()[:24]
 
-
-# Reads a typed value from JSON that may be of another version or edited by hand, as far as it is valid.
 
 _Value = TypeVar("_Value", bound=msgspec.Struct)
 
 
 def lenient(kind: type[_Value], content: dict[str, Any], problems: list[str], inside: str = "") -> _Value:
-    """``content`` as a value of ``kind``, with defaults for what is missing or invalid.
+    """``content`` (perhaps edited by hand) as a ``kind``, with defaults for missing and invalid fields.
 
-    The names of invalid fields are appended to ``problems``, after ``inside``. Every field needs a default.
+    Appends the names of invalid fields, prefixed with ``inside``, to ``problems``. Every field needs a default.
     """
     values: dict[str, Any] = {}
     for field in msgspec.structs.fields(kind):
@@ -396,7 +386,7 @@ def lenient(kind: type[_Value], content: dict[str, Any], problems: list[str], in
 
 
 def struct_of(kind: Any) -> type[msgspec.Struct] | None:
-    """The struct that an annotation names, if it names exactly one."""
+    """The struct that an annotation consists of, if it does."""
     plain = get_args(kind)[0] if get_origin(kind) is Annotated else kind
     return plain if isinstance(plain, type) and issubclass(plain, msgspec.Struct) else None
 

@@ -1,4 +1,4 @@
-"""Secrets, such as keys of servers: in the system's keyring, never in a file, a log or the environment."""
+"""Secrets such as servers' keys: in the system's keyring, never in a file, a log or the environment."""
 
 from __future__ import annotations
 
@@ -21,37 +21,36 @@ _log = logging.getLogger(__name__)
 
 
 class SecretStore:
-    """One secret for each name. Safe from any thread.
+    """Secrets by name. Thread-safe, but not for the window's thread: a keyring may ask the user for its password first.
 
-    Not for the window's thread: a keyring may ask the user for its password before it answers. Without a keyring, a
-    secret is kept in memory until Slipstream ends.
+    Without a keyring, a secret stays in memory until Slipstream ends.
     """
 
     what = "key"
-    """What the secrets are, for the user."""
+    """The secrets' name, for the user."""
     _pattern = re.compile(r"[\x21-\x7e]{1,8000}")
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._secrets: dict[str, tuple[str | None, SecretPlace]] = {}
         self._unread: set[str] = set()
-        """What the keyring didn't give out: there may be one."""
+        """Names that the keyring failed to look up: it may have a secret for them."""
 
     def get(self, name: str) -> str | None:
-        """The secret of this name, if there is one; the keyring is asked once."""
+        """The secret, if there is one. Asks the keyring only once."""
         with self._lock:
             return self._own(name)[0]
 
     def where(self, name: str) -> SecretPlace:
-        """Where the secret of this name is stored."""
+        """Where the secret is stored."""
         with self._lock:
             return self._own(name)[1]
 
     def set(self, name: str, secret: str, *, replace: bool = True) -> None:
-        """Store a secret, replacing an earlier one. Raises `KnownError` if it can't be one.
+        """Store a secret. Raises `KnownError` if it isn't valid.
 
-        Without ``replace``, one that the keyring may have but didn't give out stays there, and this one is only used
-        until Slipstream ends.
+        Without ``replace``, a secret that the keyring may have but failed to return stays there, and this one is only
+        used until Slipstream ends.
         """
         secret = secret.strip()
         if not self._pattern.fullmatch(secret):
@@ -67,7 +66,7 @@ class SecretStore:
                 self._failed(error)
 
     def delete(self, name: str) -> None:
-        """Delete a secret. Raises `KnownError` if the keyring keeps it."""
+        """Raises `KnownError` if the keyring fails to delete it."""
         with self._lock:
             _, place = self._own(name)
             self._secrets[name] = None, "nowhere"
@@ -91,21 +90,20 @@ class SecretStore:
             except Exception as error:
                 self._failed(error)
                 self._unread.add(name)
-                found = None  # it isn't asked again and again: it may ask the user each time
+                found = None  # asking again might prompt the user each time
             is_one = bool(found and self._pattern.fullmatch(found))
             self._secrets[name] = (found, "keyring") if is_one else (None, "nowhere")
         return self._secrets[name]
 
     def _failed(self, error: Exception) -> None:
-        # Backends raise whatever their system's services raise. Their texts aren't logged, because they may contain
-        # secrets.
+        # Backends raise all kinds of errors, whose texts may contain secrets.
         _log.info("no keyring: %s", type(error).__name__)
 
 
 def backend_name() -> str | None:
-    """What stores secrets on this system, for reports; ``None`` if nothing does. Reads no secret, asks no user.
+    """The keyring's name, for reports; ``None`` without one. Reads no secret and doesn't prompt the user.
 
-    Not for the window's thread, because it looks for the system's services.
+    Not for the window's thread: it looks for system services.
     """
     from keyring.errors import NoKeyringError
 
@@ -116,7 +114,7 @@ def backend_name() -> str | None:
 
 
 def _keyring() -> KeyringBackend:
-    """The system's keyring; raises anything if there is none."""
+    """The system's keyring. May raise any exception if there is none."""
     import keyring
     from keyring.errors import NoKeyringError
 

@@ -33,8 +33,8 @@ from app.protocol.frames import FrameReader, ProtocolError, encode_frame
 from app.protocol.options import FinishReason
 from app.protocol.serving import (
     AnsweredQuestion,
+    AnswerRequested,
     AsideQuestion,
-    Asked,
     GivenUp,
     Listening,
     NotListening,
@@ -419,7 +419,7 @@ class Serving(QObject):
                 self._set_state(ServerState("listening", tuple(message.addresses)))
             case NotListening():
                 self._fail(message.message)
-            case Asked():
+            case AnswerRequested():
                 self._drop()
                 self._ask(ServedAnswer(message.client, message.command))
             case GivenUp():
