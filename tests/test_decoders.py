@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SCRIPT = """
 import sys, threading, types
-from app import decoders
+from app import system
 sys.setswitchinterval(1e-6)
 FIELDS = "".join(f"    f{i}: Annotated[int, msgspec.Meta(ge={i})] = 0\\n" for i in range(8))
 CLASSES = "from __future__ import annotations\\nfrom typing import Annotated\\nimport msgspec\\n"
@@ -22,9 +22,9 @@ for number in range(60):
     everyone = threading.Barrier(3)
     def decode():
         everyone.wait()
-        found = decoders.decode('{"inner": [{"f2": 3}]}', module.C19)
+        found = system.decode('{"inner": [{"f2": 3}]}', module.C19)
         assert found.inner[0].f2 == 3
-        assert decoders.convert({"f3": 4}, module.C18).f3 == 4
+        assert system.convert({"f3": 4}, module.C18).f3 == 4
     threads = [threading.Thread(target=decode) for _ in range(3)]
     for thread in threads:
         thread.start()
