@@ -17,7 +17,6 @@ import sys
 import threading
 import traceback
 from collections.abc import Mapping, MutableMapping, Sequence
-from logging.handlers import RotatingFileHandler
 from pathlib import Path, PureWindowsPath
 from types import TracebackType
 from typing import IO, Any, BinaryIO, TextIO, TypeVar
@@ -349,6 +348,8 @@ class Logs:
     """
 
     def __init__(self) -> None:
+        from logging.handlers import RotatingFileHandler  # only now: it imports sockets, which the helper doesn't need
+
         folder = log_dir()
         self.file = folder / "slipstream.log"
         self._crash_file = folder / "slipstream-crash.txt"

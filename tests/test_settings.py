@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -147,6 +148,16 @@ def test_one_unusable_value_costs_only_itself(path: Path) -> None:
     assert SettingsFile(path).notice is None
 
 
+def test_numbers_that_are_too_large_are_not_used(path: Path) -> None:
+    load = {name: 2**64 for name in LoadSettings.__struct_fields__ if name != "kv_type"}
+    others = dict.fromkeys(("draft_length", "parallel_downloads", "zoom"), 2**64)
+    write(path, {"version": VERSION, "load": load, "unknown": 2**64, **others, "top_k": 1})
+    file = SettingsFile(path)
+    assert file.values == Settings()
+    file.save()
+    assert read(path)["unknown"] == 2**64
+
+
 def test_settings_that_this_version_does_not_know_stay_in_the_file(path: Path) -> None:
     write(path, {"version": VERSION, "colors": {"name": "dusk"}, "load": {"threads": 5, "turbo": 2}})
     file = SettingsFile(path)
@@ -178,6 +189,31 @@ def test_a_file_of_a_newer_version_is_used_and_left_alone(path: Path) -> None:
     assert file.notice is not None and "newer version of Slipstream" in file.notice
     file.save()
     assert path.read_bytes() == before
+
+
+def test_of_saves_in_several_threads_the_last_values_win(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first save is held up in the middle of writing, while the values go on changing."""
+    file = SettingsFile(path)
+    is_writing, go_on = threading.Event(), threading.Event()
+    sync = os.fsync
+
+    def held_up(descriptor: int) -> None:
+        if not is_writing.is_set():
+            is_writing.set()
+            assert go_on.wait(30)
+        sync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", held_up)
+    threads = []
+    for length in range(3):
+        file.values.draft_length = length
+        threads.append(threading.Thread(target=file.save))
+        threads[-1].start()
+        assert is_writing.wait(30)
+    go_on.set()
+    for thread in threads:
+        thread.join()
+    assert SettingsFile(path).values.draft_length == 2
 
 
 def test_recent_pairs_are_few_newest_first_and_each_once() -> None:

@@ -112,16 +112,16 @@ def _draft_length(request: Settings, own: OwnOptions, warnings: Warnings) -> Dra
 
 def _sampling(request: Settings, usual: Sampling, warnings: Warnings) -> Sampling:
     """``usual``: what is recommended for the target."""
-    if request.repetition_penalty is None:
-        request.repetition_penalty = request.repeat_penalty
-    if request.repetition_penalty is not None and request.repetition_penalty <= 0:
+    wanted: dict[str, Number | None] = {name: getattr(request, name) for name in Sampling.__struct_fields__}
+    repetition = request.repeat_penalty if request.repetition_penalty is None else request.repetition_penalty
+    if repetition is not None and repetition <= 0:
         warnings.add("A repetition penalty of 0 or less was left out.")
-        request.repetition_penalty = None
+        repetition = None
+    wanted["repetition_penalty"] = repetition
     if request.top_p == 0:
-        request.top_p = 1e-6  # leaves the most likely token
+        wanted["top_p"] = 1e-6  # leaves the most likely token
     found = {}
-    for name in Sampling.__struct_fields__:
-        value = getattr(request, name)
+    for name, value in wanted.items():
         if value is not None:
             found[name] = _nearest(Sampling, name, _ALL[name] if name in _ALL and value < 0 else value, warnings)
     return msgspec.structs.replace(usual, **found)

@@ -331,3 +331,35 @@ def test_images_of_a_chat_in_memory_are_files_until_it_is_closed(tmp_path: Path)
     store.set_unsent_attachments(chat.id, [])
     store.close()
     assert not path.parents[1].exists()
+
+
+def test_old_backups_take_their_attachments_along(path: Path) -> None:
+    now = datetime(2026, 11, 1)
+
+    def opened() -> ChatStore:
+        return ChatStore(path, clock=now.timestamp)
+
+    with opened() as store:
+        chat = store.create_chat()
+        first = ask(store, chat.id, notes(store, "first")).attachments[0]
+    now += timedelta(days=1)
+    with opened() as store:
+        store.delete_chats([chat.id])
+        store.erase_deleted()
+        second = ask(store, store.create_chat().id, notes(store, "second")).attachments[0]
+    assert files(backup_folder(path) / path.name) == sorted([first.sha256, second.sha256])
+    now += timedelta(days=30)
+    with opened() as store:
+        store.tidy()
+        assert files(backup_folder(path) / path.name) == [second.sha256]
+
+
+def test_other_addresses_of_images_are_left_alone(tmp_path: Path) -> None:
+    data = "data:image/png;base64,"
+    for address in ("https://example.org/a.png", f"{data}!!!!", f"{data}aGVsbG8=", "file:///a.png", "", 3):
+        part = {"type": "image_url", "image_url": {"url": address}}
+        messages = [{"role": "user", "content": [{"type": "text", "text": "What?"}, part, 3]}]
+        (tmp_path / "chat.json").write_text(json.dumps([{"messages": messages}]))
+        batch = ChatReading([tmp_path / "chat.json"]).next()
+        assert batch.left_out == {"images": 1, "files": 1}
+        assert batch.chats[0].messages[0].attachments == []

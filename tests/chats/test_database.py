@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import sqlite3
 import sys
@@ -348,3 +349,27 @@ def test_a_changed_byte_in_what_describes_the_tables(path: Path, old: bytes, new
         assert store.notice is not None and "restored from the backup" in store.notice
         assert [one.title for one in store.chats()] == ["c"]
     assert broken_files(path)
+
+
+def test_a_backup_from_before_the_first_release_does_not_come_back(path: Path) -> None:
+    write_chat(path, "sound", datetime(2026, 11, 18, 12))
+    older = Path(shutil.copyfile(DATA / "chats-version-3.sqlite", backup_folder(path) / "chats-2026-11-19.sqlite"))
+    damage(path)
+    with ChatStore(path) as store:
+        assert store.notice is not None and "backup of 2026-11-18" in store.notice
+    assert older.read_bytes() == (DATA / "chats-version-3.sqlite").read_bytes()
+
+
+def test_a_changed_byte_in_an_id_does_not_break_the_search(path: Path) -> None:
+    """Found by ``make proof``: an index and the table say different things, which SQLite's quick check doesn't see."""
+    chat_id = write_chat(path, "hello")
+    data = path.read_bytes()
+    places = [found.start() for found in re.finditer(re.escape(chat_id.encode()), data)]
+    assert len(places) > 3
+    for place in places:
+        for file in path.parent.glob("chats.sqlite*"):
+            file.unlink()
+        path.write_bytes(data[:place] + b"X" + data[place + 1 :])
+        with ChatStore(path) as store:
+            store.search("hello")
+            store.search("c")

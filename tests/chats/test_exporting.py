@@ -12,7 +12,7 @@ import pytest
 
 from app.chats.attachments import Content
 from app.chats.database import MEMORY
-from app.chats.exporting import Export
+from app.chats.exporting import Export, file_name
 from app.chats.formats.html_page import for_paper
 from app.chats.model import StoredMessage
 from app.chats.store import ChatStore, new_id
@@ -163,3 +163,8 @@ def test_an_export_that_is_canceled_or_fails_leaves_the_old_file(tmp_path: Path)
             Export(store.record, shared()).to_file(ids, "json", tmp_path / "missing" / "chats.json")
     assert path.read_text() == "old"
     assert [one.name for one in tmp_path.iterdir()] == ["chats.json"]
+
+
+def test_names_of_files() -> None:
+    assert file_name("a/b: c?", ".md") == "a b c.md"
+    assert file_name("...", ".html") == "chat.html"

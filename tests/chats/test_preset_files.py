@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -126,6 +128,19 @@ def test_names_of_others_are_harmless(tmp_path: Path) -> None:
     )
     assert found.name.startswith("a [31mb") and found.name.isprintable() and len(found.name) <= 60
     assert found.remark().isprintable() and found.remark().endswith("and 2 more.")
+
+
+def test_texts_have_a_limit(tmp_path: Path) -> None:
+    found = read(tmp_path, lm_studio(("systemPrompt", "x" * 200_001), ("stopStrings", ["", *map(str, range(70))])))
+    assert found.settings == ChatSettings(stop=[str(number) for number in range(64)])
+    assert found.unusable == ["system_prompt", "stop"]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes with names")
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.json")
+    with pytest.raises(KnownError, match="it isn't a file"):
+        read_preset(tmp_path / "x.json")
 
 
 @pytest.mark.parametrize(

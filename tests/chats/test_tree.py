@@ -324,3 +324,11 @@ def test_no_sequence_loses_doubles_or_misplaces_a_message() -> None:
             raise AssertionError(f"SLIPSTREAM_SEED={seed + number} SLIPSTREAM_SEQUENCES=1") from error
         finally:
             sequence.store.close()
+
+
+def test_damaged_tokens_cost_no_chat(store: ChatStore) -> None:
+    chat_id, _messages = conversation(store)
+    before = texts(store, chat_id)
+    store._connection.execute("UPDATE messages SET tokens = x'010203'")
+    assert texts(store, chat_id) == before
+    assert all(not message.tokens for message in store.branch(chat_id))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import subprocess
 import sys
@@ -10,15 +11,17 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import psutil
 import pytest
 
 from app import system
-from app.helper import MEMORY_LIMIT, Died, Helper, HelperError, NotStarted, TookTooLong
+from app.helper import MEMORY_LIMIT, Died, Helper, HelperError, NotStarted, TookTooLong, TooMuchMemory
 from app.helper.messages import Highlight, Highlighted, Message, Rendered, RenderTemplate
 
 ENDLESS = "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}"
+GROWING = "{% set x = namespace(a='x') %}{% for i in range(60) %}{% set x.a = x.a ~ x.a %}{% endfor %}"
 PATIENT = 100.0
 """Seconds: what ends by itself may take its time on a busy machine."""
 
@@ -127,6 +130,29 @@ def test_passing_the_time_costs_one_request_and_nothing_stays_open(hasty: Helper
     assert threading.active_count() == threads
     assert (psutil.Process().num_fds() if sys.platform != "win32" else 0) == before
     assert set(psutil.Process().children()) <= set(children)
+
+
+def test_passing_the_memory_costs_one_request(helper: Helper) -> None:
+    with pytest.raises(TooMuchMemory):
+        helper.ask(render(GROWING))
+    assert helper.ask(render("{{ messages[0].content }}")) == Rendered("Hi")
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
+def test_memory_is_looked_at_where_the_system_does_not_limit_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+
+    def footprint(pid: int) -> int:
+        seen.append(int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+        return seen[-1]
+
+    monkeypatch.setattr("app.helper.limits.MEMORY_LIMIT", 60 * 2**20)
+    helper = Helper(PATIENT, footprint)
+    source = GROWING.replace("range(60)", "range(27)")  # 128 MB, which the process itself may take
+    with pytest.raises(TooMuchMemory):
+        helper.ask(render(source + ENDLESS))
+    assert seen[-1] > 60 * 2**20
+    helper.stop()
 
 
 @pytest.mark.parametrize(

@@ -91,6 +91,10 @@ def test_what_is_no_file(tmp_path: Path) -> None:
     assert problem(tmp_path / "folder.gguf") == "folder.gguf is a folder, not a model file."
 
 
+def test_a_file_name_cannot_write_to_the_terminal(tmp_path: Path) -> None:
+    assert problem_of(b"no", tmp_path / "a\x1b[31m\nb.gguf") == "a\\x1b[31m\\nb.gguf is not a GGUF model file."
+
+
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes here")
 def test_a_pipe_is_refused_without_waiting_for_a_writer_and_a_device_too(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.gguf")

@@ -215,3 +215,12 @@ def test_many_at_once(server: Served) -> None:
         for number, (code, text) in enumerate(pool.map(ask, range(MAX_WAITING))):
             assert code == 200
             assert f'"reasoning_content":"{(" so then" * (number + 1)).strip()}"' in text
+
+
+def test_a_request_that_ends_in_its_middle(server: Served) -> None:
+    with server.connected() as client:
+        client.send(
+            request("POST", "/v1/chat/completions", b"", "Content-Type: application/json", "Content-Length: 20")
+        )
+        client.socket.shutdown(socket.SHUT_WR)
+        assert status(client.rest()) in (0, 400)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from app.server.guard import ApiError, Guard, check_json, preflight_headers
+from app.server.guard import ApiError, Guard, check_json, is_loopback, preflight_headers
 from tests.server.conftest import KEY
 from tests.support.served import Served, request, status
 
@@ -68,6 +68,17 @@ def test_pages_that_may_not(page: str) -> None:
     with pytest.raises(ApiError) as refused:
         GUARD.check_origin(origin(page))
     assert refused.value.status == 403
+
+
+def test_no_page_and_two() -> None:
+    assert GUARD.check_origin([]) == {}
+    with pytest.raises(ApiError):
+        GUARD.check_origin(origin("http://localhost") * 2)
+
+
+def test_loopback() -> None:
+    assert all(map(is_loopback, ["localhost", "127.0.0.1", "127.8.8.8", "::1"]))
+    assert not any(map(is_loopback, ["0.0.0.0", "::", "192.168.1.5", "tower", ""]))
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,8 @@ def test_an_answer(server: Served) -> None:
 
 
 def test_thinking_and_a_limit(server: Served) -> None:
-    response = ask(server, max_output_tokens=6, temperature=0)
+    response = ask(server, max_output_tokens=6, temperature=0, top_p=0)
+    assert (response["temperature"], response["top_p"]) == (0, 0)  # as they were sent
     assert response["status"] == "incomplete" and response["incomplete_details"] == {"reason": "max_output_tokens"}
     (item,) = response["output"]
     assert item["type"] == "reasoning" and item["status"] == "incomplete"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from app.storage.files import remove_strays, sync_folder, write_export, write_whole
+from app.storage.files import broken_name, remove_strays, sync_folder, write_export, write_whole
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="POSIX modes and links")
 
@@ -128,3 +128,12 @@ def test_a_folder_that_cannot_be_brought_to_the_disk_is_no_failure(
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left"):
         sync_folder(tmp_path)
+
+
+def test_two_broken_files_in_one_second(tmp_path: Path) -> None:
+    names = set()
+    for _ in range(3):
+        name = broken_name(tmp_path / "a.json")
+        name.touch()
+        names.add(name)
+    assert len(names) == 3

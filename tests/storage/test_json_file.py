@@ -153,3 +153,22 @@ def test_what_a_killed_process_left_goes_at_the_first_look(tmp_path: Path) -> No
     assert stray.exists()
     file.read()
     assert not stray.exists()
+
+
+def test_a_change_that_raises_changes_nothing_and_lets_go(tmp_path: Path) -> None:
+    file = a_file(tmp_path)
+    file.update(counted)
+
+    def fails(_: Counts) -> Counts:
+        raise ValueError
+
+    with pytest.raises(ValueError, match=r"^$"):
+        file.update(fails)
+    a_file(tmp_path, patience=0.0).update(counted)
+    assert file.read().counts == {"a": 2}
+
+
+def test_names_that_are_no_text_survive(tmp_path: Path) -> None:
+    file = a_file(tmp_path)
+    file.update(lambda content: counted(content, "caf\udce9 ü"))
+    assert a_file(tmp_path).read().counts == {"caf\udce9 ü": 1}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import llama_cpp
 
@@ -136,6 +135,35 @@ def _shares(split: Sequence[float]) -> dict[int, float]:
 _READ_IF_SPECIAL = llama_cpp.LLAMA_TOKEN_ATTR_CONTROL | llama_cpp.LLAMA_TOKEN_ATTR_UNKNOWN
 
 
+class _Reading:
+    """``with`` block of a thread that reads the vocabulary, which isn't freed meanwhile. (No generator: a grammar reads
+    150,000 tokens, one by one.)"""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
+        self._count = 0
+        self._is_over = False
+
+    def __enter__(self) -> None:
+        with self._lock:
+            if self._is_over:
+                raise KnownError("The model is no longer loaded.")
+            self._count += 1
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self._count -= 1
+            if self._is_over:
+                self._changed.notify_all()
+
+    def end(self) -> None:
+        """Nobody begins to read from now on; returns when nobody reads any more."""
+        with self._lock:
+            self._is_over = True
+            self._changed.wait_for(lambda: not self._count)
+
+
 class Model:
     """The weights and the vocabulary of one GGUF file. Close it after its contexts.
 
@@ -173,9 +201,7 @@ class Model:
 
         self.vision: Vision | None = None
         """What it sees images with."""
-        self._reading = threading.Condition()
-        self._readers = 0
-        """How many threads read the vocabulary, which must not be freed meanwhile."""
+        self._reading = _Reading()
         params = llama_cpp.llama_model_default_params()
         params.n_gpu_layers = gpu_layers
         params.load_mtp = with_head
@@ -278,16 +304,16 @@ class Model:
         size = len(data) + 8
         while True:
             buffer = (llama_cpp.llama_token * size)()
-            with self._opened() as vocabulary:
-                count = llama_cpp.llama_tokenize(vocabulary, data, len(data), buffer, size, bos, special)
+            with self._reading:
+                count = llama_cpp.llama_tokenize(self._vocab, data, len(data), buffer, size, bos, special)
                 if count >= 0:
-                    adds_end = bos and count and llama_cpp.llama_vocab_get_add_eos(vocabulary)
+                    adds_end = bos and count and llama_cpp.llama_vocab_get_add_eos(self._vocab)
                     return list(buffer[: count - 1 if adds_end else count])
             size = -count
 
     def image(self, image: Image) -> list[int]:
         """What stands for an image in a sequence (`app.engine.decoding.sequence`). Raises `KnownError`."""
-        with self._opened():
+        with self._reading:
             if self.vision is None:
                 raise KnownError(
                     "This model can't see images. Remove them from the chat, or load it with its projector."
@@ -299,11 +325,11 @@ class Model:
         piece = self._pieces.get(token)
         if piece is None:
             buffer = ctypes.create_string_buffer(256)
-            with self._opened() as vocabulary:
-                length = llama_cpp.llama_token_to_piece(vocabulary, token, buffer, len(buffer), 0, False)
+            with self._reading:
+                length = llama_cpp.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, False)
                 if length < 0:
                     buffer = ctypes.create_string_buffer(-length)
-                    length = llama_cpp.llama_token_to_piece(vocabulary, token, buffer, len(buffer), 0, False)
+                    length = llama_cpp.llama_token_to_piece(self._vocab, token, buffer, len(buffer), 0, False)
             piece = self._pieces[token] = buffer.raw[: max(length, 0)]
         return piece
 
@@ -319,27 +345,12 @@ class Model:
             end = self._ends[token] = bool(llama_cpp.llama_vocab_is_eog(self._vocab, token))
         return end
 
-    @contextlib.contextmanager
-    def _opened(self) -> Iterator[Any]:
-        """``with`` block in which the vocabulary stays in memory."""
-        with self._reading:
-            if not self._handle:
-                raise KnownError("The model is no longer loaded.")
-            self._readers += 1
-        try:
-            yield self._vocab
-        finally:
-            with self._reading:
-                self._readers -= 1
-                self._reading.notify_all()
-
     def close(self) -> None:
         """Free the weights, as soon as nobody reads the vocabulary."""
-        with self._reading:
-            handle, self._handle = self._handle, None  # nobody begins to read from now on
-            self._reading.wait_for(lambda: not self._readers)
-            if self.vision:
-                self.vision.close()
-                self.vision = None
-            if handle:
-                llama_cpp.llama_model_free(handle)
+        self._reading.end()
+        if self.vision:
+            self.vision.close()
+            self.vision = None
+        if self._handle:
+            llama_cpp.llama_model_free(self._handle)
+            self._handle = None

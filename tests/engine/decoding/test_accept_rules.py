@@ -141,6 +141,12 @@ def test_rejection_follows_the_targets_distribution(sampling: Sampling) -> None:
     assert min(written(rejection, sampling)) > 1e-4
 
 
+def test_rejection_at_temperature_zero_is_equal_or_not() -> None:
+    p = distributions(np.eye(3, SIZE, dtype=np.float32), Sampling(temperature=0))
+    q = Distributions(np.array([[0], [5]]), np.zeros((2, 1)))
+    assert rejection(p, q, [0, 5], 1, 0) == Verdict(1, 1)
+
+
 @pytest.mark.parametrize("wrong", [resamples_from_the_target, *in_proof([accepts_too_easily])])
 def test_the_check_notices_a_wrong_rule(wrong: Rule) -> None:
     assert written(wrong, PLAIN)[0] < 1e-6

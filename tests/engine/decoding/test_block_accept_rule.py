@@ -115,6 +115,12 @@ def test_it_accepts_as_many_tokens_as_the_paper_says() -> None:
     assert accepted(block, p, q, block_seed) == pytest.approx(11 / 9, abs=0.04)
 
 
+def test_at_temperature_zero_it_is_equal_or_not() -> None:
+    p = distributions(np.eye(3, 12, dtype=np.float32), Sampling(temperature=0))
+    q = Distributions(np.array([[0], [5]]), np.zeros((2, 1)))
+    assert block(p, q, [0, 5], 1, 0) == Verdict(1, 1)
+
+
 def test_a_draft_from_the_target_itself_is_kept_whole() -> None:
     p = distributions(np.random.default_rng(3).normal(0, 1.5, (5, 12)).astype(np.float32), OPEN)
     q = Distributions(p.ids[:4], p.log_probs[:4])

@@ -19,7 +19,7 @@ import pytest
 
 from app.engine.decoding.sequence import State
 from app.engine.host import chat_cache_files
-from app.engine.host.chat_cache_files import ChatCacheFiles, Header
+from app.engine.host.chat_cache_files import BadFileError, ChatCacheFiles, Header
 from app.storage.files import chat_of
 
 OWNER = "0123456789abcdef"
@@ -115,6 +115,15 @@ def test_a_file_that_is_none_of_ours_is_deleted(tmp_path: Path, content: bytes) 
     path.write_bytes(content)
     assert ChatCacheFiles(tmp_path).of(OWNER) == []
     assert not path.exists()
+
+
+@pytest.mark.parametrize("header", [b'{"owner":"\xff"}', b'{"x":' + b"[" * 4000])
+def test_a_header_that_is_no_text_or_nested_too_deep_is_a_bad_file(tmp_path: Path, header: bytes) -> None:
+    path = tmp_path / f"{OWNER}-1.kept"
+    path.write_bytes(chat_cache_files._MAGIC + chat_cache_files._LENGTH.pack(len(header)) + header)
+    with pytest.raises(BadFileError):
+        chat_cache_files.look(path, OWNER)
+    assert ChatCacheFiles(tmp_path).of(OWNER) == [] and not path.exists()
 
 
 def test_a_header_that_promises_more_than_there_is_reserves_nothing(tmp_path: Path) -> None:

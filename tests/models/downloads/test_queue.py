@@ -279,6 +279,40 @@ def test_nobody_waits_for_the_disk(
     ]
 
 
+def test_nothing_is_written_after_closing(
+    hub: HubServer, opens: Opens, files: dict[str, bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command's queue is in a folder that is deleted as soon as the queue is closed."""
+    before = set(threading.enumerate())
+    watched = opens()
+    disk = SlowFile(watched, monkeypatch)
+    watched.queue.add(item(hub, NOTES))
+    assert disk.is_writing.wait(WAIT_S)
+    closing = threading.Thread(target=watched.queue.close)
+    closing.start()
+    disk.go_on.set()
+    closing.join()
+    own = {thread for thread in set(threading.enumerate()) - before if "process_request" not in thread.name}
+    assert not own
+    shutil.rmtree(tmp_path / "data")
+    watched.queue.resume(NOTES)
+    watched.queue.close()
+    assert not (tmp_path / "data").exists()
+
+
+def test_what_is_discarded_just_before_closing_is_deleted(
+    hub: HubServer, pair: Item, opens: Opens, tmp_path: Path
+) -> None:
+    hub.faults.add(TARGET, Fault(stall_at=MIB))
+    watched = opens(parallel=1)
+    watched.queue.add(pair)
+    watched.wait(lambda: watched.of("pair").done == MIB)
+    watched.queue.discard("pair")
+    watched.queue.close()
+    assert models(tmp_path) == []
+    hub.release()
+
+
 def test_a_queue_of_a_newer_version_is_left_alone(opens: Opens, tmp_path: Path) -> None:
     file = tmp_path / "data" / FILE_NAME
     file.parent.mkdir()

@@ -75,6 +75,17 @@ def test_no_token_for_a_mirror_unless_asked(hub: HubServer) -> None:
     assert {request.authorization for request in hub.requests} == {None}
 
 
+def test_a_token_of_other_settings_is_not_sent(hub: HubServer) -> None:
+    def token() -> str:
+        one.settings = NetworkSettings()  # meanwhile the user goes back to huggingface.co, and this is its token
+        return "hf_good"
+
+    one = Asker(NetworkSettings(endpoint=hub.endpoint, token_to_mirror=True), token)
+    with pytest.raises(RefusedError, match="would not be encrypted"):  # the CDN of this hub, by then
+        one.get(url(hub), purpose="download")
+    assert [request.authorization for request in hub.requests] == [None]
+
+
 def test_offline_asks_nobody(hub: HubServer) -> None:
     one = network(hub)
     one.settings = NetworkSettings(endpoint=hub.endpoint, offline=True)
