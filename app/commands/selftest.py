@@ -104,7 +104,7 @@ def _carry_out(name: str, check: Check, verbose: bool) -> bool:
         detail, is_well = str(error) if isinstance(error, KnownError) else f"{type(error).__name__}: {error}", False
         if verbose:
             traceback.print_exception(error)
-    line = printable(detail.replace("\n", " "), _DETAIL_CHARACTERS)
+    line = printable(detail.replace("\n", " ").replace(words.NO_BREAK, " "), _DETAIL_CHARACTERS)
     print(f"{'ok' if is_well else 'failed':8}{name:11}{line}", flush=True)
     return is_well
 

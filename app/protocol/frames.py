@@ -6,13 +6,16 @@ The engine's messages (`app.protocol.frames`) and the helper's (`app.helper.mess
 from __future__ import annotations
 
 import struct
-from typing import IO, TypeVar
+from functools import cache
+from typing import IO, TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from app import system
-from app.protocol.commands import Command
-from app.protocol.events import Event
+
+if TYPE_CHECKING:  # the helper has messages of its own, and starts without these
+    from app.protocol.commands import Command
+    from app.protocol.events import Event
 
 MAX_BYTES = 64 * 1024 * 1024
 _LENGTH = struct.Struct("<I")
@@ -110,15 +113,26 @@ def _body_length(head: bytes | bytearray) -> int:
 # Decoding checks every type: whatever a broken or malicious engine sends, the window only gets the classes of
 # `app.protocol.commands` and `app.protocol.events`.
 
-_commands: system.Decoder[Command] = system.decoder(Command)
-_events: system.Decoder[Event] = system.decoder(Event)
+
+@cache
+def _commands() -> system.Decoder[Command]:
+    from app.protocol.commands import Command
+
+    return system.decoder(Command)
+
+
+@cache
+def _events() -> system.Decoder[Event]:
+    from app.protocol.events import Event
+
+    return system.decoder(Event)
 
 
 def decode_command(body: bytes) -> Command:
     """Raises `ProtocolError` if ``body`` isn't a command."""
-    return decode(_commands, body)
+    return decode(_commands(), body)
 
 
 def decode_event(body: bytes) -> Event:
     """Raises `ProtocolError` if ``body`` isn't an event."""
-    return decode(_events, body)
+    return decode(_events(), body)

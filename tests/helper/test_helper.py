@@ -215,3 +215,12 @@ def test_it_does_not_outlive_its_parent(source: str) -> None:
     parent.stdout.close()
     while helper.is_running() and helper.status() != psutil.STATUS_ZOMBIE:
         time.sleep(0.005)
+
+
+def test_it_starts_without_what_others_need() -> None:
+    """It is started with each window: what it imports is time and memory."""
+    code = "import sys, app.helper.process; print(*sys.modules, sep=chr(10))"
+    found = subprocess.run([sys.executable, "-c", code], cwd=system.FOLDER, capture_output=True, check=True, text=True)
+    started = set(found.stdout.split())
+    assert "app.helper.process" in started
+    assert not started & {"app.protocol.commands", "app.protocol.events", "socket", "jinja2", "numpy", "psutil"}

@@ -5,9 +5,10 @@ Must never import the process around it (`app.engine.host`) or llama.cpp: it is 
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from app.protocol.commands import Image
+if TYPE_CHECKING:  # the helper, which takes apart thinking, needs no commands
+    from app.protocol.commands import Image
 
 
 class Vocabulary(Protocol):
