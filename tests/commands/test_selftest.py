@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from app import system
+from app import system, words
 from app.commands import selftest
 from app.commands.selftest import CHECKS, Workplace, report
 from app.system import KnownError
@@ -45,12 +45,12 @@ def test_a_failed_check_stops_no_other(capsys: pytest.CaptureFixture[str]) -> No
     def known(_: Workplace) -> str:
         raise KnownError("The disk is full.")
 
-    assert report({"one": bug, "two": known, "three": lambda _: "fine"}) == 1
+    assert report({"one": bug, "two": known, "three": lambda _: words.speed(74)}) == 1
     out, errors = capsys.readouterr()
     assert out.splitlines() == [
         "failed  one        LookupError: nobody expected it",
         "failed  two        The disk is full.",
-        "ok      three      fine",
+        "ok      three      74 tok/s",
     ]
     assert errors == ""
     assert report({"one": bug}, verbose=True) == 1
