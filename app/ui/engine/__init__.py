@@ -1,7 +1,7 @@
-"""The engine as the window sees it: its client, the loaded pair, what a pair is called. No widgets.
+"""The engine as the window sees it: its client, the loaded pair, names of pairs. No widgets.
 
-Must never import `app.engine`. Only `client` and `child_process` know that the engine is a process. What
-stands here itself is light: the first picture needs it.
+Must never import `app.engine`. Only `client` knows that the engine is a process. This file itself imports little,
+because the first picture needs it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["EngineState", "Priority"]
 
 
 class Priority(enum.IntEnum):
-    """The smaller goes first."""
+    """The order of jobs: smaller values go first."""
 
     CHAT = 1
     MEASUREMENT = 2
@@ -24,5 +24,5 @@ class Priority(enum.IntEnum):
 
     @property
     def makes_room(self) -> bool:
-        """Whether it is interrupted by whatever goes before it, and begins or goes on again later."""
+        """Whether it is interrupted for anything that goes before it, and restarts or continues later."""
         return self >= Priority.SERVED

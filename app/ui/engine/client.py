@@ -1,7 +1,7 @@
 """The engine as the window sees it: a `Connection` to a child process, in Qt's event loop.
 
-There is one process at a time: the one that computes here, or the one that talks to a server. What is to be used says
-which of them it has to be.
+One process runs at a time: the one that computes here, or the one that talks to a server. Each request says which it
+needs.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ from app.system import KnownError
 _log = logging.getLogger("slipstream.processes")
 _LEFT_BEHIND: list[QProcess] = []
 _GONE_MS = 2000
-"""How long `close` waits for a process that was killed."""
+"""How long `close` waits for a killed process."""
 _MOST_DEATHS, _DEATHS_WITHIN_SECONDS = 3, 300.0
 
 
 class ChildProcess(QObject):
-    """A child process of the window: output and end by signal, frames in, and a log. At most one at a time: the next
-    one starts when the one before, whose memory or port it may need, is gone. Nothing is heard any more of a process
-    that was told to end.
+    """A child process of the window: signals for output and exit, frames in, and a log. Runs one process at a time: the
+    next one starts when the previous one, whose memory or port it may need, is gone. A process that was told to end
+    emits nothing more.
 
     Signals:
         output_received: Bytes of its standard output.
-        ended: It ended although nobody asked it to: an `ExitCause` and a detail, as `exit_cause` has them.
+        ended: It ended unexpectedly: an `ExitCause` and a detail, as `exit_cause` returns them.
         gone: A process that was told to end is gone.
     """
 
@@ -62,11 +62,11 @@ class ChildProcess(QObject):
         super().__init__(parent)
         self._process: QProcess | None = None
         self._ending: QProcess | None = None
-        """It has been told to end."""
+        """Whether it has been told to end."""
         self._next: tuple[list[str], LogLines] | None = None
-        """What is to be started when that is gone."""
+        """What to start when the ending process is gone."""
         self._unwritten = b""
-        """For the next process."""
+        """Data for the next process."""
         self._log = LogLines()
         self._memory_kills = 0
         self._patience = QTimer(self, singleShot=True)
@@ -77,18 +77,19 @@ class ChildProcess(QObject):
         return int(self._process.processId()) if self._process else 0
 
     def is_ending(self) -> bool:
-        """Whether a process that was told to end is still there."""
+        """Whether a process that was told to end still exists."""
         return self._ending is not None
 
     def start(self, command: Sequence[str], log: LogLines, first: bytes = b"") -> None:
-        """Start a process, its standard error going to ``log``, and write ``first`` to it. The one before must have
-        been told to end."""
+        """Start a process with its standard error going to ``log``, and write ``first`` to it. A previous one must have
+        been told to end.
+        """
         self._next = list(command), log
         self._unwritten = first
         self._launch()
 
     def write(self, data: bytes) -> None:
-        """Nothing happens when there is no process and none to be started."""
+        """Does nothing if no process runs or is about to start."""
         if self._process is not None:
             self._process.write(data)
         elif self._next is not None:
@@ -115,7 +116,7 @@ class ChildProcess(QObject):
         self._on_ending_changed(process.state())
 
     def close(self, patience_ms: int = 0) -> None:
-        """The same for the last time; returns when the process is gone, or hangs in the system."""
+        """End the process for good; returns when it is gone, or stuck in the system."""
         self.end(patience_ms)
         if (process := self._ending) is None or (patience_ms and process.waitForFinished(patience_ms)):
             return
@@ -126,7 +127,7 @@ class ChildProcess(QObject):
         if process.state() is QProcess.ProcessState.NotRunning or process.waitForFinished(patience_ms or _GONE_MS):
             process.deleteLater()
             return
-        # It hangs in the system, for example on a drive, and ends when it can. A QProcess waits in its destructor.
+        # It is stuck in the system, for example on a drive, and ends when it can. A QProcess waits in its destructor.
         _log.warning("a process did not end although it was killed")
         process.setParent(None)
         _LEFT_BEHIND.append(process)
@@ -148,7 +149,7 @@ class ChildProcess(QObject):
             process.setUnixProcessParameters(QProcess.UnixProcessFlag.CreateNewSession)
         self._listen_to(process)
         process.start()
-        if self._process is process and self._unwritten:  # it has not failed at once
+        if self._process is process and self._unwritten:  # it hasn't failed at once
             process.write(self._unwritten)
 
     def _listen_to(self, process: QProcess) -> None:
@@ -196,7 +197,7 @@ class ChildProcess(QObject):
         process = self._process
         self._on_output()  # what it sent before it ended is still useful
         self._on_log_output()
-        if process is not None and process is self._process:  # what it sent did not lead to a restart
+        if process is not None and process is self._process:  # unless its output led to a restart
             self._log.end()
             crashed = status is QProcess.ExitStatus.CrashExit
             self._drop(process, *exit_cause(code, crashed=crashed, memory_kills_before=self._memory_kills))
@@ -213,7 +214,7 @@ class ChildProcess(QObject):
 
 
 class CrashTracker:
-    """Says when a process crashes too often to be restarted without asking."""
+    """Tells when a process crashes too often to be restarted automatically."""
 
     def __init__(self) -> None:
         self._deaths: deque[float] = deque(maxlen=_MOST_DEATHS)
@@ -247,15 +248,15 @@ __all__ = ["EngineClient", "EngineExit", "EngineState", "ExitCause"]
 class EngineClient(QObject):
     """An engine that loads pairs and answers chats.
 
-    Commands return the number of their request at once; what comes of it arrives by signal. Events of requests that are
-    no longer current are never emitted; whoever did not make the current one compares its number.
+    Commands return the number of their request at once; results arrive by signal. Events of outdated requests are never
+    emitted; receivers compare numbers to tell whose the current request is.
 
     Signals:
         load_progressed … servers_found: The event of this name, as `app.protocol` has it; ``request`` is the number of
-            the request or the question.
-        state_changed: The new `EngineState`. Every receiver gets every state, in their order.
+            the request or question.
+        state_changed: The new `EngineState`. Every receiver gets all states in order.
         memory_read: A `MemoryRead`, when the engine has started and after each `read_memory`.
-        engine_exited: An `EngineExit`; only for ends nobody asked for.
+        engine_exited: An `EngineExit`, if the process ended unexpectedly.
         forgotten: Everything `forget` was asked for so far has been erased.
         engine_stalled: Seconds without a sign of life; at most once a request.
     """
@@ -332,7 +333,7 @@ class EngineClient(QObject):
             MemoryRead: self.memory_read,
         }
 
-    # ------------------------------------------------------------ what there is
+    # ------------------------------------------------------------ state
 
     def state(self) -> EngineState:
         return self._connection.state
@@ -347,7 +348,7 @@ class EngineClient(QObject):
         return hello.engine if hello else ""
 
     def devices(self) -> list[str]:
-        """GPUs it can offload to, by description."""
+        """GPUs it can offload to."""
         hello = self.hello()
         return [device.description for device in hello.devices] if hello else []
 
@@ -358,81 +359,84 @@ class EngineClient(QObject):
     # ------------------------------------------------------------ requests
 
     def load(self, command: Load | Connect) -> int:
-        """Load a pair, or use a server's model, in place of what was loaded; starts the process if necessary.
-        `pair_loaded` or `load_failed` follows."""
+        """Load a pair, or use a server's model, replacing what was loaded; starts the process if necessary.
+        `pair_loaded` or `load_failed` follows.
+        """
         self._need(is_remote=isinstance(command, Connect))
         if self._connection.state.has_ended:
-            return 0  # it couldn't even be started, as `engine_exited` has reported
+            return 0  # it couldn't be started, as `engine_exited` has reported
         request = self._connection.load(command)
         self._after()
         return request
 
     def ask(self, question: Question, *, compared: bool = False, served: bool = False) -> int:
-        """Have the loaded pair compute something; only in the state ``READY``. ``compared``: for the Compare window, in
-        the state ``COMPARING``; ``served``: for another program, ``SERVING``."""
+        """Have the loaded pair compute something; only in the state ``READY``. With ``compared`` (the Compare window)
+        the state becomes ``COMPARING``, with ``served`` (another program) ``SERVING``.
+        """
         request = self._connection.ask(question, compared=compared, served=served)
         self._after()
         return request
 
     def count_tokens(self, question: CountTokens) -> int:
-        """Ask how much of the context a chat would take, even while it computes. Returns the question's number, 0 if
+        """Count how much of the context a chat would take, even during an answer. Returns the question's number, 0 if
         nothing is loaded. `tokens_counted` follows unless a newer count is requested, the template refuses the chat, or
-        the engine ends or loads something else."""
+        the engine ends or loads something else.
+        """
         number = self._connection.count_tokens(question)
         self._after()
         return number
 
     def ask_aside(self, question: AsideQuestion) -> int:
-        """Ask something about the loaded pair, even while it computes. Returns the question's number, 0 if nothing is
-        loaded that could answer, as with a server. `text_checked`, `prompt_counted` or `tokenized` follows unless the
-        engine ends or loads something else. Raises `ProtocolError` when a chat is too large to be sent."""
+        """Ask something about the loaded pair, even during an answer. Returns the question's number, 0 if nothing that
+        could answer is loaded (a server can't). `text_checked`, `prompt_counted` or `tokenized` follows unless the
+        engine ends or loads something else. Raises `ProtocolError` if a chat is too large to be sent.
+        """
         number = 0 if self._is_remote else self._connection.ask_aside(question)
         self._after()
         return number
 
     def search(self, question: Probe | FindServers) -> int:
-        """Ask which server is at an address, or which there are on this machine, without touching a local pair.
-        `server_probed` or `servers_found` follows unless the process ends."""
+        """Find out which server is at an address, or which servers run on this machine, without touching a local pair.
+        `server_probed` or `servers_found` follows unless the process ends.
+        """
         self._need(is_remote=True)
         number = self._connection.search(question)
         self._after()
         return number
 
     def stop_thinking(self) -> None:
-        """Have the model answer now if it is still thinking; nothing happens otherwise."""
+        """Make the model answer now if it is still thinking."""
         self._connection.stop_thinking()
         self._after()
 
     def cancel(self) -> None:
-        """Stop what is running, if anything."""
+        """Cancel the current request, if any."""
         if (failed := self._connection.cancel()) is not None:
             self.load_failed.emit(failed)
         self._after()
 
     def read_memory(self) -> None:
-        """Ask for the current memory, in every state; there is no answer if nothing runs here."""
+        """Request the current memory, in any state; no answer follows without a local process."""
         self._connection.read_memory()
         self._after()
 
     def forget(self, chats: Collection[str] = ()) -> None:
-        """Erase what is left of these chats, or of all, but for the chats themselves; allowed in every state.
-        `forgotten` follows.
-        """
+        """Erase copies of these chats (or all) from the engine's caches, in any state. `forgotten` follows."""
         self._connection.forget(chats)
         self._after()
         if self._connection.state.has_ended:
             self._end_forgetting()
         elif self._is_remote and not self._process.is_ending():
-            self._erase_files()  # that process has none, and will say that it has forgotten
+            self._erase_files()  # that process has no caches, and will report `forgotten`
 
     # ------------------------------------------------------------ the process
 
     def start(self) -> None:
-        """Start what computes here, without loading anything; leaves a server. Does nothing if it is running."""
+        """Start the local process without loading anything, leaving a server. Does nothing if it is running."""
         self._need(is_remote=False)
 
     def _need(self, *, is_remote: bool) -> None:
-        """Have this process running, in place of the other one."""
+        """Make this process the running one, replacing the other."""
         if is_remote != self._is_remote and not self._connection.state.has_ended:
             self._start_anew(is_remote=is_remote)
         else:
@@ -452,13 +456,13 @@ class EngineClient(QObject):
     def _start_anew(self, *, is_remote: bool) -> None:
         """End the process, and start this one."""
         if is_remote and not self._is_remote and self._connection.hello is not None:
-            self.memory_read.emit(MemoryRead(devices=self._connection.hello.devices))  # what it took becomes free
+            self.memory_read.emit(MemoryRead(devices=self._connection.hello.devices))  # its memory becomes free
         self.end()
         self._is_remote = is_remote
         self._start()
 
     def end(self) -> None:
-        """End the process without waiting until it is gone; `shutdown` still has to be called."""
+        """End the process without waiting for it; `shutdown` still has to be called."""
         self._connection.stop()
         self._process.end()
         self._after()
@@ -485,16 +489,16 @@ class EngineClient(QObject):
     @Slot()
     def _on_gone(self) -> None:
         if self._connection.open_forgets and self._is_remote:
-            self._erase_files()  # the process that was to do it has gone
+            self._erase_files()  # the process that was to do it is gone
 
     def _end_forgetting(self) -> None:
-        """What follows from `Forget`, if there is no process to do it."""
+        """Finish erasing when there is no process to do it."""
         self._erase_files()
         self._connection.open_forgets.clear()
         self.forgotten.emit()
 
     def _erase_files(self) -> None:
-        """What `Forget` does to files."""
+        """Erase the files that `Forget` erases."""
         with contextlib.suppress(KnownError):  # no such folder, so nothing is there
             for forget in self._connection.open_forgets:
                 erase_chat_caches(system.chat_caches_dir(), forget.chats)
@@ -503,12 +507,12 @@ class EngineClient(QObject):
 
     @Slot()
     def _after(self) -> None:
-        """Do what follows from a call of the connection: send, watch for stalls, report the state."""
+        """Follow up on a call of the connection: send, watch for stalls, report the state."""
         state = self._connection.state
         if self._connection.is_sending():
             self._process.write(self._connection.bytes_to_send())
             if self._connection.is_sending():
-                self._more.start()  # a long chat: the window goes on in between
+                self._more.start()  # a long chat: let the window continue in between
         if not self._connection.needs_ticks():
             self._timer.stop()
         elif not self._timer.isActive():
@@ -519,7 +523,7 @@ class EngineClient(QObject):
             self._tell_states()
 
     def _tell_states(self) -> None:
-        """Every receiver gets the states in their order, even if one of them makes the engine do something at once."""
+        """Deliver states in order, even if a receiver makes the engine change its state at once."""
         if self._is_telling_state:
             return
         self._is_telling_state = True
@@ -528,14 +532,14 @@ class EngineClient(QObject):
         self._is_telling_state = False
 
     def _tell(self, event: Event | Stalled) -> None:
-        """Report the event, then the resulting state, so that receivers of the state know what happened."""
+        """Emit the event, then the resulting state, so that receivers of the state know what happened."""
         if self._connection.state is not self._told_state:
-            self._told_state = None  # what starts because of the event is reported in any case
+            self._told_state = None  # report the state again if the event started something
         match event:
             case Stalled():
                 self.engine_stalled.emit(event.seconds)
             case Hello() | MemoryRead() if self._is_remote:
-                pass  # it uses none that anybody would ask about
+                pass  # a server's memory is of no interest
             case Hello():
                 self.memory_read.emit(MemoryRead(devices=event.devices))
             case Forgotten():

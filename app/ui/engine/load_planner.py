@@ -1,4 +1,4 @@
-"""Before a pair is loaded: the current memory, whether the pair fits, how best to load it; the key of a server."""
+"""Before a load: reads the memory, plans how to load the pair and whether it fits; keeps the keys of servers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from app.ui.widgets.tasks import Lane
 
 NO_MEMORY_FOR_IMAGES = "There isn't enough memory for the file with which this model sees images, so it can't see any."
 SLOW_MS = 2000
-"""Milliseconds after which the user is told what the app is waiting for."""
+"""Milliseconds before the user is told what the app is waiting for."""
 
 
 @dataclass(frozen=True)
@@ -41,18 +41,19 @@ class FittedPair:
     files: PairFiles
     fits: bool = True
     remark: str = ""
-    """What the plan had to give up, or why it doesn't fit; empty if it is as requested."""
+    """What the plan had to give up, or why the pair doesn't fit; empty if it is as requested."""
     gpu_bytes: Mapping[str, int] = field(default_factory=dict)
-    """The memory it will take on each GPU, by `Device.name`."""
+    """The estimated memory on each GPU, by `Device.name`."""
     missing: Path | None = None
-    """The first missing file; nothing else is known then."""
+    """The first missing file; all else is unknown then."""
     connect: Connect | None = None
-    """For a model on a server: what is asked, with its key."""
+    """For a model on a server: the command with its key."""
 
 
 class MemoryWatch(QObject):
-    """Asks the engine, whose GPUs only it can see, and remembers what it said. Signal ``changed``: the engine has told
-    anew."""
+    """Gets the current memory from the engine, which alone sees the GPUs, and remembers it. Signal ``changed``: new
+    values arrived.
+    """
 
     changed = Signal()
 
@@ -67,7 +68,7 @@ class MemoryWatch(QObject):
         engine.engine_exited.connect(self._on_exited)
 
     def devices(self) -> Sequence[Device]:
-        """The GPUs, if our own engine has told them since the start."""
+        """The GPUs, if our own engine has reported them."""
         return self._read.devices
 
     def machine(self) -> MachineMemory:
@@ -113,8 +114,8 @@ class MemoryWatch(QObject):
 
 
 class ServerKeys:
-    """The keys of servers, asked for beside the window's thread: a keyring may ask the user for its password. A key
-    belongs to an address, as `app.protocol.remote.Server.address` has it.
+    """Keys of servers, read outside the window's thread, because a keyring may ask for its password. A key belongs to
+    an address as in `app.protocol.remote.Server.address`.
     """
 
     def __init__(self, owner: QObject) -> None:
@@ -122,7 +123,7 @@ class ServerKeys:
         self._lane = Lane(owner, "server keys")
 
     def get(self, address: str, done: Callable[[str, SecretPlace], None]) -> None:
-        """``done`` gets the key, empty if there is none, and where it is stored."""
+        """``done`` gets the key (empty if there is none) and where it is stored."""
         store = self._store
         self._lane.submit(lambda: (store.get(address) or "", store.where(address)), lambda found: done(*found))
 
@@ -131,7 +132,7 @@ class ServerKeys:
         self._lane.submit(lambda: backend_name() is not None, done)
 
     def put(self, address: str, key: str, done: Callable[[], None], failed: Callable[[KnownError], None]) -> None:
-        """Store a key in place of an earlier one; an empty one deletes that."""
+        """Store a key, replacing an earlier one; an empty one deletes it."""
 
         def put() -> None:
             if key:
@@ -142,13 +143,14 @@ class ServerKeys:
         self._lane.submit(put, lambda _: done(), failed)
 
     def close(self) -> None:
-        """Answer nothing any more."""
+        """Call nothing back any more."""
         self._lane.close()
 
 
 class LoadPlanner:
-    """Reads headers beside the window's thread and plans with the memory as it is then. Says so if the drive is slow.
-    ``memory``: what is free. ``keys``: those of servers."""
+    """Reads headers outside the window's thread and plans with the current ``memory``. Tells the user if a drive is
+    slow. ``keys``: those of servers.
+    """
 
     def __init__(self, engine: EngineClient, notice_list: NoticeList, values: Settings, parent: QObject) -> None:
         self.memory = MemoryWatch(engine, parent)
@@ -163,7 +165,7 @@ class LoadPlanner:
         self._lane = Lane(parent, "plans", at_once=AT_ONCE)
 
     def plan(self, files: PairFiles, done: Callable[[FittedPair], None]) -> None:
-        """``done`` gets the pair and how best to load it. The engine refuses a file that isn't a model."""
+        """``done`` gets the pair and how best to load it. Files that aren't models are left to the engine to refuse."""
         self.stop_waiting()
         if files.server:
             self.keys.get(files.server, lambda key, _place: done(self._connecting(files, key)))
@@ -177,7 +179,7 @@ class LoadPlanner:
         return FittedPair(files, connect=asked)
 
     def close(self) -> None:
-        """Answer nothing any more."""
+        """Call nothing back any more."""
         self._slow.stop()
         self._lane.close()
         self.keys.close()
@@ -196,7 +198,7 @@ class LoadPlanner:
         self._lane.submit(partial(self._planned, files), planned, lambda _error: planned(FittedPair(files)))
 
     def stop_waiting(self) -> None:
-        """Another pair is loaded without a plan, so it no longer matters whether these files are read."""
+        """Another pair is loaded without a plan, so the files being read no longer matter."""
         self._awaited = None
         self._slow.stop()
         self._notice_list.remove("drive")
@@ -228,7 +230,9 @@ class LoadPlanner:
 def plan_for_images(
     target: ModelShape, draft: ModelShape | None, machine: MachineMemory, wishes: Wishes, projector_bytes: int
 ) -> tuple[LoadPlan, bool]:
-    """The plan for a target with a projector, and whether it is loaded: not where something else would have to go."""
+    """The plan for a target with a projector, and whether to load the projector: not if something else would be left
+    out for it.
+    """
     plan = make_plan(target, draft, machine, wishes)
     if not projector_bytes:
         return plan, False
@@ -239,7 +243,7 @@ def plan_for_images(
 
 
 def _read_catalog() -> None:
-    """The window's thread asks it how to sample as soon as the pair is loaded (`app.models.hub.recommended`)."""
+    """Read the catalog early: the window's thread needs its recommended settings as soon as the pair is loaded."""
     from app.models.hub.catalog import load_catalog  # not needed before the first picture
 
     load_catalog()
@@ -248,8 +252,8 @@ def _read_catalog() -> None:
 def wishes_of(settings: LoadSettings, head: HeadChoice = "auto") -> Wishes:
     """What the settings request; automatic values are left to the plan. The KV type is always a request.
 
-    ``head`` is about a head inside the target. It is ``off`` beside a file that doesn't fit, which the engine is given
-    as well: then it uses neither.
+    ``head`` is about a head inside the target. It is ``off`` if there is also a draft that doesn't fit, which the
+    engine still gets: then it uses neither.
     """
     return Wishes(
         context_length=settings.context_length or None,
@@ -283,7 +287,7 @@ def fitted(files: PairFiles, plan: LoadPlan, shapes: tuple[ModelShape, ModelShap
         tensor_split=plan.tensor_split,
         draft_device=plan.draft_device,
     )
-    # A draft that doesn't fit its target stays, so that the engine can say so.
+    # The engine gets an unsuitable draft, too, so that it can report it.
     keeps_draft = draft is None or (plan.with_head if draft.is_head_only else plan.with_draft)
     gives_up_head = plan.gives_up and not plan.with_head
     return FittedPair(

@@ -1,4 +1,4 @@
-"""The loaded pair: loading, restarting after a crash. No widgets."""
+"""The loaded pair: loading it, and restarting it after a crash. No widgets."""
 
 from __future__ import annotations
 
@@ -36,15 +36,15 @@ class PairLoader(QObject):
     """Keeps an engine with a pair in it.
 
     Attributes:
-        planner: How pairs are loaded, the memory for it, and the keys of servers.
+        planner: Plans loads with the current memory, and has the keys of servers.
 
     Signals:
         pair_changed: The `PairLoaded` in use, or ``None``.
-        load_begun: A pair is given to the engine now.
-        load_progressed: Share done of the load, 0 to 1.
-        pair_opened: The `PairFiles` of a load that succeeded, to be remembered.
-        pair_refused: What was asked for is not loaded, and the engine was not asked; `refused`.
-        pair_given_up: There was a pair, and another one is about to be loaded: what the engine did is over.
+        load_begun: The engine starts loading a pair.
+        load_progressed: The fraction of the load that is done.
+        pair_opened: The `PairFiles` of a successful load, to be remembered.
+        pair_refused: The pair isn't loaded, and the engine wasn't asked; see `refused`.
+        pair_given_up: The current pair is about to be replaced: what the engine was doing is over.
         engine_lost: The engine went away while it may have been busy.
     """
 
@@ -73,12 +73,12 @@ class PairLoader(QObject):
         self._last_exit: EngineExit | None = None
         self._files: PairFiles | None = None
         self._given: PairFiles | None = None
-        """What the engine was last asked to load."""
+        """What the engine was last told to load."""
         self._refused: PairFiles | None = None
         self._pair: PairLoaded | None = None
         self._load_request = 0
         self._asked = 0
-        """Number of the latest load request; plans for earlier ones are ignored."""
+        """The number of the latest load request; plans for earlier ones are ignored."""
         self._is_planning = self._has_failed = False
         self._remark = ""
         """What the load plan had to give up; empty if it is loaded as requested."""
@@ -91,37 +91,37 @@ class PairLoader(QObject):
         engine.engine_stalled.connect(self._on_engine_stalled)
         engine.state_changed.connect(self._on_state_changed)
 
-    # ------------------------------------------------------------ what is there
+    # ------------------------------------------------------------ state
 
     def pair(self) -> PairLoaded | None:
         return self._pair
 
     def files(self) -> PairFiles | None:
-        """What is loaded, or is to be loaded."""
+        """What is loaded or about to be."""
         return self._files
 
     def load_settings(self) -> LoadSettings:
-        """How that is loaded."""
+        """How it is loaded."""
         return self._files.settings if self._files else LoadSettings()
 
     def refused(self) -> PairFiles | None:
-        """The last request, if it wasn't loaded because it doesn't fit or doesn't exist."""
+        """The last request, if it was refused because it doesn't fit or doesn't exist."""
         return self._refused
 
     def is_remote(self) -> bool:
-        """Whether a server's model is used, or is to be."""
+        """Whether a server's model is in use, or about to be."""
         return self._given is not None and bool(self._given.server)
 
     def remote(self) -> RemoteModel | None:
-        """The server's model in use, if it is one."""
+        """The server's model in use, if any."""
         return self._pair.remote if self._pair is not None else None
 
     def is_planning(self) -> bool:
-        """Whether it is being determined if and how a pair can be loaded."""
+        """Whether a load is still being planned."""
         return self._is_planning
 
     def bring_back(self) -> None:
-        """A message waits: start an engine that died again, unless it does that often; say so if there is no model."""
+        """A message waits: restart a dead engine unless it dies often; tell the user if there is no model."""
         state = self._engine.state()
         if state is EngineState.DIED and self._files is not None and not self._tracker.is_exhausted(time.monotonic()):
             self.restart()
@@ -129,7 +129,7 @@ class PairLoader(QObject):
             self._notice_list.show("load", notices.no_model())
 
     def is_loaded(self, path: str) -> bool:
-        """Whether the engine has this file, or is loading it."""
+        """Whether the engine has loaded this file, or is loading it."""
         in_use: tuple[str | None, ...] = ()
         if self._pair is not None:
             in_use = tuple(model.path for model in self._pair.models)
@@ -144,11 +144,11 @@ class PairLoader(QObject):
     # ------------------------------------------------------------ images
 
     def sees(self) -> bool:
-        """Whether a model is loaded that can see images."""
+        """Whether the loaded model can see images."""
         return self._pair is not None and self.blindness() is None
 
     def blindness(self) -> Notice | None:
-        """What to say if the loaded model can't see images; ``None`` if it can, or none is loaded."""
+        """What to tell the user if the loaded model can't see images; ``None`` if it can, or none is loaded."""
         pair = self._pair
         if pair is not None and pair.remote is not None:
             reason = pair.remote.refused.get("images")
@@ -164,7 +164,7 @@ class PairLoader(QObject):
         )
 
     def seeing_model(self) -> CatalogModel | None:
-        """The loaded model, if the catalog has it and knows that it can see images."""
+        """The loaded model's catalog entry, if it can see images."""
         from app.models.hub.catalog import load_catalog  # not needed before the first picture
 
         return load_catalog().seeing(*self._pair.target.names) if self._pair is not None else None
@@ -185,13 +185,13 @@ class PairLoader(QObject):
     def load(self, files: PairFiles, *, anyway: bool = False) -> None:
         """Load a pair, replacing the current one; failures are shown as notices.
 
-        A pair that doesn't fit in memory is refused, and nothing changes, unless it is to be loaded ``anyway``.
+        A pair that doesn't fit in memory is refused, and nothing changes, unless ``anyway``.
         """
         self._asked += 1
         self._is_planning = self._has_failed = False
         self._refused = None
         if files != self._files:
-            self._notice_list.remove("slower")  # otherwise unknown until it is read, because a restart measures nothing
+            self._notice_list.remove("slower")  # a restart measures nothing, so whether it is slower stays unknown
         self._files = files
         self._notice_list.remove(*ENGINE_NOTICES)
         is_bundled = not files.server and is_guide(files.target)
@@ -218,14 +218,14 @@ class PairLoader(QObject):
             self._refuse(notices.does_not_fit(pair.remark, is_loaded=self._pair is not None))
 
     def _refuse(self, notice: Notice) -> None:
-        """Leave everything as it is."""
+        """Refuse the pair and leave everything as it is."""
         self._has_failed = True
         self._refused, self._files = self._files, self._given or self._files
         self._notice_list.show("load", notice)
         self.pair_refused.emit()
 
     def _leave_server(self) -> None:
-        """What is to be loaded here is planned with the memory of this computer, which only our own engine can tell."""
+        """Disconnect from a server first: only our own engine can report this computer's memory for the plan."""
         self._give_up()
         self._given = None
         self.pair_changed.emit(None)
@@ -260,9 +260,7 @@ class PairLoader(QObject):
 
     @Slot(str)
     def use_head(self, choice: HeadChoice) -> None:
-        """Load the pair again with the MTP head inside its target, without it, or as it seems best: then a draft model
-        takes its place.
-        """
+        """Reload the pair with its MTP head on, off or automatic; a head that is on replaces a draft model."""
         if self._files is not None:
             files = replace(self._files, head=choice, for_once=False)
             if files != self._files:
@@ -274,8 +272,8 @@ class PairLoader(QObject):
             self.load(self._refused, anyway=True)
 
     def restart(self, *, with_draft: bool = True, on_cpu: bool = False) -> None:
-        """End the engine, start a new one and load the pair again; if so wanted, only this time without its draft and
-        its head, or with nothing on a GPU.
+        """Restart the engine and load the pair again; optionally, this time only, without its draft and head, or
+        without a GPU.
         """
         self._notice_list.remove(*ENGINE_NOTICES)
         self._set_pair(None)
@@ -307,7 +305,7 @@ class PairLoader(QObject):
             return
         _log.info("pair loaded in %.2f s", pair.load_seconds)
         self._marker.clear()
-        if self._refused is None:  # otherwise, the answer to a newer request is still to come
+        if self._refused is None:  # otherwise a newer request is still being planned
             self._notice_list.remove(*ENGINE_NOTICES)
         if pair.remote is not None:
             self._note_server(pair.remote)
@@ -315,7 +313,8 @@ class PairLoader(QObject):
         if pair.draft_refused:
             self._notice_list.show("draft", notices.draft_refused(pair.draft_refused))
         elif pair.head_refused and not pair.drafting_off and self._given and self._given.draft and not pair.draft:
-            # It is in a file that was chosen. One inside a model is left to the Speed panel: no notice at every load.
+            # Only for a head in a separate file, which was chosen; for one inside the model the Speed panel says it, to
+            # avoid a notice at every load.
             self._notice_list.show("draft", notices.head_refused(pair.head_refused))
         elif self._remark:
             self._notice_list.show("draft", notices.loaded_otherwise(self._remark))
@@ -332,7 +331,7 @@ class PairLoader(QObject):
             self._notice_list.show("slower", notices.slower(pair.slower))
 
     def _note_server(self, remote: RemoteModel) -> None:
-        """From here on under the name and the address that the server really has."""
+        """Use the server's actual name and address from now on."""
         before, address = self._given, remote.server.address
         if before is not None:
             self._given = replace(before, target=remote.model, server=address)
@@ -370,7 +369,7 @@ class PairLoader(QObject):
             "crashed_with_gpu": ended.cause in _CRASHES and self._uses_gpu(),
         }
         often = self._tracker.is_exhausted(now) and not self.is_remote()
-        if often and ended.cause is not ExitCause.REFUSED:  # which no other pair would solve
+        if often and ended.cause is not ExitCause.REFUSED:  # which another pair wouldn't solve
             notice = notices.engine_ends_too_often(ended.sentence(), **what)
         else:
             was_answering = ended.state is EngineState.ANSWERING
@@ -385,7 +384,7 @@ class PairLoader(QObject):
         self._has_gpu = bool(read.devices)
 
     def _uses_gpu(self) -> bool:
-        """Whether any part of what the engine was given is on a GPU."""
+        """Whether the engine was told to use a GPU."""
         if self._given is None or self._given.server:
             return False
         return self._has_gpu and self._given.settings != self._given.on_cpu().settings

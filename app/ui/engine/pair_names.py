@@ -1,4 +1,4 @@
-"""Which files are loaded together, which drafters they have, and what all of it is called in the window."""
+"""Files that are loaded together, the drafters they have, and their names in the window."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def has_own_head(pair: PairLoaded) -> bool:
 
 
 def why_no_head(pair: PairLoaded, choice: HeadChoice, *, for_once: bool = False) -> str:
-    """Why the MTP head inside the target isn't used, where the user's choice is ``choice``; empty if it is.
+    """Why the MTP head inside the target isn't used, if the user's choice is ``choice``; empty if it is.
 
     ``for_once``: it is off only for this load.
     """
@@ -76,8 +76,9 @@ def allowed(pair: PairLoaded | None) -> bool:
 
 
 def usable(chosen: DrafterChoice, pair: PairLoaded | None) -> DrafterChoice:
-    """``chosen``, or the automatic choice if ``chosen`` needs a draft model or an MTP head and there is none, or isn't
-    offered in the window."""
+    """``chosen``, or the automatic choice if ``chosen`` needs a draft model or MTP head that is missing, or isn't
+    offered in the window.
+    """
     if chosen == "grammar":
         return "auto"
     if pair is None:
@@ -98,20 +99,20 @@ def in_use(chosen: DrafterChoice, length: DraftLength, pair: PairLoaded | None) 
 
 
 def _decoding(pair: PairLoaded | None) -> tuple[DrafterName, ...]:
-    """Those of the loaded drafters that decode, the ones beside n-grams."""
+    """The loaded drafters that run a model, besides n-grams."""
     found: list[DrafterName] = ["model"] if has_model(pair) else []
     return (*found, "mtp") if has_head(pair) else tuple(found)
 
 
 def drafting(pair: PairLoaded | None) -> tuple[DrafterName, ...]:
-    """The drafters whose tokens answers of this pair can have."""
+    """The drafters that may have drafted tokens in this pair's answers."""
     return (*(_decoding(pair) or ("model",)), "ngram")
 
 
 def offered(chosen: DrafterChoice, pair: PairLoaded | None) -> list[tuple[DrafterChoice, str]]:
-    """The choices for this pair with their names. ``chain`` is what the automatic choice does with a pair.
+    """The choices for this pair with their names. ``chain`` is the automatic choice if there is a pair.
 
-    Draft length 0 turns drafting off; "None" is only listed if the settings file already says so.
+    Draft length 0 turns drafting off; "None" is only listed if the settings file already contains it.
     """
     choices: list[tuple[DrafterChoice, str]] = [("auto", "Automatic")]
     if decoding := _decoding(pair):
@@ -128,10 +129,10 @@ GUIDE_NAME = "Slipstream Guide"
 
 @dataclass(frozen=True)
 class PairFiles:
-    """What is loaded together; or a model on a server, of which there are no files."""
+    """Files to load together, or a model on a server."""
 
     target: str
-    """With a server, the model's name there; empty: whichever it has."""
+    """On a server, the model's name; empty for whichever it has."""
     draft: str | None = None
     """A draft model, or a file with the target's MTP head."""
     settings: LoadSettings = field(default_factory=LoadSettings)
@@ -140,14 +141,14 @@ class PairFiles:
     template: str = ""
     """The chat template to use, as in `Load.chat_template`."""
     projector: str | None = field(default=None, compare=False)
-    """With what the target sees images. `LoadPlanner` looks for it in the target's folder, at every load."""
+    """Lets the target see images. `LoadPlanner` looks for it in the target's folder at every load."""
     for_once: bool = False
-    """Loaded like this only this time, because something failed: nothing of it is to be remembered."""
+    """Loaded like this only once, after a failure: don't remember it."""
     server: str = ""
-    """Its address; empty: the files are on this computer."""
+    """The server's address; empty for local files."""
 
     def command(self) -> Load:
-        """What the engine is asked, of files that are on this computer."""
+        """The command to load files on this computer."""
         return Load(
             request=0,
             target=self.target,
@@ -159,29 +160,28 @@ class PairFiles:
         )
 
     def preset_target(self) -> str:
-        """What the presets of this target are remembered by."""
+        """The key for this target's presets."""
         return f"{self.server}#{self.target}" if self.server else self.target
 
     def without_draft(self) -> PairFiles:
-        """Only the target, for once: after a crash that its draft or head may have caused."""
+        """Only the target, this once: after a crash that its draft or head may have caused."""
         return replace(self, draft=None, head="off", for_once=True)
 
     def on_cpu(self) -> PairFiles:
-        """The same with nothing on a GPU, for once: after a crash that its driver may have caused."""
+        """The same without a GPU, this once: after a crash that its driver may have caused."""
         settings = msgspec.structs.replace(
             self.settings, target_gpu_layers=0, draft_gpu_layers=0, expert_layers_on_cpu=0
         )
         return replace(self, settings=settings, for_once=True)
 
     def missing(self) -> Path | None:
-        """The first file that doesn't exist or is in a folder without permission."""
+        """The first file that doesn't exist or can't be accessed."""
         names = (name for name in (self.target, self.draft) if name and not self.server)
         # Path.is_file raises an error without permission.
         return next((Path(name) for name in names if not os.path.isfile(name)), None)  # noqa: PTH113
 
 
 def guide_files() -> PairFiles:
-    """The bundled pair."""
     return PairFiles(
         str(system.resource("guide", "guide-target.gguf")), str(system.resource("guide", "guide-draft.gguf"))
     )
@@ -192,7 +192,7 @@ def is_guide(target: str) -> bool:
 
 
 class LoadingMarker:
-    """A file that names the pair being loaded, so that one that crashes the app isn't loaded at every start."""
+    """A file that names the pair being loaded, so that a pair that crashes the app isn't loaded at every start."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -220,7 +220,7 @@ class LoadingMarker:
 
 
 GUIDE_SUBTITLE = "a tiny model that knows this app"
-_HAS_SIZE = re.compile(r"\d ?[MB]\b", re.IGNORECASE)  # 4k is a context
+_HAS_SIZE = re.compile(r"\d ?[MB]\b", re.IGNORECASE)  # unlike "4k", which is a context length
 _MODELS_DEFAULT = "Model's default"
 _LEVEL_TITLES = {"xhigh": "Extra high"}
 
@@ -232,7 +232,7 @@ def parameters_text(parameters: int) -> str:
 
 
 def model_title(model: ModelInfo) -> str:
-    """Name and size of a model; only the name if it already contains the size."""
+    """Name and size of a model; only the name if it contains the size."""
     name = GUIDE_NAME if is_guide(model.path) else _name(model)
     size = parameters_text(model.parameters)
     return name if not size or _HAS_SIZE.search(name) else f"{name} {size}"
@@ -313,7 +313,7 @@ def _draft_lines(pair: PairLoaded) -> list[str]:
 
 
 def recent_title(pair: Pair | PairFiles | None) -> str:
-    """A pair that isn't loaded, or a model on a server; empty if there is none."""
+    """The title of a pair that isn't loaded, or of a model on a server; empty for none."""
     if pair is None:
         return ""
     if pair.server:
@@ -324,34 +324,34 @@ def recent_title(pair: Pair | PairFiles | None) -> str:
 
 
 def recent_titles(pairs: Sequence[Pair]) -> list[str]:
-    """Of several pairs; the names of the files where the title doesn't tell them apart."""
+    """Titles of several pairs; with file names where titles are the same."""
     titles = [recent_title(pair) for pair in pairs]
     files = [" + ".join(Path(file).name for file in (pair.target, pair.draft) if file) for pair in pairs]
     return [title if titles.count(title) < 2 else visible(name) for title, name in zip(titles, files, strict=True)]
 
 
 def speaker(pair: PairLoaded | None) -> str:
-    """The author shown above an answer."""
+    """The author's name above an answer."""
     if pair is None:
         return ""
     return "Guide" if is_guide(pair.target.path) else _name(pair.target)
 
 
 def has_written(pair: PairLoaded | None, author: str | None) -> bool:
-    """Whether ``author`` of a stored answer is this target; earlier versions called it by its inner name."""
+    """Whether ``author`` of a stored answer is this target; earlier versions stored its inner name."""
     known = [printable(name, 120) for name in pair.target.names] if pair else []
     return author in (speaker(pair), *known)
 
 
 def thinking_title(level: str) -> str:
-    """What a list shows for a level of `PairLoaded.thinking`; empty stands for the model's default."""
+    """The name of a thinking level in a list; empty stands for the model's default."""
     return _LEVEL_TITLES.get(level, level.replace("_", " ").capitalize()) if level else _MODELS_DEFAULT
 
 
 def thinking_levels(pair: PairLoaded | None, recommended: str = "") -> list[tuple[str, str]]:
-    """Levels to choose from and their titles, the default first; empty where the model doesn't think.
+    """Thinking levels with their titles, the default first; empty if the model doesn't think.
 
-    ``recommended``: the level that is used by default, if it isn't left to the model.
+    ``recommended``: the default level, if it isn't left to the model.
     """
     if pair is None or not pair.may_think:
         return []

@@ -1,4 +1,4 @@
-"""Who has the engine, who is next, and who makes room for whom."""
+"""Decides who uses the engine, who is next, and who makes room for whom."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 IDLE_MS = 1500
-"""A trial begins when nothing else has wanted the engine for this long."""
+"""A trial starts when nothing else has used the engine for this long."""
 TOO_LONG = "A message of this chat is too long."
 Ask = Callable[[], Question | None]
 LastEvent = GenerationFinished | GenerationFailed | PlainMeasured | TokensScored
-"""Of a question."""
+"""The last event of a question."""
 Loss = Literal["engine", "pair", "bug"]
 
 
 class Wait(NamedTuple):
-    """What comes first: as it is said of a message that waits, of a comparison, and of another program."""
+    """What a waiting job waits for, as worded for a message, a comparison, and another program."""
 
     message: str
     comparison: str
@@ -63,8 +63,7 @@ _WITHOUT_PAIR = {
 
 
 def wait_for(before: Sequence[Priority], state: EngineState = EngineState.READY) -> Wait:
-    """What a job waits for. ``before``: see `EngineQueue.before`. A message has nothing to say of an engine that is
-    free."""
+    """What a job waits for. ``before``: see `EngineQueue.before`. A message says nothing while the engine is free."""
     if not before:
         return _WITHOUT_PAIR.get(state, _SOON._replace(message=""))
     wait, chats = _BEHIND.get(before[0], _SOON), before.count(Priority.CHAT)
@@ -72,16 +71,16 @@ def wait_for(before: Sequence[Priority], state: EngineState = EngineState.READY)
 
 
 class Job(QObject):
-    """What the engine does for somebody: one question, or a series that keeps the engine until its end.
+    """A use of the engine: one question, or a series that keeps the engine until its end.
 
     Attributes:
-        is_over: Nothing more comes of it.
+        is_over: Nothing more follows.
 
     Signals:
         started, prompt_progressed, rounds_received: The engine's event.
         answered: The last event of a question: `GenerationFinished`, `PlainMeasured` or `TokensScored`.
         failed: The `GenerationFailed` of a question.
-        put_off: It was interrupted and waits again. The last event of the question it was at; a series starts over.
+        put_off: It was interrupted and waits again, after the last event of its question; a series starts over.
         lost: It is over: the ``engine`` is gone, another ``pair`` is loaded, or a ``bug`` kept it from asking.
     """
 
@@ -94,15 +93,15 @@ class Job(QObject):
     lost = Signal(str)
 
     def __init__(self, ask: Ask, priority: Priority, *, in_series: bool = False) -> None:
-        """``ask`` is called when it is the job's turn, and when it has its turn again after it made room; ``in_series``
-        also after each answer. ``None``: there is nothing (more) to ask, and the job is over.
+        """``ask`` is called when it is the job's turn, also again after an interruption, and ``in_series`` after each
+        answer. If it returns ``None``, there is nothing more to ask and the job is over.
         """
         super().__init__()
         self.priority = priority
         self.ask = ask
         self.in_series = in_series
         self.request = 0
-        """The engine's number of the question it is at; 0 while it waits."""
+        """The engine's number of its current question; 0 while it waits."""
         self.is_over = False
         self.is_canceled = False
         self.is_cut = False
@@ -110,20 +109,20 @@ class Job(QObject):
         self.place = (priority, 0)
 
     def is_running(self) -> bool:
-        """Whether the engine is at it."""
+        """Whether the engine is working on it."""
         return self.request != 0
 
 
 class EngineQueue(QObject):
-    """One for an engine; nobody else asks it for answers, waits for it or interrupts it.
+    """Schedules all work of an engine; nothing else submits, delays or interrupts answers.
 
-    A chat goes before a measurement, that before a comparison, that before other programs, and these before a trial;
-    equals go in the order they came. Answers for other programs and trials are interrupted for what goes before them.
-    Without a model chats wait; everything else is lost.
+    The order is: chats, measurements, comparisons, other programs, trials; equals go in the order they came. Answers
+    for other programs and trials are interrupted for anything that goes before them. Without a model chats wait;
+    everything else is lost.
 
     Signals:
-        changed: A job came, began, waits again or ended: places may be others.
-        answered: A `Job` and the last event of one of its questions; right before the job says so.
+        changed: A job came, began, waits again or ended, so the order may have changed.
+        answered: A `Job` and the last event of one of its questions; right before the job's own signal.
     """
 
     changed = Signal()
@@ -136,14 +135,14 @@ class EngineQueue(QObject):
         self._engine = engine
         self._loader = loader
         self._waiting: list[Job] = []
-        """In their order."""
+        """In order."""
         self._running: dict[int, Job] = {}
         """By request."""
         self._last = 0
         self._at: Job | None = None
-        """The job between two questions, which has the engine although that is free."""
+        """A series between two questions, which keeps the engine although it is free."""
         self._was_idle = False
-        """Nothing but a trial has wanted the engine for a while."""
+        """Only trials have wanted the engine for a while."""
         self._idle = QTimer(self, singleShot=True, interval=idle_ms)
         self._idle.timeout.connect(self._on_idle)
         for goes_on in (engine.generation_started, engine.prompt_progressed, engine.rounds_received):
@@ -160,10 +159,10 @@ class EngineQueue(QObject):
         loader.pair_given_up.connect(lambda: self._on_lost("pair"))
         loader.pair_refused.connect(lambda: self._on_state_changed(engine.state()))
 
-    # ------------------------------------------------------------ for those who want something
+    # ------------------------------------------------------------ jobs
 
     def submit(self, job: Job) -> None:
-        """Have the engine asked when it is this job's turn, which may be now."""
+        """Queue a job; it may start at once."""
         self._last += 1
         job.place = (job.priority, self._last)
         self._wait(job)
@@ -171,7 +170,9 @@ class EngineQueue(QObject):
         self._bring_back()
 
     def cancel(self, job: Job) -> bool:
-        """No more of it is wanted: `Job.answered` follows within one pass. ``True``: it only waited, and is over."""
+        """Cancel a job: `Job.answered` still follows for a running one. Returns ``True`` if it only waited, and is
+        over.
+        """
         if job.request:
             job.is_canceled = True
             self._engine.cancel()
@@ -181,30 +182,29 @@ class EngineQueue(QObject):
         return was_open
 
     def drop(self, job: Job) -> None:
-        """End it at once, without telling anybody."""
+        """End a job at once, without emitting anything."""
         if not job.is_over:
             if job.request:
                 self._engine.cancel()
             self._end(job)
 
     def cancel_all(self) -> None:
-        """Stop what the engine is doing."""
         for job in list(self._running.values()):
             self.cancel(job)
 
     def stop_thinking(self, job: Job) -> None:
-        """Let its answer begin, if the model still thinks."""
+        """Let its answer begin, if the model is still thinking."""
         if job.request:
             self._engine.stop_thinking()
 
     def before(self, job: Job) -> list[Priority]:
-        """What goes before a job that waits, the first one first."""
+        """The jobs that go before a waiting job, in order."""
         if job.is_over or job.request:
             return []
         ahead = [one for one in self._waiting if one.place < job.place]
         return [one.priority for one in (*self._running.values(), *ahead)]
 
-    # ------------------------------------------------------------ whose turn it is
+    # ------------------------------------------------------------ scheduling
 
     def _wait(self, job: Job) -> None:
         job.request, job.is_cut = 0, False
@@ -213,7 +213,7 @@ class EngineQueue(QObject):
 
     def _end(self, job: Job) -> None:
         job.is_over = True
-        job.deleteLater()  # and with it what is connected, which knows the job
+        job.deleteLater()  # also removes its connections
         self._running.pop(job.request, None)
         if job in self._waiting:
             self._waiting.remove(job)
@@ -230,7 +230,7 @@ class EngineQueue(QObject):
         self._idle.stop()
 
     def _go_on(self) -> None:
-        """Begin what goes first, if the engine is free; else have room made for it."""
+        """Start the first job if the engine is free; otherwise interrupt what makes room for it."""
         while self._waiting and self._at is None:
             first = self._waiting[0]
             if self._running or not self._is_ready():
@@ -244,7 +244,7 @@ class EngineQueue(QObject):
             self._ask(first)
 
     def _is_ready(self) -> bool:
-        """Whether the engine is free and the pair is the one that was wanted, not one that is being replaced."""
+        """Whether the engine is free and the loaded pair isn't being replaced."""
         return self._engine.state() is EngineState.READY and self._loader.pair() is not None
 
     def _make_room(self, first: Job) -> None:
@@ -254,17 +254,17 @@ class EngineQueue(QObject):
                 self._engine.cancel()
 
     def _bring_back(self) -> None:
-        """Start an engine that died again, if a chat waits."""
+        """Restart a dead engine if a chat waits."""
         if self._waiting and self._waiting[0].priority is Priority.CHAT and not self._running:
             self._loader.bring_back()
 
     def _ask(self, job: Job) -> None:
-        """Its first question, or the next one of a series."""
+        """Ask a job's first question, or the next one of a series."""
         self._at = job
         try:
             question = job.ask()
         except Exception:
-            _log.exception("a job couldn't say what to ask")  # it must not keep those behind it waiting
+            _log.exception("a job couldn't say what to ask")  # it must not block the jobs behind it
             self._lose("bug", [job])
         finally:
             self._at = None
@@ -287,7 +287,7 @@ class EngineQueue(QObject):
         self._was_idle = not self._running
         self._go_on()
 
-    # ------------------------------------------------------------ what the engine says
+    # ------------------------------------------------------------ events of the engine
 
     @Slot(object)
     def _on_progress(self, event: GenerationStarted | PromptProgressed | RoundsReceived) -> None:
@@ -336,7 +336,7 @@ class EngineQueue(QObject):
         self._go_on()
 
     def _on_lost(self, what: Loss) -> None:
-        """Chats that wait go on waiting."""
+        """Waiting chats keep waiting."""
         running = list(self._running.values())
         waiting = [one for one in self._waiting if one.priority is not Priority.CHAT]
         self._lose(what, [*running, *waiting, *([self._at] if self._at is not None else [])])

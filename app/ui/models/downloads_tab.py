@@ -1,4 +1,4 @@
-"""Models → Downloads: the queue with a card for each download, its progress, and what can be done about it."""
+"""Models → Downloads: the queue, with a card for each download."""
 
 from __future__ import annotations
 
@@ -50,16 +50,16 @@ _BUTTONS: dict[str, tuple[Callable[[DownloadsTab, ItemProgress], object], tuple[
     "Open…": (lambda tab, one: tab.open(one.item), (ItemState.DONE,)),
     "Remove from list": (lambda tab, one: tab.change(lambda queue: queue.remove(one.item.id)), (ItemState.DONE,)),
 }
-"""The buttons of a card: what each does, and the states in which it is visible; ``None``: while there is a page."""
+"""The buttons of a card: action, and the states in which it is visible; ``None``: while there is a page to open."""
 
 
 class DownloadsTab(QWidget):
-    """A card for each download, newest last. The queue tells when something changes.
+    """A card for each download, newest last. The queue reports changes.
 
     Signals:
         show_requested: Something was added, or a notification clicked.
         finished: An item is complete.
-        active_changed: How many items are on their way.
+        active_changed: The number of active items.
     """
 
     show_requested = Signal()
@@ -74,11 +74,11 @@ class DownloadsTab(QWidget):
         self._queue: DownloadQueue | None = None
         self._results = Results(self)
         self._is_stale = False
-        """Whether it is to be updated already; set in the queue's threads."""
+        """An update is already scheduled; set in the queue's threads."""
         self._states: dict[str, ItemState] = {}
         self._active = -1
         self._countdown = QTimer(self, singleShot=True, interval=_COUNTDOWN_MS)
-        """Runs while something is waiting, which says for how long."""
+        """Runs while an item waits, to update its countdown."""
         self._countdown.timeout.connect(self.refresh)
         self._cards: dict[str, _Card] = {}
         self._lay_out()
@@ -131,8 +131,8 @@ class DownloadsTab(QWidget):
         self.refresh()
 
     def add(self, item: Item, folder: Path | None = None, *, shows: bool = True) -> None:
-        """Download this; if it is in the queue already, it continues. ``folder``: unless it is the models folder.
-        ``shows``: the tab comes to the front.
+        """Download this, or continue it if it is already queued. ``folder`` overrides the models folder. ``shows``:
+        bring the tab to the front.
         """
         self.begin()
         self.change(lambda queue: queue.add(item, folder))
@@ -146,11 +146,11 @@ class DownloadsTab(QWidget):
             self._queue.set_parallel(self._values.parallel_downloads)
 
     def progress(self) -> list[ItemProgress]:
-        """All items, in the order of the queue."""
+        """All items, in the queue's order."""
         return self._queue.progress() if self._queue is not None else []
 
     def pair_of(self, item: Item) -> Pair:
-        """Where its models are, or will be; a file with the target's head stands in the draft's place."""
+        """The paths of its models, now or later; a file with the target's head takes the draft's place."""
         assert self._queue is not None
         target, beside = self._queue.paths(item.id)
         return Pair(str(target), str(beside) if beside is not None else None)
@@ -163,16 +163,16 @@ class DownloadsTab(QWidget):
             self._queue = None
 
     def _on_queue_changed(self, _id: str) -> None:
-        """Called in other threads; several changes in a row are shown at once."""
+        """Called in other threads; several changes in a row are shown together."""
         if not self._is_stale:
             self._is_stale = True
             self._results.post(self.refresh)
 
-    # ------------------------------------------------------------ what is shown
+    # ------------------------------------------------------------ display
 
     @Slot()
     def refresh(self) -> None:
-        """Update the list, and tell what has changed."""
+        """Update the list, and report what changed."""
         self._is_stale = False
         items = self.progress()
         self.show_progress(items)
@@ -197,7 +197,7 @@ class DownloadsTab(QWidget):
         self.finished.emit()
 
     def tell_stopped(self, title: str, message: str) -> None:
-        """The user has to do something about this download."""
+        """Tell the user that this download needs their attention."""
         self.ctx.notifier.tell("Download stopped", f"{printable(title, 120)}: {message}", self.show_requested.emit)
         self.ctx.notices.show("download", notices.download_stopped(title, message))
 
@@ -218,7 +218,7 @@ class DownloadsTab(QWidget):
         self._pause_all.setVisible(sum(one.state in _ACTIVE for one in items) > 1)
         self._resume_all.setVisible(sum(one.state is ItemState.PAUSED for one in items) > 1)
 
-    # ------------------------------------------------------------ what the buttons do
+    # ------------------------------------------------------------ actions
 
     def change(self, function: Callable[[DownloadQueue], object]) -> None:
         """Change something in the queue, if it could be opened."""

@@ -41,7 +41,7 @@ _TEMPLATE_HELP = (
     "end: some files have a wrong one, or none. Your own file must contain Jinja source."
 )
 _OTHER_FILE = "\0"
-"""Stands for a file that is still to be chosen."""
+"""Stands for a file that isn't chosen yet."""
 
 
 def _gpu_layers(key: str, name: str) -> Setting:
@@ -159,17 +159,17 @@ def _devices(gpus: Sequence[Device]) -> list[Setting]:
 
 
 class LoadFields(Form):
-    """Some of the `LoadSettings`; a change here needs a reload."""
+    """Some of the `LoadSettings`, whose changes need a reload."""
 
     def __init__(self, settings: Sequence[Setting], changed: Callable[[], object], gpus: Sequence[Device]) -> None:
         super().__init__(LoadSettings, settings, changed)
         self._gpus = gpus
 
     def show_pair(self, target: ModelShape | None, draft: ModelShape | None, *, has_draft: bool) -> None:
-        """Show what makes sense for these models, as far as they are known, and what it takes."""
+        """Show the fields that apply to these models, as far as known, and their memory costs."""
         hidden = set() if self._gpus else set(_GPU_FIELDS)
         hidden |= set() if has_draft else {"draft_gpu_layers"}
-        is_head = draft is not None and draft.is_head_only  # its context is that of the target
+        is_head = draft is not None and draft.is_head_only  # its context is the target's
         hidden |= set() if has_draft and not is_head else {"draft_context_length", "draft_kv_type", "draft_device"}
         hidden |= set() if target is not None and target.expert_layers else {"expert_layers_on_cpu"}
         for key, field in self.fields.items():
@@ -189,7 +189,7 @@ def _experts_take(target: ModelShape | None) -> str:
 
 
 def _takes(draft: ModelShape | None) -> str:
-    """What the context of a draft takes."""
+    """Memory for the context of a draft."""
     cells = sum(layer.keys + layer.values for layer in draft.layers if not layer.window) if draft is not None else 0
     return (
         f"{_DRAFT_CONTEXT_HELP} 1,000 tokens take {words.size(2000 * cells)} (f16)." if cells else _DRAFT_CONTEXT_HELP
@@ -197,7 +197,7 @@ def _takes(draft: ModelShape | None) -> str:
 
 
 class MemoryFields(LoadFields):
-    """What decides about memory most."""
+    """The settings with the most effect on memory."""
 
     def __init__(self, changed: Callable[[], object], gpus: Sequence[Device] = ()) -> None:
         super().__init__(_MEMORY, changed, gpus)
@@ -215,7 +215,7 @@ class MemoryFields(LoadFields):
 
 
 class SpecialFields(LoadFields):
-    """What few people need to change."""
+    """Settings that few people need to change."""
 
     def __init__(self, changed: Callable[[], object], gpus: Sequence[Device] = ()) -> None:
         several = _devices(gpus) if len(gpus) > 1 else []
@@ -247,12 +247,12 @@ class SpecialFields(LoadFields):
         return super().values() | ({"tensor_split": self._shares.value()} if self._shares is not None else {})
 
     def summary(self) -> str:
-        """What isn't as by default."""
+        """What differs from the defaults."""
         usual = LoadSettings()
         changed = [key for key in self.fields if self.value(key) != getattr(usual, key)]
         parts = []
         for key in changed:
-            name, text = self._settings[key][0].name, self.text_of(key).split(" · ")[0]  # of a GPU only its name
+            name, text = self._settings[key][0].name, self.text_of(key).split(" · ")[0]  # only the name of a GPU
             parts.append(f"{name[0].lower()}{name[1:]} {text}")
         parts += ["shares of GPUs"] if self._shares is not None and self._shares.value() else []
         return " · ".join(parts) or "automatic"
@@ -387,7 +387,7 @@ class AcceptRuleFields(QWidget):
 FILE_FILTER = "GGUF models (*.gguf)"
 _TYPING_MS = 300
 MOST, MOST_GRAY = 30, 12
-"""How many models a picker lists, of those that can be chosen and of those that can't; more would fill the screen."""
+"""The most models a picker lists, of those that can be chosen and of the others; more would fill the screen."""
 _NO_TARGET = "Choose a target model first."
 
 
@@ -398,16 +398,17 @@ def dropped_files(data: QMimeData) -> list[str]:
 
 
 class FileRow(QWidget):
-    """A path that can be typed, chosen or dropped, and below it a description of the file."""
+    """A path that can be typed, chosen or dropped, with a description of the file below it."""
 
     path_changed = Signal()
-    """Not after every key, but when the user stops typing."""
+    """Emitted when the user stops typing, not after every key."""
 
     def __init__(
         self, title: str, help_text: str, *, can_be_empty: bool, start_folder: str = "", picker: str = "Library"
     ) -> None:
-        """``start_folder``: where the file dialog opens while there is no path. ``picker``: the text of the button that
-        offers models of the library."""
+        """``start_folder``: where the file dialog opens without a path. ``picker``: the text of the button that lists
+        models of the library.
+        """
         super().__init__()
         self._title = title
         self._start_folder = start_folder
@@ -427,7 +428,7 @@ class FileRow(QWidget):
         for part in (heading, self._edit):
             explain(part, help_text)
         column(heading, row((self._edit, 1), clear, self.picker, choose), self._info, gap=SPACING, on=self)
-        clear.setVisible(can_be_empty)  # now that it has a parent, or it would be a window of its own for a moment
+        clear.setVisible(can_be_empty)  # only now that it has a parent, or it would briefly be a window of its own
         self.setAcceptDrops(True)
         self._edit.setAcceptDrops(False)  # it would insert the URL as text
         self._edit.textEdited.connect(self._pause.start)
@@ -436,20 +437,20 @@ class FileRow(QWidget):
         clear.clicked.connect(lambda: self.set_path(""))
 
     def path(self) -> str:
-        """The path as typed or pasted, also in quotes, as a file's address or with ``~``; empty for none."""
+        """The path as typed or pasted, also quoted, as a file's address or with ``~``; empty for none."""
         typed = self._edit.text().strip().strip("'\"")
         typed = url.toLocalFile() if (url := QUrl(typed)).isLocalFile() else typed
         return str(Path(typed).expanduser()) if typed.startswith("~/") else typed
 
     def set_path(self, path: str) -> None:
-        """Emits `path_changed` if it is a different one."""
+        """Emits `path_changed` if it differs."""
         if path == self.path():
             return
         self._edit.setText(path)
         self._on_changed()
 
     def set_info(self, text: str) -> None:
-        """Describe the file."""
+        """Show the description of the file."""
         self._info.setText(visible(text))
 
     @Slot()
@@ -486,12 +487,13 @@ class Pick:
     text: str
     can_choose: bool = True
     reason: str = ""
-    """Shown after the text of an entry that can't be chosen, and as its tooltip."""
+    """Why an entry can't be chosen; shown after its text and as its tooltip."""
 
 
 class ModelPicker(QPushButton):
-    """A button with a menu of models to choose from; those that cannot be chosen are gray and say why. Signal
-    ``chosen``: the path of a model."""
+    """A button with a menu of models; those that can't be chosen are gray and say why. Signal ``chosen``: the path of a
+    model.
+    """
 
     chosen = Signal(str)
 
@@ -502,7 +504,7 @@ class ModelPicker(QPushButton):
         self.setMenu(self._menu)
 
     def show_picks(self, picks: Sequence[Pick], otherwise: str) -> None:
-        """``otherwise`` is in the menu if there are none."""
+        """``otherwise`` is shown if there are none."""
         self._menu.clear()
         choosable = [pick for pick in picks if pick.can_choose]
         gray = [pick for pick in picks if not pick.can_choose]
@@ -514,7 +516,7 @@ class ModelPicker(QPushButton):
             self._menu.addAction(otherwise).setEnabled(False)
 
     def _add(self, picks: Sequence[Pick], most: int, more: str) -> None:
-        """Add the first ``most`` of them; ``more`` says what the others are."""
+        """Add the first ``most`` of them; ``more`` describes the others."""
         for pick in picks[:most]:
             text = pick.text if pick.can_choose else f"{pick.text}: {pick.reason}"
             action = self._menu.addAction(text.replace("&", "&&"))
@@ -526,8 +528,9 @@ class ModelPicker(QPushButton):
 
 
 class PairPicks(QObject):
-    """Fills the pickers as the library and the target change: all models as targets, and drafts ranked for the target.
-    Signal ``ranked``: the `RankedDraft`s for the target, the most promising first."""
+    """Fills the pickers when the library or the target changes: all models as targets, and drafts ranked for the
+    target. Signal ``ranked``: the `RankedDraft`s for the target, most promising first.
+    """
 
     ranked = Signal(list)
 
@@ -563,7 +566,7 @@ class PairPicks(QObject):
 
     def proposal(self, *, only_head: bool) -> str:
         """The most promising draft without a warning; empty for none. A target that drafts itself needs none, unless
-        one was measured to be faster. ``only_head``: only a file with the target's MTP head.
+        one measured faster. ``only_head``: only a file with the target's MTP head.
         """
         best = next((draft for draft in self._ranked if draft.verdict.fits and draft.verdict.warning is None), None)
         if best is None or (only_head and not best.entry.is_head):

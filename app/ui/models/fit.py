@@ -1,4 +1,4 @@
-"""Whether a model fits this machine, and whether two files fit as a pair, determined outside the window's thread."""
+"""Whether a model fits this machine, and two files fit as a pair; determined outside the window's thread."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from app.ui.widgets.tasks import Lane
 from app.words import printable
 
 Mood = Literal["quiet", "good", "warning", "bad"]
-"""Of a text about models, named as the role that it is shown in."""
+"""The color role for a text about models."""
 
 _ALONE = "The target model is loaded without a draft."
 _N_GRAMS = "Draft tokens are taken from the chat itself (n-grams)."
@@ -42,7 +42,7 @@ UNKNOWN_FIT = FitBadge("–", detail="Not known yet.")
 
 
 def badge_for(shape: ModelShape, machine: MachineMemory) -> FitBadge:
-    """From its header, for the model alone."""
+    """For the model alone, from its header."""
     plan = make_plan(shape, None, machine)
     if not plan.fits:
         return FitBadge("Too large", "bad", plan.sentence)
@@ -56,7 +56,7 @@ def badge_for(shape: ModelShape, machine: MachineMemory) -> FitBadge:
 
 
 def badge_for_size(needed: int, machine: MachineMemory) -> FitBadge:
-    """From ``needed`` bytes, before a header is known."""
+    """For ``needed`` bytes, before a header is known."""
     gpu = sum(device.free_bytes for device in machine.devices)
     about = f"Needs about {words.size(needed)}"
     if gpu and needed <= gpu:
@@ -76,13 +76,13 @@ def measured_here(trial: Trial) -> str:
 
 
 def trial_role(trial: Trial | None) -> str:
-    """Of the text that says so."""
+    """The color role for a trial's text."""
     return "good" if trial is not None and trial.speed_up > 1 else "quiet"
 
 
 @dataclass(frozen=True)
 class PairCheck:
-    """What the dialog says about the two files."""
+    """What the dialog shows about the two files."""
 
     verdict: str
     mood: Mood = "quiet"
@@ -93,11 +93,11 @@ class PairCheck:
     target_shape: ModelShape | None = None
     """For estimating memory use."""
     draft_shape: ModelShape | None = None
-    """Only if the draft fits the target."""
+    """Only set if the draft fits the target."""
     head: GgufHeader | None = None
-    """The target's header, if it has an MTP head inside that can be used."""
+    """The target's header, if it has a usable MTP head inside."""
     projector_bytes: int = 0
-    """What the projector in the target's folder takes in memory; 0 if there is none."""
+    """Memory for the projector in the target's folder; 0 if there is none."""
 
 
 NO_TARGET = PairCheck("Choose a target model file.")
@@ -105,7 +105,7 @@ READING = PairCheck("Reading the files…", can_load=True)
 
 
 def describe(header: GgufHeader) -> str:
-    """``Qwen3 8B · 8.2 B parameters · Q4_K_M · 5 GB · trained for 40,960 tokens``, as far as it is known."""
+    """``Qwen3 8B · 8.2 B parameters · Q4_K_M · 5 GB · trained for 40,960 tokens``, as far as known."""
     parts = [printable(header.known_name), printable(header.architecture)]
     if header.parameters:
         parts.append(f"{words.compact(header.parameters)} parameters")
@@ -157,8 +157,9 @@ def _without_draft(target: GgufHeader) -> str:
 
 
 class PairChecker(QObject):
-    """Judges pairs beside the window's thread; a verdict that is out of date is dropped. Signal ``checked``: the
-    `PairCheck` of the files asked for last."""
+    """Judges pairs outside the window's thread and drops outdated results. Signal ``checked``: the `PairCheck` of the
+    files requested last.
+    """
 
     checked = Signal(object)
 
@@ -169,7 +170,7 @@ class PairChecker(QObject):
         self._asked: Future[PairCheck] | None = None
 
     def check(self, target: str, draft: str | None) -> None:
-        """Check a pair; `checked` follows, unless another pair is checked before."""
+        """Check a pair; `checked` follows unless another check replaces it."""
         self.stop()
         self._asked = self._lane.submit(
             partial(judge, target, draft, self._headers),

@@ -1,4 +1,4 @@
-"""The list of the library: one row per model, sorted by a click on a heading, filtered by words."""
+"""The library's list: one row per model, sorted by clicking a heading, filtered by words."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from app.words import printable
 
 COLUMNS = ("Model", "Quantization", "Size", "Context", "Last used", "Fits")
 _LEAST_WIDTHS = {1: 460, 3: 620, 4: 540, 5: 380}
-"""In a narrower list, less important columns are hidden."""
+"""Less important columns are hidden in a narrower list."""
 _FIT = 5
 _SORT_ARROW, _CELL_MARGIN = 20, 3 * SPACING
 _FITS_ORDER = ("good", "warning", "bad", "quiet")
@@ -35,7 +35,7 @@ AnyIndex = QModelIndex | QPersistentModelIndex
 
 @dataclass(frozen=True)
 class LibraryRow:
-    """A model as the list shows it, with a text and a key to sort by for each of `COLUMNS`."""
+    """A row of the list, with a text and a sort key for each of `COLUMNS`."""
 
     path: str
     cells: tuple[str, ...]
@@ -45,7 +45,7 @@ class LibraryRow:
     is_gray: bool
     """The folder is unavailable right now, or the model can't be used."""
     words: str = field(repr=False)
-    """The text that is searched, in lower case."""
+    """The searched text, in lower case."""
 
 
 def row_of(entry: LibraryEntry, fit: FitBadge, now: float) -> LibraryRow:
@@ -89,7 +89,8 @@ def when(moment: float, now: float) -> str:
 
 class LibraryModel(QAbstractTableModel):
     """Rows for a view, sorted and filtered here: with a proxy, each comparison would be a call from Qt. ``shown``: the
-    rows that the words leave, in their order."""
+    rows that match, in order.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,7 +115,7 @@ class LibraryModel(QAbstractTableModel):
         self._arrange()
 
     def place(self, path: str) -> int | None:
-        """The row in which a model is shown."""
+        """The row that shows a model."""
         return self._places.get(path)
 
     def texts(self, column: int) -> set[str]:
@@ -169,11 +170,11 @@ class LibraryList(QTreeView):
     """The view.
 
     Attributes:
-        rows: What it shows.
+        rows: Its model.
 
     Signals:
         chosen: The path of the selected model; empty for none.
-        opened: The path of a model that was double-clicked.
+        opened: The path of a double-clicked model.
     """
 
     chosen = Signal(str)
@@ -197,7 +198,7 @@ class LibraryList(QTreeView):
         theme.follow(self, self.viewport().update)
 
     def show_rows(self, rows: Sequence[LibraryRow]) -> None:
-        """Show these instead, and keep the selection."""
+        """Replace the rows, keeping the selection."""
         path = self.path()
         self.rows.set_rows(rows)
         self._fit_columns()
@@ -220,7 +221,7 @@ class LibraryList(QTreeView):
         hide_columns(self, _LEAST_WIDTHS)
 
     def _fit_columns(self) -> None:
-        """Make columns as wide as their content. Qt would ask for each cell, again and again."""
+        """Fit columns to their content. Qt would ask for each cell, again and again."""
         measure = self.fontMetrics().horizontalAdvance
         for column in range(1, len(COLUMNS)):
             widest = max(map(measure, self.rows.texts(column)), default=0)

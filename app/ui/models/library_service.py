@@ -26,9 +26,9 @@ from app.ui.models.fit import UNKNOWN_FIT, FitBadge, badge_for
 from app.ui.widgets.tasks import Failed, Lane
 
 _PROGRESS_SHARE = 0.002
-"""Smaller steps of progress are not reported."""
+"""Smaller steps of progress aren't reported."""
 _PATIENCE_SECONDS = 5.0
-"""Seconds to wait at exit for running work."""
+"""Seconds to wait for running work at exit."""
 
 if TYPE_CHECKING:
     from app.models.library.folders import ModelFolder
@@ -46,15 +46,14 @@ def models_folder(values: Settings) -> Path:
 
 
 class LibraryService(QObject):
-    """One for the app. What takes moments happens in one thread in the order it was asked for, what takes minutes (a
-    checksum) in another.
+    """One for the app. Short tasks run in one thread in order, long ones (a checksum) in another.
 
     Attributes:
         machine: The current memory; may be called from any thread.
-        trials: What is known of pairs; safe from any thread.
+        trials: Measurements of pairs; safe from any thread.
 
     Signals:
-        scanned: The `LibraryEntry`s of the last look.
+        scanned: The `LibraryEntry`s of the last scan.
         scan_failed: A `KnownError`.
         progressed: How far the check of this file is, 0 to 1.
     """
@@ -64,7 +63,7 @@ class LibraryService(QObject):
     progressed = Signal(str, float)
 
     def __init__(self, values: Settings, machine: Callable[[], MachineMemory], parent: QObject | None = None) -> None:
-        """``machine`` is the current memory; called from another thread."""
+        """``machine`` returns the current memory; called from another thread."""
         super().__init__(parent)
         self.machine = machine
         self._fits: dict[str, FitBadge] = {}
@@ -78,12 +77,12 @@ class LibraryService(QObject):
         self._lane = Lane(self, "library")
         self._slow_lane = Lane(self, "library files")
         self._stops: dict[str, threading.Event] = {}
-        """To stop checks, by the path that `progressed` names."""
+        """To stop checks, by the path in `progressed`."""
 
-    # ------------------------------------------------------------ what is there
+    # ------------------------------------------------------------ state
 
     def entries(self) -> list[LibraryEntry]:
-        """What the last scan found."""
+        """The entries of the last scan."""
         return list(self._entries)
 
     def entry(self, path: str) -> LibraryEntry | None:
@@ -94,17 +93,17 @@ class LibraryService(QObject):
         return self._fits.get(str(entry.path), UNKNOWN_FIT)
 
     def notices(self) -> list[str]:
-        """What to tell the user about the last scan."""
+        """Messages for the user about the last scan."""
         return list(self._library.notices)
 
     def would_free(self, entry: LibraryEntry) -> int:
-        """Bytes that deleting it frees, at the last scan."""
+        """Bytes that deleting it would free, as of the last scan."""
         return self._frees.get(str(entry.path), 0)
 
-    # ------------------------------------------------------------ what takes time
+    # ------------------------------------------------------------ slow work
 
     def scan(self) -> None:
-        """Scan all folders in the current settings; `scanned` or `scan_failed` follows."""
+        """Scan all configured folders; `scanned` or `scan_failed` follows."""
         if self._scanning is not None:
             self._scanning.cancel()  # one that hasn't started
         if self._folders() != self._looked_into:
@@ -135,15 +134,15 @@ class LibraryService(QObject):
         self._lane.submit(find, done)
 
     def compute(self, function: Callable[[], T], done: Callable[[T], None]) -> None:
-        """Compute something that would block the window."""
+        """Run something that would block the window."""
         self._lane.submit(function, done)
 
     def reveal(self, path: Path) -> None:
-        """Show a file in the system's file manager, selected if the system can do that, or a folder."""
+        """Show a folder, or a file (selected if possible), in the system's file manager."""
         self._lane.submit(path.is_dir, partial(_reveal, path))
 
     def rank(self, target: LibraryEntry, done: Callable[[Ranking], None]) -> None:
-        """All other models as drafts for ``target``, most promising first, and what its own head brought."""
+        """Rank all other models as drafts for ``target``, and get the measurement of its own head."""
         library, entries = self._library, self.entries()
 
         def rank() -> Ranking:
@@ -158,7 +157,7 @@ class LibraryService(QObject):
     def ask(
         self, question: Callable[[Library], T], done: Callable[[T], None] | None = None, failed: Failed | None = None
     ) -> None:
-        """Ask or change something that takes moments."""
+        """Run a short task."""
         self._lane.submit(partial(question, self._library), done, failed)
 
     def check(
@@ -168,8 +167,8 @@ class LibraryService(QObject):
         done: Callable[[T], None],
         failed: Failed,
     ) -> None:
-        """Something with the file at ``path`` that takes minutes, until `stop`. ``work`` also gets the function that
-        reports the progress, bytes done and in all, and the one that says whether to stop.
+        """Run a task of minutes on the file at ``path``, until `stop`. ``work`` also gets functions to report progress
+        (bytes done and total) and to check whether to stop.
         """
         library, stop, told = self._library, threading.Event(), -1.0
         self._stops[path] = stop
@@ -185,13 +184,13 @@ class LibraryService(QObject):
 
     @Slot(object)
     def note_pair(self, pair: PairLoaded | None) -> None:
-        """It has just been loaded."""
+        """Called when a pair was loaded."""
         if pair is not None and pair.remote is None and not is_guide(pair.target.path):
             files = [model.path for model in pair.models]
             self.ask(lambda library: library.note_use(files))
 
     def stop(self, path: str) -> None:
-        """End the check of this file; its ``failed`` is called."""
+        """Stop the check of this file; its ``failed`` is called."""
         if path in self._stops:
             self._stops[path].set()
 
@@ -203,14 +202,14 @@ class LibraryService(QObject):
             lane.close(_PATIENCE_SECONDS)
 
     def _folders(self) -> tuple[Path, list[Path]]:
-        """The models folder and the others, as the settings have them now."""
+        """The models folder and the others, from the settings."""
         starter = None if self._values.starter_hidden else starter_file()
         others = [Path(folder) for folder in self._values.extra_folders]
         return models_folder(self._values), [*others, *([starter.parent] if starter else [])]
 
     @property
     def _library(self) -> Library:
-        """Of the folders in the settings; imported when it is first wanted."""
+        """The library with the configured folders; imported on first use."""
         if self._made is None:
             from app.models.library.library import Library
 
@@ -231,7 +230,7 @@ class LibraryService(QObject):
         self.scanned.emit(self._entries)
 
     def _on_judged(self, fits: dict[str, FitBadge]) -> None:
-        self._fits |= fits  # a scan that has ended meanwhile may have found others
+        self._fits |= fits  # a scan that ended meanwhile may have found others
         self.scanned.emit(self._entries)
 
 

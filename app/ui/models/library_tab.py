@@ -1,4 +1,4 @@
-"""Models → Library: the models on this computer, and the page of the selected one."""
+"""Models → Library: the models on this computer, and a page about the selected one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from app.words import printable, visible
 _NOTHING = "Select a model to see its details and the drafts that fit it."
 _ROWS_AT_ONCE = 3
 FIRST_DRAFTS = 5
-"""How many rows are shown at first, of fitting drafts and of others; the rest on request."""
+"""The most rows shown at first, of fitting drafts and of others; the rest on request."""
 _CHECKED = {
     True: ("✓ Complete · checksum verified", "good"),
     False: (
@@ -60,12 +60,11 @@ _CHECKED = {
     ),
     None: ("Slipstream doesn't know the checksums of all its files, so they can't be verified.", "warning"),
 }
-"""The result for a checked file, and its text role."""
+"""The result for a checked file, and its color role."""
 
 
 class LibraryTab(QWidget):
-    """The list, and the page of the selected model. ``list``, ``page``: the parts. Signal ``get_requested``: the user
-    wants other models."""
+    """The ``list`` and the ``page`` of the selected model. Signal ``get_requested``: the user wants other models."""
 
     get_requested = Signal()
 
@@ -121,7 +120,7 @@ class LibraryTab(QWidget):
 
     @Slot()
     def refresh(self) -> None:
-        """Show what is known now: after a scan, a trial, or a change of memory."""
+        """Show the current state, after a scan, a trial, or a change of memory."""
         service, folder = self._service, models_folder(self._ctx.settings.values)
         entries, now = service.entries(), time.time()
 
@@ -164,11 +163,11 @@ class LibraryTab(QWidget):
 
 
 class ModelPage(QWidget):
-    """A model: what it is, the drafts for it, what pairs brought, and what one can do with the file.
+    """A model: its details, drafts, measurements, and actions on the file.
 
     Signals:
         files_changed: Something was deleted or joined.
-        drafts_wanted: The `LibraryEntry` for which to look for drafts on Hugging Face.
+        drafts_wanted: The `LibraryEntry` to find drafts for on Hugging Face.
     """
 
     files_changed = Signal()
@@ -182,14 +181,14 @@ class ModelPage(QWidget):
         self._entry: LibraryEntry | None = None
         self._path = ""
         self._checking: set[str] = set()
-        """Paths of the models being checked or waiting for it."""
+        """Paths of models being checked, or waiting for it."""
         self._checked: dict[str, tuple[str, str]] = {}
-        """The result of a check: a sentence and its role, shown when the model is selected."""
+        """Check results (a sentence and its role), shown when the model is selected."""
         self._deleted = ""
         """What happened to the last model, until another one is selected."""
         self._ranked: list[RankedDraft] = []
         self._waiting: list[RankedDraft] = []
-        """Drafts that aren't on the page yet."""
+        """Drafts that aren't shown yet."""
         self._can_verify = False
         self._title = label(role="heading", wraps=True, scale=1.15)
         self._problem = label(role="bad", wraps=True)
@@ -209,7 +208,6 @@ class ModelPage(QWidget):
         self.show_model(None)
 
     def _make_actions(self) -> None:
-        """What one can do with the file."""
         self._open = push_button("Open…", lambda: self._ctx.actions.run("open_pair", self._path), role="primary")
         self._join = push_button("Join…", self._on_join, role="primary")
         self._file = push_button("File ▾", name="File actions")
@@ -221,7 +219,7 @@ class ModelPage(QWidget):
         menu.addSeparator()
         self._delete = menu.addAction("Delete…", self._on_delete)
 
-    # ------------------------------------------------------------ what is shown
+    # ------------------------------------------------------------ display
 
     def path(self) -> str:
         """The model that is shown; empty for none."""
@@ -292,7 +290,7 @@ class ModelPage(QWidget):
         show_text(self._own_head, "")
 
     def _show_verifying(self, share: float | None) -> None:
-        """The progress of a check of the file, 0 to 1; ``None`` if there is none."""
+        """The progress of a file check, 0 to 1; ``None`` without one."""
         for widget in (self._bar, self._stop):
             widget.setVisible(share is not None)
         self._refresh_verify()
@@ -450,7 +448,7 @@ class ModelPage(QWidget):
 
     @Slot()
     def _add_draft_rows(self) -> None:
-        """A few at a time, because each takes the window's thread more than a millisecond."""
+        """A few at a time, because each takes more than a millisecond of the window's thread."""
         now, self._waiting = self._waiting[:_ROWS_AT_ONCE], self._waiting[_ROWS_AT_ONCE:]
         for ranked in now:
             self._drafts.addWidget(self._draft_row(ranked))
@@ -483,7 +481,7 @@ class ModelPage(QWidget):
 
 
 def _head(entry: LibraryEntry) -> str:
-    """Whether a model has an MTP head, and whether it is used; empty if it has none."""
+    """A model's MTP head and whether it is used; empty without one."""
     found = entry.summary
     if found is None or found.mtp_head == "none":
         return ""

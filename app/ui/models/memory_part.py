@@ -1,4 +1,4 @@
-"""The part of the Open models dialog that shows how much memory the pair takes, and what to give up if necessary."""
+"""The memory part of the Open models dialog: how much the pair takes, and alternatives if it doesn't fit."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _BAR, _GAP, _SWATCH = 14, 1, 9
 
 
 class MemoryPart(QWidget):
-    """Shows a `LoadPlan` and lets the user change what it goes by.
+    """Shows a `LoadPlan` and lets the user change its basis.
 
     Signals:
         context_chosen: Tokens.
@@ -185,7 +185,7 @@ class Segment:
 
 
 class MemoryBar(QWidget):
-    """Segments over the available memory. What does not fit extends past its end, which is marked."""
+    """Segments over the available memory. What doesn't fit extends past its marked end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -199,7 +199,7 @@ class MemoryBar(QWidget):
         theme.follow(self, self.update)
 
     def show_memory(self, title: str, segments: Sequence[Segment], space: int) -> None:
-        """``space`` is what is free for the pair, in bytes."""
+        """``space`` is the memory available for the pair, in bytes."""
         self._title, self._segments, self._space = title, [one for one in segments if one.size > 0], space
         described = ", ".join(one.text() for one in self._segments)
         self.setAccessibleName(f"{title}: {described or 'nothing'}; {words.size(space)} free")
@@ -229,7 +229,7 @@ class MemoryBar(QWidget):
     def resizeEvent(self, event: QResizeEvent) -> None:
         super().resizeEvent(event)
         if event.size().width() != event.oldSize().width():
-            self.updateGeometry()  # the height it may have follows the size hint, and the layout has the old one
+            self.updateGeometry()  # the maximum height follows the size hint, which the layout has cached
 
     def event(self, event: QEvent) -> bool:
         if isinstance(event, QHelpEvent):
@@ -276,7 +276,7 @@ class MemoryBar(QWidget):
         return result
 
     def _legend(self, width: int) -> list[tuple[Segment, int, int]]:
-        """Where each segment's name is placed, from the left and in which line: as many per line as fit."""
+        """The position and line of each segment's name: as many per line as fit."""
         places, left, line = [], 0, 0
         for one in self._segments:
             needed = _SWATCH + SPACING + self.fontMetrics().horizontalAdvance(one.text()) + 4 * SPACING

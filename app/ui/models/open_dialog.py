@@ -1,4 +1,4 @@
-"""File → Open models…: which target, which draft, and how to use them."""
+"""File → Open models…: choose a target, a draft, and how to load them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _Fields: TypeAlias = MemoryFields | SpecialFields | TemplateFields | AcceptRuleF
 
 
 class OpenModelsDialog(QDialog):
-    """Shows what is used and lets the user choose something else. It loads nothing itself.
+    """Shows what is in use and lets the user choose something else. Loads nothing itself.
 
     After `accept`, `files` and `accept_rule` are the result; `needs_reload` says whether models must be loaded for it.
 
@@ -65,10 +65,10 @@ class OpenModelsDialog(QDialog):
         memory: MemoryWatch | None = None,
         parent: QWidget | None = None,
     ) -> None:
-        """``library`` offers its models, and drafts for the chosen target; ``memory`` is the basis of the plan, and the
-        engine can use the ``gpus``. ``values`` say how each target was loaded the last time.
+        """``library`` offers its models, and drafts for the chosen target; plans use ``memory`` and ``gpus``.
+        ``values`` has how each target was loaded last.
 
-        ``is_loaded`` says whether the models of ``current`` are in use, so that there may be nothing to load.
+        ``is_loaded``: the models of ``current`` are loaded, so there may be nothing to load.
         """
         super().__init__(parent)
         self._current = replace(current, for_once=False)
@@ -108,7 +108,7 @@ class OpenModelsDialog(QDialog):
         self._verdict = label(wraps=True)
 
     def files(self) -> PairFiles:
-        """What is set in the dialog now; no target: an empty one."""
+        """The current choice; empty without a target."""
         load = self._memory_fields.values() | self._special_fields.values() | {"exact": self.accept_rule() == "exact"}
         template, draft = self._template_fields.template, self._draft.path() or None
         return PairFiles(self._target.path(), draft, LoadSettings(**load), self._shown_head, template)
@@ -118,7 +118,7 @@ class OpenModelsDialog(QDialog):
 
     @property
     def needs_reload(self) -> bool:
-        """Whether other files, or the same in another way, must be loaded."""
+        """Whether files have to be loaded, or loaded differently."""
         return not self._is_loaded or self.files() != self._current
 
     @property
@@ -127,12 +127,12 @@ class OpenModelsDialog(QDialog):
         return self._plan is not None and not self._plan.fits
 
     def show_files(self, target: str, draft: str) -> None:
-        """Choose these; ``draft`` is empty for none."""
+        """Choose these files; ``draft`` is empty for none."""
         self._target.set_path(target)
         self._draft.set_path(draft)
 
     def propose(self, what: Literal["head", "draft"]) -> None:
-        """Choose what the library proposes when it is known, unless other files are chosen before: the most promising
+        """Choose the library's proposal once it is known, unless other files are chosen first: the most promising
         draft, or only a file with the target's MTP head.
         """
         self._proposes = what
@@ -212,7 +212,7 @@ class OpenModelsDialog(QDialog):
         self.finished.connect(self._checker.stop)
         self.finished.connect(lambda _result: self._lane.close())
 
-    # ------------------------------------------------------------ showing
+    # ------------------------------------------------------------ display
 
     def _show_fields(self, load: LoadSettings, template: str, accept: AcceptRule) -> None:
         for fields in (self._memory_fields, self._special_fields):
@@ -221,7 +221,7 @@ class OpenModelsDialog(QDialog):
         self._accept_fields.show_rule(accept)
 
     def _ask(self) -> None:
-        """Have the two files checked."""
+        """Check the two files."""
         self._on_checked(READING if self._target.path() else NO_TARGET)
         if self._picks is not None:
             self._picks.set_target(self._target.path())
@@ -242,7 +242,7 @@ class OpenModelsDialog(QDialog):
     def _refresh_plan(self) -> None:
         self._plan = None
         if self._check is READING:
-            return  # what is shown stays until there is something else to show
+            return  # keep the display until there is something new
         target = self._check.target_shape
         self._memory_part.setVisible(target is not None and self._memory is not None)
         if target is None or self._memory is None:
@@ -312,7 +312,7 @@ class OpenModelsDialog(QDialog):
 
     @Slot(object)
     def _on_alternative(self, plan: LoadPlan) -> None:
-        """Set what this plan gives up; the draft last, because the pair is then checked again."""
+        """Apply what this plan gives up; the draft last, because that checks the pair again."""
         if self._plan is not None and plan.context_length != self._plan.context_length:
             self._memory_fields.set_value("context_length", plan.context_length)
         self._memory_fields.set_value("kv_type", plan.kv_type)

@@ -1,5 +1,6 @@
-"""Which pair is used: the last one, a recent one, or what the user chooses in a dialog: the files of a pair, a model on
-a server, or a file that comes from outside. What is used is remembered, with how it was loaded."""
+"""Chooses which pair is used: the last one, a recent one, or one from a dialog (files, a model on a server, or a file
+from outside). Remembers what is used and how it was loaded.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +28,11 @@ if TYPE_CHECKING:
     from app.ui.models.servers import ServerDialog
 
 _FILE, _DOWNLOADED = "file", "downloaded"
-"""Subjects of the notices about a file that was to be opened from outside, and about a download."""
+"""Notice subjects: a file to open from outside, and a download."""
 
 
 class Opening(QObject):
-    """One for a main window; the dialogs are imported when they are first wanted."""
+    """One for a main window; dialogs are imported on first use."""
 
     def __init__(self, ctx: AppContext, window: QWidget, library: LibraryService) -> None:
         super().__init__(window)
@@ -45,20 +46,20 @@ class Opening(QObject):
         self._servers: ServerDialog | None = None
         self._checker: PairChecker | None = None
         self._file = ""
-        """The file that another program asked to open, while it is being read."""
+        """The file from outside that is being read."""
         ctx.loader.load_begun.connect(self._on_load_begun)
         ctx.loader.pair_opened.connect(self._on_pair_opened)
         ctx.settings.changed.connect(self._on_settings_changed)
 
-    # ------------------------------------------------------------ without a question
+    # ------------------------------------------------------------ without a dialog
 
     def begin(self) -> None:
-        """Load what was loaded last."""
+        """Load the pair that was loaded last."""
         follow_starter(self._values)
         self._pair_loader.open_at_start(as_remembered(self._values, self._values.last_pair))
 
     def load_recent(self, pair: Pair) -> None:
-        """Load a pair that was used before, as its target was loaded last time."""
+        """Load a recent pair, as its target was loaded last."""
         self.load_files(as_remembered(self._values, pair))
 
     def recent_choices(self) -> list[Choice]:
@@ -67,21 +68,21 @@ class Opening(QObject):
         return [Choice(title, (pair,)) for pair, title in zip(pairs, recent_titles(pairs), strict=True)]
 
     def load_pair(self, target: str, draft: str = "") -> None:
-        """Load a target with a draft (empty: without one), with the load settings it had last time."""
+        """Load a target with a draft (empty: without one), as the target was loaded last."""
         self.load_files(as_remembered(self._values, Pair(target, draft or None)))
 
     def load_downloaded(self, pair: Pair) -> None:
-        """Load what has just been downloaded, which may be a file beside the target in use."""
+        """Load a finished download, which may belong to the target in use."""
         self._notice_list.remove(_DOWNLOADED)
         files = self._pair_loader.files()
         if files is not None and files.target == pair.target and not pair.draft:
-            self._pair_loader.load_again()  # with what it was loaded with, and what has been put beside it
+            self._pair_loader.load_again()  # with its previous files, and the new ones beside it
         else:
             self.load_pair(pair.target, pair.draft or "")
 
     @Slot()
     def _on_load_begun(self) -> None:
-        """What a notice offers to load may be what is loaded, by another way."""
+        """Remove notices that offer to load what is being loaded."""
         files, notice = self._pair_loader.files(), self._notice_list.notices().get(_DOWNLOADED)
         offered = [pair.target for pair in notice.values if isinstance(pair, Pair)] if notice is not None else []
         if files is not None and files.target in offered:
@@ -92,16 +93,15 @@ class Opening(QObject):
         bring_to_front(self._window)
 
     def load_guide(self) -> None:
-        """Load the bundled pair."""
         self._pair_loader.load(as_remembered(self._values, None))
 
     def load_starter(self) -> None:
-        """Load the starter model, which is listed and offered again if it was hidden."""
+        """Load the starter model, and list and offer it again if it was hidden."""
         self.hide_starter(False)
         self.load_pair(str(starter_file() or STARTER_NAME))
 
     def hide_starter(self, hidden: bool = True) -> None:
-        """Whether the starter model is neither listed nor offered."""
+        """Hide the starter model from lists and offers."""
         self._values.starter_hidden = hidden
         self._ctx.settings.apply()
 
@@ -113,16 +113,16 @@ class Opening(QObject):
 
     @Slot()
     def _on_settings_changed(self) -> None:
-        """Offline, a server on another computer isn't used any more: connecting again says so."""
+        """Offline mode disconnects servers on other computers; connecting again explains that."""
         remote = self._pair_loader.remote()
         if self._values.offline and remote is not None and not remote.server.is_loopback:
             self._pair_loader.load_again()
 
-    # ------------------------------------------------------------ in a dialog
+    # ------------------------------------------------------------ with a dialog
 
     @Slot()
     def open_models(self) -> None:
-        """Let the user choose what is used: another model on the server in use, or files."""
+        """Let the user choose another model of the server in use, or files."""
         files = self._pair_loader.refused() or self._pair_loader.files()
         if files is not None and files.server:
             self.open_server()
@@ -131,7 +131,7 @@ class Opening(QObject):
 
     @Slot()
     def open_server(self, *, for_key: bool = False) -> None:
-        """Let the user choose a model on a server; ``for_key``: the key of the one that is to be used is missing."""
+        """Let the user choose a model on a server; ``for_key``: the chosen one's key is missing."""
         files = self._pair_loader.files()
         address, model = (files.server, files.target) if files is not None and files.server else ("", "")
         if self._servers is None:
@@ -142,7 +142,7 @@ class Opening(QObject):
 
     @Slot()
     def open_local_models(self) -> None:
-        """Let the user choose the files of a pair and how they are used."""
+        """Let the user choose the files of a pair and how to load them."""
         if self._dialog is None:
             pair_loader = self._pair_loader
             self._open(pair_loader.refused() or pair_loader.files(), is_loaded=pair_loader.refused() is None)
@@ -151,15 +151,15 @@ class Opening(QObject):
 
     @Slot(str, str)
     def open_pair(self, target: str, draft: str = "") -> None:
-        """The same with these files chosen; ``draft`` is empty for none."""
+        """The same with these files preselected; ``draft`` is empty for none."""
         bring_to_front(self._window)
         self._open_files(target, draft)
 
     @Slot(str)
     def open_file(self, name: str) -> None:
-        """The same with a file from a file manager or a terminal, and the draft that suits it best.
+        """The same for a file from a file manager or a terminal, with its best draft.
 
-        ``name`` is a path or a ``file:`` address. Why it cannot be opened appears as a notice.
+        ``name`` is a path or a ``file:`` address. A notice tells if it can't be opened.
         """
         bring_to_front(self._window)
         self._notice_list.remove(_FILE)
@@ -194,7 +194,7 @@ class Opening(QObject):
     def _open(self, files: PairFiles | None, *, is_loaded: bool) -> OpenModelsDialog:
         from app.ui.models.open_dialog import OpenModelsDialog
 
-        if files is None or files.server:  # the files of a server are none of the dialog's business
+        if files is None or files.server:  # the dialog only handles local files
             files = PairFiles("", settings=self._values.load)
         self._dialog = dialog = OpenModelsDialog(
             files,
@@ -231,11 +231,11 @@ class Opening(QObject):
         self._dialog = None
 
 
-# ------------------------------------------------------------ what the settings say
+# ------------------------------------------------------------ settings
 
 
 def as_remembered(values: Settings, pair: Pair | None) -> PairFiles:
-    """This pair, loaded as its target was the last time, or a model on a server; ``None``: the bundled pair."""
+    """This pair, loaded as its target was last, or a model on a server; ``None`` for the bundled pair."""
     if pair is not None and pair.server:
         return PairFiles(pair.target, server=pair.server)
     target, draft = (guide_files().target, guide_files().draft) if pair is None else (pair.target, pair.draft)
@@ -243,7 +243,7 @@ def as_remembered(values: Settings, pair: Pair | None) -> PairFiles:
 
 
 def follow_starter(values: Settings) -> None:
-    """An AppImage is in another folder at each start, and its starter model, which may have been in use, with it."""
+    """Update paths to the starter model: an AppImage is in a different folder at each start."""
     if (file := starter_file()) is None:
         return
     for was in [Path(pair.target) for pair in (*values.recent_pairs, values.last_pair) if pair is not None]:
@@ -252,7 +252,7 @@ def follow_starter(values: Settings) -> None:
 
 
 def keep_opened(values: Settings, files: PairFiles) -> None:
-    """Put the pair that was loaded into the settings: the next start uses it, loaded in the same way."""
+    """Store the loaded pair and how it was loaded in the settings, for the next start."""
     if files.for_once:
         return
     if files.server:

@@ -1,4 +1,4 @@
-"""What an empty chat says of a model that came with the app, and the better one that is proposed instead."""
+"""What an empty chat says about a model that came with the app, and the better one it proposes."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Proposals(QObject):
-    """One for a main window. ``offer``: the model that is proposed."""
+    """One for a main window. ``offer``: the proposed model."""
 
     def __init__(self, ctx: AppContext, transcript: Transcript, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -38,7 +38,7 @@ class Proposals(QObject):
         ctx.closing.callback(self.lane.close)
 
     def propose(self) -> None:
-        """Suggest a model to download, while the guide or the starter model introduces itself."""
+        """Suggest a model to download while the guide or the starter model introduces itself."""
         if self._introduction().has_card:
             self.lane.submit(self._best_offer, self._show_proposal)
 
@@ -74,13 +74,13 @@ class Proposals(QObject):
         live.ended.connect(lambda _: self._offer_better() if live.message and live.message.version > 1 else None)
 
     def _offer_better(self) -> None:
-        """An answer was written again: if it is the starter model's, suggest a better one, once."""
+        """When an answer of the starter model is regenerated, suggest a better model, once."""
         if self._introduction().model == "starter model" and not self._has_offered:
             self._has_offered = True
             self.lane.submit(self._best_offer, self._show_better)
 
     def _best_offer(self) -> Offer | None:
-        """The best model for this machine, unless it is here, or one that is larger than the starter model in use."""
+        """The best model for this machine, unless it (or one larger than the starter model in use) is already here."""
         from app.models.hub.catalog import load_catalog
         from app.models.library.library import open_library
         from app.models.origins import origins_file

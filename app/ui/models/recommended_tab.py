@@ -1,4 +1,4 @@
-"""Models → Recommended: models with what accelerates them, the best one for this machine first."""
+"""Models → Recommended: models and their accelerators, the best for this machine first."""
 
 from __future__ import annotations
 
@@ -53,8 +53,7 @@ T = TypeVar("T")
 
 
 class HubService(QObject):
-    """Hugging Face outside the window's thread; one for the app. ``network``: the one way to the network, which the
-    downloads use too."""
+    """Hugging Face outside the window's thread; one for the app. ``network`` is shared with the downloads."""
 
     def __init__(self, values: Settings, parent: QObject | None = None) -> None:
         super().__init__(parent)
@@ -64,7 +63,7 @@ class HubService(QObject):
         self._lane = Lane(self, "hub", at_once=4)
         self._found: Future[int] | None = None
         self._finding = threading.Event()
-        """Set to stop the draft search that is running; each search has its own event."""
+        """Set to stop the running draft search; each search has its own event."""
 
     def apply_settings(self) -> None:
         """The settings of the network have changed."""
@@ -79,15 +78,15 @@ class HubService(QObject):
         return ""
 
     def is_closed(self) -> bool:
-        """For a question that can stop in between; may be called from any thread."""
+        """For questions that can stop early; may be called from any thread."""
         return self._lane.is_closed()
 
     def ask(self, question: Callable[[Hub], T], done: Callable[[T], None], failed: Failed) -> Future[T]:
-        """Call ``question`` in another thread, then ``done`` or ``failed`` in the window's."""
+        """Run ``question`` in another thread, then ``done`` or ``failed`` in the window's."""
         return self._lane.submit(lambda: question(self._connection.hub), done, failed)
 
     def drop(self, question: Future[Any] | None) -> None:
-        """The answer isn't wanted any more."""
+        """Drop a question; nothing is called any more."""
         self._lane.drop(question)
 
     def find_drafts(
@@ -98,9 +97,9 @@ class HubService(QObject):
         done: Callable[[int], None],
         failed: Failed,
     ) -> None:
-        """Find drafts for a model on this computer, or for one that isn't downloaded and is based on ``bases``.
+        """Find drafts for a model on this computer, or for a remote one based on ``bases``.
 
-        ``found`` gets each, ``done`` how many there were. A search that is stopped says nothing more.
+        ``found`` gets each draft, ``done`` their number. A stopped search calls neither.
         """
         self.stop_finding()
         stop = self._finding = threading.Event()
@@ -125,7 +124,7 @@ class HubService(QObject):
         self._found = self.ask(find, done, failed)
 
     def stop_finding(self) -> None:
-        """End the search for drafts."""
+        """Stop the search for drafts."""
         self._finding.set()
         self._lane.drop(self._found)
 
@@ -156,12 +155,13 @@ class HubService(QObject):
 
 
 Whereabouts = Literal["hub", "downloads", "library", "incomplete"]
-"""Where a recommended model is; ``incomplete``: in the library, but without the head or draft that comes with it."""
+"""State of a recommended model; ``incomplete``: in the library, but without its head or draft."""
 
 
 class RecommendedTab(QWidget):
-    """A card for each model. Signals ``search_requested``: the user looks for something else. ``details_requested``:
-    the repository whose files shall be shown."""
+    """A card for each model. Signals ``search_requested``: the user wants another model; ``details_requested``: show
+    the files of this repository.
+    """
 
     search_requested = Signal()
     details_requested = Signal(str)
@@ -187,13 +187,13 @@ class RecommendedTab(QWidget):
         self._area = scrolling(inside)
         column(self._area, on=self)
         self._buttons: dict[str, QAbstractButton] = {}
-        """Those of the cards, by accessible name."""
+        """The cards' buttons, by accessible name."""
         self._show_status("")
 
-    # ------------------------------------------------------------ getting
+    # ------------------------------------------------------------ downloading
 
     def get(self, offer: Offer, with_images: bool = False) -> None:
-        """Look a model up and have it downloaded; if wanted, with what it needs to see images."""
+        """Look a model up and download it, optionally with its projector for images."""
         self._show_status(f"Looking up the files of {offer.model.title}…")
         self._hub.ask(
             partial(resolve, offer=offer, with_images=with_images),
@@ -229,11 +229,11 @@ class RecommendedTab(QWidget):
         missing = [one for one in wanted if not _is_among(one, there)]
         if not missing:
             return "library"
-        if _is_among(missing[0], coming):  # the model, if that is missing: a draft may come for another one
+        if _is_among(missing[0], coming):  # the model, if it is missing too: a draft may come for another one
             return "downloads"
         return "hub" if model in missing else "incomplete"
 
-    # ------------------------------------------------------------ what is shown
+    # ------------------------------------------------------------ display
 
     def _show_status(self, text: str, role: str = "quiet") -> None:
         """The progress of a download request, or why it failed."""
@@ -241,7 +241,7 @@ class RecommendedTab(QWidget):
 
     @Slot()
     def refresh(self) -> None:
-        """Show the models for the current memory: the one suggested for it, then those that fit, then the others."""
+        """Show the models for the current memory: the suggested one, then those that fit, then the others."""
         machine = self._library.machine()
         best = self._catalog.propose(machine)
         others = [one for one in self._catalog.offers(machine) if best is None or one.model is not best.model]
@@ -264,7 +264,7 @@ class RecommendedTab(QWidget):
         for one in others:
             self._cards.addWidget(self._card(one, badge_for_size(one.needed, machine)))
         if (button := self._buttons.get(name)) is not None:
-            self._cards.activate()  # shows the cards: what isn't visible can't have the focus
+            self._cards.activate()  # shows the cards, because hidden widgets can't have the focus
             button.setFocus()
 
     def _card(self, offer: Offer, badge: FitBadge, *, is_best: bool = False) -> QFrame:
@@ -277,7 +277,7 @@ class RecommendedTab(QWidget):
         images = named(QCheckBox(text := images_text(offer)), f"{text}: {model.title}")
         explain(images, "Also downloads its projector (mmproj), the second file that it needs to see images.")
         if model.mmproj is None or not get.isEnabled():
-            images.hide()  # to show it, without a parent, would open a window; so would the next one
+            images.hide()  # showing it without a parent would open a window; likewise below
         get.clicked.connect(lambda: self.get(offer, images.isChecked()))
         details = small_button(
             "Other files…",
@@ -306,7 +306,7 @@ class RecommendedTab(QWidget):
 
 
 def _get_text(offer: Offer, where: Whereabouts) -> str:
-    """On its button."""
+    """The text of its button."""
     match where, offer.accelerator:
         case "library", _:
             return "In your library"
@@ -321,7 +321,7 @@ def _get_text(offer: Offer, where: Whereabouts) -> str:
 
 
 def drafting_text(offer: Offer, where: Whereabouts) -> str:
-    """What drafts for a model here, and what is left out or missing."""
+    """How a model drafts here, and what is left out or missing."""
     accelerator, listed = offer.accelerator, offer.file.accelerator
     if where == "incomplete":
         missing = accelerator.title if isinstance(accelerator, DraftModel) else "its MTP head"
@@ -361,14 +361,14 @@ def needs_text(offer: Offer) -> str:
 
 
 def images_text(offer: Offer) -> str:
-    """On the box that adds its projector: ``With images: another 986 MB to download``."""
+    """The label of the checkbox for its projector: ``With images: another 986 MB to download``."""
     projector = offer.model.mmproj
     size = projector.size if projector is not None else None
     return f"With images: another {words.size(size)} to download" if size else "With images: another file to download"
 
 
 def license_text(offer: Offer) -> str:
-    """Of the model and its draft, with what one should know about it."""
+    """The licenses of the model and its draft, with caveats."""
     licenses = [offer.model.license]
     if isinstance(offer.accelerator, DraftModel):
         licenses.append(offer.accelerator.license)
@@ -388,7 +388,7 @@ def machine_text(machine: MachineMemory) -> str:
 
 
 def _is_among(wanted: Sequence[tuple[str, str]], files: Sequence[tuple[str, str]]) -> bool:
-    """Whether one of ``files`` is a wanted one; both are repositories and paths."""
+    """Whether one of ``files`` is wanted; both are repositories and paths."""
     return any(
         repository == named and fnmatchcase(path.rpartition("/")[2].lower(), file.lower())
         for named, file in wanted

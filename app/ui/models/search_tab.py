@@ -55,12 +55,11 @@ _IMAGES_TIP = (
     "The model needs its projector (mmproj) to see images. It is stored in the same folder, where Slipstream finds it."
 )
 _BESIDE_WEIGHTS = 1_000_000_000
-"""Bytes for the KV cache and buffers until a header gives better numbers."""
+"""Memory for KV cache and buffers, in bytes, until a header gives better numbers."""
 
 
 class SearchTab(QWidget):
-    """The search and what it found, beside the page of the selected repository. ``page``: the repository that is
-    shown."""
+    """The search and its results, beside the page of the selected repository (``page``)."""
 
     def __init__(self, ctx: AppContext, hub: HubService, library: LibraryService, downloads: DownloadsTab) -> None:
         super().__init__()
@@ -97,7 +96,7 @@ class SearchTab(QWidget):
         self._results.itemSelectionChanged.connect(self._on_selected)
 
     def set_words(self, words: str) -> None:
-        """Enter words for the user, and search."""
+        """Fill in words and search."""
         self._words.setText(words)
         self._search()
 
@@ -133,15 +132,16 @@ class SearchTab(QWidget):
 
 
 class RepositoryPage(QWidget):
-    """The files of a repository and the drafts for one of them, and what to download of it. ``repository``: what is
-    shown; ``None`` while drafts for a model on this computer are looked for."""
+    """The files of a repository, drafts for one of them, and download buttons. ``repository``: the shown one; ``None``
+    while finding drafts for a model on this computer.
+    """
 
     def __init__(self, ctx: AppContext, hub: HubService, library: LibraryService, downloads: DownloadsTab) -> None:
         super().__init__(minimumWidth=300)
         self._hub, self._library, self._downloads = hub, library, downloads
         self._asked: Future[Any] | None = None
         self._fitting = 0
-        """How many of the drafts that were found fit."""
+        """How many of the found drafts fit."""
         theme.set_role(self, "side")
         self.setAttribute(Qt.WidgetAttribute.WA_StyledBackground)
         self.repository: Repository | None = None
@@ -157,7 +157,7 @@ class RepositoryPage(QWidget):
         self._looked: HubModel | None = None
         """What is known about the selected model."""
         self._is_looking = False
-        """Whether it is still to be found out which head belongs to it."""
+        """Its MTP head is still being determined."""
         self._drafts_status = label(role="quiet", wraps=True)
         self._reason = label(role="quiet", wraps=True)
         self._web_page = small_button("Open page", self._on_web_page)
@@ -190,7 +190,7 @@ class RepositoryPage(QWidget):
         )
         layout.insertStretch(layout.count() - 1, 0)  # takes the space only when there is no list
 
-    # ------------------------------------------------------------ what is chosen
+    # ------------------------------------------------------------ selection
 
     def model(self) -> RemoteModel | None:
         """The selected model of the repository."""
@@ -203,7 +203,7 @@ class RepositoryPage(QWidget):
         return chosen if isinstance(chosen, DraftCandidate) and chosen.verdict.fits else None
 
     def head(self) -> RemoteModel | None:
-        """The MTP head to download with the model; a draft takes its place."""
+        """The MTP head to download with the model; a selected draft replaces it."""
         found = self._looked
         offered = found is not None and found.can_run and self._with_head.isChecked() and self.draft() is None
         return found.head if found is not None and offered else None
@@ -213,7 +213,7 @@ class RepositoryPage(QWidget):
         found = self._looked
         return found.projector if found is not None and self._with_images.isChecked() else None
 
-    # ------------------------------------------------------------ what is shown
+    # ------------------------------------------------------------ display
 
     def clear(self, message: str = "Select a repository to see its files.") -> None:
         """Show no repository."""
@@ -259,7 +259,7 @@ class RepositoryPage(QWidget):
 
     @Slot()
     def _on_file_selected(self) -> None:
-        """Its header says exactly how much memory it takes and whether it has a head; a few megabytes at most."""
+        """Read its header for its exact memory needs and its head; a few megabytes at most."""
         self._forget_head()
         self._clear_drafts()
         self._refresh()
@@ -279,7 +279,7 @@ class RepositoryPage(QWidget):
         self._hub.ask(lambda hub: look_at(hub.network, model, heads, self._hub.is_closed, vision), found, failed)
 
     def _on_looked(self, model: RemoteModel, fit: FitBadge, found: HubModel | None) -> None:
-        """``found``: what the model is; ``None`` if its file couldn't be read."""
+        """``found``: facts about the model; ``None`` if its file couldn't be read."""
         if (item := self._files.item_of(model)) is not None:
             self._dress(item, model, fit)
         if model is self.model():
@@ -289,7 +289,7 @@ class RepositoryPage(QWidget):
     # ------------------------------------------------------------ drafts
 
     def find_drafts_for(self, entry: LibraryEntry) -> None:
-        """Look for drafts for a model in the library."""
+        """Find drafts for a model in the library."""
         self.clear(f"Drafts for {printable(entry.title, 120)}, which is in your library.")
         self._find_drafts(entry.path, ())
 
@@ -309,7 +309,7 @@ class RepositoryPage(QWidget):
         self._hub.find_drafts(model, bases, self._add_draft, self._on_drafts_done, failed)
 
     def _add_draft(self, offer: DraftCandidate) -> None:
-        """A draft was found, whether it fits or not."""
+        """Add a draft that was found, whether or not it fits."""
         self._fitting += offer.verdict.fits
         model, verdict = offer.model, offer.verdict
         moods = ("", "", "warning" if verdict.warning else "good") if verdict.fits else ("quiet",) * 3
@@ -410,7 +410,7 @@ _ALONE = "This file is an MTP head without its model, so there is nothing to cha
 
 
 def _head_text(found: HubModel) -> str:
-    """What there is to say about a model's head, besides offering it."""
+    """What to say about a model's head, besides offering it."""
     if found.place == "alone":
         return _ALONE
     if found.place == "inside":
@@ -428,5 +428,4 @@ def _sentence(draft: DraftCandidate) -> str:
 
 
 def _short(repository: str) -> str:
-    """``Qwen3-8B`` for ``Qwen/Qwen3-8B-GGUF``."""
     return repository.rpartition("/")[2].removesuffix("-GGUF")

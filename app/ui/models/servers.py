@@ -1,4 +1,4 @@
-"""File → Open a model on a server…: an address, a key, a test, a model."""
+"""File → Open a model on a server…: address, key, test, model."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ _INTRODUCTION = (
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a test. ``lines`` say more, one thing each."""
+    """The result of a test. ``lines``: details."""
 
     text: str
     mood: Mood = "quiet"
@@ -89,8 +89,8 @@ class Verdict:
 
 
 class ServerDialog(QDialog):
-    """One for a main window, made when it is first wanted. A process of its own connects to servers, so that a test
-    disturbs nothing; it ends with each closing.
+    """One for a main window, created on first use. A separate process connects to servers, so that a test disturbs
+    nothing; it ends whenever the dialog closes.
 
     Attributes:
         address, key, model, found: Its fields.
@@ -103,18 +103,18 @@ class ServerDialog(QDialog):
         self._values = ctx.settings.values
         self._engine: EngineClient | None = None
         self._number = 0
-        """Of the open question; 0 if there is none."""
+        """The number of the open question; 0 if there is none."""
         self._server: Server | None = None
         """What the last test found."""
         self._tested: tuple[str, str] = ("", "")
-        """Address and key of that, as they were typed."""
+        """Address and key of that test, as typed."""
         self._stored = ""
-        """The key that is known for the address."""
+        """The stored key for the address."""
         self._has_keyring = True
         self._wanted = ""
-        """The model that was asked for."""
+        """The requested model."""
         self._opens = False
-        """Whether it is to be opened when the test is done."""
+        """Whether to open it when the test is done."""
         self.setWindowTitle("Open a model on a server")
         self.setMinimumWidth(400)
         self._make_fields()
@@ -123,7 +123,7 @@ class ServerDialog(QDialog):
         ctx.closing.callback(self._shut_down)
 
     def ask(self, address: str = "", model: str = "", *, for_key: bool = False) -> None:
-        """Show the dialog, with this server if one is given. ``for_key``: its key is what is missing."""
+        """Show the dialog, with this server if given. ``for_key``: its key is missing."""
         if not self.isVisible():
             self._reset()
         if address:
@@ -227,7 +227,7 @@ class ServerDialog(QDialog):
         self.open_button.clicked.connect(self._on_open)
         self.finished.connect(self._on_finished)
 
-    # ------------------------------------------------------------ what is shown
+    # ------------------------------------------------------------ display
 
     def _show_key(self, key: str, place: SecretPlace) -> None:
         self._stored = key
@@ -241,15 +241,15 @@ class ServerDialog(QDialog):
         self._grow()
 
     def verdict(self) -> str:
-        """All that the last test says, in lines; empty if there was none."""
+        """The result of the last test, in lines; empty without one."""
         return "\n".join(filter(None, (self._verdict.text(), self._lines.text())))
 
     def key_note(self) -> str:
-        """What is said about the key."""
+        """The note about the key."""
         return self._key_note.text()
 
     def _show_models(self, models: Sequence[ServedModel], chosen: str) -> None:
-        """There is something to choose only if there are several."""
+        """Show the choice only if there are several models."""
         with QSignalBlocker(self.model):
             self.model.clear()
             for one in models:
@@ -259,11 +259,11 @@ class ServerDialog(QDialog):
         self._grow()
 
     def chosen_model(self) -> str:
-        """The id of the chosen model; empty if none is."""
+        """The id of the chosen model; empty for none."""
         return self.model.currentData() or ""
 
     def show_found(self, servers: Sequence[Server] | None) -> None:
-        """Servers on this computer; ``None``: nobody has looked for any."""
+        """Servers on this computer; ``None`` if not searched yet."""
         self.found.clear()
         for one in servers or ():
             item = QListWidgetItem(server_title(one), self.found)
@@ -275,7 +275,7 @@ class ServerDialog(QDialog):
         self._grow()
 
     def _set_busy(self, what: str, verdict: Verdict | None = None) -> None:
-        """``what`` is going on, in a few words; empty when it is done, with what came of it."""
+        """``what`` is going on, in a few words; empty when done."""
         for button in (self.test, self.find_button, self.open_button):
             button.setEnabled(not what)
         if what or verdict is not None:
@@ -283,7 +283,7 @@ class ServerDialog(QDialog):
 
     @Slot()
     def _grow(self) -> None:
-        """As high as what is shown needs, never less high than before."""
+        """Grow to the needed height, and never shrink."""
         if self.isVisible():
             layout = self.layout()
             assert layout is not None
@@ -294,7 +294,7 @@ class ServerDialog(QDialog):
 
     @Slot()
     def _forget_test(self) -> None:
-        """What was tested is not what is typed."""
+        """The test no longer applies to what is typed."""
         self._server, self._opens, self._number = None, False, 0
         self._set_busy("", Verdict(""))
 
@@ -310,7 +310,7 @@ class ServerDialog(QDialog):
             self._look_up(address)
 
     def _look_up(self, address: str, then: Callable[[], object] | None = None) -> None:
-        """Find the key that is stored for an address."""
+        """Look up the stored key for an address."""
         typed = self.address.text()
 
         def done(key: str, place: SecretPlace) -> None:
@@ -335,7 +335,7 @@ class ServerDialog(QDialog):
         self._set_busy("", Verdict(str(error), "bad"))
 
     def _key(self) -> str:
-        """The typed one goes before the stored one."""
+        """The typed key, else the stored one."""
         return self.key.text().strip() or self._stored
 
     # ------------------------------------------------------------ testing
@@ -401,7 +401,7 @@ class ServerDialog(QDialog):
         self._test_model(server, chosen)
 
     def _choice(self, server: Server) -> str:
-        """The model that was asked for; else the one that is loaded, if there is only one of them."""
+        """The requested model, else the loaded one if there is exactly one."""
         ids = [one.id for one in server.models]
         if self._wanted in ids:
             return self._wanted
@@ -409,7 +409,7 @@ class ServerDialog(QDialog):
         return ids[0] if len(ids) == 1 else loaded[0] if len(loaded) == 1 else ""
 
     def _test_model(self, server: Server, model: str) -> None:
-        """Find out more about a model, unless the server would have to load it for that."""
+        """Test a model further, unless the server would have to load it for that."""
         state = next((one.state for one in server.models if one.id == model), "unloaded")
         if state in ("", "loaded"):
             self._set_busy(_TESTING)
@@ -470,7 +470,7 @@ class ServerDialog(QDialog):
             self._test()
 
     def _accept(self, server: Server, model: str) -> None:
-        """Store the key if one was typed, then use the model."""
+        """Store a typed key, then use the model."""
         asked = self._tested
 
         def done() -> None:
@@ -496,7 +496,7 @@ class ServerDialog(QDialog):
 
 
 def warning(address: str) -> str:
-    """Why to be careful with an address, as it was typed so far; empty if there is no reason."""
+    """A warning about an address as typed so far; empty if there is no reason."""
     address = address.strip()
     if not address:
         return ""
@@ -517,7 +517,7 @@ def _is_this_computer(host: str) -> bool:
 
 
 def key_note(place: SecretPlace, *, has_keyring: bool) -> str:
-    """Where the key of this server is, or would be."""
+    """Where the key of this server is, or would be stored."""
     if place == "keyring":
         return "A key for this server is stored in the system's keyring. Type another one to replace it."
     if place == "memory":
@@ -528,13 +528,13 @@ def key_note(place: SecretPlace, *, has_keyring: bool) -> str:
 
 
 def model_title(model: ServedModel) -> str:
-    """A line of the list of models."""
+    """A line in the list of models."""
     state = _STATES.get(model.state, "")
     return visible(" · ".join(filter(None, (model.id, state))))
 
 
 def server_title(server: Server) -> str:
-    """A line of the list of servers: ``llama-server · 127.0.0.1:8080 · qwen3.5``."""
+    """A line in the list of servers: ``llama-server · 127.0.0.1:8080 · qwen3.5``."""
     models = [one.id for one in server.models]
     shown = models[0] if len(models) == 1 else f"{words.number(len(models))} models" if models else ""
     shown = "needs a key" if server.needs_key else shown
@@ -552,7 +552,7 @@ def found(server: Server, *, is_chosen: bool) -> Verdict:
 
 
 def tested(pair: PairLoaded) -> Verdict:
-    """The model answers; what it is, and what is known of its drafting."""
+    """The model answers: its details, and its drafting if known."""
     remote = pair.remote
     assert remote is not None
     figures = remote.figures_note or (_NO_FIGURES if remote.figures == "none" else "")

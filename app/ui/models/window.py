@@ -1,4 +1,4 @@
-"""The window "Models" with everything behind it; created when it is first needed."""
+"""The Models window and everything behind it; created on first use."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ from app.ui.widgets.tabbed_window import TabbedWindow
 
 
 class ModelsWindow(TabbedWindow):
-    """What is on this computer, what could be, and what is on its way. ``service``, ``hub``: the models on this
-    computer, and Hugging Face. ``library``, ``recommended``, ``search``, ``downloads``: the tabs."""
+    """Models on this computer, models to get, and downloads. ``service``, ``hub``: the library and Hugging Face.
+    ``library``, ``recommended``, ``search``, ``downloads``: the tabs.
+    """
 
     def __init__(self, ctx: AppContext, library: LibraryService) -> None:
         super().__init__("Models", first_size=QSize(1040, 700), minimum_size=QSize(620, 420))
@@ -75,12 +76,11 @@ class ModelsWindow(TabbedWindow):
         self.search.page.look_up(name)
 
     def get_offer(self, offer: Offer) -> None:
-        """Download a recommended model."""
         self.show_recommended()
         self.recommended.get(offer)
 
     def get_projector(self, model: CatalogModel, path: Path) -> None:
-        """Download what the file ``path`` of a recommended model needs to see images, into its folder."""
+        """Download the projector of the recommended model in the file ``path``, into its folder."""
         self.show_downloads()
         self.hub.ask(
             lambda hub: projector_for(hub, model, path),
@@ -89,12 +89,12 @@ class ModelsWindow(TabbedWindow):
         )
 
     def apply_folders(self) -> None:
-        """The settings now name other folders with models."""
+        """The configured folders with models have changed."""
         self.downloads.apply_settings()
         self.library.scan()
 
     def _shut_down(self) -> None:
-        """The main window is closed. Downloads continue when Slipstream is started again."""
+        """The main window is closed. Downloads continue at the next start."""
         self.close()
         self.downloads.shut_down()
         self.hub.close()

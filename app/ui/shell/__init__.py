@@ -1,4 +1,4 @@
-"""The application and its main window: actions and menus, notices, help, one instance, the end.
+"""The application and its main window: actions and menus, notices, help, single instance, shutdown.
 
-It connects the other parts of the window. Those may import its notices, and nothing else of it but for the models.
+Connects the other parts of the window. These may import nothing of it but its notices, except for the models.
 """

@@ -1,4 +1,4 @@
-"""The table of actions: what the user can do in the main window, and what views ask of the app."""
+"""The table of actions: what the user can do in the main window, and what views request of the app."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ else:
 _KEY = QKeySequence.StandardKey
 
 
-# ------------------------------------------------------------ when something can be done
+# ------------------------------------------------------------ when an action is possible
 
 
 def _is_stored(app: App) -> bool:
@@ -52,7 +52,7 @@ def _can_measure(app: App) -> bool:
 
 
 def _can_stop_thinking(app: App) -> bool:
-    """Unless a server writes the answer, which can't be told."""
+    """Not while a server writes the answer: it can't be told."""
     remote = app.ctx.loader.remote()
     return remote is None or "stop_thinking" not in remote.refused
 
@@ -63,15 +63,15 @@ def _is_thinking(app: App) -> bool:
 
 
 def _edit(name: str, text: str, keys: QKeySequence.StandardKey) -> _A:
-    """What is done to the text field or view that has the focus."""
+    """Apply an editing action to the focused field or view."""
     return _A(name, text, lambda app: partial(app.edit_menu.act, name), keys, lambda app: app.edit_menu.can(name))
 
 
-# ------------------------------------------------------------ what is done
+# ------------------------------------------------------------ what actions do
 
 
 def _stop(app: App) -> None:
-    """The answer of the chat that is shown, or else measuring."""
+    """Stop the answer in the current chat, or else a measurement."""
     if app.ctx.chats.current.state.is_busy:
         app.ctx.chats.current.stop()
     else:
@@ -79,7 +79,7 @@ def _stop(app: App) -> None:
 
 
 def _ask_again(app: App) -> None:
-    """Ask the server for the last answer again, which it didn't finish."""
+    """Ask the server again for the last answer, which it didn't finish."""
     from app.ui.chat.answers import SERVER
 
     app.ctx.notices.remove(SERVER)
@@ -122,13 +122,13 @@ def _open_logs() -> None:
 
 
 def _copy_report(app: App) -> None:
-    """Of the engine, which ended unexpectedly."""
+    """The report about an engine that ended unexpectedly."""
     QGuiApplication.clipboard().setText(app.ctx.loader.report())
 
 
 # ------------------------------------------------------------ the menu bar; ``None`` is a separator
 
-# Keys that a field for text has for itself on one of the systems, such as Ctrl+D, Ctrl+E and Ctrl+K, are not used.
+# Avoids keys that text fields use on one of the systems, such as Ctrl+D, Ctrl+E and Ctrl+K.
 _FILE = (
     _A("new_chat", "&New chat", lambda app: app.chat_list.new_chat, "Ctrl+N", description="Start a new chat"),
     _A("new_temporary_chat", "New &temporary chat", lambda app: app.chat_list.new_temporary_chat, "Ctrl+Shift+N"),
@@ -358,7 +358,7 @@ _MESSAGES = (
     _A("ask", "", lambda app: app.window.composer.send),
     _A("hide_introduction", "", lambda app: app.hide_introduction),
 )
-"""Messages are named by their ids."""
+"""Their argument is a message's id."""
 
 _CHAT_LIST = (
     _A("open_chat", "", lambda app: app.ctx.chats.open),
@@ -376,7 +376,7 @@ _CHAT_LIST = (
     _A("restore_chats", "&Restore", lambda app: app.ctx.operations.restore),
     _A("erase_chats", "&Delete now…", lambda app: app.ctx.operations.erase),
 )
-"""Chats and folders are named by their ids."""
+"""Their argument is the id of a chat or folder."""
 
 _NOTICES = (
     _A("dismiss", "Dismiss", lambda app: app.ctx.notices.remove),
@@ -427,5 +427,5 @@ ELSEWHERE = {
 
 
 def all_actions() -> Actions:
-    """Those of a main window, which is made with them."""
+    """The actions of a main window, created with it."""
     return Actions(MENUS, ELSEWHERE)

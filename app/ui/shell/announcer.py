@@ -1,5 +1,6 @@
-"""Tells screen readers what happens in the main window beside where the focus is: answers, notices, models. Tells of an
-answer that was finished while the user was in another app by a notification of the system."""
+"""Tells screen readers what happens in the main window outside the focus: answers, notices, models. Sends a desktop
+notification when an answer finishes while the user is in another app.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ _ENDS = {"stopped": "Stopped", "interrupted": "The answer was interrupted", "fai
 
 
 class Announcer(QObject):
-    """One for a main window. Of an answer and its thinking, the beginning and the end are told, never the tokens."""
+    """One for a main window. Announces the beginning and end of an answer and its thinking, never the tokens."""
 
     def __init__(self, ctx: AppContext, window: MainWindow) -> None:
         super().__init__(window)
@@ -40,7 +41,7 @@ class Announcer(QObject):
         self._window = window
         self._notice_list = ctx.notices
         self._told: dict[str, Notice] = ctx.notices.notices()
-        # What is withdrawn before it can be seen is not told either.
+        # What is withdrawn before it can be seen isn't announced either.
         self._settled = QTimer(self, singleShot=True, interval=0)
         self._settled.timeout.connect(self._on_notices_settled)
         self._is_loading = False
@@ -60,7 +61,7 @@ class Announcer(QObject):
         live.ended.connect(lambda _figures: self._on_answer_ended(live))
 
     def _on_thinking_changed(self, live: LiveAnswer, is_thinking: bool) -> None:
-        """Tell when the model begins to think, and when it is done; of what it thinks nothing."""
+        """Announce the beginning and end of thinking, not its text."""
         if self._is_shown(live):
             announce(self._window, "Thinking…" if is_thinking else "Finished thinking")
 
@@ -111,7 +112,7 @@ class Announcer(QObject):
 
 
 def notification_of(message: StoredMessage) -> str:
-    """What a notification says of an answer that has ended; empty for one that the user stopped."""
+    """The notification for a finished answer; empty if the user stopped it."""
     if message.status == "stopped" and message.finish_reason != "repeats":
         return ""
     if message.status != "complete":

@@ -1,4 +1,4 @@
-"""The window's process: from the command line to the event loop, and its end."""
+"""The window's process: from the command line through the event loop to its end."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ _qt_log = logging.getLogger("qt")
 NO_DISPLAY = "Slipstream found no display to open its window on. In the terminal, “slipstream generate” runs a model."
 PAINT_OVERDUE_MS = 1000
 SWITCH_INTERVAL_SECONDS = 0.001
-"""How long the window's thread waits at most for another thread that computes; Python's default is five times it."""
+"""The longest the window's thread waits for another Python thread that computes; Python's default is five times this.
+"""
 _WINDOWS_POLL_MS = 500
 _LEVELS = {
     QtMsgType.QtDebugMsg: logging.DEBUG,
@@ -67,8 +68,9 @@ _LEVELS = {
 
 
 class Application(QApplication):
-    """The QApplication with name, icon and theme. Passes on what the system asks of the app itself. Signal
-    ``file_requested``: a path or an address to be opened; only macOS asks so."""
+    """The QApplication with name, icon and theme. Passes on requests of the system. Signal ``file_requested``: a path
+    or an address to open; only macOS sends these.
+    """
 
     file_requested = Signal(str)
 
@@ -91,7 +93,7 @@ class Application(QApplication):
 
 
 def input_methods(environment: Mapping[str, str]) -> set[str]:
-    """The names of Qt's plugins for input methods: those that came with it, and those that it is told to look for."""
+    """The names of Qt's input method plugins: its own, and those in configured folders."""
     folders = [QLibraryInfo.path(QLibraryInfo.LibraryPath.PluginsPath)]
     folders += filter(None, environment.get("QT_PLUGIN_PATH", "").split(os.pathsep))
     found = (path.name for folder in folders for path in Path(folder, "platforminputcontexts").glob("*"))
@@ -99,12 +101,12 @@ def input_methods(environment: Mapping[str, str]) -> set[str]:
 
 
 def use_input_method(environment: MutableMapping[str, str], installed: Collection[str]) -> None:
-    """Where Qt is told to use fcitx and has no plugin for it, make it use ibus: fcitx5 answers to that, too. Otherwise
-    nobody could write Chinese, Japanese or Korean.
+    """If Qt is configured for fcitx but has no plugin for it, use ibus, which fcitx5 also answers. Otherwise nobody
+    could write Chinese, Japanese or Korean.
     """
     if "ibus" not in installed or any("fcitx" in name for name in installed):
         return
-    for variable in ("QT_IM_MODULE", "QT_IM_MODULES"):  # the second one, a list, is preferred by Qt
+    for variable in ("QT_IM_MODULE", "QT_IM_MODULES"):  # Qt prefers the second one, a list
         names = environment.get(variable, "").split(";")
         if any(name.startswith("fcitx") for name in names):
             kept = ["ibus" if name.startswith("fcitx") else name for name in names]
@@ -116,9 +118,9 @@ class _Wanted:
     """The command-line options of the window."""
 
     file: str = ""
-    """A model file to be opened, as it was named; empty for none."""
+    """A model file to open, as named by the user; empty for none."""
     is_trial: bool = False
-    """``--close-when-ready``: the window looks at itself and closes, and nobody is there to press a button."""
+    """``--close-when-ready``: open the window, check it and close it, without a user."""
     for_qt: list[str] = field(default_factory=list)
 
     @classmethod
@@ -130,9 +132,9 @@ class _Wanted:
 
 
 def run(arguments: Sequence[str]) -> int:
-    """Open the window and stay until it is closed; returns the exit status.
+    """Show the window until it is closed; returns the exit status.
 
-    ``arguments`` are the file to be opened, if any, and options of ours and of Qt.
+    ``arguments``: the file to open, if any, and options of ours and of Qt.
     """
     if not has_display(os.environ):
         write_line(sys.stderr, NO_DISPLAY)
@@ -177,7 +179,7 @@ def _run_first(application: Application, instance: SingleInstance, wanted: _Want
     application.file_requested.connect(beginning.show_file)
     signals = EndSignals(application)
     signals.end_requested.connect(window.close)
-    # Qt would wait until no window is visible, and there may be one that nobody sees or closes.
+    # By default Qt waits until no window is visible, and one may be open that nobody sees or closes.
     window.closed.connect(application.quit)
     window.show()
     try:
@@ -196,7 +198,7 @@ def _run_first(application: Application, instance: SingleInstance, wanted: _Want
 
 
 class _Beginning(QObject):
-    """What starts once the window has been painted: the engine, the chats, and notices about the previous session."""
+    """Starts what waits for the first picture: the engine, the chats, and notices about the previous session."""
 
     def __init__(
         self,
@@ -214,10 +216,10 @@ class _Beginning(QObject):
         self._file = wanted.file
         self._is_trial = wanted.is_trial
         self._status = int(wanted.is_trial)
-        """The exit status; a trial is a success once a pair is loaded."""
+        """The exit status; a trial succeeds once a pair is loaded."""
         self._app: App | None = None
         window.first_painted.connect(self._begin)
-        # A window that starts minimised is not painted.
+        # A window that starts minimized is never painted.
         QTimer.singleShot(PAINT_OVERDUE_MS, self, self._begin)
 
     def end(self) -> int:
@@ -228,7 +230,7 @@ class _Beginning(QObject):
 
     @Slot(str)
     def show_file(self, name: str) -> None:
-        """Open a model file, as soon as there is what opens it."""
+        """Open a model file once everything needed for that exists."""
         if self._app is None:
             self._file = name
         else:
@@ -244,7 +246,7 @@ class _Beginning(QObject):
         last = self._settings.values.last_pair
         if last is None or not last.server:
             engine.start()
-        # While the engine's process starts there is time for the imports the first picture could do without.
+        # While the engine's process starts, import what the first picture didn't need.
         from app.chats.worker import ChatWorker
         from app.ui.app import App
         from app.ui.context import make_context
@@ -259,7 +261,7 @@ class _Beginning(QObject):
             self._app.opening.open_file(self._file)
         collect_seldom()
 
-    # ------------------------------------------------------------ a trial, for ``slipstream selftest``
+    # ------------------------------------------------------------ a trial run, for ``slipstream selftest``
 
     @Slot(object)
     def _on_trial_pair_changed(self, pair: object) -> None:
@@ -270,21 +272,21 @@ class _Beginning(QObject):
 
     @Slot(object)
     def _on_trial_notices_changed(self, shown: dict[str, notices.Notice]) -> None:
-        # A fresh home has nothing to complain of.
+        # A fresh home gives no reason for notices.
         if shown and self._status:
             write_line(sys.stderr, " ".join(notice.text for notice in shown.values()))
             self._close_soon()
 
     def _close_soon(self) -> None:
-        QTimer.singleShot(0, self._window, self._window.close)  # whoever told us is still in the middle of it
+        QTimer.singleShot(0, self._window, self._window.close)  # the caller isn't finished yet
 
 
 def collect_seldom() -> None:
-    """Keep Python's garbage collection from being noticed: a full collection of everything takes about 40 ms.
+    """Keep garbage collection from being noticed: a full collection of everything takes about 40 ms.
 
-    Objects that exist now are excluded, because they stay anyway; of what comes later, it takes 1 to 10 ms. A full
-    collection is made when the user switches to another app, and otherwise half as often as usual. Those between come
-    more often, so that each is short.
+    Existing objects are excluded, because they stay anyway; collecting the rest takes 1 to 10 ms. Full collections
+    happen when the user switches to another app, and otherwise half as often as usual; partial ones happen more often,
+    so that each is short.
     """
     gc.freeze()
     gc.set_threshold(700, 2, 100)
@@ -302,7 +304,7 @@ def _on_application_state_changed(state: Qt.ApplicationState) -> None:
 class EndSignals(QObject):
     """Emits `end_requested` at the first SIGINT, SIGTERM or SIGHUP; the second one ends the process at once.
 
-    SIGHUP comes when the terminal that the app was started from is closed; ``nohup`` has it ignored, and so it stays.
+    SIGHUP means that the terminal that started the app was closed; if ``nohup`` has it ignored, it stays ignored.
     """
 
     end_requested = Signal()
@@ -315,7 +317,7 @@ class EndSignals(QObject):
         self._before = {number: signal.signal(number, self._on_signal) for number in self._wanted}
         self._was_requested = False
         if sys.platform == "win32":
-            # Python only looks for signals while Python code runs.
+            # Python only handles signals while Python code runs.
             self._timer = QTimer(self, interval=_WINDOWS_POLL_MS)
             self._timer.timeout.connect(lambda: None)
             self._timer.start()
@@ -328,7 +330,7 @@ class EndSignals(QObject):
             self._notifier.activated.connect(self._on_woken)
 
     def close(self) -> None:
-        """Give the signals back."""
+        """Restore the previous signal handlers."""
         for number, handler in self._before.items():
             signal.signal(number, handler)
         if sys.platform != "win32":
@@ -342,18 +344,18 @@ class EndSignals(QObject):
             signal.signal(number, signal.SIG_DFL)
         if not self._was_requested:
             self._was_requested = True
-            # Later: Python may be in the middle of anything now, with locks held that an orderly end has to wait for.
+            # Later: Python may be in the middle of anything now, holding locks that an orderly end would wait for.
             QTimer.singleShot(0, self, self.end_requested.emit)
 
     @Slot()
     def _on_woken(self) -> None:
-        # That Python code runs at all is what lets Python call the handler.
+        # Running any Python code lets Python call the handler.
         with contextlib.suppress(BlockingIOError):
             self._reader.recv(64)
 
 
 def _start_log() -> tuple[system.Logs | None, dict[str, notices.Notice]]:
-    """Set up the log; returns notices about the previous session or about a log that cannot be written."""
+    """Set up the log; returns notices about the previous session, or about a log that can't be written."""
     try:
         log = system.start_log()
     except KnownError as error:

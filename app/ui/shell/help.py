@@ -67,8 +67,7 @@ _SELECTABLE = Qt.TextInteractionFlag.TextSelectableByMouse | Qt.TextInteractionF
 
 
 class _HelpDialog(QDialog):
-    """A dialog with a Close button, deleted when it is closed. ``buttons``: the one that closes it, and what
-    `add_button` added."""
+    """A dialog with a Close button, deleted when it is closed. ``buttons``: Close, and those of `add_button`."""
 
     def __init__(self, title: str, parent: QWidget | None) -> None:
         super().__init__(parent)
@@ -87,10 +86,10 @@ class _HelpDialog(QDialog):
 
 
 class AboutDialog(_HelpDialog):
-    """What Slipstream is, and the versions that a problem report should include."""
+    """What Slipstream is, and the versions to include in a problem report."""
 
     def __init__(self, hello: Hello | None, remote: RemoteModel | None = None, parent: QWidget | None = None) -> None:
-        """``hello`` as `Engine.hello` has it; ``remote`` is the server's model in use, if it is one."""
+        """``hello``: see `EngineClient.hello`; ``remote``: the server's model in use, if any."""
         super().__init__("About Slipstream", parent)
         hello = hello or Hello(protocol=PROTOCOL_VERSION, engine="")
         versions = (
@@ -119,7 +118,7 @@ class AboutDialog(_HelpDialog):
         parts = (heading, _table(versions), license, None, self.buttons)
         layout = column(*parts, gap=5 * SPACING, margins=_MARGINS, on=self)
         self.close_button.setFocus()
-        # Known only once the labels have their fonts.
+        # Only known once the labels have their fonts.
         self.ensurePolished()
         layout.activate()
         self.setMinimumWidth(_WIDTH)
@@ -134,7 +133,7 @@ def _where(hello: Hello) -> list[tuple[str, str]]:
 
 
 def _where_remote(remote: RemoteModel) -> list[tuple[str, str]]:
-    """Without the address, which is nobody's business in a report."""
+    """Without the address, which doesn't belong in a report."""
     where = "this computer" if remote.server.is_loopback else "another computer"
     return [("Runs on", f"{server_name(remote.server)}, {where}")]
 
@@ -143,10 +142,10 @@ class LicensesDialog(_HelpDialog):
     """The licenses of Slipstream and of everything that comes with it."""
 
     def __init__(self, file: Path, parent: QWidget | None = None) -> None:
-        """``file`` as `paths.licenses` has it; the texts it names are in its folder."""
+        """``file``: see `paths.licenses`; the texts it names are in the same folder."""
         super().__init__("Licenses", parent)
         text = QPlainTextEdit(file.read_text("utf-8"), readOnly=True)
-        text.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)  # tables
+        text.setLineWrapMode(QPlainTextEdit.LineWrapMode.NoWrap)  # it contains tables
         text.setFont(QFontDatabase.systemFont(QFontDatabase.SystemFont.FixedFont))
         text.setAccessibleName("Licenses")
         layout = column((text, 1), gap=4 * SPACING, margins=_MARGINS, on=self)
@@ -161,7 +160,7 @@ class LicensesDialog(_HelpDialog):
 
 
 class FiguresDialog(_HelpDialog):
-    """The same definitions as in the tooltips, for keyboards and screen readers."""
+    """The same definitions as in the tooltips, accessible by keyboard and screen readers."""
 
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__("What the figures mean", parent)
@@ -175,7 +174,7 @@ class FiguresDialog(_HelpDialog):
 
 
 def figures() -> dict[str, list[str]]:
-    """For each place that shows figures what they are: a name, and below it a definition."""
+    """The figures of each place that shows some: names, and below each its definition."""
     return {
         "Speed panel": [f"{title}\n{HELP[name]}" for name, title in _SPEED_PANEL.items()],
         "Below an answer": [footer.HELP],
@@ -204,7 +203,7 @@ def _table(rows: Sequence[tuple[str, str]]) -> QGridLayout:
 
 
 def keys_elsewhere() -> list[Group]:
-    """What works where the focus is, and is no action."""
+    """Keys that depend on the focus and aren't actions."""
     return [
         (
             "While writing a message",
@@ -230,13 +229,13 @@ def keys_elsewhere() -> list[Group]:
 
 
 def _joined(groups: Sequence[Group]) -> list[Group]:
-    """Those with the same title as one, where the first of them stands."""
+    """Merge sections with the same title into the first of them."""
     titles = dict.fromkeys(title for title, _ in groups)
     return [(title, [one for other, keys in groups if other == title for one in keys]) for title in titles]
 
 
 class ShortcutsDialog(_HelpDialog):
-    """All keys in groups, with a field that filters them. ``filter``, ``list``: its parts."""
+    """All keys in groups, with a ``filter`` field above the ``list``."""
 
     def __init__(self, shortcuts: Sequence[Group], parent: QWidget | None = None) -> None:
         """``shortcuts``: those of the actions."""

@@ -1,4 +1,4 @@
-"""The main window: where things stand. What is behind it is made in `app.ui.app`."""
+"""The main window's layout. `app.ui.app` makes what is behind it."""
 
 from __future__ import annotations
 
@@ -46,11 +46,11 @@ class MainWindow(QMainWindow):
     Attributes:
         top_bar, chat_list, drop_area, transcript, find_bar, composer, speed_panel, settings_tab, serving_bar, undo_bar,
             notice_bar: The parts.
-        panes: Where F6 goes.
-        edit_menu: The one that depends on the focus.
+        panes: The stops of F6.
+        edit_menu: Depends on the focus.
 
     Signals:
-        panels_changed: The user showed or hid a panel or a section of it, or arranged the list of chats otherwise.
+        panels_changed: The user showed or hid a panel or a section of it, or rearranged the list of chats.
         first_painted: The window is on the screen for the first time.
         closed: The window is closed.
     """
@@ -60,7 +60,7 @@ class MainWindow(QMainWindow):
     first_painted = Signal()
 
     def __init__(self, settings: Settings, actions: Actions) -> None:
-        """``actions`` live as long as the window from now on."""
+        """``actions`` become children of the window."""
         super().__init__()
         self._actions = actions
         actions.setParent(self)
@@ -75,7 +75,7 @@ class MainWindow(QMainWindow):
         self.composer = Composer()
         self.speed_panel = SpeedPanel()
         self._settings_page = QWidget()
-        """Has the settings tab, once that is made."""
+        """Contains the settings tab, once that is made."""
         pages = Page("Speed", "speed", self.speed_panel), Page("Chat settings", "settings", self._settings_page)
         self._side = SidePanel(pages)
         self.serving_bar = ServingBar()
@@ -105,7 +105,7 @@ class MainWindow(QMainWindow):
         self.chat_list.view.arranged.connect(self.panels_changed)
 
     def begin(self, ctx: AppContext) -> None:
-        """The app is there."""
+        """Called when the rest of the app exists."""
         from app.ui.chat.markdown.code_blocks import code_wrap
 
         ctx.settings.saving.connect(lambda: self.store(ctx.settings.values))
@@ -116,7 +116,7 @@ class MainWindow(QMainWindow):
 
     @cached_property
     def settings_tab(self) -> ChatSettingsTab:
-        """Made when it is first wanted: the first picture does without it."""
+        """Made on demand: the first picture doesn't need it."""
         from app.ui.chat.settings_tab import ChatSettingsTab
 
         tab = ChatSettingsTab()
@@ -128,7 +128,7 @@ class MainWindow(QMainWindow):
     # ------------------------------------------------------------ panels
 
     def toggle_panel(self, panel: Panel) -> None:
-        """Show a panel or hide it. In a narrow window the other one makes room, and stays away afterwards."""
+        """Show or hide a panel. In a narrow window the other one makes room, and stays hidden afterwards."""
         self._wanted[panel] = self._widget(panel).isHidden()
         if self._wanted[panel]:
             self._latest = panel
@@ -145,7 +145,7 @@ class MainWindow(QMainWindow):
         self._toggle_page(self._settings_page)
 
     def _toggle_page(self, page: QWidget) -> None:
-        """Show a page of the side panel; hide the panel if it is shown already."""
+        """Show a page of the side panel; hide the panel if the page is already shown."""
         is_shown = not self._side.isHidden() and self._side.currentWidget() is page
         self._side.setCurrentWidget(page)
         if is_shown or self._side.isHidden():
@@ -157,7 +157,7 @@ class MainWindow(QMainWindow):
             self.toggle_panel(panel)
 
     def store(self, settings: Settings) -> None:
-        """Put size, splitter and panels into the settings."""
+        """Write size, splitter and panels into the settings."""
         settings.window_geometry = _text(self.saveGeometry())
         settings.splitter_state = _text(self._splitter.saveState())
         settings.chats_visible = self._wanted["chats"]
@@ -205,7 +205,7 @@ class MainWindow(QMainWindow):
         )
 
     def _set_widths(self) -> None:
-        """How narrow the panels can be: each of them has room beside the chat, also where text is large."""
+        """Set how narrow the panels can be, so that each has room beside the chat, also with large text."""
         most = max(self.width(), MINIMUM_SIZE.width()) - CENTER_WIDTH
         self.chat_list.setMinimumWidth(min(theme.px(CHATS_WIDTH - 20), most))
         self._side.setMinimumWidth(min(theme.px(SIDE_WIDTH - 24), most))
@@ -216,7 +216,7 @@ class MainWindow(QMainWindow):
             self.resize(FIRST_SIZE)
         if settings.splitter_state:
             self._splitter.restoreState(_bytes(settings.splitter_state))
-        # What the first picture can say already, so that nothing jumps when the engine and the chats come.
+        # Show what is known before the engine and the chats come, so that nothing jumps.
         self.top_bar.set_pair(recent_title(settings.last_pair) if settings.last_pair else GUIDE_NAME, "")
         self.speed_panel.set_engine_state(EngineState.STARTING.value)
         self.transcript.introduce(introduction(settings, settings.last_pair))
@@ -225,7 +225,7 @@ class MainWindow(QMainWindow):
         self._fit_panels()
 
     def _fit_panels(self) -> None:
-        """Show the wanted panels that have room, the one asked for last first."""
+        """Show the wanted panels that have room, the one requested last first."""
         space = self.width() - CENTER_WIDTH
         other: Panel = "side" if self._latest == "chats" else "chats"
         for panel in (self._latest, other):
@@ -236,7 +236,7 @@ class MainWindow(QMainWindow):
         self._show_states()
 
     def _show_panel(self, panel: Panel, shown: bool) -> None:
-        """Of a panel that goes the composer takes the keyboard: Qt would give it to whatever comes next."""
+        """The composer takes the focus from a panel that is hidden; Qt would give it to whatever comes next."""
         widget = self._widget(panel)
         if not shown and widget.isVisible() and widget.isAncestorOf(self.focusWidget() or self):
             self.composer.setFocus()
@@ -267,7 +267,7 @@ class MainWindow(QMainWindow):
 
     def closeEvent(self, event: QCloseEvent) -> None:
         super().closeEvent(event)
-        self.hide()  # what is left to do takes a moment, and nobody should have to look at it
+        self.hide()  # closing takes a moment, and nobody should have to watch it
         self.closed.emit()
 
 
@@ -284,12 +284,12 @@ class Page(NamedTuple):
 
     title: str
     icon: str
-    """In place of the title where text is so large that the titles have no room."""
+    """Replaces the title if large text leaves no room for titles."""
     widget: QWidget
 
 
 class SidePanel(QTabWidget):
-    """Shows one page at a time, under a name each."""
+    """Shows one of several named pages."""
 
     def __init__(self, pages: tuple[Page, ...]) -> None:
         super().__init__(documentMode=True, usesScrollButtons=False)
@@ -310,7 +310,7 @@ class SidePanel(QTabWidget):
 
     @Slot()
     def _name_tabs(self) -> None:
-        """Titles, or icons where these have no room."""
+        """Show titles, or icons if titles have no room."""
         for place, page in enumerate(self._pages):
             self.setTabText(place, page.title)
             self.setTabIcon(place, QIcon())
@@ -333,18 +333,19 @@ class SidePanel(QTabWidget):
 
 
 class Panes(QObject):
-    """F6 and Shift+F6: to the next part of the window, in the order one reads. What had the keyboard there last
-    gets it, or else the first control."""
+    """F6 and Shift+F6 move between the parts of the window, in reading order. The focus goes to what had it there last,
+    else to the first control.
+    """
 
     def __init__(self, panes: Sequence[tuple[QWidget, Callable[[], QWidget | None]]], parent: QObject) -> None:
-        """``panes`` in their order, each with what takes the keyboard there the first time."""
+        """``panes`` in order, each with the widget to focus the first time."""
         super().__init__(parent)
         self._panes = panes
         self._last: dict[QWidget, QWidget] = {}
         cast(QApplication, QApplication.instance()).focusChanged.connect(self._on_focus_changed)
 
     def go(self, step: int) -> None:
-        """Go so many panes on; those that are hidden or have nothing for the keyboard are left out."""
+        """Move by this many panes; skips hidden ones and ones without anything to focus."""
         here = self.pane_of(QApplication.focusWidget())
         place = next((at for at, (pane, _first) in enumerate(self._panes) if pane is here), -1 if step > 0 else 0)
         for distance in range(1, len(self._panes) + 1):
@@ -357,7 +358,7 @@ class Panes(QObject):
                 return
 
     def pane_of(self, widget: QWidget | None) -> QWidget | None:
-        """The pane that a widget is in."""
+        """The pane that contains a widget."""
         return next((pane for pane, _first in self._panes if widget and pane.isAncestorOf(widget)), None)
 
     @Slot("QWidget*", "QWidget*")
@@ -367,12 +368,12 @@ class Panes(QObject):
 
 
 def takes_keyboard(widget: QWidget) -> bool:
-    """Whether it is still there, can be seen, and can have the focus."""
+    """Whether the widget still exists, is visible and can have the focus."""
     return isValid(widget) and widget.isVisible() and widget.isEnabled()
 
 
 def first_stop(pane: QWidget) -> QWidget | None:
-    """Where the Tab key stops first in a pane."""
+    """The first stop of the Tab key in a pane."""
     widget = next_in_focus_order(pane)
     while widget is not pane:
         if pane.isAncestorOf(widget) and widget.focusPolicy() & Qt.FocusPolicy.TabFocus and takes_keyboard(widget):

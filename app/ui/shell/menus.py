@@ -1,8 +1,8 @@
-"""The Edit menu, whose actions act on what has the focus, and View → Zoom.
+"""The Edit menu, whose actions apply to the focused widget, and View → Zoom.
 
-The keys are those that fields and views have for themselves, and they get them first. So the actions only have to be
-right while the menu is open; at other times they are disabled, and no widget misses a key. But Undo stays enabled while
-there is a deletion to take back.
+Fields and views handle the same keys themselves, and get them first. So the actions only have to be right while the
+menu is open; otherwise they are disabled, so that no widget misses a key. Undo, however, stays enabled while there is a
+deletion to undo.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _UNDO, _UNDO_DELETION = "&Undo", "&Undo delete"
 
 
 class EditMenu(QObject):
-    """What the actions called `NAMES` do."""
+    """Carries out the actions called `NAMES`."""
 
     def __init__(self, ctx: AppContext, menu: QMenu) -> None:
         super().__init__(menu)
@@ -49,7 +49,7 @@ class EditMenu(QObject):
         self._operations = ctx.operations
         self._focused: QWidget | None = None
         self._offered: Collection[str] = ()
-        """What can be done, since the menu was opened."""
+        """What is possible since the menu was opened."""
         menu.aboutToShow.connect(self._refresh)
         menu.aboutToHide.connect(lambda: actions.qaction("undo").setText(_UNDO))
         application = QApplication.instance()
@@ -59,14 +59,14 @@ class EditMenu(QObject):
 
     @Slot("QWidget*", "QWidget*")
     def _on_focus_changed(self, _old: QWidget | None, now: QWidget | None) -> None:
-        # A menu that was opened with the keyboard takes the focus, and none is there while another app is in front.
+        # A menu opened by keyboard takes the focus, and there is none while another app is active.
         if now is not None and not isinstance(now, QMenu | QMenuBar):
             self._focused = now
             self.reset()
 
     @Slot()
     def reset(self) -> None:
-        """The menu is closed, or there is another deletion to take back, or none any more."""
+        """The menu was closed, or a deletion to undo came or went."""
         self._offered = ()
         self._actions.refresh()
 
@@ -92,7 +92,7 @@ class EditMenu(QObject):
 
 
 def possible(widget: QWidget) -> dict[str, Callable[[], object]]:
-    """Which of `NAMES` can be done to a widget now, and the functions that do it."""
+    """Which of `NAMES` are possible for a widget now, and the functions that do them."""
     if isinstance(widget, QAbstractSpinBox | QComboBox):
         edit = widget.lineEdit()
         return {} if edit is None else possible(edit)
@@ -152,11 +152,11 @@ def _only(*entries: tuple[bool, str, Callable[[], object]]) -> dict[str, Callabl
 
 SHOWN_MS = 1500
 _NOTCH = 120
-"""What Qt counts for a notch of the wheel."""
+"""Qt's value for a notch of the wheel."""
 
 
 class Zoom(QObject):
-    """View → Zoom in, Zoom out and Actual size, Ctrl and the wheel over the chat: changes the setting, and says it."""
+    """View → Zoom in, Zoom out and Actual size, and Ctrl+wheel over the chat: change the setting and show it."""
 
     def __init__(self, ctx: AppContext, window: MainWindow) -> None:
         super().__init__(window)
@@ -173,7 +173,7 @@ class Zoom(QObject):
         return self._values.zoom
 
     def step(self, steps: int) -> None:
-        """So many steps larger, or smaller."""
+        """Zoom by this many steps."""
         self.set(zoom_beside(self._values.zoom, steps))
 
     def set(self, percent: int) -> None:

@@ -1,4 +1,4 @@
-"""What the user can do with whole chats and with the messages of the one that is shown."""
+"""Actions on whole chats and on the messages of the current one."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
 
 
 _STEP = 0.3
-"""Of the temperature, for an answer that is a little more or less varied."""
+"""Temperature changes for a slightly more or less varied answer."""
 _Texts = tuple[str, str]
-"""Of an answer, and of what the model thought before it."""
+"""The texts of an answer and of its thinking."""
 
 
 class Messages(QObject):
-    """One for a window. ``continued``: the answer that was cut and can go on now."""
+    """One for a window. ``continued``: the cut-off answer that can be continued now."""
 
     def __init__(self, ctx: AppContext, window: MainWindow) -> None:
         super().__init__(window)
@@ -57,17 +57,17 @@ class Messages(QObject):
         window.find_bar.begin(ctx.chats)
         self._model = ctx.chats.current
         self._asked: tuple[int, _Texts] | None = None
-        """The request about the texts of an answer, and these."""
+        """The pending request for tokens of an answer's texts, and these texts."""
         self._found: tuple[_Texts, str, list[int]] | None = None
-        """For the texts of an answer, and the model that it would go on with: its tokens."""
+        """Tokens by the texts of an answer and the model that would continue it."""
         self._to_regenerate: tuple[str, str, Pair] | None = None
-        """A chat, and which of its answers is written again when this pair is loaded."""
+        """The chat and the answer to regenerate when this pair is loaded."""
         ctx.engine.text_checked.connect(self._on_text_checked)
         ctx.engine.state_changed.connect(self._on_engine_state_changed)
         ctx.loader.pair_changed.connect(self._on_pair_changed)
         ctx.loader.pair_opened.connect(self._on_pair_opened)
         ctx.loader.pair_refused.connect(self._on_pair_refused)
-        # The keyboard goes to the message with the match, else back to where one writes.
+        # The focus goes to the message with the match, else back to the composer.
         window.find_bar.closed.connect(window.composer.setFocus)
         follow = ctx.chats.follow
         follow(self._show, state_changed=self._refresh, branch_changed=self._refresh, answer_ended=self._refresh)
@@ -88,7 +88,7 @@ class Messages(QObject):
 
     @Slot()
     def _refresh(self) -> None:
-        """Find out whether the last answer can go on; ask the engine where only it knows."""
+        """Find out whether the last answer can be continued; ask the engine if only it knows."""
         pair, model = self._pair_loader.pair(), self._chats.current
         last = model.messages[-1] if model.messages else None
         is_cut = model.state is ChatState.IDLE and last is not None and was_cut(last)
@@ -108,7 +108,7 @@ class Messages(QObject):
                 self._asked = (request, texts) if request else None
 
     def _has_tokens(self, message: StoredMessage, pair: PairLoaded) -> bool:
-        """Whether its tokens are known as those of this model."""
+        """Whether the answer's tokens are known for this model."""
         if can_continue(message) and has_written(pair, message.pair):
             return True
         return self._found is not None and self._found[:2] == (_texts(message), pair.target.path)
@@ -117,7 +117,7 @@ class Messages(QObject):
     def _on_text_checked(self, checked: TextChecked) -> None:
         pair = self._pair_loader.pair()
         if self._asked is None or checked.request != self._asked[0]:
-            return  # about an answer that is not shown any more, or of another model
+            return  # about an answer that is no longer shown, or of another model
         if checked.tokens and pair is not None:
             self._found = self._asked[1], pair.target.path, checked.tokens
             self._refresh()
@@ -134,7 +134,7 @@ class Messages(QObject):
             self._ctx.actions.refresh()
 
     def continue_answer(self, message_id: str | None = None) -> None:
-        """Let the last answer go on, where that is possible."""
+        """Continue the last answer, if possible."""
         if self.continued is None or message_id not in (None, self.continued):
             return
         if self._pair_loader.remote() is not None:
@@ -143,27 +143,27 @@ class Messages(QObject):
         message = self._message(self.continued)
         tokens = self._found[2] if self._found is not None else None
         if message is not None and can_continue(message) and has_written(self._pair_loader.pair(), message.pair):
-            tokens = None  # it has its own
+            tokens = None  # it has stored tokens
         self._chats.current.continue_answer(self.continued, tokens)
 
     # ------------------------------------------------------------ delete
 
     def delete(self, message_id: str, following: bool) -> None:
-        """Delete a message, or it and all that follow; `ChatOperations.undo` brings them back."""
+        """Delete a message, optionally with all that follow; `ChatOperations.undo` brings them back."""
         model, place = self._chats.current, self._chats.current.place(message_id)
-        # Of those that are shown: hidden versions don't count.
+        # Counts shown messages only, not hidden versions.
         count = len(model.messages) - place if following and place is not None else 1
 
         def deleted(deletion: Deletion) -> None:
             if model.is_temporary and model is not self._chats.current:
-                return  # it is gone
+                return  # already deleted
             text = "Deleted a message." if count == 1 else f"Deleted {words.number(count)} messages."
             self._operations.offer_undo(partial(self._undo, model.id, deletion), text, model.id)
 
         model.delete(message_id, deleted, following=following)
 
     def _undo(self, chat_id: str, deletion: Deletion, put_back: Callable[[str], None]) -> None:
-        """In this chat, which is opened where another one is shown."""
+        """Undo in this chat; opens it if another one is shown."""
         current = self._chats.current
         model = current if current.id == chat_id else self._chats.open(chat_id)
         self._when_idle(model, lambda model: self._bring_back(model, deletion, put_back), lambda: put_back(""))
@@ -175,7 +175,7 @@ class Messages(QObject):
     def _when_idle(
         self, model: ChatModel, act: Callable[[ChatModel], None], not_opened: Callable[[], None] | None = None
     ) -> None:
-        """Now, or where the chat is being opened, when its messages are there."""
+        """Act now, or as soon as the chat's messages are loaded."""
         if model.state is not ChatState.OPENING:
             act(model)
             return
@@ -193,12 +193,12 @@ class Messages(QObject):
     # ------------------------------------------------------------ go to a message
 
     def step(self, step: int) -> None:
-        """Go to the next message, or to the one before; behind the last one to where the user writes."""
+        """Go to the next or previous message; after the last one comes the composer."""
         if not self._window.transcript.step_message(step):
             self._window.composer.setFocus()
 
     def open_message(self, chat_id: str, message_id: str) -> None:
-        """Show a message that was found in the list of chats, with the words that were searched for."""
+        """Show a message found in the list of chats, with the search words."""
         searched = self._window.chat_list.search_field.text().strip()
 
         def there(model: ChatModel) -> None:
@@ -223,12 +223,12 @@ class Messages(QObject):
     # ------------------------------------------------------------ branch
 
     def can_branch(self) -> bool:
-        """Not out of a chat that is never stored."""
+        """Not possible for temporary chats."""
         current = self._chats.current
         return current.state is ChatState.IDLE and bool(current.messages) and not current.is_temporary
 
     def branch(self, message_id: str = "") -> None:
-        """Open a new chat with the messages up to this one; by default the one with the keyboard, or else the last."""
+        """Open a new chat with the messages up to this one, by default the focused one, else the last."""
         model = self._chats.current
         if not message_id and model.messages:
             message_id = self._window.transcript.focused_message() or model.messages[-1].id
@@ -246,7 +246,7 @@ class Messages(QObject):
     # ------------------------------------------------------------ regenerate with something else
 
     def ways_to_regenerate(self, message_id: str) -> list[Choice]:
-        """What an answer can be written again with, for `regenerate_with`."""
+        """The choices for `regenerate_with`."""
         message, model = self._message(message_id), self._chats.current
         if message is None:
             return []
@@ -269,7 +269,9 @@ class Messages(QObject):
         return msgspec.structs.replace(settings, sampling=sampling)
 
     def regenerate_with(self, message_id: str, other: ChatSettings | Pair, seed: int | None = None) -> None:
-        """With other settings; or with another pair, which is loaded first. Why it can't be loaded is told there."""
+        """Regenerate with other settings, or with another pair, which is loaded first; load failures are reported
+        there.
+        """
         files, model = self._pair_loader.files(), self._chats.current
         if isinstance(other, ChatSettings):
             model.regenerate(message_id, other, seed=seed)
@@ -303,11 +305,12 @@ def _texts(message: StoredMessage) -> _Texts:
 
 
 def _has_room(message: StoredMessage, has_earlier: bool, pair: PairLoaded) -> bool:
-    """Whether an answer can go on in this context, as far as that is known here. ``has_earlier``: there are earlier
-    messages, which may leave it."""
+    """Whether an answer can continue in this context, as far as known here. ``has_earlier``: earlier messages exist,
+    which may be left out of it.
+    """
     figures = figures_of(message.figures)
     may_drop = has_earlier and message.asked.overflow != "stop"
-    # Another model has other tokens, so how many there will be is not known.
+    # Another model has other tokens, so their number is unknown.
     is_known = figures.prompt_tokens > 0 and has_written(pair, message.pair)
     taken = figures.prompt_tokens + len(message.tokens)
     is_known = is_known and pair.context_length > 0
@@ -322,7 +325,7 @@ _DAY_MS = 24 * 60 * 60 * 1000
 
 
 class Chats(QObject):
-    """One for a main window. Chats are named by their ids."""
+    """One for a main window. Chats are identified by their ids."""
 
     def __init__(self, ctx: AppContext, window: MainWindow) -> None:
         super().__init__(window)
@@ -338,7 +341,7 @@ class Chats(QObject):
         ctx.chats.created.connect(self._on_created)
         operations.chats_restored.connect(self._on_restored)
         operations.deletion_done.connect(window.undo_bar.offer)
-        operations.undo_changed.connect(window.undo_bar.withdraw)  # what it offers is not the last one any more
+        operations.undo_changed.connect(window.undo_bar.withdraw)  # the offer is no longer about the last deletion
         window.chat_list.begin(operations)
         self._on_opened(ctx.chats.current)
 
@@ -393,11 +396,11 @@ class Chats(QObject):
         if shown is not None:
             self._chats.open(shown)
 
-    # ------------------------------------------------------------ what is done with chats
+    # ------------------------------------------------------------ actions on chats
 
     @cached_property
     def _transfers(self) -> ChatTransfers:
-        """Made when it is first wanted, as what follows is."""
+        """Made on demand."""
         from app.ui.chat.transfers import ChatTransfers
 
         transfers = ChatTransfers(self._ctx.store, self)
@@ -424,9 +427,9 @@ class Chats(QObject):
         self._window.composer.setFocus()
 
     def delete_chats(self, chat_ids: Sequence[str]) -> None:
-        """Move chats to the trash, whichever is shown; `ChatOperations.undo` brings them back.
+        """Move chats to the trash, shown or not; `ChatOperations.undo` brings them back.
 
-        They are left at once, so that nothing can be written to them while the store is at it.
+        Closes them first, so that nothing is written to them while the store deletes them.
         """
         shown = self._chats.current.id
         self._chats.forget(chat_ids)
@@ -435,7 +438,7 @@ class Chats(QObject):
         self._operations.delete(chat_ids, shown if shown in chat_ids else None)
 
     def import_chats(self, paths: Sequence[Path] = ()) -> None:
-        """Add the chats of these files of other apps; without any, ask for some."""
+        """Import chats from these files of other apps; asks for files if there are none."""
         from app.ui.chat.transfers import ImportDialog
 
         dialog = ImportDialog(self._transfers, self._window)
@@ -453,7 +456,7 @@ class Chats(QObject):
         self._chats.open(chat_ids[0])
 
     def export_chats(self, chat_ids: Sequence[str]) -> None:
-        """Ask as what and where to, and write them."""
+        """Ask for format and destination, and export."""
         if not chat_ids:
             return
         from app.ui.chat.transfers import ExportDialog

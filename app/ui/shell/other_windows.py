@@ -1,4 +1,4 @@
-"""The windows beside the main window for models and settings, and what of them begins by itself."""
+"""The Models and Settings windows, and their background work."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ if TYPE_CHECKING:
     from app.ui.settings.window import SettingsWindow
 
 QUIET_MS = 3000
-"""How long after the start the less urgent work begins."""
+"""Delay of the less urgent work after the start."""
 
 
 _BEHIND_WINDOWS = ("app.models.downloads.queue", "app.models.hub.drafts", "app.models.library.library")
 
 
 def import_models() -> None:
-    """Import what is behind the windows with models and settings, HTTP above all. For another thread.
+    """Import what the models and settings windows need, above all HTTP. Runs in another thread.
 
-    Nothing of Qt's: PySide makes a class when it is first imported or used, and crashes when two threads do that.
+    Must not import Qt modules: PySide crashes when two threads first use its classes.
     """
     for name in _BEHIND_WINDOWS:
         import_module(name)
 
 
 class OtherWindows(QObject):
-    """The windows "Models" and "Settings". What is behind a window is imported when that is first wanted."""
+    """The windows "Models" and "Settings". Their modules are imported on first use."""
 
     def __init__(
         self, ctx: AppContext, window: MainWindow, library: LibraryService, proposals: Proposals, server: ServerControl
@@ -61,7 +61,7 @@ class OtherWindows(QObject):
         ctx.closing.callback(self._quiet.stop)
 
     def begin(self) -> None:
-        """The window is open; less urgent work begins a little later."""
+        """Called when the window is open; starts the less urgent work a little later."""
         self._quiet.start()
 
     @Slot()
@@ -71,7 +71,7 @@ class OtherWindows(QObject):
             self._models.apply_folders()
 
     def models(self) -> ModelsWindow:
-        """The window with models and what is behind it, made now if there is none yet."""
+        """The Models window, created on first use."""
         if self._models is None:
             from app.ui.models.window import ModelsWindow
 
@@ -80,15 +80,14 @@ class OtherWindows(QObject):
         return self._models
 
     def _with_models(self, act: Callable[[ModelsWindow], object]) -> None:
-        """Do something that needs the window with models.
+        """Call ``act`` with the Models window.
 
-        The first time, what is behind it is imported before, in another thread: it takes longer than a window may stand
-        still.
+        On first use its modules are imported in another thread, which takes too long for the window's.
         """
 
         def imported(_: None) -> None:
             self.models()
-            QTimer.singleShot(0, self, lambda: act(self.models()))  # to make it and to fill it are two steps
+            QTimer.singleShot(0, self, lambda: act(self.models()))  # creating it and filling it are two steps
 
         if self._models is None:
             self._lane.submit(import_models, imported)
@@ -96,7 +95,7 @@ class OtherWindows(QObject):
             act(self._models)
 
     def settings(self) -> SettingsWindow:
-        """The window with the settings, made now if there is none yet."""
+        """The Settings window, created on first use."""
         if self._settings is None:
             from app.ui.settings.window import SettingsWindow
 
@@ -113,19 +112,18 @@ class OtherWindows(QObject):
         self._with_models(lambda _: self.settings().show_page(page))
 
     def ask_for_token(self) -> None:
-        """Let the user enter the access token."""
         self._with_models(lambda _: self.settings().network.ask_for_token())
 
     # ------------------------------------------------------------ downloads
 
     def get_proposal(self) -> None:
-        """Download the model that is proposed instead of the one that came with the app."""
+        """Download the model that is proposed instead of the bundled one."""
         self._ctx.notices.remove("better")
         if (offer := self._proposals.offer) is not None:
             self._with_models(lambda models: models.get_offer(offer))
 
     def get_projector(self) -> None:
-        """Download what the loaded model needs to see images."""
+        """Download the loaded model's projector for images."""
         pair, model = self._ctx.loader.pair(), self._ctx.loader.seeing_model()
         if pair is not None and model is not None:
             self._ctx.notices.remove("blind")
@@ -143,4 +141,4 @@ class OtherWindows(QObject):
 
     def _on_downloads_known(self, there_are: bool) -> None:
         if there_are:
-            self._with_models(lambda _: None)  # it takes them up when it is made
+            self._with_models(lambda _: None)  # creating it resumes them

@@ -1,4 +1,4 @@
-"""One window for each user and data folder: a second start raises the first window, and may have it open a file."""
+"""One window for each user and data folder: a second start raises the first window, optionally opening a file."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ RUNNING_MUTEX = f"{APPLICATION_ID}.Running"
 
 
 def encode_request(file: Path | None) -> bytes:
-    """What a second start sends: a request to show the window, with ``file`` opened in it."""
+    """The message of a second start: show the window, with ``file`` opened in it."""
     return _RAISE if file is None else _OPEN + msgspec.json.encode(str(file)) + b"\n"
 
 
 def decode_request(request: bytes) -> Path | None:
-    """The file to be opened, an absolute path of a model that is there; ``None``: the window alone.
+    """The absolute path of an existing model to open; ``None`` for the window alone.
 
     Raises `ValueError` for anything else.
     """
@@ -59,7 +59,7 @@ def decode_request(request: bytes) -> Path | None:
 
 
 def announce_running() -> None:
-    """Let Windows' setup and uninstaller see that a window is open, until this process ends. Elsewhere nothing."""
+    """On Windows, let setup and uninstaller see that a window is open, until this process ends."""
     if sys.platform == "win32":
         import ctypes
         from ctypes import wintypes
@@ -67,7 +67,7 @@ def announce_running() -> None:
         create = ctypes.WinDLL("kernel32", use_last_error=True).CreateMutexW
         create.argtypes = [wintypes.LPVOID, wintypes.BOOL, wintypes.LPCWSTR]
         create.restype = wintypes.HANDLE
-        # The handle is never closed: the mutex is to last until no file of ours is in use any more.
+        # The handle is never closed: the mutex has to exist until none of our files is in use.
         if not create(None, False, RUNNING_MUTEX):
             _log.warning("setup cannot see that Slipstream runs: %s", ctypes.WinError(ctypes.get_last_error()))
 
@@ -80,8 +80,8 @@ class SingleInstance(QObject):
     take its place.
 
     Signals:
-        raise_requested: Another start asks for the window.
-        file_requested: Another start asks for the window with this file opened in it.
+        raise_requested: Another start requests the window.
+        file_requested: Another start requests the window with this file opened in it.
     """
 
     raise_requested = Signal()
@@ -93,7 +93,7 @@ class SingleInstance(QObject):
         self._address = self._folder / "address"
         self._lock_path = data_dir / "lock"
         self._lock = QLockFile(str(self._lock_path))
-        # A chat app runs for days: age alone never makes a lock stale, a dead owner does.
+        # The app may run for days: only a dead owner makes a lock stale, not its age.
         self._lock.setStaleLockTime(0)
         self._server = QLocalServer(self)
         if sys.platform == "win32":
@@ -101,7 +101,7 @@ class SingleInstance(QObject):
         self._server.newConnection.connect(self._on_connection)
 
     def acquire(self) -> bool:
-        """Whether this process is the first one. Raises `KnownError` when nobody can tell."""
+        """Whether this process is the first one. Raises `KnownError` if that can't be determined."""
         if not self._is_locked():
             return False
         try:
@@ -119,7 +119,7 @@ class SingleInstance(QObject):
         return True
 
     def raise_first(self, file: Path | None = None) -> bool:
-        """Ask the first process for its window, and to open ``file``; whether it answered."""
+        """Request the first process's window, with ``file`` opened; returns whether it answered."""
         name = self._read_address()
         if name is None:
             return False
@@ -143,16 +143,16 @@ class SingleInstance(QObject):
 
     def _is_locked(self) -> bool:
         if self._lock.tryLock(0) or self._lock.error() is not QLockFile.LockError.LockFailedError:
-            return True  # also where this file system has no locks
-        # The file outlives a process that is killed, and then its text may be cut off, or name a process of today or
-        # another host. The system's own lock on it does not: Qt removes the file only where nobody holds that one.
+            return True  # also if this file system has no locks
+        # The file outlives a killed process; its text may then be truncated, or name a reused process id or another
+        # host. The system's lock on it doesn't: Qt removes the file only if nobody holds that.
         if self._lock.removeStaleLockFile() and self._lock.tryLock(0):
             return True
         try:
             with self._lock_path.open("rb+"):
                 return False
         except FileNotFoundError:
-            return False  # whoever held it is just ending
+            return False  # the owner is just ending
         except OSError as error:
             raise KnownError(
                 f"Slipstream can't start because it can't open {self._lock_path} ({error.strerror or error}). "
@@ -161,14 +161,15 @@ class SingleInstance(QObject):
             ) from error
 
     def _listening(self) -> str | None:
-        """The name of the socket this process listens at; ``None`` where it cannot."""
+        """The name of the socket this process listens at; ``None`` if it can't."""
         if sys.platform == "win32":
             name = f"slipstream-{os.urandom(16).hex()}"
             return name if self._server.listen(name) else None
         name = str(self._folder / _SOCKET)
         if self._server.listen(name):
             return name
-        # A path may be too long for a socket (104 bytes on macOS, 108 on Linux), or on a file system without sockets.
+        # A path may be too long for a socket (104 bytes on macOS, 108 on Linux), or its file system may not support
+        # them.
         name = str(Path(tempfile.mkdtemp(prefix=_PREFIX)) / _SOCKET)
         return name if self._server.listen(name) else None
 
@@ -180,7 +181,7 @@ class SingleInstance(QObject):
             return None
 
     def _remove_socket(self) -> None:
-        """Remove the socket of this process, or of one that was killed. Raises `OSError`."""
+        """Remove the socket of this process, or of a killed one. Raises `OSError`."""
         name = self._read_address()
         self._address.unlink(missing_ok=True)
         if sys.platform == "win32":
@@ -188,7 +189,7 @@ class SingleInstance(QObject):
         (self._folder / _SOCKET).unlink(missing_ok=True)
         if name is not None and (folder := Path(name).parent).name.startswith(_PREFIX) and _is_private(folder):
             (folder / _SOCKET).unlink(missing_ok=True)
-            with contextlib.suppress(OSError):  # something else was put there: not worth a socket
+            with contextlib.suppress(OSError):  # something else was put there; it doesn't matter
                 folder.rmdir()
 
     @Slot()
@@ -211,7 +212,7 @@ class SingleInstance(QObject):
         line = bytes(connection.readLine(MAX_REQUEST_BYTES).data())
         try:
             file = decode_request(line)
-        except (ValueError, OSError) as error:  # the second of a path that is too long
+        except (ValueError, OSError) as error:  # the second for a path that is too long
             _log.info("ignored a request from another process: %s", error)
             connection.abort()
             return
@@ -225,14 +226,14 @@ class SingleInstance(QObject):
 
 
 def _make_private(folder: Path) -> None:
-    """Make a folder that only this user can enter. Raises `OSError`, also where it is none of this user's."""
+    """Create a folder that only this user can enter. Raises `OSError`, also if it belongs to another user."""
     folder.mkdir(mode=0o700, exist_ok=True)
     if sys.platform != "win32" and not _is_private(folder):
-        folder.chmod(0o700)  # fails where it is another user's
+        folder.chmod(0o700)  # fails if it belongs to another user
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether ``folder`` is one, no link, and nobody but this user can enter it."""
+    """Whether ``folder`` is a real folder (no link) that only this user can enter."""
     try:
         status = folder.lstat()
     except OSError:
@@ -245,9 +246,9 @@ def _is_private(folder: Path) -> bool:
 
 
 def user_at(descriptor: int) -> int | None:
-    """The id of the user at the other end of the socket ``descriptor``; ``None`` where the system cannot say.
+    """The id of the user at the other end of the socket ``descriptor``; ``None`` if the system can't tell.
 
-    Raises `OSError`. On macOS written from its manual and untried.
+    Raises `OSError`. The macOS part follows its manual and is untested.
     """
     if sys.platform == "win32":
         return None
@@ -259,9 +260,9 @@ def user_at(descriptor: int) -> int | None:
 
 
 def is_ours(descriptor: int) -> bool:
-    """Whether the other end belongs to the user of this process, as far as the system can say."""
+    """Whether the other end belongs to this process's user, as far as the system can tell."""
     if sys.platform == "win32":
-        return True  # the pipe lets in no other user
+        return True  # the pipe admits no other user
     try:
         return user_at(descriptor) in (None, os.geteuid())
     except OSError:

@@ -1,4 +1,4 @@
-"""Shows in the top bar and the speed panel what the engine does, and measures the speed without a draft."""
+"""Shows the engine's state and figures in the top bar and the speed panel, and measures the plain speed."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class SpeedPresenter(QObject):
         ctx.loader.pair_changed.connect(self._show_settings)
         ctx.chats.follow(lambda _model: self._show_settings(), settings_changed=self._show_settings)
 
-    # ------------------------------------------------------------ how the chat that is shown is answered
+    # ------------------------------------------------------------ answer settings of the current chat
 
     @Slot()
     def _show_settings(self) -> None:
@@ -95,7 +95,7 @@ class SpeedPresenter(QObject):
         current = self._chats.current
         current.set_settings(msgspec.structs.replace(current.settings, drafter=drafter))
 
-    # ------------------------------------------------------------ what the engine does
+    # ------------------------------------------------------------ events of the engine
 
     @Slot(object)
     def _on_pair_changed(self, pair: PairLoaded | None) -> None:
@@ -140,7 +140,7 @@ class SpeedPresenter(QObject):
 
     @Slot(object)
     def _on_answer_ended(self, figures: Figures | None) -> None:
-        self._live = None  # it has the whole chat, which may be a temporary one
+        self._live = None  # it holds the whole chat, which may be a temporary one
         self._panel.end_generation(figures)
 
     @Slot(object, object)
@@ -148,14 +148,14 @@ class SpeedPresenter(QObject):
         """Other programs' answers aren't shown."""
         if isinstance(event, GenerationFinished) and job.priority is not Priority.SERVED:
             self._panel.set_curve(event.curve)
-            if self._live is not None and job is self._live.job:  # and not a comparison's
+            if self._live is not None and job is self._live.job:  # rather than a comparison's
                 self._panel.set_draft_failure(event.draft_failure)
 
     # ------------------------------------------------------------ speed without a draft
 
     @Slot()
     def measure(self) -> None:
-        """Measure it on the chat that is shown, when the engine's time has come."""
+        """Measure the plain speed on the current chat, when the engine is free for it."""
         if self._measuring is None:
             self._measuring = job = Job(self._measurement, Priority.MEASUREMENT)
             job.answered.connect(self._on_measured)
@@ -172,7 +172,7 @@ class SpeedPresenter(QObject):
         return True
 
     def is_measuring(self) -> bool:
-        """Whether a measurement is running, or waits."""
+        """Whether a measurement is running or waiting."""
         return self._measuring is not None
 
     def _measurement(self) -> MeasurePlain:
@@ -210,7 +210,7 @@ class SpeedPresenter(QObject):
 
     @Slot(float)
     def note_plain_speed(self, tokens_per_second: float) -> None:
-        """It was measured, here or in a trial."""
+        """A plain speed was measured, here or in a trial."""
         self._baseline.record(
             self._pair_loader.pair(), self._pair_loader.load_settings(), self._sampling(), tokens_per_second
         )
@@ -219,29 +219,29 @@ class SpeedPresenter(QObject):
 
     @Slot()
     def refresh_plain_speed(self) -> None:
-        """Show the plain speed of what is in use now, where it was measured."""
+        """Show the plain speed of what is in use now, if it was measured."""
         pair, load = self._pair_loader.pair(), self._pair_loader.load_settings()
         self._baseline.find(pair, load, self._sampling(), self._panel.set_plain_speed)
 
     def _sampling(self) -> Sampling:
-        """How tokens are drawn in the chat that is shown."""
+        """The sampling settings of the current chat."""
         return self._chats.answers.settings(self._chats.current.settings).sampling
 
 
 class Baseline:
-    """Finds the plain speed for a pair and a sampler. The files are read in a lane."""
+    """Looks up the plain speed of a pair with a sampler. Reads files in a lane."""
 
     def __init__(self, speeds: PlainSpeeds, owner: QObject) -> None:
         self._speeds = speeds
         self._lane = Lane(owner, "plain speeds")
         self._asked = 0
         self._of_servers: dict[tuple[str, str], float] = {}
-        """By address and model, until Slipstream ends: what such a server runs on may be something else tomorrow."""
+        """By address and model, until Slipstream ends: the server's hardware may be different tomorrow."""
 
     def find(
         self, pair: PairLoaded | None, load: LoadSettings, sampling: Sampling, done: Callable[[float | None], None]
     ) -> None:
-        """``done`` gets tokens per second, or ``None`` if it wasn't measured; unless something newer is known."""
+        """``done`` gets tokens per second, or ``None`` if not measured; not called once outdated."""
         self._asked += 1
         number = self._asked
         if pair is None or pair.remote is not None:

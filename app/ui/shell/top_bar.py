@@ -52,9 +52,9 @@ _STATES = {
 """The role of the dot and the tooltip."""
 
 _NAME_WIDTH = 160
-"""How much of a long name can be read at least, in pixels, before the context gauge gives way."""
+"""The least width of a long name, in pixels, before the context gauge gives way."""
 _SHORTEST_NAME = 80
-"""Below this, the buttons of the panels lose their words."""
+"""Below this, the panel buttons show no text."""
 
 
 _REMOTE_STATES = {
@@ -63,11 +63,11 @@ _REMOTE_STATES = {
     EngineState.EMPTY: "There is no connection to a server.",
     EngineState.DIED: "The process that talks to the server stopped unexpectedly.",
 }
-"""Other tooltips, with a model on a server."""
+"""Replacement tooltips for a model on a server."""
 
 
 def state_text(state: EngineState, progress: float, *, is_remote: bool = False) -> str:
-    """``ready``, ``loading 40%``, with a server ``connecting``; ``progress`` is 0 to 1."""
+    """``ready``, ``loading 40%``, or ``connecting`` with a server; ``progress`` is 0 to 1."""
     if state is EngineState.LOADING:
         if is_remote:
             return "connecting"
@@ -76,8 +76,9 @@ def state_text(state: EngineState, progress: float, *, is_remote: bool = False) 
 
 
 class TopBar(QFrame):
-    """Shows the pair in use and what the engine does. ``chats``, ``pair``, ``speed``, ``settings``, ``cancel``: its
-    buttons. ``context``: how full the context of the chat is."""
+    """Shows the pair in use and the engine's state. ``chats``, ``pair``, ``speed``, ``settings``, ``cancel``: its
+    buttons. ``context``: how full the chat's context is.
+    """
 
     def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
@@ -130,7 +131,7 @@ class TopBar(QFrame):
             theme.set_role(button, "flat")
 
     def set_pair(self, title: str, details: str) -> None:
-        """Name the pair in use; ``details`` is its tool tip, plain text."""
+        """Show the pair in use; ``details`` is the plain text of its tooltip."""
         self._title = title or "No model"
         opens = f"{self._actions.text('open_models')} ({self._actions.keys('open_models')})"
         self.pair.setToolTip(plain_tooltip(f"{details}\n\n{opens}".strip()))
@@ -138,7 +139,7 @@ class TopBar(QFrame):
         self._elide()
 
     def set_state(self, state: EngineState, progress: float, *, is_remote: bool = False) -> None:
-        """``progress``: the share of a load that is done, 0 to 1. ``is_remote``: it is about a model on a server."""
+        """``progress``: the fraction of a load, 0 to 1. ``is_remote``: about a model on a server."""
         is_loading = state is EngineState.LOADING
         text = state_text(state, progress, is_remote=is_remote)
         role, tooltip = _STATES[state]
@@ -155,14 +156,15 @@ class TopBar(QFrame):
         self._elide()
 
     def show_context(self, use: ContextUse | None) -> None:
-        """How full the context of the chat is; ``None`` where that is not known."""
+        """Show how full the chat's context is; ``None`` if unknown."""
         self.context.show_use(use)
         self._elide()
 
     @Slot()
     def _elide(self) -> None:
-        """Divide the space: the context gauge is shortened or hidden before the name becomes too short, then the
-        buttons of the panels only have icons."""
+        """Divide the space: the context gauge is shortened or hidden before the name becomes too short, then the panel
+        buttons only have icons.
+        """
         metrics = QFontMetrics(self.pair.font())
         wanted = min(metrics.horizontalAdvance(self._title), theme.px(_NAME_WIDTH))
         for texts in (("Speed", "Settings"), ("", "")):
@@ -176,14 +178,14 @@ class TopBar(QFrame):
         self.pair.setText(elided.replace("&", "&&"))
 
     def _room(self, metrics: QFontMetrics) -> int:
-        """Pixels that are free for the name."""
+        """Pixels available for the name."""
         for layout in (self._state, self._line):
-            layout.invalidate()  # it would find out later
+            layout.invalidate()  # otherwise it would notice later
         taken = self._line.minimumSize().width() - metrics.horizontalAdvance(self.pair.text().replace("&&", "&"))
         return self.width() - taken - 3 * SPACING
 
     def _follow(self, button: QAbstractButton, name: str, icon: str) -> None:
-        """Connect a button to an action of the menus; only that stores whether it is checked."""
+        """Link a button to a menu action; only the action stores whether it is checked."""
         icons.set_icon(button, icon)
         button.setCheckable(True)
         self._actions.connect_button(button, name)
@@ -195,13 +197,14 @@ class TopBar(QFrame):
 
 
 _MOST_OF_THE_HEIGHT = 0.4
-"""How much of the height of what it stands in it may take; more notices are scrolled."""
+"""The most of the parent's height that notices take; more are scrolled."""
 UNDO_MS = 8000
 
 
 class NoticeBar(QScrollArea):
-    """Hidden while there are no notices; in line with the messages above it. The newest stands at the bottom. Signal
-    ``focus_lost``: a notice that had the keyboard is about to go."""
+    """Hidden without notices; aligned with the messages above, the newest at the bottom. Signal ``focus_lost``: a
+    focused notice is about to be removed.
+    """
 
     focus_lost = Signal()
 
@@ -212,7 +215,8 @@ class NoticeBar(QScrollArea):
         self._notices: dict[str, Notice] = {}
         content = QWidget()
         theme.set_role(content, "reading")
-        # Qt puts something in the focus order only behind what can have the focus. Hidden, it never gets it.
+        # Qt only inserts a widget into the focus order after one that can have the focus. This one is hidden and never
+        # gets it.
         self._place_in_focus = QWidget(content)
         self._place_in_focus.setAccessibleName("Notices")
         self._place_in_focus.setFocusPolicy(Qt.FocusPolicy.TabFocus)
@@ -223,14 +227,14 @@ class NoticeBar(QScrollArea):
         self.setFrameShape(QFrame.Shape.NoFrame)
         self.setFocusPolicy(Qt.FocusPolicy.NoFocus)
         self.setHorizontalScrollBarPolicy(Qt.ScrollBarPolicy.ScrollBarAlwaysOff)
-        # Whenever there is more or less to see, the newest is what one sees.
+        # Scroll to the newest notice whenever the content changes.
         self.verticalScrollBar().rangeChanged.connect(lambda _least, most: self.verticalScrollBar().setValue(most))
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
         theme.follow_zoom(self, self.fit)
         self.hide()
 
     def set_notices(self, notices: Mapping[str, Notice]) -> None:
-        """Show these, by subject, oldest first. A notice that is there already keeps its place and its focus."""
+        """Show these notices by subject, oldest first. Existing ones keep their place and focus."""
         for subject in [one for one, notice in self._notices.items() if notices.get(one) != notice]:
             card = self.cards.pop(subject)
             if (focused := self.window().focusWidget()) is not None and card.isAncestorOf(focused):
@@ -247,7 +251,7 @@ class NoticeBar(QScrollArea):
         self.fit()
 
     def _order_focus(self) -> None:
-        """Buttons that came later than the rest of the window have their turn here, too."""
+        """Put the notices' buttons, created later than the rest, into the focus order here."""
         last: QWidget = self._place_in_focus
         for button in (button for card in self.cards.values() for button in card.buttons):
             QWidget.setTabOrder(last, button)
@@ -273,7 +277,7 @@ class NoticeBar(QScrollArea):
         wanted = sum(heights) + SPACING * (len(heights) + 1)
         parent = self.parentWidget()
         space = round(parent.height() * _MOST_OF_THE_HEIGHT) if parent is not None else wanted
-        # A scroll bar takes its room from the margin, so that the cards stay in line.
+        # A scroll bar takes its room from the margin, so that the cards stay aligned.
         right = side - (self.verticalScrollBar().sizeHint().width() if wanted > space else 0)
         self._column.setContentsMargins(side, SPACING, max(0, right), SPACING)
         self.setFixedHeight(max(1, min(wanted, space)))
@@ -291,17 +295,14 @@ class NoticeBar(QScrollArea):
 
 
 class UndoBar(QWidget):
-    """Hidden until `offer` and again some seconds later; in line with the messages above it.
+    """Shown by `offer` for a few seconds; aligned with the messages above. ``undo`` is its button.
 
-    What it offers to undo can still be undone when it has gone: from the menus, or with the usual keys.
-
-    Attributes:
-        undo: Its button.
+    Afterwards the same can still be undone from the menus or with the usual keys.
     """
 
     def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._label = ElidedLabel(keeps_end=True)  # what happened stands behind the title of the chat
+        self._label = ElidedLabel(keeps_end=True)  # the action is named after the title of the chat
         self.undo = QPushButton(actions.text("undo_chat"))
         actions.connect_button(self.undo, "undo_chat")
         icons.set_icon(self.undo, "undo")
@@ -317,7 +318,7 @@ class UndoBar(QWidget):
         self.hide()
 
     def offer(self, text: str) -> None:
-        """Say what happened and that it can be undone."""
+        """Tell what happened and offer to undo it."""
         self._label.setText(visible(text))
         self._label.setToolTip(plain_tooltip(text))
         self.show()
@@ -326,7 +327,7 @@ class UndoBar(QWidget):
 
     @Slot()
     def withdraw(self) -> None:
-        """Withdraw the offer, because what it named may have been erased."""
+        """Withdraw the offer, because its text may name something erased."""
         self._timer.stop()
         self.hide()
         self._label.setText("")
@@ -334,7 +335,7 @@ class UndoBar(QWidget):
 
     @Slot()
     def _on_timeout(self) -> None:
-        """Not while the keyboard is at the button."""
+        """Stay while the button has the focus."""
         if self.undo.hasFocus():
             self._timer.start()
         else:
