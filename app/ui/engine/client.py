@@ -249,7 +249,7 @@ class EngineClient(QObject):
     """An engine that loads pairs and answers chats.
 
     Commands return the number of their request at once; results arrive by signal. Events of outdated requests are never
-    emitted; receivers compare numbers to tell whose the current request is.
+    emitted; a receiver that didn't make the current request compares its number.
 
     Signals:
         load_progressed … servers_found: The event of this name, as `app.protocol` has it; ``request`` is the number of
@@ -534,7 +534,7 @@ class EngineClient(QObject):
     def _tell(self, event: Event | Stalled) -> None:
         """Emit the event, then the resulting state, so that receivers of the state know what happened."""
         if self._connection.state is not self._told_state:
-            self._told_state = None  # report the state again if the event started something
+            self._told_state = None  # so that a state caused by the event is always reported
         match event:
             case Stalled():
                 self.engine_stalled.emit(event.seconds)

@@ -260,7 +260,7 @@ class PairLoader(QObject):
 
     @Slot(str)
     def use_head(self, choice: HeadChoice) -> None:
-        """Reload the pair with its MTP head on, off or automatic; a head that is on replaces a draft model."""
+        """Reload the pair with its MTP head on, off or automatic, which prefers a draft model."""
         if self._files is not None:
             files = replace(self._files, head=choice, for_once=False)
             if files != self._files:

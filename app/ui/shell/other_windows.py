@@ -82,7 +82,7 @@ class OtherWindows(QObject):
     def _with_models(self, act: Callable[[ModelsWindow], object]) -> None:
         """Call ``act`` with the Models window.
 
-        On first use its modules are imported in another thread, which takes too long for the window's.
+        On first use its modules are imported in another thread, because that takes long.
         """
 
         def imported(_: None) -> None:

@@ -302,7 +302,7 @@ class UndoBar(QWidget):
 
     def __init__(self, actions: Actions, parent: QWidget | None = None) -> None:
         super().__init__(parent)
-        self._label = ElidedLabel(keeps_end=True)  # the action is named after the title of the chat
+        self._label = ElidedLabel(keeps_end=True)  # what happened comes after the title of the chat
         self.undo = QPushButton(actions.text("undo_chat"))
         actions.connect_button(self.undo, "undo_chat")
         icons.set_icon(self.undo, "undo")
