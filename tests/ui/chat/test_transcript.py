@@ -154,23 +154,20 @@ def test_while_busy_nothing_can_be_changed(qtbot: QtBot, transcript: Transcript)
     settle(qtbot, transcript)
     transcript.set_busy(True)
     show(qtbot, transcript, stored.answer("late", "text", 1, 2))
+    late = answer(transcript, "late")
+    late.set_continues(True)
+    assert not late.buttons.own["end"].isVisible()
     for key in ("a0", "late"):
         assert not answer(transcript, key).buttons.own["regenerate"].isVisible()
         assert not answer(transcript, key).buttons.more_button.isVisible()
         assert answer(transcript, key).buttons.copy_button.isVisible()
     assert not question(transcript, "u0").buttons.own["edit"].isVisible()
-    versions = answer(transcript, "late").buttons.versions
+    versions = late.buttons.versions
     assert versions is not None and not versions.isVisible()
     transcript.set_busy(False)
-    assert answer(transcript, "late").buttons.own["regenerate"].isVisible()
-    assert answer(transcript, "late").buttons.more_button.isVisible()
-    assert versions.isVisible()
-
-
-# ---------------------------------------------------------------- order of the column
-
-
-# ---------------------------------------------------------------- the empty chat
+    assert all(button.isVisible() for button in (*late.buttons.own.values(), late.buttons.more_button, versions))
+    late.set_continues(False)
+    assert not late.buttons.own["end"].isVisible()
 
 
 # ---------------------------------------------------------------- scrolling

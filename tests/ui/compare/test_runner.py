@@ -16,7 +16,7 @@ from app.compare.results import Comparison, Skipped
 from app.compare.steps import Task, task_of
 from app.protocol.answering import AnswerSettings
 from app.protocol.commands import Message, generate
-from app.ui.compare.runner import NO_PAIR, End, Runner
+from app.ui.compare.runner import DIED, ENGINE_LOST, NO_PAIR, PAIR_GIVEN_UP, End, Runner
 from app.ui.engine import EngineState
 from tests.ui.compare.conftest import MakeRig
 from tests.ui.parts import WAIT_MS, Rig
@@ -159,3 +159,24 @@ def test_a_prompt_the_engine_refuses_is_left_out(make_rig: MakeRig, owner: QObje
     end = at.wait()
     assert end.kind == "failed"
     assert "9,000" in end.message
+
+
+@posix
+@pytest.mark.allow_logs
+def test_an_engine_that_dies_ends_it(make_rig: MakeRig, owner: QObject) -> None:
+    at = bench(make_rig("compare dies"), owner)
+    at.runner.start_one(task())
+    assert at.wait() == End("failed", ENGINE_LOST)
+    assert at.heard.compared == []
+    at.runner.start_one(task())
+    assert at.wait() == End("failed", DIED)
+
+
+def test_another_pair_ends_it(qtbot: QtBot, make_rig: MakeRig, owner: QObject) -> None:
+    at = bench(make_rig("compare endless"), owner)
+    at.runner.start_one(task())
+    with qtbot.waitSignal(at.runner.rounds_received, timeout=WAIT_MS):
+        pass
+    at.rig.load()
+    assert at.wait() == End("failed", PAIR_GIVEN_UP)
+    assert at.rig.engine.state() is EngineState.READY

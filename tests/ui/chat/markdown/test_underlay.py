@@ -63,3 +63,17 @@ def test_the_mark_stays_with_a_new_width_and_theme_and_goes_with_the_text(qtbot:
     assert view.mark_box() == narrow
     show(qtbot, view, "Another text")
     assert view.mark_box() is None
+
+
+def test_what_is_not_shown_is_marked_behind_what_stands_before_it(qtbot: QtBot, view: MarkdownView) -> None:
+    show(qtbot, view)
+    line_break = TEXT.index("\n\n```python")
+    view.set_mark((line_break, line_break + 2))
+    at_break, last = view.mark_box(), mark(view, "here.")
+    assert at_break is not None
+    assert at_break.width() < 8
+    assert abs(at_break.left() - last.right()) < 4
+    view.set_mark((len(TEXT), len(TEXT) + 1))
+    at_end, end = view.mark_box(), mark(view, "end")
+    assert at_end is not None
+    assert abs(at_end.left() - end.right()) < 4
