@@ -1,7 +1,6 @@
-"""What a GGUF model file says about itself, read without llama.cpp and without trusting the file.
+"""The facts in a GGUF model file, read without llama.cpp and without trusting the file.
 
-`read_header` parses a file, `check_loadable` decides whether llama.cpp may load it: nothing is loaded that didn't pass
-both.
+`read_header` parses a file, `check_loadable` decides whether llama.cpp may load it: nothing is loaded without both.
 """
 
 from __future__ import annotations
@@ -50,10 +49,9 @@ from app.storage.files import CHUNK, Progress, write_whole
 from app.system import Canceled, KnownError
 from app.words import printable
 
-# What the architecture of a model allows, according to llama.cpp of October 2026 (its ``src/llama-arch.cpp``).
-#
-# Only exceptions are listed: any other architecture is treated as an ordinary text model, and llama.cpp itself reports
-# an error if it doesn't know it.
+# Capabilities of model architectures, according to llama.cpp of October 2026 (its ``src/llama-arch.cpp``). Only
+# exceptions are listed: any other architecture is treated as an ordinary text model, and llama.cpp itself reports an
+# error if it doesn't know it.
 
 RECURRENT = ("mamba", "mamba2", "rwkv6", "rwkv6qwen2", "rwkv7", "arwkv7")
 """Models without a KV cache: their recurrent state can't be cut back to an earlier token."""
@@ -77,9 +75,10 @@ HYBRID = (*KEEPS_STATES, "falcon-h1", "granitehybrid", "jamba", "kimi-linear", "
 """Models in which some layers have a recurrent state instead of a KV cache."""
 
 KEEPS_FLASH_ATTENTION = ("qwen3next", "qwen35", "qwen35moe")
-"""Hybrids in which llama.cpp computes attention where the KV cache is, wherever they are split between CPU and GPU.
+"""Hybrids in which llama.cpp computes attention where the KV cache is, however layers are split between CPU and GPU.
 
-Tried with qwen35; the others have the same graph."""
+Tested with qwen35; the others have the same graph.
+"""
 
 LARGE_GRAPHS = (
     "bailingmoe3",
@@ -97,10 +96,10 @@ LARGE_GRAPHS = (
 """Architectures whose graphs grow with the batch (``llama_context::graph_max_nodes``)."""
 
 _LEARNED_POSITIONS = ("gpt2", "mpt", "starcoder")
-"""Models with a table of positions: llama.cpp ends the process at the first token beyond the training context."""
+"""Models with a position table: llama.cpp aborts at the first token beyond the training context."""
 
 _STATE_KEYS = ("ssm.", "wkv.", "shortconv.", "kda.")
-"""Metadata that only models with a recurrent state have; for architectures newer than the lists above."""
+"""Metadata that only models with a recurrent state have, for architectures newer than the lists above."""
 
 _ENCODERS = (
     "bert",
@@ -115,20 +114,18 @@ _ENCODERS = (
     "nomic-bert-moe",
 )
 ASSISTANTS = {"gemma4-assistant": "gemma4"}
-"""Architectures of MTP heads that read the KV cache of their target, with the target's. They are always in a file of
-their own.
-"""
+"""Architectures of MTP heads that read their target's KV cache. They are always in a separate file."""
 _HEAD_TENSORS = (".nextn.eh_proj.weight", "nextn.pre_projection.weight")
 _FIRST_LAYER = "blk.0.attn_norm.weight"
 
 HeadPlace = Literal["none", "inside", "alone"]
-"""Whether a file has an MTP head, and if so, with the model it belongs to or without."""
+"""Whether a file has an MTP head, and if so, with its model or without."""
 
 _HEADS = ("dflash", "eagle3", "gemma4_assistant", "dspark")
 _DIFFUSION = ("dream", "llada", "llada-moe", "rnd1")
 
 PROJECTOR = "clip"
-"""The architecture of files with which models see images, or hear."""
+"""The architecture of files that let models see images, or hear."""
 
 _REFUSALS = {
     PROJECTOR: "is the vision or audio part of a model (mmproj), not a language model. Open the model itself.",
@@ -158,7 +155,7 @@ def refusal(architecture: str, general_type: str) -> str | None:
 
 
 def head_place(architecture: str, mtp_layers: int, tensors: Iterable[str]) -> HeadPlace:
-    """Whether a file with tensors of these names has an MTP head: it must say so, and contain it."""
+    """Whether a file with tensors of these names has an MTP head: it must declare and contain it."""
     names = list(tensors)
     if mtp_layers <= 0 or not any(name.endswith(_HEAD_TENSORS) for name in names):
         return "none"
@@ -166,13 +163,13 @@ def head_place(architecture: str, mtp_layers: int, tensors: Iterable[str]) -> He
 
 
 def longest_context(architecture: str, training_context: int) -> int:
-    """How many tokens a model can compute at most. Both the memory plan and the engine ask this."""
+    """The most tokens that a model can compute, for both the memory plan and the engine."""
     has_table = architecture in _LEARNED_POSITIONS and training_context > 0
     return min(training_context, MAX_CONTEXT_LENGTH) if has_table else MAX_CONTEXT_LENGTH
 
 
 def is_part_of_model(architecture: str, general_type: str) -> bool:
-    """Whether a file is only part of a model that is in another file, such as a vision part or an adapter."""
+    """Whether a file is only part of a model in another file, such as a vision part or an adapter."""
     return general_type.lower() in _TYPE_REFUSALS or architecture.lower() in (PROJECTOR, "controlvector", "imatrix")
 
 
@@ -193,7 +190,7 @@ MAX_CHAT_TEMPLATE_BYTES = 256 * 1024
 MAX_PARTS = 1000
 MAX_LAYERS = options.MAX_LAYERS
 MAX_DIMENSION = 2**20
-"""The upper limit for numbers that are used in calculations: heads, widths, experts."""
+"""The upper limit for numbers used in calculations: heads, widths, experts."""
 _SHAPE_KEYS = (
     ".embedding_length",
     ".feed_forward_length",
@@ -207,21 +204,21 @@ _SHAPE_KEYS = (
 )
 _MAX_TEXT, _MAX_NAME = 4096, 64
 PART_NAME = re.compile(r"^(?P<stem>.+)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf$")
-"""How llama.cpp names the files of a split model, and finds them."""
+"""llama.cpp's naming scheme for split models."""
 
 
 class Source(Protocol):
-    """Where model files are: the disk, or a repository on the network."""
+    """Where model files are read from: the disk, or a repository on the network."""
 
     def opened(self, path: Path) -> AbstractContextManager[tuple[Reader, int]]:
-        """A file from its start, and its size; raises `KnownError` and `OSError`."""
+        """The file opened at its start, and its size; raises `KnownError` and `OSError`."""
 
     def has(self, path: Path) -> bool:
         """Whether this file exists."""
 
 
 class ModelFileError(KnownError):
-    """A file isn't a model that Slipstream can use; the text is one plain sentence that begins with the file's name."""
+    """A file isn't a usable model; the text is one plain sentence that begins with the file's name."""
 
     def __init__(self, path: Path, problem: str) -> None:
         super().__init__(f"{printable(path.name or str(path))} {problem}")
@@ -231,7 +228,7 @@ class ModelFileError(KnownError):
 
 
 class Rope(msgspec.Struct, frozen=True):
-    """Rotary position embedding; 0 or empty if the file leaves it to llama.cpp."""
+    """Rotary position embedding; 0 or empty for llama.cpp's defaults."""
 
     dimensions: int = 0
     base: float = 0.0
@@ -253,18 +250,18 @@ class Split:
 
 
 class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """The single values in a header. Numbers are 0 and texts empty if the file doesn't specify them."""
+    """The scalar values in a header. Unspecified numbers are 0, texts empty."""
 
     name: str
     architecture: str
     quantization: str
-    """As model pages write it: ``Q4_K_M``, ``F16``, …"""
+    """Spelled as on model pages: ``Q4_K_M``, ``F16``, …"""
     parameters: int
     tensor_bytes: int
     """The size of the weights in bytes."""
     layers: int
     heads: int
-    """The largest number in any layer, as for ``kv_heads``."""
+    """The largest of any layer, as for ``kv_heads``."""
     kv_heads: int
     width: int
     """Length of an embedding."""
@@ -278,7 +275,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     """``recurrent`` or ``hybrid`` if the model has a recurrent state, which can't be cut back to an earlier token."""
     tokenizer: TokenizerFacts | None
     projection: int = 0
-    """Of a projector, which lets a model see images: the length of the embeddings it makes. 0 for all other files."""
+    """Of a projector: the length of the embeddings it makes. 0 for all other files."""
 
 
 class GgufHeader(ModelFacts, frozen=True, kw_only=True, eq=False):
@@ -286,7 +283,7 @@ class GgufHeader(ModelFacts, frozen=True, kw_only=True, eq=False):
 
     path: Path
     file_size: int
-    """Bytes, of all existing parts."""
+    """Of all existing parts, in bytes."""
     version: int
     general_type: str
     rope: Rope
@@ -301,22 +298,22 @@ class GgufHeader(ModelFacts, frozen=True, kw_only=True, eq=False):
 
     @property
     def known_name(self) -> str:
-        """What people call it (`model_name`); ``name`` is what the file says."""
+        """The name people use (`model_name`); ``name`` is the one in the file."""
         return model_name(self.path, self.name)
 
     @property
     def is_projector(self) -> bool:
-        """Whether a model can see images with it (``mmproj``)."""
+        """Whether it is a projector, which lets a model see images (``mmproj``)."""
         return self.architecture == PROJECTOR and self.projection > 0
 
 
 def read_header(path: str | Path) -> GgufHeader:
-    """Read and check the header of a model file, with all its parts if it is split. Raises `ModelFileError`."""
+    """Read and check the header of a model file, including all parts of a split one. Raises `ModelFileError`."""
     return read_header_from(_Disk(), Path(path))
 
 
 def read_header_from(source: Source, path: Path) -> GgufHeader:
-    """`read_header` for a file that isn't on the disk; raises what ``source`` raises, too."""
+    """`read_header` for a file that isn't on the disk; also raises what ``source`` raises."""
     allowance = Allowance()
     raw, size = _read_raw(source, path, allowance)
     split = _split(source, path, raw.values)
@@ -325,7 +322,7 @@ def read_header_from(source: Source, path: Path) -> GgufHeader:
         for number, part in enumerate(split.files[1:], 2):
             part_raw, part_size = _read_raw(source, part, allowance)
             said = _whole(part_raw.values, "split.no") + 1
-            if said != number:  # the files of two models may have been mixed up
+            if said != number:  # files of two models may be mixed up
                 raise ModelFileError(part, f"is named part {number} of a model, but says it is part {said}.")
             tensors += part_raw.tensors
             size += part_size
@@ -334,8 +331,8 @@ def read_header_from(source: Source, path: Path) -> GgufHeader:
 
 
 def check_loadable(header: GgufHeader, *, as_head: bool = False) -> None:
-    """Raise `ModelFileError` unless llama.cpp can be asked to load this file as a text model, or ``as_head`` of one."""
-    # Parts after the first say nothing about the model itself, so the split is checked first.
+    """Raise `ModelFileError` unless llama.cpp may load this file as a text model, or ``as_head`` as its MTP head."""
+    # Later parts say nothing about the model itself, so the split is checked first.
     checks = (_split_problem, *(() if as_head else (_kind_problem,)), _content_problem, _tokenizer_problem)
     problem = next((problem for check in checks if (problem := check(header)) is not None), None)
     if problem is not None:
@@ -367,7 +364,7 @@ def _read_raw(source: Source, path: Path, allowance: Allowance) -> tuple[RawHead
 class _Disk:
     @contextmanager
     def opened(self, path: Path) -> Iterator[tuple[BinaryIO, int]]:
-        """The file, if it is a regular one: opening a pipe or a device could block or have side effects."""
+        """Open a regular file: opening a pipe or a device could block or have side effects."""
         _check_regular(path, path.stat().st_mode)
         flags = os.O_RDONLY | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
         with os.fdopen(os.open(path, flags), "rb", buffering=0) as file:
@@ -459,7 +456,7 @@ def _header(path: Path, size: int, raw: RawHeader, tensors: list[Tensor], split:
 
 
 def whole_numbers(value: Value | None) -> list[int]:
-    """Those of a list with one number per layer, or the only one; empty for a longer list, which fits no layers."""
+    """The numbers of a list with one per layer, or a single number; empty for a list that is too long."""
     if isinstance(value, Array) and value.count > MAX_LAYERS:
         return []
     candidates = value.numbers() if isinstance(value, Array) else (value,)
@@ -467,7 +464,7 @@ def whole_numbers(value: Value | None) -> list[int]:
 
 
 def _whole(values: Mapping[str, Value], key: str) -> int:
-    """A non-negative whole number; for a list (one number per layer) the largest; otherwise 0."""
+    """A non-negative integer; the largest of a list with one number per layer; otherwise 0."""
     return max((number for number in whole_numbers(values.get(key)) if number >= 0), default=0)
 
 
@@ -477,7 +474,7 @@ def _real(values: Mapping[str, Value], key: str) -> float:
 
 
 def _quantization(values: Mapping[str, Value], tensors: list[Tensor]) -> str:
-    """What the file says, otherwise the type that most of its bytes have."""
+    """The declared quantization, otherwise the type of most of its bytes."""
     named = FILE_TYPES.get(_whole(values, "general.file_type")) if "general.file_type" in values else None
     if named is not None:
         return named
@@ -525,7 +522,7 @@ def _content_problem(header: GgufHeader) -> str | None:
     if not 1 <= header.layers <= MAX_LAYERS:
         return f"is damaged: it claims to have {words.number(header.layers)} layers."
     for key, value in header.metadata.items():
-        # llama.cpp multiplies some of these in 32 bits, and stops the whole process at a negative epsilon.
+        # llama.cpp multiplies some of these in 32 bits, and aborts at a negative epsilon.
         if key.endswith(_SHAPE_KEYS) and _whole(header.metadata, key) > MAX_DIMENSION:
             return f"is damaged: its {printable(key)} is {words.number(_whole(header.metadata, key))}."
         if key.endswith("_epsilon") and isinstance(value, float) and not 0 <= value < math.inf:
@@ -564,16 +561,15 @@ def _tokenizer_problem(header: GgufHeader) -> str | None:
 
 
 def _as_llama_cpp_spells(tokens: tuple[bytes, ...]) -> Iterable[bytes]:
-    """Tokens end at a zero byte, and empty ones get a name."""
+    """The tokens as llama.cpp reads them: cut at a zero byte, and empty ones get a name."""
     if all(tokens) and b"\0" not in b"".join(tokens):
         return tokens
     cut = (token.partition(b"\0")[0] for token in tokens)
     return (token or b"[EMPTY_%d]" % index for index, token in enumerate(cut))
 
 
-# Models that were cut into pieces for a site that takes no larger files: ``X.gguf.part1of2``, ``X.gguf-split-a``.
-#
-# Unlike the parts of a split model, a piece is no GGUF file; they have to be joined.
+# Models cut into pieces for sites with a size limit: ``X.gguf.part1of2``, ``X.gguf-split-a``. Unlike the parts of a
+# split model, a piece isn't a GGUF file; pieces have to be joined.
 
 _NAME = re.compile(
     r"(?P<whole>.+\.gguf)(?:\.(?P<number>\d{2,3})|"
@@ -583,14 +579,14 @@ _NAME = re.compile(
 
 
 class Piece(NamedTuple):
-    """What the name of a piece says."""
+    """What the name of a piece tells."""
 
     whole: str
     """The name of the whole file."""
     place: int
     """Counted from 0 or from 1."""
     pieces: int
-    """How many there are; 0 if the name doesn't say it."""
+    """The number of pieces; 0 if the name doesn't tell."""
 
 
 def piece_of(name: str) -> Piece | None:
@@ -614,9 +610,9 @@ def problem_of(paths: Sequence[Path]) -> str:
 
 
 def join(paths: Sequence[Path], progress: Callable[[int, int], None], is_canceled: Callable[[], bool]) -> Path:
-    """Join these pieces, in order, and delete them; returns the path of the whole model.
+    """Join these pieces, in order, and delete them; returns the path of the complete model.
 
-    Raises `KnownError`, also if what comes out is no whole model, and `Canceled`; the pieces are kept then.
+    Raises `Canceled`, and `KnownError`, also if the result isn't a complete model; the pieces are kept then.
     """
     piece = piece_of(paths[0].name)
     assert piece is not None

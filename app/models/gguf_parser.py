@@ -1,9 +1,9 @@
-"""The raw content of a GGUF header: key–value pairs, tensors, the numbers for types, the tokenizer.
+"""The raw content of a GGUF header: key–value pairs, tensors, type numbers, the tokenizer.
 
-The file is taken for hostile. Every count and length is compared with what the file can hold, and with a bound, before
-anything of that size is made; arrays of numbers stay packed, arrays of texts are walked over and kept only where asked.
-The rules are those of llama.cpp's own reader, and stricter where it is loose, so that nothing that passes surprises it.
-Format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (versions 2 and 3 have the same layout).
+The file is untrusted. Every count and length is checked against the file's size and a limit before anything of that
+size is allocated; arrays of numbers stay packed, arrays of texts are skipped unless requested. The rules are those of
+llama.cpp's own reader or stricter, so that what passes here is safe to load. Format:
+https://github.com/ggml-org/ggml/blob/master/docs/gguf.md (versions 2 and 3 have the same layout).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import msgspec
 from app import words
 from app.words import printable
 
-# The numbers GGUF files use for value types, tensor types and kinds of quantization, as of October 2026.
+# GGUF's numbers for value types, tensor types and kinds of quantization, as of October 2026.
 
 VALUE_STRING = 8
 VALUE_ARRAY = 9
@@ -35,9 +35,9 @@ SCALAR_FORMATS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?"
 class TensorType(NamedTuple):
     name: str
     block: int
-    """Elements that are stored together as one block."""
+    """Elements stored together as one block."""
     size: int
-    """Bytes of one such block."""
+    """Bytes per block."""
 
 
 TENSOR_TYPES = {
@@ -139,7 +139,7 @@ _TENSOR_TAILS = [struct.Struct("<" + "Q" * dimensions + "IQ") for dimensions in 
 
 
 class Reader(Protocol):
-    """Returns the bytes of a file in order: at least one and at most ``size``, none at its end."""
+    """Returns a file's bytes in order: from one to ``size`` at a time, none at the end."""
 
     def read(self, size: int, /) -> bytes: ...
 
@@ -154,7 +154,7 @@ class CutOffError(HeaderError):
 
 @dataclass(frozen=True)
 class Array:
-    """An array in the header: packed numbers, or texts (kept only for the keys the caller asked for)."""
+    """An array in the header: packed numbers, or texts (kept only under requested keys)."""
 
     kind: int
     """Value type of the elements."""
@@ -163,21 +163,21 @@ class Array:
     """Numbers, little-endian."""
     texts: tuple[bytes, ...] | None = None
     digest: str = ""
-    """SHA-256 of the texts with their lengths, as they are in the file."""
+    """SHA-256 of the raw texts with their lengths."""
 
     def numbers(self) -> tuple[int | float, ...]:
-        """The elements of an array of numbers; empty for texts."""
+        """The elements of a numeric array; empty for texts."""
         if self.kind == VALUE_STRING:
             return ()
         return struct.unpack(f"<{self.count}{SCALAR_FORMATS[self.kind]}", self.packed)
 
 
 Value = int | float | bool | bytes | Array
-"""Texts are kept as bytes: decoding, when one is shown, can make it four times as large."""
+"""Texts stay bytes: decoding them all can take four times the memory."""
 
 
 class Tensor(NamedTuple):
-    """One tensor as the header lists it."""
+    """A tensor as listed in the header."""
 
     name: str
     shape: tuple[int, ...]
@@ -202,7 +202,9 @@ class RawHeader(NamedTuple):
 
 @dataclass
 class Allowance:
-    """How much more may be read of a model. Its parts share it: a thousand must not take a thousand times as long."""
+    """How much more may be read of a model. Its parts share the limit, so that a thousand parts don't take a thousand
+    times as long.
+    """
 
     header_bytes: int = field(default_factory=lambda: MAX_HEADER_BYTES)
     tensors: int = field(default_factory=lambda: MAX_TENSORS)
@@ -211,7 +213,7 @@ class Allowance:
 def parse(file: Reader, size: int, keep_texts: Container[str] = (), allowance: Allowance | None = None) -> RawHeader:
     """Read the header of a file of ``size`` bytes; raises `HeaderError`.
 
-    Arrays of texts under a key in ``keep_texts`` keep their texts. What was read is subtracted from ``allowance``.
+    Arrays of texts under keys in ``keep_texts`` keep their texts. The bytes read are subtracted from ``allowance``.
     """
     return _Parser(file, size, keep_texts, allowance or Allowance()).parse()
 
@@ -295,7 +297,7 @@ class _Parser:
         return length
 
     def _count(self, what: str, limit: int, smallest: int) -> int:
-        """The number of the following things, each of which takes at least ``smallest`` bytes."""
+        """Read a count of items that take at least ``smallest`` bytes each."""
         count = self._uint64()
         if count > limit:
             raise HeaderError(f"is damaged: its header claims {words.number(count)} {what}, more than any model has.")
@@ -365,7 +367,7 @@ class _Parser:
         return Array(VALUE_STRING, count, b"", texts, digest)
 
     def _texts(self, count: int, *, keep: bool) -> list[bytes]:
-        # The hot loop: a vocabulary has 150,000 of them.
+        # The hot loop: a vocabulary has 150,000 texts.
         data, position, end = self._data, self._position, len(self._data)
         unpack = _U64.unpack_from
         texts: list[bytes] = []
@@ -415,7 +417,7 @@ def _alignment(values: dict[str, Value]) -> int:
 
 
 def _placed(listed: list[tuple[str, tuple[int, ...], int, int]], data_start: int, alignment: int) -> list[Tensor]:
-    """The tensors with sizes and places in the file; llama.cpp requires them in order, without gaps."""
+    """The tensors with sizes and file positions; llama.cpp requires them in order, without gaps."""
     tensors = []
     names: set[str] = set()
     expected = 0
@@ -455,7 +457,7 @@ def _padded(position: int, alignment: int) -> int:
 
 
 def _decoded(raw: bytes, what: str) -> str:
-    """A name; no file has control characters in one, and a sentence about such a name couldn't be read."""
+    """Decode a name; control characters would garble sentences about it, so they are errors."""
     with contextlib.suppress(UnicodeDecodeError):
         if (text := raw.decode("utf-8")).isprintable():
             return text
@@ -469,7 +471,7 @@ def _two_sizes(smaller: int, larger: int) -> tuple[str, str]:
 
 
 def _what_it_is(start: bytes) -> str:
-    """A sentence for files that people mistake for models."""
+    """The sentence about a file that people mistake for a model."""
     if start[:4] in (b"lmgg", b"fmgg", b"tjgg", b"ggml", b"ggmf", b"ggjt"):
         return "is in the older GGML format, which llama.cpp no longer reads. Get a GGUF file."
     if start.startswith(b"version https://git-lfs"):
@@ -517,21 +519,21 @@ _PRE_THAT_ADD_BOS = (
 
 
 class TokenizerFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """A tokenizer without its tokens; ids are ``None`` if there is no such token."""
+    """A tokenizer without its tokens; ids are ``None`` for missing ones."""
 
     kind: str
     """llama.cpp's type of vocabulary, which several models share: ``SPM``, ``BPE``, …"""
     model: str
-    """As the file names it: ``llama``, ``gpt2``, ``bert``, …"""
+    """The file's name for it: ``llama``, ``gpt2``, ``bert``, …"""
     pre: str
     size: int
-    """Tokens."""
+    """The number of tokens."""
     bos_id: int | None
     eos_id: int | None
     add_bos: bool
     add_eos: bool
     fingerprint: str
-    """SHA-256 of the list of tokens: the same only for equal lists."""
+    """SHA-256 of the token list: equal only for equal lists."""
 
 
 class Tokenizer(TokenizerFacts, frozen=True, kw_only=True, eq=False):
@@ -577,7 +579,7 @@ def _flag(values: Mapping[str, Value], key: str, default: bool) -> bool:
 
 
 def _special(values: Mapping[str, Value], name: str, default: int | None, count: int) -> int | None:
-    """The id of a special token; llama.cpp ignores ids outside the vocabulary and takes its default."""
+    """A special token's id; llama.cpp ignores ids outside the vocabulary and uses its default."""
     value = values.get(f"tokenizer.ggml.{name}_token_id")
     for candidate in (value, default):
         if isinstance(candidate, int) and not isinstance(candidate, bool) and 0 <= candidate < count:

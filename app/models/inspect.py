@@ -1,4 +1,4 @@
-"""What `slipstream inspect` prints of model files, as data and as text."""
+"""The output of `slipstream inspect` about model files, as data and as text."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def describe(header: GgufHeader) -> dict[str, Any]:
 
 
 def _known(facts: msgspec.Struct, *names: str) -> dict[str, Any]:
-    """These fields; ``None`` if the file doesn't specify them."""
+    """These fields; ``None`` for those the file doesn't specify."""
     return {name: getattr(facts, name) or None for name in names}
 
 
@@ -65,7 +65,7 @@ def describe_pair(target: GgufHeader, draft: GgufHeader, verdict: Verdict) -> di
 
 
 def readable(header: GgufHeader) -> str:
-    """A model file for a terminal: one line per fact, without a final line break, safe to print."""
+    """A model file for a terminal: one fact per line, no final line break, safe to print."""
     template, state = header.chat_template, header.running_state
     rows = [
         ("File", f"{printable(str(header.path), 500)} ({words.size(header.file_size)}, GGUF version {header.version})"),

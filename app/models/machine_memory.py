@@ -1,4 +1,4 @@
-"""The memory of this machine: how much a pair could use, and how much of it is free now."""
+"""This machine's memory: how much a pair may use, and how much is free now."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _OWN_CONTROL_GROUP = Path("/proc/self/cgroup")
 
 
 class MachineMemory(msgspec.Struct, frozen=True, kw_only=True):
-    """Memory at one moment. Without devices, everything runs on the CPU. Bytes."""
+    """A snapshot of memory in bytes. Without devices, everything runs on the CPU."""
 
     memory_total: int
     memory_free: int
@@ -28,12 +28,11 @@ class MachineMemory(msgspec.Struct, frozen=True, kw_only=True):
 def machine_now(
     devices: Sequence[Device] = (), *, released: int = 0, released_gpus: Mapping[str, int] | None = None
 ) -> MachineMemory:
-    """This machine as it is now; ``devices`` as the engine reported them just before.
+    """The current memory; ``devices`` as the engine has just reported them.
 
-    The memory of the loaded pair counts as free, because the next load unloads it first: ``released`` bytes of system
-    memory (`app.protocol.events.MemoryRead.own_bytes`), and ``released_gpus``, the bytes that the pair was estimated to
-    take on each GPU when it was loaded, by `Device.name`. In a container with a memory limit (cgroup v2), that limit is
-    the machine's memory.
+    The loaded pair's memory counts as free, because the next load unloads it first: ``released`` bytes of system memory
+    (`app.protocol.events.MemoryRead.own_bytes`), and ``released_gpus``, its estimate for each GPU by `Device.name`. In
+    a container with a memory limit (cgroup v2), that limit is the machine's memory.
     """
     memory = psutil.virtual_memory()
     total, free = memory.total, memory.available
@@ -47,7 +46,7 @@ def machine_now(
 
 
 def private_bytes() -> int:
-    """Bytes of memory that only this process uses, without the pages of files it reads."""
+    """Memory that only this process uses, in bytes, without the pages of files it reads."""
     memory = psutil.Process().memory_info()
     if sys.platform == "win32":
         return int(memory.private)
@@ -55,12 +54,12 @@ def private_bytes() -> int:
 
 
 def _with_released(device: Device, released: int) -> Device:
-    """What is free again is no more than what was in use."""
+    """Add released memory, up to what was in use."""
     return msgspec.structs.replace(device, free_bytes=min(device.free_bytes + released, device.total_bytes))
 
 
 def _container_limits(root: Path = _CONTROL_GROUPS, own: Path = _OWN_CONTROL_GROUP) -> Iterator[tuple[int, int]]:
-    """The limit of each control group (v2) this process is in, and what is left of it. Bytes."""
+    """Limit and remaining bytes of each control group (v2) of this process."""
     path = next((line[3:] for line in _text(own).splitlines() if line.startswith("0::/")), None)
     if path is None:
         return
@@ -91,24 +90,25 @@ def _text(path: Path) -> str:
 
 
 SYSTEM_MARGIN_SHARE, MOST_SYSTEM_MARGIN = 10, 2 * 1024**3
-"""Left free of the system's memory: a tenth of it, at most two GiB. The window, other programs and the caches of
-chats live there."""
+"""Left free of the system's memory: a tenth of it, at most two GiB, for the window, other programs and the caches of
+chats.
+"""
 GPU_MARGIN_SHARE, LEAST_GPU_MARGIN = 20, 512 * 1024**2
-"""Left free on each GPU: a twentieth, at least half a GiB. The driver and the desktop need some of it."""
+"""Left free on each GPU for driver and desktop: a twentieth, at least half a GiB."""
 
 
 class MemoryLimits:
-    """How much memory of a machine a pair may take, and whether an estimate keeps to that.
+    """How much memory a pair may take, and whether an estimate stays within that.
 
     Attributes:
-        gpus: Those in use, which llama.cpp spreads its layers over: integrated ones only where there are no others.
-        is_shared: Whether the GPU's memory is the system's.
-        system_bytes: What a pair may take.
-        spaces: The same for each GPU; 0 for those that it is not to use.
+        gpus: Those in use, over which llama.cpp spreads layers: integrated ones only if there are no others.
+        is_shared: The GPU's memory is the system's.
+        system_bytes: The limit of system memory.
+        spaces: The limit of each GPU; 0 for those not to be used.
     """
 
     def __init__(self, machine: MachineMemory, only: Collection[str] = ()) -> None:
-        """``only`` has the names of the GPUs to use; empty for all."""
+        """``only`` names the GPUs to use; empty for all."""
         self.gpus = [device for device in machine.devices if device.kind == "gpu"] or machine.devices[:1]
         self.is_shared = any(device.kind == "integrated" for device in self.gpus)
         margin = min(machine.memory_total // SYSTEM_MARGIN_SHARE, MOST_SYSTEM_MARGIN)
@@ -117,7 +117,7 @@ class MemoryLimits:
 
     @property
     def gpu_bytes(self) -> int:
-        """What a pair may take of all GPUs together."""
+        """The limit of all GPUs together."""
         return sum(self.spaces)
 
     def fit(self, estimate: MemoryEstimate) -> bool:
@@ -125,16 +125,16 @@ class MemoryLimits:
         return self.in_system(estimate) <= self.system_bytes and self.fit_gpus(estimate)
 
     def fit_gpus(self, estimate: MemoryEstimate) -> bool:
-        """Whether there is space for what goes on the GPUs, and they can compute with it."""
+        """Whether the GPUs have space for their part, and can compute with it."""
         return self.fullest(estimate) is None and not self.has_too_large_tensor(estimate)
 
     def has_too_large_tensor(self, estimate: MemoryEstimate) -> bool:
-        """Whether a KV cache is larger than its GPU can compute with."""
+        """Whether a KV cache is too large for its GPU to compute with."""
         found = zip(estimate.largest_tensors, self.gpus, strict=False)
         return any(gpu.largest_tensor and size > gpu.largest_tensor for size, gpu in found)
 
     def fullest(self, estimate: MemoryEstimate) -> int | None:
-        """The index of the GPU on which the most space is missing; ``None`` if there is enough on each."""
+        """The index of the GPU that lacks the most space; ``None`` if each has enough."""
         missing = [parts.total - space for parts, space in zip(estimate.gpus, self.spaces, strict=False)]
         most = max(missing, default=0)
         return missing.index(most) if most > 0 else None

@@ -1,7 +1,7 @@
-"""What was measured on this machine: trials of pairs, the plain decode speed of targets, and how often a draft left a
-text as it was.
+"""Measurements on this machine: trials of pairs, plain decode speeds of targets, and how often texts with a draft were
+identical.
 
-A speed belongs to everything it depends on (`PlainKey`): another context length or sampler is another measurement.
+A speed is stored with everything it depends on (`PlainKey`): another context length or sampler is another measurement.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Speed = Annotated[float, msgspec.Meta(gt=0)]
 
 
 class FileKey(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A model's file, even after it was moved."""
+    """Identifies a model's file, even after it was moved."""
 
     name: str
     size: int
@@ -48,22 +48,22 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     plain_speed: Speed
     drafted_speed: Speed
     tokens: int
-    """For the answers with a draft."""
+    """Of the answers with a draft."""
     measured_at: int
     """Seconds since 1970, UTC."""
     engine: str = ""
     """llama.cpp's version and build, as the engine reports it; measurements of other builds don't apply."""
     settings: str = ""
-    """Any text that is the same for the same context length, layers on the GPU, KV type and so on."""
+    """A text that identifies the load settings: context length, layers on the GPU, KV type and so on."""
 
     @property
     def speed_up(self) -> float:
-        """Times plain."""
+        """As a factor of the plain speed."""
         return self.drafted_speed / self.plain_speed
 
 
 class StoredTrial(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The latest trial of these two files; an MTP head inside a target is tried as a pair of the target with itself."""
+    """The latest trial of two files; an MTP head inside a target is stored as a pair of the target with itself."""
 
     target: FileKey
     draft: FileKey
@@ -97,9 +97,9 @@ class PlainKey(FileKey, frozen=True, forbid_unknown_fields=True, omit_defaults=T
     gpu_layers: int
     kv_type: str
     sampler: str
-    """Any text that is the same for the same sampling settings."""
+    """A text that identifies the sampling settings."""
     options: str = ""
-    """Any text that is the same for the same other options of loading; empty if none is set."""
+    """A text that identifies all other load settings; empty for the defaults."""
 
 
 class PlainSpeed(msgspec.Struct, forbid_unknown_fields=True):
@@ -127,8 +127,8 @@ def plain_speeds(folder: Path) -> PlainSpeeds:
 
 
 def up_to_rounding(pair: PairLoaded, new: Sequence[bool] = ()) -> str:
-    """A sentence about the target's texts with a draft; empty if its logits don't depend on how many tokens are in a
-    pass, or that is unknown. ``new``: whether texts that were compared now are identical.
+    """A sentence about the target's texts with a draft; empty if its logits don't depend on the number of tokens in a
+    pass, or that is unknown. ``new``: for each text compared now, whether it was identical.
     """
     if pair.exact_unit < 2:
         return ""

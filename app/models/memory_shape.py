@@ -1,6 +1,6 @@
-"""What a model's header says about the memory it will take, small enough to be stored or sent without the header.
+"""The part of a model's header that determines its memory, small enough to store or send.
 
-The rules are those of llama.cpp as of October 2026 (``src/llama-hparams.cpp``, ``llama_model::create_memory`` and the
+Follows llama.cpp of October 2026 (``src/llama-hparams.cpp``, ``llama_model::create_memory`` and the
 ``load_arch_hparams`` of its ``src/models``).
 """
 
@@ -21,7 +21,7 @@ from app.protocol.options import default_context_length
 _FLOAT_BYTES = 4
 _BLOCK_NAME = re.compile(r"^blk\.(\d{1,4})\.")
 _EXPERTS = re.compile(r"\.ffn_(up|down|gate|gate_up)_(ch)?exps\.")
-"""As llama.cpp recognizes the tensors that ``--n-cpu-moe`` leaves in system memory."""
+"""llama.cpp's pattern for the tensors that ``--n-cpu-moe`` leaves in system memory."""
 _STATE_TENSORS = ("ssm_", "shortconv", "time_mix", "kda_")
 _ATTENTION_TENSORS = ("attn_k", "attn_v", "attn_q", "self_attn")
 _STATE_AND_KV = "falcon-h1"
@@ -31,16 +31,16 @@ _INDEXER = "attention.indexer.key_length"
 
 
 class _Windows(NamedTuple):
-    """How an architecture arranges its sliding windows if its files don't specify it."""
+    """An architecture's sliding windows, if its files don't specify them."""
 
     every: int
     """One layer in this many sees the whole context."""
     first: bool = False
-    """In these it is the first of them, not the last."""
+    """It is the first of them, not the last."""
     size: int = 0
-    """Tokens, where the file doesn't say."""
+    """In tokens, if the file doesn't say."""
     fixed: bool = False
-    """``size`` applies whatever the file says."""
+    """``size`` overrides the file."""
 
 
 _WINDOWS = {
@@ -61,7 +61,7 @@ _WINDOWS = {
     "smallthinker": _Windows(4, first=True, size=4096, fixed=True),
     **{name: _Windows(1) for name in ("dots3note", "gemma4", "granite-swa", "maple", "mimo2", "spark2-5", "step35")},
 }
-"""For other architectures a window in the file is ignored: llama.cpp keeps the whole context for all layers."""
+"""For other architectures llama.cpp ignores a window in the file, and keeps the whole context for all layers."""
 
 _EXAONE_LAYERS = 64
 """exaone4 has windows only in the model with this many layers."""
@@ -70,23 +70,23 @@ _GEMMA3N_OWN_KV = 20
 
 
 class Layer(msgspec.Struct, frozen=True, array_like=True):
-    """One repeating layer. A row of numbers in JSON."""
+    """A repeating layer, stored as a row of numbers in JSON."""
 
     weights: int
-    """Bytes; 0 for a layer that llama.cpp can leave in the file (MTP)."""
+    """In bytes; 0 for a layer that llama.cpp can leave in the file (MTP)."""
     keys: int = 0
     """Numbers stored per token of context; 0 without a KV cache of its own."""
     values: int = 0
     window: int = 0
     """The most tokens it keeps (plus a batch); 0 keeps all."""
     state: int = 0
-    """Bytes of a recurrent state, whatever the context length."""
+    """Bytes of a recurrent state, independent of the context length."""
     experts: int = 0
-    """Bytes of ``weights`` that belong to experts, of which a token uses only a few."""
+    """Bytes of ``weights`` in experts, of which a token uses only a few."""
 
 
 class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
-    """A model as far as its memory is concerned. Bytes, unless stated otherwise."""
+    """A model's memory-related properties. In bytes, unless stated otherwise."""
 
     architecture: str
     parameters: int = 0
@@ -94,17 +94,17 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     input_weights: int
     """Token embeddings, which always stay in system memory."""
     output_weights: int
-    """What comes after the last layer."""
+    """The weights after the last layer."""
     tied_weights: int = 0
-    """The token embeddings if they are also the output matrix: a second copy on a GPU, none in system memory."""
+    """The token embeddings if they are also the output matrix: copied to a GPU, not duplicated in system memory."""
     skipped: int = 0
     """In the file, but only loaded with an MTP head."""
     head: Layer | None = None
-    """What the MTP head adds if it is used: all its layers as one; ``None`` if there is none that can be used."""
+    """What a usable MTP head adds, with all its layers as one; ``None`` without one."""
     head_feed_forward: int = 0
-    """As ``feed_forward``, of the head's layers."""
+    """Like ``feed_forward``, for the head's layers."""
     is_head_only: bool = False
-    """The file has an MTP head and not the model that it belongs to."""
+    """The file has an MTP head without its model."""
     largest_experts: int = 0
     """Of the tensors that hold the experts of a layer."""
     largest_matrix: int = 0
@@ -136,17 +136,17 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def gpu_slots(self) -> int:
-        """What llama.cpp counts as layers for a GPU: the repeating ones and the output."""
+        """The number of layers a GPU can take, as llama.cpp counts: the repeating ones and the output."""
         return len(self.layers) + 1
 
     @property
     def expert_layers(self) -> int:
-        """How many of the first layers there are up to the last one with experts."""
+        """The number of layers up to the last one with experts."""
         return max((number for number, layer in enumerate(self.layers, 1) if layer.experts), default=0)
 
     @property
     def longest_context(self) -> int:
-        """How many tokens it can compute at most."""
+        """The most tokens that it can compute."""
         return longest_context(self.architecture, self.training_context)
 
     @property
@@ -156,7 +156,7 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def shape_of(header: GgufHeader) -> ModelShape:
-    """What ``header`` says about memory. Numbers aren't trusted; the result is only reliable for loadable models."""
+    """The shape of a model. The header's numbers aren't trusted; the result is only reliable for loadable models."""
     facts = _Facts(header)
     names = _by_layer(header.tensors)
     layers = [_layer(facts, number, names.get(number, [])) for number in range(facts.layers)]
@@ -196,16 +196,16 @@ def shape_of(header: GgufHeader) -> ModelShape:
 
 
 class _Facts:
-    """The numbers of a header, each bounded, with llama.cpp's defaults."""
+    """The numbers of a header, each limited, with llama.cpp's defaults."""
 
     def __init__(self, header: GgufHeader) -> None:
         self.architecture = header.architecture
         self._values: Mapping[str, Value] = header.metadata
         self.layers = min(header.layers, MAX_LAYERS)
         self.trunk = max(self.layers - header.mtp_layers, 0)
-        """Layers without those that predict further tokens."""
+        """The number of layers without those that predict further tokens."""
         self.loaded = self.layers if must_be_loaded(header) else self.trunk
-        """Layers that are loaded even if the head isn't used."""
+        """The number of layers that are loaded even if the head isn't used."""
         self.width = min(header.width, MAX_DIMENSION)
         self._head_counts = self.per_layer("attention.head_count")
         self._kv_head_counts = self.per_layer("attention.head_count_kv") or self._head_counts
@@ -222,7 +222,7 @@ class _Facts:
         return min(max(found), MAX_DIMENSION) if found else default
 
     def per_layer(self, key: str) -> list[int]:
-        """A number for each layer; empty if the file has none."""
+        """A number for each layer; empty if unspecified."""
         found = [
             min(max(value, 0), MAX_DIMENSION) for value in whole_numbers(self._values.get(f"{self.architecture}.{key}"))
         ]
@@ -243,7 +243,7 @@ class _Facts:
         return max(dense, min(expert * self.number("expert_used_count"), MAX_DIMENSION))
 
     def kv(self, layer: int) -> tuple[int, int]:
-        """Numbers of keys and of values for each token."""
+        """The numbers of keys and of values per token."""
         suffix = "_swa" if self.window_of(layer) else ""
         keys, values = (
             self.number(f"attention.{kind}_length{suffix}", self.number(f"attention.{kind}_length", self.head_size))
@@ -255,7 +255,7 @@ class _Facts:
         return heads * keys + indexer, 0 if latent else heads * values
 
     def state(self) -> int:
-        """Bytes of the running state of a layer that keeps one."""
+        """Bytes of a layer's recurrent state."""
         convolution = max(self.number("ssm.conv_kernel", 1) - 1, 0)
         if head := self.number("wkv.head_size"):
             numbers = self.width * (self.number("token_shift_count", 2) + head)
@@ -302,8 +302,8 @@ def _layer(facts: _Facts, number: int, tensors: Sequence[Tensor]) -> Layer:
 
 
 def _head(facts: _Facts, tensors: Mapping[int | None, Sequence[Tensor]]) -> Layer:
-    """Every layer of a head has attention, whatever the layers of its target have, and a KV cache of its own unless it
-    reads its target's. Weights that are always loaded count with the layers.
+    """The layers of a head: all have attention, whatever the target's layers have, and a KV cache of their own unless
+    the head reads its target's. Weights that are always loaded count with the layers.
     """
     numbers = range(facts.trunk, facts.layers)
     found = [tensor for number in range(facts.loaded, facts.layers) for tensor in tensors.get(number, [])]
@@ -327,7 +327,7 @@ def _head_feed_forward(facts: _Facts, tensors: Mapping[int | None, Sequence[Tens
 
 
 def _by_layer(tensors: Iterable[Tensor]) -> dict[int | None, list[Tensor]]:
-    """The tensors of each repeating layer; those of none under ``None``."""
+    """The tensors of each repeating layer; all others under ``None``."""
     found: defaultdict[int | None, list[Tensor]] = defaultdict(list)
     for tensor in tensors:
         match = _BLOCK_NAME.match(tensor.name)

@@ -1,6 +1,6 @@
-"""How much memory a pair takes, from its headers: in system memory and on each GPU.
+"""Estimates a pair's memory from its headers: system memory, and each GPU.
 
-What is counted was taken from llama.cpp of October 2026 and then measured: ``benchmarks/notes/memory.md``.
+Follows llama.cpp of October 2026, checked by measurements: ``benchmarks/notes/memory.md``.
 """
 
 from __future__ import annotations
@@ -26,42 +26,42 @@ from app.protocol.options import (
     snapshots_for,
 )
 
-# Which GPU each layer of a model goes on, as llama.cpp decides it (``llama_model_base::load_tensors``).
+# Assigns layers to GPUs as llama.cpp does (``llama_model_base::load_tensors``).
 
 
 @dataclass(frozen=True)
 class GpuSplit:
-    """How a pair is spread over the GPUs in use. A tuple has one item for each of them, in llama.cpp's order."""
+    """How a pair is spread over the GPUs in use. Tuples have one item per GPU, in llama.cpp's order."""
 
     free: tuple[int, ...] = (1,)
-    """Bytes. llama.cpp spreads layers by it if no shares are given."""
+    """Bytes; llama.cpp spreads layers in proportion if no shares are given."""
     total: tuple[int, ...] = (1,)
-    """Bytes. CUDA spreads rows by it if no shares are given."""
+    """Bytes; CUDA spreads rows in proportion if no shares are given."""
     shares: tuple[float, ...] = ()
-    """Of the target, and of a second model without a GPU of its own, in any unit; empty: none are given."""
+    """Shares for the target, and for a second model without a GPU of its own, in any unit; empty if not given."""
     draft_gpu: int | None = None
-    """The index of the GPU that a draft model has for itself."""
+    """The index of the GPU reserved for a draft model."""
     by_rows: bool = False
-    """The rows of each matrix are spread, and not only whole layers."""
+    """The rows of each matrix are spread, rather than whole layers."""
 
     def target(self) -> tuple[float, ...]:
         """The shares of the target."""
         return self.shares or self.free
 
     def second(self, taken: Sequence[int]) -> tuple[float, ...]:
-        """The shares of a model without a GPU of its own that is loaded when the target has ``taken`` so many bytes."""
+        """The shares of a second model without a GPU of its own, loaded after the target has taken ``taken`` bytes."""
         if self.shares:
             return self.shares
         return tuple(max(free - used, 0) for free, used in zip(self.free, taken, strict=True))
 
     def draft(self, taken: Sequence[int]) -> tuple[float, ...]:
-        """The same for a draft model, which may have one."""
+        """The shares of a draft model, which may have its own GPU."""
         if self.draft_gpu is None:
             return self.second(taken)
         return tuple(float(number == self.draft_gpu) for number in range(len(self.free)))
 
     def rows(self) -> tuple[float, ...]:
-        """How much of each matrix is on each GPU; the sum is 1."""
+        """The fraction of each matrix on each GPU; adds up to 1."""
         shares = self.shares or self.total
         return tuple(share / (sum(shares) or 1) for share in shares)
 
@@ -75,7 +75,7 @@ def first_gpu(shares: Sequence[float]) -> int:
 
 
 def gpus_of_layers(shares: Sequence[float], count: int) -> list[int]:
-    """The GPU of each of ``count`` layers that follow one another, the last of which is the output."""
+    """The GPU of each of ``count`` consecutive layers, the last of which is the output."""
     ends = list(accumulate(shares))
     whole = ends[-1] if ends else 0.0
     if not whole:
@@ -85,8 +85,8 @@ def gpus_of_layers(shares: Sequence[float], count: int) -> list[int]:
 
 
 def filled(layers: Sequence[int], spaces: Sequence[int]) -> tuple[float, ...]:
-    """How many of these ``layers`` (bytes, the output last) to give to each GPU, so that none takes more than its
-    space if that is possible. GPUs are filled from the last to the first; the first gets the rest.
+    """How many of these ``layers`` (bytes, the output last) each GPU gets so that none exceeds its space, if possible.
+    Fills GPUs from the last to the first; the first gets the rest.
     """
     left = list(layers)
     counts = [0] * len(spaces)
@@ -100,28 +100,28 @@ def filled(layers: Sequence[int], spaces: Sequence[int]) -> tuple[float, ...]:
 
 
 KV_BLOCKS: dict[KvType, tuple[int, int]] = {"f16": (1, 2), "q8_0": (32, 34), "q4_0": (32, 18)}
-"""Numbers that are stored together, and the bytes they take."""
+"""Numbers stored together, and their bytes."""
 CELLS = 256
 """llama.cpp rounds a cache up to a multiple of this many tokens."""
 _FLOAT, _HALF = 4, 2
 _BYTES_PER_TOKEN, _BYTES_PER_MERGE = 240, 140
-"""For a vocabulary in memory, llama.cpp's and the engine's copy together: six real ones were within a tenth of this."""
+"""For a vocabulary in memory, llama.cpp's and the engine's copy together: within a tenth for six real ones."""
 _BYTES_PER_NODE = 1255
 """llama.cpp reserves space for three graphs: a tensor (368 bytes), pointers and hash tables for each possible node."""
 _LEAST_NODES, _NODES_PER_TENSOR = 1024, 8
 _MORE_NODES_PER_TOKEN, _MORE_NODES_PER_TENSOR = 40, 32
 _MORE_COPIES = 3
-"""``GGML_SCHED_MAX_COPIES`` less the one that is always there."""
+"""``GGML_SCHED_MAX_COPIES`` without the one that always exists."""
 
 
 class Place(msgspec.Struct):
-    """What one model takes in one place."""
+    """A model's memory in one place."""
 
     weights: int = 0
     kv: int = 0
     compute: int = 0
     largest_tensor: int = 0
-    """Of the KV cache: all keys or all values of a layer."""
+    """The largest tensor of the KV cache: all keys or all values of a layer."""
 
     @property
     def total(self) -> int:
@@ -141,7 +141,7 @@ class ModelMemory:
     snapshots: int = 0
     expert_layers_on_cpu: int = 0
     is_head: bool = False
-    """It is the MTP head of another one, with whose file it shares the vocabulary if it isn't alone in its own."""
+    """It is another model's MTP head, and shares that file's vocabulary unless it is in a file of its own."""
 
     def __post_init__(self) -> None:
         self.batch = min(self.batch_size, self.cells)
@@ -151,19 +151,18 @@ class ModelMemory:
         self._layers_in_system, self._layers_on_gpu = self.shape.layers[:first], self.shape.layers[first:]
         apart = self.shape.layers[first : max(self.expert_layers_on_cpu, first)]
         self._apart = [layer.experts for layer in apart]
-        """Of the first layers on a GPU, bytes that are in system memory nevertheless."""
+        """Of the first layers on a GPU, bytes that stay in system memory nevertheless."""
         self._weights_in_system = sum(layer.weights for layer in self._layers_in_system) + sum(self._apart)
         """Of the layers."""
 
     def system(self) -> Place:
-        """What it takes in system memory."""
         shape = self.shape
         output = 0 if self._on_gpu else shape.output_weights
         weights = shape.input_weights + output + self._weights_in_system
         return Place(weights, self._kv(self._layers_in_system), self._buffers() + self._tables())
 
     def on_gpus(self, shares: Sequence[float], rows: Sequence[float] = ()) -> list[Place]:
-        """What it takes on each GPU, if its layers are spread by ``shares`` and, if given, each matrix by ``rows``."""
+        """Its memory on each GPU, if layers are spread by ``shares`` and matrices by ``rows``, if given."""
         places = [Place() for _ in shares]
         if not self._on_gpu:
             return places
@@ -171,7 +170,7 @@ class ModelMemory:
         weights, kv = self._weights_by_layer(), self._kv_by_layer()
         for number, size in zip(where, weights, strict=True):
             places[number].weights += size
-        for number, size in zip(where, kv, strict=False):  # the output, which is the last, has none
+        for number, size in zip(where, kv, strict=False):  # the output, which is last, has no cache
             places[number].kv += size
         for number, layer in zip(where, self._layers_on_gpu, strict=False):
             places[number].largest_tensor = max(places[number].largest_tensor, self._largest_tensor(layer))
@@ -185,7 +184,7 @@ class ModelMemory:
         return places
 
     def by_layer(self) -> list[int]:
-        """Bytes of each layer that is on a GPU, the output last."""
+        """Bytes of each layer on a GPU, the output last."""
         kv = [*self._kv_by_layer(), 0]
         return [sum(pair) for pair in zip(self._weights_by_layer(), kv, strict=True)] if self._on_gpu else []
 
@@ -194,26 +193,26 @@ class ModelMemory:
         return [sizes[layer] for layer in self._layers_on_gpu]
 
     def besides(self, gpus: int) -> list[int]:
-        """Bytes that each of several GPUs needs besides its layers."""
+        """Bytes that each of several GPUs needs in addition to its layers."""
         each, ahead = self._graph(), self._inputs_ahead()
         return [self._copying_graph() + ahead, *[each + ahead] * (gpus - 1)]
 
     def _copying_graph(self) -> int:
-        """On the first GPU, which also computes long batches with what is in system memory, and gets copies of it, one
+        """The graph of the first GPU, which also computes long batches with the weights in system memory, copying one
         layer at a time.
         """
         cache = max(map(self._cache, self._layers_in_system), default=0)
         return max(self._graph(self._copied()), self._scores()) + cache
 
     def _copied(self) -> int:
-        """Bytes of the largest weights that are copied."""
+        """The largest weights that are copied, in bytes."""
         if any(layer.weights for layer in self._layers_in_system):
             return self.shape.largest_matrix
         return self.shape.largest_experts if sum(self._apart) else 0
 
     def _scores(self) -> int:
-        """The graph's buffer if llama.cpp turns flash attention off: where the last layer in system memory attends, and
-        the first one on a GPU has a running state, it computes that attention on the GPU.
+        """The attention buffer if llama.cpp turns flash attention off: if the last layer in system memory has attention
+        and the first one on a GPU a recurrent state, it computes that attention on the GPU.
         """
         shape = self.shape
         if not self._layers_in_system or not self._layers_on_gpu or shape.architecture in KEEPS_FLASH_ATTENTION:
@@ -224,13 +223,13 @@ class ModelMemory:
         return (shape.heads * self._cells_of(last) + 8 * shape.width) * self.batch * _FLOAT + self._masks()
 
     def _weights_by_layer(self) -> list[int]:
-        """Bytes of each layer that is on a GPU, and of the output."""
+        """Bytes of each layer on a GPU, and of the output."""
         apart = [*self._apart, *[0] * len(self._layers_on_gpu)]
         layers = [layer.weights - away for layer, away in zip(self._layers_on_gpu, apart, strict=False)]
         return [*layers, self.shape.output_weights + self.shape.tied_weights]
 
     def _computing(self, where: Sequence[int]) -> set[int]:
-        """The GPUs that compute any of it: those with the output or a layer that isn't empty."""
+        """The GPUs with something to compute: the output, or a layer that isn't empty."""
         layers = zip(where, self._layers_on_gpu, strict=False)
         return {number for number, layer in layers if layer.weights} | {where[-1]}
 
@@ -255,23 +254,23 @@ class ModelMemory:
         return self._cells_of(layer) * max(layer.keys, layer.values) * size // numbers
 
     def _cells_of(self, layer: Layer) -> int:
-        """Tokens kept. With a running state, windows are kept completely, because otherwise rolling back wouldn't be
-        possible.
+        """Cells of the cache. With a recurrent state, sliding windows are stored completely, because rolling back would
+        otherwise be impossible.
         """
         if not layer.window or self.shape.running_state:
             return self.cells
         return rounded_cells(min(self.cells, layer.window + self.batch))
 
     def _buffers(self) -> int:
-        """Compute buffers in system memory: the whole graph if layers are there, otherwise what goes to the GPU."""
+        """Compute buffers in system memory: the whole graph if layers are there, otherwise the GPU's inputs."""
         if self._weights_in_system:
             graph = max(self._graph(), self._scores())
             return graph + self._outputs() + self.batch * self.shape.feed_forward * _HALF
         return self._masks() + self.batch * self.shape.width * _FLOAT + self._outputs()
 
     def _graph(self, copied: int = 0) -> int:
-        """llama.cpp's buffer for a graph over a whole batch: its widest point, where ``copied`` bytes of weights may be
-        as well, and the attention masks.
+        """llama.cpp's buffer for the graph of a full batch: its widest point, where ``copied`` bytes of weights may
+        also be, and the attention masks.
         """
         shape = self.shape
         row = self.batch * _FLOAT
@@ -279,14 +278,14 @@ class ModelMemory:
         beside = (4 if hidden >= 2 * width else 3) * width
         has_experts = any(layer.experts for layer in shape.layers)
         routed = shape.experts_used * width if has_experts else 0
-        # What the experts return takes the place of what it was computed from, if there is room for it.
+        # The experts' results reuse the memory of their inputs, if it is large enough.
         widest = beside + 3 * hidden + (routed if routed > 2 * hidden else 0)
         if copied < hidden:
             widest += copied
-        else:  # what is computed next takes the place of the copy
+        else:  # the next results reuse the memory of the copy
             widest = max(widest, beside + hidden + copied + max(hidden, routed))
         inner = shape.inner * row
-        recurrent = 9 * inner if self._on_gpu else 15 * inner // 2  # Vulkan computes in another order
+        recurrent = 9 * inner if self._on_gpu else 15 * inner // 2  # Vulkan computes in a different order
         widest = max(widest, 6 * width, recurrent)
         rows = 2 if self._is_picked() else 1  # picking copies them once
         return max(widest + self._masks(), rows * self._logits())
@@ -305,7 +304,7 @@ class ModelMemory:
         return bool(self._on_gpu) and self.shape.vocabulary >= LEAST_PICKED_VOCABULARY
 
     def _outputs(self) -> int:
-        """llama.cpp's output buffer: with picked logits it has room for logits, probabilities and tokens, too."""
+        """llama.cpp's output buffer, which with picked logits also holds probabilities and tokens."""
         return self._logits() * (4 if self._is_picked() else 1)
 
     def _tables(self) -> int:
@@ -319,52 +318,49 @@ class ModelMemory:
 
 
 def takes_kv_type(shape: ModelShape, kv_type: KvType) -> bool:
-    """Whether llama.cpp can store this model's keys and values in this type: heads must consist of whole blocks."""
+    """Whether llama.cpp can store this model's KV cache in this type: heads must consist of whole blocks."""
     block = KV_BLOCKS[kv_type][0]
     return shape.key_length % block == 0 and shape.value_length % block == 0
 
 
 def cells_for(shape: ModelShape, tokens: int) -> int:
-    """Tokens of cache that the model gets if so many are requested."""
+    """The number of cache cells for this many requested tokens."""
     return rounded_cells(max(min(tokens, shape.longest_context), 1))
 
 
 def rounded_cells(tokens: int) -> int:
-    """How many cells a KV cache for so many tokens has."""
+    """The cell count of a KV cache for this many tokens."""
     return -(-tokens // CELLS) * CELLS
 
 
-# Estimates how much memory a loaded pair takes, from its headers.
-#
-# What is counted was taken from llama.cpp of October 2026 and then measured: ``benchmarks/notes/memory.md``. The draft
-# follows the same rules; its context is as long as the target's. So does an MTP head, which has a context of its own,
-# but usually shares the target's file.
+# Estimates the memory of a loaded pair from its headers. The draft follows the same rules as the target; its context is
+# as long as the target's. So does an MTP head, which has its own context, but usually shares the target's file.
 
 __all__ = ["MemoryEstimate", "ModelShape", "Parts", "shape_of"]
 
 _FLOAT_BYTES = 4
 _PROCESS_BYTES = 4 * 1024 * 1024
-"""What the engine process itself needs once a model is loaded: threads, arrays, libraries in use."""
+"""What the engine process itself needs once a model is loaded: threads, arrays, libraries."""
 _MARKS = 2
-"""Copies of a recurrent state in system memory: one while a draft is being verified, one of an earlier question."""
+"""Copies of a recurrent state in system memory: one during verification of a draft, one of an earlier question."""
 _KEPT_STATES = 64
-"""Hidden states that an MTP head keeps besides those that may wait (`app.engine.llama.head`)."""
+"""Hidden states that an MTP head keeps, besides waiting ones (`app.engine.llama.head`)."""
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
-    """What takes memory in one place. Bytes."""
+    """Memory in one place, by purpose. Bytes."""
 
     target_weights: int = 0
     target_kv: int = 0
-    """KV cache or recurrent state, with its copies."""
+    """KV cache or recurrent state, with copies."""
     draft_weights: int = 0
     draft_kv: int = 0
     head: int = 0
-    """An MTP head: its weights, its KV cache and the hidden states it waits for or keeps."""
+    """An MTP head: its weights, KV cache, and hidden states (waiting and kept)."""
     projector: int = 0
-    """What the target sees images with, and its buffers."""
+    """The projector for images, with its buffers."""
     compute: int = 0
-    """Buffers and tables of both models, of the head and of the engine."""
+    """Buffers and tables of both models, the head and the engine."""
 
     @property
     def total(self) -> int:
@@ -373,19 +369,19 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryEstimate(msgspec.Struct, frozen=True, kw_only=True):
-    """What a loaded pair takes. Bytes."""
+    """The memory of a loaded pair. Bytes."""
 
     system: Parts
     gpu: Parts = Parts()
-    """For all GPUs together."""
+    """Of all GPUs together."""
     gpus: list[Parts] = []
-    """For each of them."""
+    """Of each GPU."""
     largest_tensors: list[int] = []
-    """For each of them, of the KV caches there: all keys or all values of a layer."""
+    """The largest KV cache tensor on each GPU: all keys or all values of a layer."""
 
 
 class PairMemory:
-    """The memory a pair takes, however it is spread over GPUs."""
+    """The memory of a pair, for any distribution over GPUs."""
 
     def __init__(
         self,
@@ -403,13 +399,13 @@ class PairMemory:
         projector_bytes: int = 0,
         batch_size: int = DEFAULT_BATCH_SIZE,
     ) -> None:
-        """With ``context_length`` tokens (at least 1) of cache for each of the models, unless ``draft_context_length``
-        gives the draft fewer, or a model can't have so many.
+        """``context_length`` (at least 1) is for each model, unless ``draft_context_length`` gives the draft less or a
+        model can't have as much.
 
-        ``head`` is the file whose MTP head is loaded: the target's own, or one with only the head.
-        GPU layers are counted as llama.cpp counts them: the output first, then layers from the last to the first;
-        `ALL_LAYERS` means all of them. Of the first ``expert_layers_on_cpu`` layers of the target, the experts stay in
-        system memory. ``projector_bytes``: `Parts.projector`. ``batch_size`` is `LoadSettings.micro_batch_size`.
+        ``head`` is the file with the MTP head to load: the target's own, or a separate one. GPU layers are counted as
+        in llama.cpp: the output first, then layers from the last to the first; `ALL_LAYERS` means all. The experts of
+        the target's first ``expert_layers_on_cpu`` layers stay in system memory. ``projector_bytes``:
+        `Parts.projector`. ``batch_size`` is `LoadSettings.micro_batch_size`.
         """
         cells = cells_for(target, context_length)
         self._projector, self._sees_on_gpu = projector_bytes, target_gpu_layers != 0
@@ -443,7 +439,7 @@ class PairMemory:
             )
 
     def estimate(self, gpus: GpuSplit = ONE_GPU) -> MemoryEstimate:
-        """What it takes if it is spread like this."""
+        """The memory with this distribution."""
         target, draft, head = self._target, self._draft, self._head
         shape = target.shape
         states = _hidden_states(head.shape, shape.width, target.batch, target.cells) if head else 0
@@ -468,8 +464,8 @@ class PairMemory:
         )
 
     def shares_within(self, gpus: GpuSplit, spaces: Sequence[int]) -> tuple[float, ...]:
-        """How many layers of the target to give to each GPU, so that no GPU takes more than its of ``spaces`` (bytes),
-        if that is possible. An MTP head is counted where the output is.
+        """How many of the target's layers each GPU gets so that none exceeds its ``spaces`` (bytes), if possible. An
+        MTP head counts with the output.
         """
         layers = self._target.by_layer()
         if not layers:
@@ -483,7 +479,7 @@ class PairMemory:
         together = 2 if self._has_own_head and len(layers) > 1 else 1  # the head is the last layer before the output
         layers[-together:] = [sum(layers[-together:])]
         for first in range(len(left)):
-            # The projector is on the first GPU that gets a layer.
+            # The projector is on the first GPU with a layer.
             counts = filled(layers, [space - self._projector * (gpu == first) for gpu, space in enumerate(left)])
             if any(counts[: first + 1]):
                 break
@@ -491,7 +487,7 @@ class PairMemory:
         return tuple(count + (together - 1) * (number == end) for number, count in enumerate(counts))
 
     def _on_gpus(self, gpus: GpuSplit) -> tuple[list[Place], list[Place], list[Place]]:
-        """What the target, the draft and the head take on each GPU."""
+        """The memory of the target, the draft and the head on each GPU."""
         rows, nowhere = gpus.rows() if gpus.by_rows else (), [Place()] * len(gpus.free)
         target, draft, head = self._target.on_gpus(gpus.target(), rows), nowhere, nowhere
         taken = [place.total for place in target]
@@ -503,7 +499,7 @@ class PairMemory:
 
 
 def _parts(target: Place, draft: Place, head: Place) -> Parts:
-    """What they take in one place."""
+    """The memory in one place."""
     return Parts(
         target_weights=target.weights,
         target_kv=target.kv,
@@ -519,7 +515,7 @@ def _sum(parts: Sequence[Parts]) -> Parts:
 
 
 def _head_shape(file: ModelShape) -> ModelShape:
-    """The MTP head in ``file`` as a model; inside a target it has nothing but its layer."""
+    """The MTP head in ``file`` as a model; inside a target it is only a layer."""
     assert file.head is not None
     layers = [*[Layer(0)] * (len(file.layers) - 1), file.head]
     width = file.head_feed_forward or file.feed_forward
@@ -530,14 +526,16 @@ def _head_shape(file: ModelShape) -> ModelShape:
 
 
 def _hidden_states(head: ModelShape, width: int, batch: int, cells: int) -> int:
-    """Bytes of those that the target's context outputs, of ``width``, and of those that wait for the head or that it
-    keeps, and gets.
+    """Bytes of the hidden states (of ``width``) that the target outputs, and of those that wait for the head or are
+    kept by it.
     """
     row = width * _FLOAT_BYTES
     if _reads_target(head):
         return (batch + 2 * _KEPT_STATES) * row
     waiting = max(min(WAITING_STATES_BYTES // (2 * row), cells), batch) if row else 0
-    kept = min(2 * (waiting + _KEPT_STATES), cells)  # there is room for so many, and a chat has no more than cells
+    kept = min(
+        2 * (waiting + _KEPT_STATES), cells
+    )  # there is room for this many, and a chat has at most as many as there are cells
     return (kept + 2 * batch) * row
 
 
@@ -549,17 +547,17 @@ def _reads_target(head: ModelShape) -> bool:
 
 
 def _state(shape: ModelShape) -> int:
-    """Bytes of one running state of all layers."""
+    """Bytes of the recurrent state of all layers."""
     return sum(layer.state for layer in shape.layers)
 
 
 def _copies(shape: ModelShape) -> int:
-    """Without snapshots, a running state is copied before each draft, in the memory that has it if that is a GPU's."""
+    """Without snapshots, a recurrent state is copied before each draft, in GPU memory if it is there."""
     return int(_state(shape) > 0)
 
 
 def _snapshots(target: ModelShape, *, has_head: bool) -> int:
-    """How many snapshots of a running state the engine lets llama.cpp keep. It goes by the size of the whole file."""
+    """How many snapshots of a recurrent state the engine has llama.cpp keep, by the size of the whole file."""
     state = _state(target)
     if not state or target.architecture not in KEEPS_STATES:
         return 0

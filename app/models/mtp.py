@@ -1,4 +1,4 @@
-"""What goes with a target: MTP heads, and projectors that let it see images."""
+"""Companions of a target: MTP heads, and projectors that let it see images."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ ARCHITECTURES = (
     "qwen3next",
     "step35",
 )
-"""Those for which llama.cpp of October 2026 can compute a head by itself (``LLM_GRAPH_TYPE_DECODER_MTP``). For others
-it would compute something else, or stop the process.
+"""Architectures whose heads llama.cpp of October 2026 can compute separately (``LLM_GRAPH_TYPE_DECODER_MTP``). For
+others it would compute something else, or abort.
 """
 CHAINS = ("hy_v3", "mimo2", "step35")
-"""Those of which it can compute several heads; in the graphs of the others, a second one stops the process."""
+"""Architectures for which it can compute several heads; for others, a second one aborts the process."""
 _SHARED_CACHE = ("key_length", "value_length", "key_length_swa", "value_length_swa", "sliding_window")
-"""Metadata of a head and its target that has to be the same if both use one cache."""
+"""Metadata that has to be the same in a head and its target if both use one cache."""
 _LEAST_PARAMETERS = 3_000_000_000
-"""A smaller model answers so quickly that others measured its head to cost more than it brings."""
+"""Smaller models answer so quickly that others measured a head to cost more than it saves."""
 TURNED_OFF = "It is turned off for this model."
 DRAFT_INSTEAD = "A draft model was chosen instead."
 _SMALL = "Models with fewer than 3 billion parameters usually answer faster without it."
@@ -46,7 +46,7 @@ _ON_METAL = "On the GPU of a Mac, models of this kind usually answer faster with
 
 
 class TargetFacts(Protocol):
-    """What decides on the use of a head: a header has it, and so has a `ModelShape`."""
+    """What decides whether to use a head; headers and `ModelShape`s have it."""
 
     @property
     def parameters(self) -> int: ...
@@ -60,35 +60,37 @@ def has_head(header: ModelFacts) -> bool:
 
 
 def _heads(header: GgufHeader) -> list[list[str]]:
-    """The names of the tensors of each head."""
+    """The tensor names of each head."""
     names = [tensor.name for tensor in header.tensors]
     layers = sorted({name.split("nextn.")[0] for name in names if ".nextn." in name})
     return [[name for name in names if name.startswith(layer)] for layer in layers]
 
 
 def must_be_loaded(header: GgufHeader) -> bool:
-    """Whether llama.cpp refuses the model without the head inside: it leaves out its matrices, but not their scales."""
+    """Whether llama.cpp refuses to load the model without its head, because it then leaves out its matrices, but not
+    their scales.
+    """
     # WORKAROUND for https://github.com/ggml-org/llama.cpp/pull/27736
     return header.mtp_head == "inside" and any(name.endswith("scale") for names in _heads(header) for name in names)
 
 
 def is_head_only(header: ModelFacts) -> bool:
-    """Whether the file contains an MTP head without the model it belongs to."""
+    """Whether the file contains an MTP head without its model."""
     return header.mtp_head == "alone"
 
 
 def is_assistant(header: ModelFacts) -> bool:
-    """Whether the file contains a head that reads the KV cache of its target."""
+    """Whether the file contains a head that reads its target's KV cache."""
     return header.architecture in ASSISTANTS
 
 
 def pays_off(target: TargetFacts) -> bool:
-    """Whether a head inside such a model is expected to save time, before it was measured on this machine."""
+    """Whether a head inside such a model is expected to save time, before measuring it on this machine."""
     return target.parameters >= _LEAST_PARAMETERS
 
 
 def is_wanted(choice: HeadChoice, target: TargetFacts, gpu_layers: int) -> bool:
-    """Whether the head inside ``target`` is to be loaded, with so many layers of it on the GPU (−1: all).
+    """Whether to load the head inside ``target``, with this many of its layers on the GPU (−1: all).
 
     Both the memory plan and the engine ask this, so that a plan counts what is loaded.
     """
@@ -96,7 +98,7 @@ def is_wanted(choice: HeadChoice, target: TargetFacts, gpu_layers: int) -> bool:
 
 
 def why_unwanted(choice: HeadChoice, target: TargetFacts, gpu_layers: int) -> str | None:
-    """Why the head inside ``target`` isn't to be loaded, a sentence for the user; ``None`` if it is."""
+    """Why the head inside ``target`` isn't to be loaded, in a sentence for the user; ``None`` if it is."""
     if choice != "auto":
         return None if choice == "on" else TURNED_OFF
     if not pays_off(target):
@@ -130,12 +132,12 @@ def head_problem(header: GgufHeader) -> str | None:
 
 
 def can_compute(architecture: str) -> bool:
-    """Whether heads of this architecture can be used at all; `head_problem` says why a certain one can't."""
+    """Whether heads of this architecture can be used at all; `head_problem` explains a particular one."""
     return architecture in ARCHITECTURES or architecture in ASSISTANTS
 
 
 def mismatch(target: GgufHeader, head: GgufHeader) -> str | None:
-    """Why the head in a file of its own can't be used for ``target``, for the user; ``None`` if it can."""
+    """Why a head in a separate file can't be used for ``target``, for the user; ``None`` if it can."""
     if problem := head_problem(head):
         return problem
     belongs = (
@@ -150,8 +152,8 @@ def mismatch(target: GgufHeader, head: GgufHeader) -> str | None:
 
 
 def _shares_cache(target: GgufHeader, head: GgufHeader) -> bool:
-    """Whether the cache of the last two layers of ``target`` has the shape that an assistant reads: of the last one,
-    which sees everything, and of the one before it, which has a window.
+    """Whether the caches of the last two layers of ``target`` have the shape that an assistant reads: the last one sees
+    everything, the one before it has a window.
     """
     if target.architecture != ASSISTANTS[head.architecture]:
         return False
@@ -166,22 +168,22 @@ def _own(header: GgufHeader, key: str) -> list[int]:
 
 
 def _kv_heads(header: GgufHeader) -> list[int]:
-    """Of each layer; at least two."""
+    """The KV heads of each layer; at least two."""
     heads = _own(header, "attention.head_count_kv") or [header.kv_heads]
     return heads if len(heads) > 1 else heads * max(header.layers, 2)
 
 
-# Projectors (``mmproj``): with which file a model sees images, and what that takes in memory.
+# Projectors (``mmproj``): finding the file that lets a model see images, and its memory needs.
 
 _NAMED = re.compile(r"(?<![a-z0-9])mmproj(?![a-z0-9])", re.IGNORECASE)
 _MOST_FILES = 10_000
-"""Of a folder, no more are looked at."""
+"""The most files looked at in a folder."""
 _WORD = re.compile(r"[a-z]+|\d+(?:\.\d+)?")
 _NO_NAME = {
     *("mmproj", "gguf", "model", "vision", "f", "bf", "q", "k", "m", "s", "l", "xl", "iq", "ud", "it", "instruct"),
     *("16", "32", "8", "4", "5", "6", "0", "1"),
 }
-"""Words that say nothing about which model a file belongs to."""
+"""Words that don't tell which model a file belongs to."""
 _FOR: dict[str, tuple[str, ...]] = {
     "gemma3": ("gemma3",),
     "gemma3nv": ("gemma3n",),
@@ -195,21 +197,21 @@ _FOR: dict[str, tuple[str, ...]] = {
     "cogvlm": ("cogvlm",),
     "lfm2": ("lfm2",),
 }
-"""How the architectures of their models begin, for kinds of projectors that are for one family alone."""
+"""For projector kinds made for one family: the beginning of its architectures."""
 _LONGEST_KIND = 100
 _FLOAT = 4
 _DYNAMIC = ("_merger", "ling3vl", "gemma4v", "glm4v", "glm5v", "mimovl")
-"""How the names of kinds end where an image's size decides how many patches it has: up to 16,384, which a photo has, or
+"""Endings of kinds for which an image's size determines the number of patches: up to 16,384, which a photo has, or
 10,080 (gemma4v). Qwen's are mergers.
 """
 _DYNAMIC_PATCHES = 8464
-"""What is counted for them: the more patches, the less each of them takes (`benchmarks/notes/images.md`)."""
+"""The patches assumed for these: the more patches, the less memory each takes (`benchmarks/notes/images.md`)."""
 _ROWS_AT_ONCE = 8
-"""Rows as long as an embedding that are in memory for each patch, besides the two of the feed-forward part."""
+"""Rows as long as an embedding in memory for each patch, besides the two of the feed-forward part."""
 
 
 def find_projector(target: GgufHeader) -> GgufHeader | None:
-    """The projector for ``target`` in its folder; ``None`` if there is none. Reads headers of files on the disk."""
+    """The projector for ``target`` in its folder; ``None`` if there is none. Reads headers on the disk."""
     candidates: list[GgufHeader] = []
     for path in _named(target.path.parent):
         try:
@@ -222,7 +224,7 @@ def find_projector(target: GgufHeader) -> GgufHeader | None:
 
 
 def fits(target: ModelFacts, projector: GgufHeader) -> bool:
-    """Whether ``target`` can see with it: its embeddings are as long, and it is not for another family."""
+    """Whether ``target`` can use it: the embeddings have the same length, and it isn't for another family."""
     if not projector.is_projector or projector.projection != target.width:
         return False
     families = _FOR.get(_kind(projector))
@@ -230,7 +232,7 @@ def fits(target: ModelFacts, projector: GgufHeader) -> bool:
 
 
 def projector_bytes(projector: GgufHeader) -> int:
-    """What it takes in memory: its weights, and buffers for one image."""
+    """Its memory in bytes: weights, and buffers for one image."""
 
     def of(key: str) -> int:
         value = projector.metadata.get(f"clip.vision.{key}")
@@ -248,7 +250,7 @@ def _kind(projector: GgufHeader) -> str:
 
 
 def _named(folder: Path) -> Iterable[Path]:
-    """Files in ``folder`` with the name of a projector."""
+    """Files in ``folder`` named like projectors."""
     try:
         with os.scandir(folder) as entries:
             names = [entry.name for entry, _ in zip(entries, range(_MOST_FILES), strict=False)]
@@ -258,7 +260,7 @@ def _named(folder: Path) -> Iterable[Path]:
 
 
 def _rank(target: GgufHeader, projector: GgufHeader) -> tuple[int, bool, int]:
-    """The words that its name shares with the target's; F16 is usual; otherwise the smallest."""
+    """Prefers names that share words with the target's, then F16, then the smallest file."""
     words = _words(projector.path)
     shared = len(words & _words(target.path)) - len(words - _words(target.path))
     return shared, projector.quantization in ("F16", "BF16"), -projector.file_size

@@ -1,4 +1,4 @@
-"""What a model is called."""
+"""Names of models."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ _QUANTIZATION = re.compile(
     re.VERBOSE | re.IGNORECASE,
 )
 _ENDING = re.compile(r"(?:[-._ ](?:gguf|i1|imat(?:rix)?|q[2-8]|kquant(?:-\d+gb|-dynamic)?)| ?\(\d+\))$", re.IGNORECASE)
-"""What else follows a name: the kind of file, how it was quantized, the number a browser gave it."""
+"""Other suffixes of a name: the kind of file, how it was quantized, the number a browser added."""
 _SAYS_NOTHING = re.compile(
     r"(?:sha256[-:])?[0-9a-f]{32,}|(?:[\W\d_]|ggml|gguf|hf|model|mmproj|pytorch|safetensors|snapshots|consolidated|"
     r"weights|main|unsloth|guide|target|draft|llama v2)*",
     re.IGNORECASE,
 )
 _PAGE = re.compile(r"(?:models--.+?--)?(.*(?<=gguf))|models--.+?--(.+)", re.IGNORECASE)
-"""A folder that is named after a repository, as in Hugging Face's cache or with the usual ending."""
+"""A folder named after a repository, as in Hugging Face's cache or with the usual ending."""
 _DIGEST = re.compile(r"sha256[:-]([0-9a-f]{64})")
 _MAX_MANIFEST_BYTES, _MOST_MANIFESTS = 1_000_000, 2000
 
 
 def model_name(path: str | PurePath, inner: str = "", repository: str = "") -> str:
-    """The name that people know a model by; ``inner`` is the one in its file, ``repository`` where it is from.
+    """The name that people use for a model; ``inner`` is the one in its file, ``repository`` its origin.
 
     For Ollama's blobs it is Ollama's. Otherwise the file's, in the spelling of its repository or folder; if that says
-    nothing (``model.gguf``, a checksum), that of its repository, of a folder that begins as the inner name, or the
+    nothing (``model.gguf``, a checksum), the repository's, that of a folder that begins like the inner name, or the
     inner name.
     """
     path, inner = PurePath(path), plain_name(inner[:200])
     if found := name_of_blob(Path(path)):
         return shown_ollama(found)
-    folders = [folder.name for folder in path.parents[:4]]  # of a quantization, a commit, all commits, a repository
+    folders = [folder.name for folder in path.parents[:4]]  # a quantization, a commit, all commits, a repository
     repositories = (page[1] or page[2] for page in map(_PAGE.fullmatch, folders) if page)
     known = stem_of(path.name), repository.rpartition("/")[2], *repositories
     own, *pages = (_without_owner(plain_name(name), inner) for name in known)
@@ -64,7 +64,7 @@ def model_name(path: str | PurePath, inner: str = "", repository: str = "") -> s
 
 
 def base_name(name: str) -> str:
-    """The part of a model's name, file or repository that identifies it: without owner, quantization, part number, case
+    """The identifying part of the name of a model, file or repository: without owner, quantization, part number, case
     and separators.
     """
     return _squeezed(plain_name(stem_of(name.rpartition("/")[2])))
@@ -79,12 +79,12 @@ def quantization(path: str) -> str:
 
 
 def stem_of(file: str) -> str:
-    """A file's name without extension and number of the part."""
+    """A file's name without extension and part number."""
     return re.sub(r"(?:-\d{5}-of-\d{5})?(?:\.gguf)?$", "", file, count=1, flags=re.IGNORECASE)
 
 
 def plain_name(name: str) -> str:
-    """A name without what says how it was quantized and stored."""
+    """A name without how it was quantized and stored."""
     name = re.sub(r".*[-_]gguf_", "", name, flags=re.IGNORECASE)  # llama.cpp's downloads: owner_repository-GGUF_file
     before, name = "", _QUANTIZATION.sub("", name)
     while name != before:
@@ -93,7 +93,7 @@ def plain_name(name: str) -> str:
 
 
 def _without_owner(name: str, inner: str) -> str:
-    """Some put the owner before the name: ``google_gemma-3-4b-it``; the inner name has only the rest."""
+    """Without an owner before the name, as in ``google_gemma-3-4b-it``; the inner name shows where the name begins."""
     owner, _, rest = name.partition("_")
     end, known = _squeezed(rest), _squeezed(inner)
     is_owner = end and len(known) > 2 and not any(map(str.isdigit, owner))
@@ -108,7 +108,7 @@ def _squeezed(name: str) -> str:
 
 
 def models_of(manifests: Iterable[Path]) -> dict[str, Path]:
-    """By the SHA-256 of each model, its manifest; of several names of one file the most informative one counts."""
+    """Each model's manifest by its SHA-256; of several names for one file, the most informative one."""
     found: dict[str, Path] = {}
     for manifest in sorted(manifests, key=lambda path: (path.name == "latest", str(path))):
         for digest in _digests(manifest):
@@ -123,7 +123,7 @@ def manifest_name(manifest: Path) -> str:
 
 
 def shown_ollama(name: str) -> str:
-    """``llama3.2:3b`` as it is; of ``hf.co/unsloth/Qwen3-4B-GGUF:Q4_K_M`` the model's name."""
+    """``llama3.2:3b`` as it is; the model's name for ``hf.co/unsloth/Qwen3-4B-GGUF:Q4_K_M``."""
     is_from_hub = name.startswith(("hf.co/", "huggingface.co/"))
     return plain_name(name.rpartition("/")[2].partition(":")[0]) if is_from_hub else name
 
@@ -139,7 +139,7 @@ def name_of_blob(blob: Path) -> str:
 
 
 def _digests(manifest: Path) -> list[str]:
-    """Of the models in a manifest; empty if it isn't one."""
+    """The digests of models in a manifest; empty if it isn't one."""
     try:
         with manifest.open("rb") as file:
             content: Any = json.loads(file.read(_MAX_MANIFEST_BYTES))
@@ -150,14 +150,14 @@ def _digests(manifest: Path) -> list[str]:
     return [match[1] for match in matches if match]
 
 
-# A model file named by something else: a file manager, a terminal, the system.
+# Arguments that name model files, from a file manager, a terminal or the system.
 
 SUFFIX = ".gguf"
 _SCHEME = "file:"
 
 
 def names_file(argument: str) -> bool:
-    """Whether an argument means a file rather than a command; one named like a command is written ``./name``."""
+    """Whether an argument is a file rather than a command; a file named like a command is written ``./name``."""
     if argument.startswith("-"):
         return False
     lower = argument.lower()
@@ -165,7 +165,7 @@ def names_file(argument: str) -> bool:
 
 
 def path_of(argument: str) -> Path:
-    """The absolute path that a path or a ``file:`` address means; nothing is looked up.
+    """The absolute path for a path or a ``file:`` address; doesn't access the disk.
 
     Raises `KnownError` if it can't be the name of a model.
     """

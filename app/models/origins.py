@@ -16,7 +16,7 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     repository: str
     commit: str
     path: str
-    """Inside the repository."""
+    """The path in the repository."""
     sha256: str
     size: int
     """Bytes."""

@@ -1,8 +1,8 @@
-"""Whether a draft model fits a target, based on their tokenizers, never on names.
+"""Whether a draft model fits a target, judged by their tokenizers, never by names.
 
-The rules are llama.cpp's for its own speculative decoding (``common/speculative.cpp``). The library itself checks none
-of them, and a draft with another vocabulary would silently propose nonsense. Whether rejected tokens can be undone is
-another question, which `app.engine.llama.checkpoints` answers for models with a running state when they are loaded.
+The rules are those of llama.cpp's own speculative decoding (``common/speculative.cpp``). Its library doesn't check
+them, and a draft with another vocabulary would silently propose nonsense. Whether rejected tokens can be undone is
+another question, answered at loading by `app.engine.llama.checkpoints` for models with a recurrent state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LARGE_DRAFT_SHARE = 1 / 3
 
 
 class Difference(NamedTuple):
-    """The first token that two vocabularies spell differently."""
+    """The first token that differs between two vocabularies."""
 
     id: int
     target: str
@@ -36,7 +36,7 @@ class Difference(NamedTuple):
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a pair fits, and why or why not, for the user."""
+    """Whether a pair fits, and why, for the user."""
 
     fits: bool
     reason: str
@@ -44,7 +44,7 @@ class Verdict:
     warning: str | None = None
     """A disadvantage of a pair that fits."""
     note: str | None = None
-    """What can only be found out when a pair that fits is loaded."""
+    """A question about a pair that fits, which only loading answers."""
     target_tokens: int = 0
     draft_tokens: int = 0
     first_difference: int | None = None
@@ -64,7 +64,7 @@ def compare(target: GgufHeader, draft: GgufHeader) -> Verdict:
 
 
 def judge(target: ModelFacts, draft: ModelFacts, difference: Callable[[], Difference | None]) -> Verdict:
-    """Decide from what is known about both; ``difference`` is only called if nothing else decides."""
+    """Decide from the facts about both; calls ``difference`` only if nothing else decides."""
     first, second = target.tokenizer, draft.tokenizer
     if first is None or second is None:
         return Verdict(False, f"The {'target' if first is None else 'draft'} has no tokenizer to compare.")

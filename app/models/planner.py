@@ -1,8 +1,7 @@
-"""How to load a pair on a machine: what goes on the GPU, how long the context is, whether it fits.
+"""How to load a pair on a machine: what goes on the GPU, the context length, whether it fits.
 
-`app.models.planner` finds the best places. If something has to be left out, the draft goes first, then the MTP head;
-then the KV cache gets a smaller type, then the context is shortened. What was requested explicitly is kept, and refused
-with the numbers if it doesn't fit.
+If something has to be left out, the draft goes first, then the MTP head; then the KV cache gets a smaller type, then
+the context is shortened. Explicit requests are kept, and refused with the numbers if they don't fit.
 """
 
 from __future__ import annotations
@@ -23,39 +22,39 @@ from app.protocol.options import ALL_LAYERS, DEFAULT_BATCH_SIZE, HeadChoice, KvT
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
-    """What the user requests; the rest is chosen automatically."""
+    """The user's requests; all else is automatic."""
 
     context_length: int | None = None
     """Tokens."""
     kv_type: KvType | None = None
     target_gpu_layers: int | None = None
-    """Counted as llama.cpp does; `ALL_LAYERS` is all."""
+    """Counted as in llama.cpp; `ALL_LAYERS` is all."""
     draft_gpu_layers: int | None = None
     keep_draft: bool = False
-    """A plan that leaves the draft out isn't acceptable."""
+    """Plans without the draft are unacceptable."""
     head: HeadChoice = "auto"
     """As `app.protocol.commands.Load.head`."""
     expert_layers_on_cpu: int | None = None
-    """Of how many layers, counted from the first, the experts stay in system memory."""
+    """The number of first layers whose experts stay in system memory."""
     draft_context_length: int | None = None
-    """Tokens; by default as many as the target has, and never more."""
+    """In tokens; by default the target's, and never more."""
     draft_kv_type: KvType | None = None
     """By default the target's."""
     split_mode: SplitMode = "layer"
     main_gpu: str = ""
     """`Device.name` of the only GPU to use with the ``split_mode`` ``none``; empty for the first one."""
     tensor_split: tuple[float, ...] = ()
-    """The share of each GPU; ignored if there is another number of them, which the engine refuses."""
+    """The share of each GPU; ignored if their number is wrong, which the engine refuses."""
     draft_device: str = ""
     """`Device.name` of the GPU for the draft."""
     projector_bytes: int = 0
-    """What the target's projector takes, on the first GPU that any of the target is on."""
+    """The memory of the target's projector, on the first GPU with a part of the target."""
     batch_size: int = DEFAULT_BATCH_SIZE
     """`LoadSettings.micro_batch_size`."""
 
 
 class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """One way to load a pair. The first fields are those of `app.protocol.options.LoadSettings`."""
+    """A way to load a pair. The first fields are those of `app.protocol.options.LoadSettings`."""
 
     context_length: int
     """Tokens."""
@@ -76,11 +75,11 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
     gpu_space: int = msgspec.field(name="gpu_room")
     """The same for all GPUs together."""
     gpu_spaces: dict[str, int] = msgspec.field(name="gpu_rooms", default_factory=dict)
-    """The same for each GPU of `MemoryEstimate.gpus`, by `Device.name`; 0 for those that are not to be used."""
+    """The same for each GPU of `MemoryEstimate.gpus`, by `Device.name`; 0 for those not to be used."""
     sentence: str
-    """Why the plan is as it is, or how it differs from what was requested."""
+    """Why the plan is as it is, or how it differs from the request."""
     gives_up: bool = False
-    """Whether it fits only because it differs from what was requested."""
+    """It fits only because it differs from the request."""
 
     @property
     def needed(self) -> int:
@@ -88,12 +87,10 @@ class LoadPlan(msgspec.Struct, frozen=True, kw_only=True):
         return self.estimate.system.total + self.estimate.gpu.total
 
 
-# What goes where: the best places on a machine for a pair of which it is decided what is loaded.
-#
-# The draft goes on a GPU first and completely, then as much of the target as fits: of a mixture of experts, first all
-# of its layers with the experts of as few as possible in system memory, otherwise as many layers as fit. With several
-# GPUs, the draft is on the one that leaves most for the target, whose layers llama.cpp spreads by free memory if that
-# fits, and otherwise as it is told.
+# Placement of a pair once it is decided what to load. The draft goes on a GPU first and completely, then as much of the
+# target as fits: for a mixture of experts all of its layers, with the experts of as few as possible in system memory;
+# otherwise as many layers as fit. With several GPUs, the draft goes on the one that leaves most for the target, whose
+# layers llama.cpp spreads by free memory if that fits, and otherwise by given shares.
 
 
 class Options(NamedTuple):
@@ -106,16 +103,16 @@ class Options(NamedTuple):
     context: int
     """Tokens."""
     target_layers: int | None
-    """``None``: as many as fit."""
+    """``None`` for as many as fit."""
 
 
 class _DraftPlace(NamedTuple):
-    """Where the draft, or a head in a file of its own, goes."""
+    """The place of the draft, or of a head in a separate file."""
 
     layers: int
     """On a GPU."""
     gpu: int | None = None
-    """The index of the GPU that it has for itself; ``None``: as the target."""
+    """The index of the GPU reserved for it; ``None`` to share the target's."""
 
 
 class Placer:
@@ -154,18 +151,18 @@ class Placer:
 
     @property
     def has_shares(self) -> bool:
-        """Whether it was requested how much each GPU gets."""
+        """Whether shares of the GPUs were requested."""
         return bool(self._split.shares)
 
     def takes(self, options: Options) -> bool:
-        """Whether the models can have this kind of KV cache at all."""
+        """Whether the models support this type of KV cache."""
         shapes = self._target, self.sidecar if options.head else None
         draft_type = self._wishes.draft_kv_type or options.kv_type
         takes_draft = not options.draft or self.draft is None or takes_kv_type(self.draft, draft_type)
         return takes_draft and all(takes_kv_type(shape, options.kv_type) for shape in shapes if shape)
 
     def best(self, options: Options) -> LoadPlan:
-        """The best place for everything; if it doesn't fit anywhere, the first that was tried."""
+        """The best placement; if nothing fits, the first that was tried."""
         plans = list[LoadPlan]()
         for place in self._draft_places(options):
             plans.append(plan := self._with_most_layers(options, place))
@@ -174,7 +171,7 @@ class Placer:
         return max(plans, key=self._rank)
 
     def _rank(self, plan: LoadPlan) -> tuple[bool, bool, int, int]:
-        """The first of equal ones is the best."""
+        """Equal ranks keep their order."""
         if not plan.fits:
             return False, False, 0, 0
         layers = self._target.gpu_slots if plan.target_gpu_layers < 0 else plan.target_gpu_layers
@@ -210,7 +207,7 @@ class Placer:
         return self._plan(options, most, place, experts)
 
     def _with_fewest_experts_apart(self, options: Options, target_layers: int, place: _DraftPlace) -> LoadPlan:
-        """With the experts of no more layers in system memory than necessary; of all if that isn't enough."""
+        """The placement with as few layers' experts in system memory as necessary, at worst all."""
 
         def apart(layers: int) -> LoadPlan:
             return self._plan(options, target_layers, place, layers)
@@ -250,7 +247,7 @@ class Placer:
     def _spread(
         self, options: Options, target_layers: int, place: _DraftPlace, expert_layers: int
     ) -> tuple[MemoryEstimate, tuple[float, ...]]:
-        """What it takes, and the shares of the GPUs if llama.cpp has to be told them for it to fit."""
+        """The memory, and the GPU shares if it only fits with given ones."""
         memory = PairMemory(
             self._target,
             self.draft if options.draft else None,
@@ -296,7 +293,7 @@ LEAST_CONTEXT = 1024
 def make_plan(
     target: ModelShape, draft: ModelShape | None, machine: MachineMemory, wishes: Wishes | None = None
 ) -> LoadPlan:
-    """The best plan that fits; if none does, what was requested, with ``fits`` False and the numbers.
+    """The best plan that fits; otherwise the request, with ``fits`` False and the numbers.
 
     ``draft`` may be a file with only the MTP head of the target.
     """
@@ -337,7 +334,7 @@ class _Planner:
         return msgspec.structs.replace(wished, sentence=f"{_sentence(numbers)}.")
 
     def _candidates(self) -> Iterator[Options]:
-        """What was requested, then what comes closest to it."""
+        """The request, then what comes closest to it."""
         wished = self._wished
         yield wished
         lighter = [] if self._wishes.keep_draft else self._lighter()
@@ -353,12 +350,12 @@ class _Planner:
                 yield alone._replace(context=context, kv_type=kv_type)
 
     def _lighter(self) -> list[Options]:
-        """What was requested with the target's own head in place of the draft, and with neither."""
+        """The request with the target's own head instead of the draft, and with neither."""
         wished = self._wished
         found = [wished._replace(draft=False), wished._replace(draft=False, head=False)]
         return [options for number, options in enumerate(found) if options not in (wished, *found[:number])]
 
-    # ------------------------------------------------------------ what would fit
+    # ------------------------------------------------------------ alternatives
 
     def alternatives(self) -> list[LoadPlan]:
         wished, wished_plan = self._wished, self._placer.best(self._wished)
@@ -392,7 +389,7 @@ class _Planner:
         return lesser
 
     def _longest(self, options: Options) -> LoadPlan | None:
-        """With the longest context below that of ``options`` that fits, a multiple of `LEAST_CONTEXT`."""
+        """With the longest shorter context that fits, a multiple of `LEAST_CONTEXT`."""
 
         def at(steps: int) -> LoadPlan:
             return self._placer.best(options._replace(context=steps * LEAST_CONTEXT))
@@ -421,7 +418,7 @@ class _Planner:
         return f"{self._on_gpu(plan)} needs {takes}.{self._shares(plan)}{self._cut()}"
 
     def _on_gpu(self, plan: LoadPlan) -> str:
-        """The beginning of a sentence that says what is on the GPU, or on several."""
+        """The beginning of a sentence about what is on the GPU or GPUs."""
         where = "the GPUs" if sum(map(bool, self._limits.spaces)) > 1 else "the GPU"
         slots = self._target.gpu_slots
         layers = slots if plan.target_gpu_layers < 0 else min(plan.target_gpu_layers, slots)
@@ -436,7 +433,7 @@ class _Planner:
         return f"{layers} of {slots} layers of the target {verb} on {where}. It"
 
     def _shares(self, plan: LoadPlan) -> str:
-        """How many layers each GPU gets, where the plan had to decide that."""
+        """The layers of each GPU, if the plan had to decide that."""
         if plan.tensor_split == self._wishes.tensor_split:
             return ""
         names = [gpu.name for gpu in self._limits.gpus]
@@ -444,7 +441,7 @@ class _Planner:
         return f" Layers of the target: {', '.join(counts)}."
 
     def _cut(self) -> str:
-        """A sentence about a context that is longer than the target can have."""
+        """A sentence about a requested context that is longer than the target's."""
         longest = self._target.longest_context
         is_cut = (self._wishes.context_length or 0) > longest
         return f" This model can't have a context of more than {words.number(longest)} tokens." if is_cut else ""
@@ -463,7 +460,7 @@ class _Planner:
         return f"{subject} needs {words.size(needs)}{where}, but only {words.size(free)} is free"
 
     def _too_full(self, found: MemoryEstimate) -> tuple[str, int, int]:
-        """Where there isn't enough space, for display, and the bytes that are needed and free there."""
+        """Names the memory that is too small, with the bytes needed and free there."""
         limits, fullest = self._limits, self._limits.fullest(found)
         if fullest is None:
             return "", limits.in_system(found), limits.system_bytes
@@ -474,7 +471,7 @@ class _Planner:
         return f" on {limits.gpus[fullest].name}", found.gpus[fullest].total, limits.spaces[fullest]
 
     def _given_up(self, plan: LoadPlan, wished_plan: LoadPlan) -> str:
-        """What is different from the request."""
+        """How the plan differs from the request."""
         wished = self._wished
         parts = []
         if wished.draft and not plan.with_draft:
@@ -494,8 +491,8 @@ class _Planner:
         return _sentence(", ".join(parts))
 
     def _experts_apart(self, plan: LoadPlan, first: int) -> str:
-        """Of the layers on the GPU, which begin with the one numbered ``first``, how many are there without their
-        experts; empty if none.
+        """How many of the layers on the GPU, beginning with number ``first``, leave their experts behind; empty if
+        none.
         """
         count = sum(bool(layer.experts) for layer in self._target.layers[first : plan.expert_layers_on_cpu])
         return f"{count} of them without {'its' if count == 1 else 'their'} experts" if count else ""

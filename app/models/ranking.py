@@ -1,4 +1,4 @@
-"""Which drafts suit a target: all that exist, most promising first, those that don't fit last."""
+"""Drafts for a target: all that exist, the most promising first, those that don't fit last."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _USUAL_SHARE = 1 / 30
 
 @dataclass(frozen=True)
 class RankedDraft:
-    """A candidate, and the arguments for and against it."""
+    """A candidate with arguments for and against it."""
 
     entry: LibraryEntry
     verdict: Verdict
@@ -34,7 +34,7 @@ class RankedDraft:
 
 
 class Ranking(NamedTuple):
-    """What drafts for a target."""
+    """All drafters for a target."""
 
     drafts: list[RankedDraft]
     """Other files, the most promising first."""
@@ -43,10 +43,10 @@ class Ranking(NamedTuple):
 
 
 class Judge:
-    """Decides on pairs of entries: from their summaries, and from the tokens themselves only if necessary."""
+    """Judges pairs of entries: by their summaries, and by the tokens themselves only if necessary."""
 
     def __init__(self, known: MutableMapping[tuple[str, str], Difference | None]) -> None:
-        """``known`` has the results of earlier comparisons of tokens, by fingerprints; new ones are added to it."""
+        """``known`` has earlier comparisons of tokens, by fingerprints; new ones are added."""
         self._known = known
         self._target: tuple[Path, Tokenizer] | None = None
 
@@ -57,7 +57,7 @@ class Judge:
                 return Verdict(False, entry.problem)
             if not entry.available:
                 return Verdict(False, f"The {role} is in a folder that isn't available right now.")
-        assert target.summary is not None and draft.summary is not None  # or there was a problem
+        assert target.summary is not None and draft.summary is not None  # without a summary there is a problem
         try:
             if draft.is_head:
                 return self._head_verdict(target, draft)
@@ -84,7 +84,7 @@ class Judge:
 
 
 def trial_of_own_head(target: LibraryEntry, trials: Trials) -> Trial | None:
-    """The latest trial of the MTP head inside ``target``; `app.ui.compare.trial` keeps it like that of a pair."""
+    """The latest trial of the MTP head inside ``target``, stored by `app.ui.compare.trial` like that of a pair."""
     if target.summary is None or target.summary.mtp_head != "inside" or (key := _file_key(target)) is None:
         return None
     found = trials.get((key, key))
@@ -96,10 +96,10 @@ def rank_drafts(
 ) -> list[RankedDraft]:
     """All ``candidates`` except the target itself, best first.
 
-    Measurements come before guesses: pairs that were faster than plain first, those that were slower after those that
-    weren't tried. Of those, the target's own MTP head comes first. Guesses are ordered by size (`SMALL_DRAFT_SHARE`,
-    `LARGE_DRAFT_SHARE`), then by family, then by how close the size is to that of usual pairs. Those that don't fit
-    come last, with the reason. A head that belongs to another model isn't listed.
+    Measured ones are sorted around untested ones: faster than plain before, slower after. Untested ones begin with the
+    target's own MTP head; then they are sorted by size (`SMALL_DRAFT_SHARE`, `LARGE_DRAFT_SHARE`), by family, and by
+    how close the size is to that of usual pairs. Those that don't fit come last, with the reason. A head that belongs
+    to another model isn't listed.
     """
     key = _file_key(target) if target.available else None
     measured: dict[FileKey | None, Trial] = {row.draft: row.trial for row in trials.all().values() if row.target == key}

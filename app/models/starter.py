@@ -1,4 +1,4 @@
-"""The starter model: a small chat model in a package of its own, for whoever has no other yet."""
+"""The starter model: a small chat model in a separate package, for users without another model."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ _INSTALLED = Path("/usr/share/slipstream-starter")
 
 
 def starter_file() -> Path | None:
-    """Its file; ``None`` where it isn't installed."""
+    """The path of its file; ``None`` if it isn't installed."""
     return next((file for file in _places() if file.is_file()), None)
 
 
 def is_starter(path: str | Path) -> bool:
-    """Whether this is the file that `starter_file` finds, through links or not."""
+    """Whether this is the file of `starter_file`, also through links."""
     if (file := starter_file()) is None or Path(path).name != file.name:
-        return False  # what has another name may be on a drive that sleeps
+        return False  # a file with another name may be on a sleeping drive
     return os.path.realpath(path) == os.path.realpath(file)
 
 
 def _places() -> list[Path]:
-    """In the source (`scripts/setup` gets it), beside the frozen program, and of the system's package."""
+    """In the source tree (from `scripts/setup`), beside the frozen program, and of the system's package."""
     frozen = [Path(sys.executable).parent / "starter" / _FILE] if hasattr(sys, "_MEIPASS") else []
     return [system.resource("starter", _FILE), *frozen, _INSTALLED / _FILE]

@@ -1,4 +1,4 @@
-"""Downloads that survive anything: ranges, side files, checksums, and a queue on disk.
+"""Downloads that survive interruptions: ranges, side files, checksums, and a queue on disk.
 
 Must never open a connection itself: `app.models.hub` does that.
 """

@@ -1,4 +1,4 @@
-"""The entries of the download queue, their progress and the words for it, and the queue on disk."""
+"""The download queue's entries, their progress and its wording, and the queue's file."""
 
 from __future__ import annotations
 
@@ -17,25 +17,21 @@ from app.system import KnownError
 
 
 class ItemState(Enum):
-    """The state of an item."""
-
     QUEUED = "queued"
     RUNNING = "running"
     WAITING = "waiting"
     """It will try again after a network failure."""
     PAUSED = "paused"
-    """Paused by the user, or because the disk is full (then with a message)."""
+    """Paused by the user, or because the disk is full (with a message)."""
     CANCELED = "cancelled"
     """Canceled by the user; the downloaded parts are kept until they are discarded."""
     FAILED = "failed"
-    """Trying again automatically would not help."""
+    """Retrying automatically would not help."""
     DONE = "done"
 
 
 class Item(msgspec.Struct, frozen=True, kw_only=True):
-    """What is downloaded together: a model, a target with its draft or its MTP head, or a projector for a model that is
-    here already.
-    """
+    """A download: a model, a target with its draft or MTP head, or a projector for an existing model."""
 
     id: str
     title: str
@@ -43,11 +39,11 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
     target: tuple[RemoteFile, ...]
     draft: tuple[RemoteFile, ...] = ()
     head: tuple[RemoteFile, ...] = ()
-    """A file with the target's MTP head, which is stored beside the target, where it is found with it."""
+    """A file with the target's MTP head; stored beside the target, where it is found."""
     projector: tuple[RemoteFile, ...] = ()
-    """With what the target sees images, stored beside it, too."""
+    """Lets the target see images; also stored beside it."""
     model: str = ""
-    """Without a target: the name of the model's file, in the folder where the other files are to be stored."""
+    """Without a target: the file name of the existing model, in whose folder the other files are stored."""
     license: str = msgspec.field(default="", name="licence")
 
     @classmethod
@@ -60,7 +56,7 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
         head: RemoteModel | None = None,
         projector: RemoteModel | None = None,
     ) -> Item:
-        """A model, or a target with what belongs to it. The same content of a repository always gives the same id."""
+        """A model, or a target with its extras. The same content of a repository always gives the same id."""
         models = [model for model in (target, draft, head, projector) if model is not None]
         return cls(
             id=" ".join(f"{model.files[0].repository}:{model.files[0].sha256[:16]}" for model in models),
@@ -74,24 +70,24 @@ class Item(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def for_model(cls, title: str, model: str, projector: RemoteModel, license: str = "") -> Item:
-        """A projector for a model on this computer, whose file has the name ``model``."""
+        """A projector for a model on this computer, whose file name is ``model``."""
         (file,) = projector.files
         id = f"{file.repository}:{file.sha256[:16]} for {model}"
         return cls(id=id, title=title, target=(), projector=(file,), model=model, license=license)
 
     @property
     def files(self) -> tuple[RemoteFile, ...]:
-        """All of them, the target's first."""
+        """All files, the target's first."""
         return self.target + self.draft + self.beside
 
     @property
     def beside(self) -> tuple[RemoteFile, ...]:
-        """Those that are stored in the target's folder."""
+        """The files stored in the target's folder."""
         return self.head + self.projector
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Total size in bytes."""
         return sum(file.size for file in self.files)
 
 
@@ -103,15 +99,15 @@ class ItemProgress(msgspec.Struct, frozen=True, kw_only=True):
     done: int = 0
     """Bytes on disk, including those of finished files."""
     speed: float | None = None
-    """Bytes per second over the last seconds; ``None`` while nothing arrives."""
+    """Speed over the last seconds, in bytes per second; ``None`` while nothing arrives."""
     seconds_left: float | None = None
     attempt: int = 0
-    """Failures in a row so far, while ``WAITING``."""
+    """Consecutive failures, while ``WAITING``."""
     retry_in: float | None = None
     message: str = ""
     """Why it is waiting, paused or failed: a sentence for the user."""
     page: str = ""
-    """A page where the user can do something about it, such as accepting a gated repository's terms; or empty."""
+    """A page where the user can help, for example accept a gated repository's terms; or empty."""
 
 
 FILE_NAME = "downloads.json"
@@ -119,11 +115,11 @@ _STOPPED = (ItemState.PAUSED, ItemState.CANCELED, ItemState.FAILED, ItemState.DO
 
 
 class SavedItem(msgspec.Struct, frozen=True, kw_only=True):
-    """An item with everything that is stored about it."""
+    """An item with its stored state."""
 
     item: Item
     folder: str
-    """The models folder when it was added: its parts are there."""
+    """The models folder when it was added, which contains its parts."""
     state: ItemState
     message: str = ""
     page: str = ""
@@ -134,7 +130,7 @@ class _File(Versioned):
 
 
 class QueueFile:
-    """The queue of one folder, for one process at a time: others are locked out until `release`."""
+    """The queue of one folder, locked for other processes until `release`."""
 
     def __init__(self, folder: Path) -> None:
         """Raises `KnownError` if another process has the queue."""
@@ -150,10 +146,9 @@ class QueueFile:
             raise KnownError(f"The list of downloads can't be used: {error.strerror or error}.") from error
 
     def read(self) -> tuple[list[SavedItem], str | None]:
-        """The items, and what to tell the user about the file; items that were running are `ItemState.QUEUED`.
+        """The items, and a notice about the file for the user; items that were running become `ItemState.QUEUED`.
 
-        A file that can't be understood is renamed. Raises `KnownError` if it can't be read or renamed, and if it is of
-        a newer version.
+        An unreadable file is renamed. Raises `KnownError` if it can't be read or renamed, or is of a newer version.
         """
         try:
             items = self._file.load().items
@@ -177,14 +172,12 @@ class QueueFile:
         self._file.update(lambda _: _File(items=items))
 
     def release(self) -> None:
-        """Let other processes use it."""
+        """Unlock the queue for other processes."""
         self._file.lock.release()
 
 
 def has_work(path: Path) -> bool:
-    """Whether anything continues at the next start; also true for a file that can't be used, so that this gets
-    reported.
-    """
+    """Whether anything continues at the next start; also true for an unusable file, so that it gets reported."""
     try:
         data = path.read_bytes()
         items = decode(data, _File).items
@@ -199,7 +192,7 @@ def _as_queued(saved: SavedItem) -> SavedItem:
     return saved if saved.state in _STOPPED else msgspec.structs.replace(saved, state=ItemState.QUEUED, message="")
 
 
-# The text about downloads, for the window and the command line.
+# Texts about downloads, for the window and the command line.
 
 _STATES = {
     ItemState.QUEUED: "waiting",

@@ -1,7 +1,7 @@
-"""What downloads have on the disk: where a file is stored, whether there is space for it, and its incomplete bytes.
+"""Downloads on disk: where a file is stored, whether there is space for it, and its incomplete bytes.
 
-``<file>.part`` contains the bytes, ``<file>.part.json`` what they belong to (written before the first of them), and
-``<file>.part.lock`` keeps other processes away.
+``<file>.part`` contains the bytes, ``<file>.part.json`` identifies the content (written before the first byte), and
+``<file>.part.lock`` excludes other processes.
 """
 
 from __future__ import annotations
@@ -35,21 +35,20 @@ _PENDING = 2
 _VERSION = 1
 _MAX_INFO_BYTES = 1024 * 1024
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-"""Neither follows a link nor waits for the other end of a pipe."""
+"""Follows no links, and doesn't wait at a pipe."""
 _sync = getattr(os, "fdatasync", os.fsync)
 RESERVE_BYTES = 1024**3
 """Free space that downloads leave on the disk."""
 
 
 class DiskFullError(KnownError):
-    """There isn't enough space; the download can continue when the user has freed some."""
+    """There isn't enough space; the download can continue once the user has freed some."""
 
 
 def destination(models_folder: Path, file: RemoteFile) -> Path:
     """Where a downloaded file is stored: ``<models folder>/<owner>/<repository>/<path>``.
 
-    The names come from the network: those that could lead elsewhere, or that some system doesn't allow, raise
-    `KnownError` on every system.
+    The names come from the network: names that could lead elsewhere or are invalid on any system raise `KnownError`.
     """
     parts = [*file.repository.split("/"), *file.path.split("/")]
     for part in parts:
@@ -60,19 +59,19 @@ def destination(models_folder: Path, file: RemoteFile) -> Path:
 
 
 def destinations(models_folder: Path, item: Item) -> list[Path]:
-    """Where the files of an item are stored, in its order. Raises as `destination`.
+    """Where the files of an item are stored, in order. Raises as `destination`.
 
-    ``models_folder``: for files that belong to a model on this computer, the folder of that.
+    ``models_folder``: for files that belong to an existing model, that model's folder.
     """
     places = [destination(models_folder, file) for file in item.files]
-    if item.model:  # named after its model, because projectors of many models have the same name
+    if item.model:  # named after its model, because many projectors have the same name
         return [models_folder / f"{item.model.removesuffix('.gguf')}.{file.name}" for file in item.files]
     beside = places[0].parent if places else models_folder
     return [*places[: len(places) - len(item.beside)], *(beside / file.name for file in item.beside)]
 
 
 def free_bytes(folder: Path) -> int:
-    """How much can be written below ``folder``, which need not exist yet. Raises `KnownError` if the disk is gone."""
+    """Space available below ``folder``, which need not exist yet. Raises `KnownError` if the disk is gone."""
     for place in (folder, *folder.parents):
         try:
             return shutil.disk_usage(place).free
@@ -84,7 +83,7 @@ def free_bytes(folder: Path) -> int:
 
 
 def check_space(folder: Path, needed: int, reserve: int) -> None:
-    """Raise `DiskFullError` unless ``needed`` more bytes can be written and ``reserve`` is left."""
+    """Raise `DiskFullError` unless ``needed`` more bytes fit and leave ``reserve`` free."""
     free = free_bytes(folder)
     if free < needed + reserve:
         raise DiskFullError(
@@ -95,7 +94,7 @@ def check_space(folder: Path, needed: int, reserve: int) -> None:
 
 @contextmanager
 def writing(path: Path, size: int) -> Iterator[None]:
-    """For writing a file of ``size`` bytes: failures of the system become a `KnownError`."""
+    """Turn system errors while writing a file of ``size`` bytes into a `KnownError`."""
     try:
         yield
     except OSError as error:
@@ -117,16 +116,16 @@ def _failure(error: OSError, path: Path, size: int) -> KnownError:
 
 
 class PartInfo(msgspec.Struct, frozen=True, kw_only=True):
-    """What the bytes of a part belong to."""
+    """Identifies the content that a part belongs to."""
 
     file: RemoteFile
     etag: str = ""
-    """The content's ETag, as the server sent it."""
+    """The content's ETag as sent by the server."""
     version: int = _VERSION
 
 
 def part_path(destination: Path) -> Path:
-    """Where the bytes are while a file is incomplete."""
+    """The path of an incomplete file."""
     return destination.with_name(f"{destination.name}.part")
 
 
@@ -153,9 +152,9 @@ def discard(destination: Path) -> None:
 
 
 class Part:
-    """The incomplete file at ``destination``; nobody else can use it during the ``with`` block.
+    """The incomplete file at ``destination``, locked for others during the ``with`` block.
 
-    Writing and hashing run at the same time in two threads. Failures of the disk are `KnownError`.
+    Writing and hashing run in two threads. Disk failures are `KnownError`.
     """
 
     def __init__(self, destination: Path, file: RemoteFile) -> None:
@@ -186,7 +185,7 @@ class Part:
         return self
 
     def __exit__(self, *_error: object) -> None:
-        with contextlib.ExitStack() as ending:  # from the last to the first, whatever fails
+        with contextlib.ExitStack() as ending:  # in reverse order, whatever fails
             ending.callback(lambda: _unlock(self._lock, keep=self.path.exists()))
             ending.callback(self._close)
             ending.callback(self._syncer.shutdown)
@@ -205,7 +204,7 @@ class Part:
             self.restart()
 
     def hash_what_is_there(self, check: Callable[[], None]) -> None:
-        """Update the checksum to what is on disk; ``check`` may raise to stop."""
+        """Add what is on disk to the checksum; ``check`` may raise to stop."""
         self._hash = hashlib.sha256()
         left = self.size
         try:
@@ -220,7 +219,7 @@ class Part:
         self._safe = self.size
 
     def restart(self) -> None:
-        """Discard what is there."""
+        """Discard the existing bytes."""
         self._settle()
         self.size, self.etag, self._unsynced, self._safe = 0, "", 0, 0
         self._syncing = None
@@ -230,13 +229,13 @@ class Part:
         self._write_info()
 
     def remember_etag(self, etag: str) -> None:
-        """Store the name that the content's server gives it."""
+        """Store the server's ETag of the content."""
         if etag != self.etag:
             self.etag = etag
             self._write_info()
 
     def write(self, data: bytes) -> None:
-        """Add bytes at the end."""
+        """Append bytes."""
         self._hashing.append(self._hasher.submit(self._hash.update, data))
         with self._writing():
             os.lseek(self._descriptor, self.size, os.SEEK_SET)
@@ -254,12 +253,12 @@ class Part:
             self._syncing = self._syncer.submit(_sync, self._descriptor)
 
     def sha256(self) -> str:
-        """The checksum of what is there, 64 hexadecimal digits."""
+        """The SHA-256 of all bytes so far, in hexadecimal."""
         self._settle()
         return self._hash.hexdigest()
 
     def complete(self) -> None:
-        """Turn it into the file at the destination, safe against a power cut."""
+        """Move it to its destination, safe against a power cut."""
         self._check_synced()
         with writing(self.destination, self.file.size):
             _sync(self._descriptor)
@@ -281,7 +280,9 @@ class Part:
             self._hashing.popleft().result()
 
     def _check_synced(self) -> None:
-        """Wait until everything is on the disk. The system reports a failure only once: a later sync may succeed."""
+        """Wait until everything is on the disk. The system reports a failed write only once, so a later sync may
+        succeed.
+        """
         syncing, self._syncing = self._syncing, None
         if syncing is None:
             return
@@ -314,7 +315,7 @@ class Part:
 
 
 def _opened(path: Path) -> int:
-    """A descriptor of the file at ``path``, which is created if necessary; links are never followed.
+    """Open the file at ``path``, creating it if necessary; never follows a link.
 
     Raises `OSError`, and `KnownError` if something else is there.
     """
@@ -354,8 +355,7 @@ def _locked(destination: Path) -> filelock.BaseFileLock:
 
 
 def _unlock(lock: filelock.BaseFileLock, *, keep: bool = False) -> None:
-    # On Windows it can't be deleted while it is open; elsewhere it must be, or somebody else may have locked it
-    # already.
+    # On Windows an open file can't be deleted; elsewhere delete it while it is open, before anybody else can lock it.
     path = Path(lock.lock_file)
     if not keep and os.name != "nt":
         path.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The download queue: what is downloaded in which order, in separate threads, across restarts."""
+"""The download queue: order, transfer threads, and persistence across restarts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _WANTED = (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING)
 
 
 class SpeedMeter:
-    """Bytes per second over the last five seconds."""
+    """Measures bytes per second over the last five seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -49,7 +49,7 @@ class SpeedMeter:
             self._forget(now)
 
     def speed(self) -> float | None:
-        """``None`` while nothing arrives, or not for long enough to tell."""
+        """``None`` if nothing arrives, or not for long enough to tell."""
         now = self._clock()
         with self._lock:
             self._forget(now)
@@ -71,14 +71,14 @@ class QueuedItem:
 
     item: Item
     folder: Path
-    """The models folder the item is downloaded to."""
+    """The models folder it is downloaded to."""
     state: ItemState = ItemState.QUEUED
     message: str = ""
     page: str = ""
     transfers: dict[int, Transfer] = field(default_factory=dict)
-    """Running transfers, by the index of their file in the item, as in ``finished``."""
+    """Running transfers, by the index of their file in the item; also the indexes of ``finished``."""
     finished: set[int] = field(default_factory=set)
-    """The files that are complete."""
+    """Indexes of the complete files."""
     file_done: list[int] = field(init=False)
     """Bytes on disk of each file, once `look` was called."""
     has_looked: bool = False
@@ -92,7 +92,7 @@ class QueuedItem:
 
     @classmethod
     def restored(cls, saved: SavedItem) -> QueuedItem:
-        """In the state in which it was saved."""
+        """An item in its saved state."""
         entry = cls(saved.item, Path(saved.folder), saved.state, saved.message, saved.page)
         if saved.state is ItemState.DONE:
             entry.finished = set(range(len(saved.item.files)))
@@ -101,19 +101,19 @@ class QueuedItem:
         return entry
 
     def look(self) -> None:
-        """Find out what is on disk already, before anything is downloaded. Waits for the disk."""
+        """Find out what is on disk already. Blocks on the disk."""
         if not self.has_looked:
             files = zip(self.destinations, self.item.files, strict=True)
             self.file_done, self.has_looked = [bytes_on_disk(path, file) for path, file in files], True
 
     @property
     def destinations(self) -> list[Path]:
-        """The destinations of its files, in the item's order."""
+        """The paths of its files, in order."""
         return destinations(self.folder, self.item)
 
     @property
     def is_wanted(self) -> bool:
-        """Whether it should continue: neither the user nor a failure has stopped it."""
+        """Whether it should continue, because neither the user nor a failure has stopped it."""
         return self.state in _WANTED
 
     @property
@@ -123,21 +123,20 @@ class QueuedItem:
         return sum(running.get(index, count) for index, count in enumerate(self.file_done))
 
     def set(self, state: ItemState, message: str = "", page: str = "") -> None:
-        """Set the state and the reason for it."""
         self.state, self.message, self.page = state, message, page
 
     def cancel(self, *, only_waiting: bool = False) -> None:
-        """End all running and waiting transfers soon: the queue starts new ones."""
+        """End all transfers soon; the queue starts new ones."""
         for transfer in list(self.transfers.values()):
             if transfer.retry_at is not None or not only_waiting:
                 transfer.cancelled.set()
 
     def waiting_files(self) -> list[int]:
-        """The incomplete files that have no transfer."""
+        """The incomplete files without a transfer."""
         return [index for index in range(len(self.item.files)) if index not in self.finished | self.transfers.keys()]
 
     def changed_what_shows(self) -> bool:
-        """Whether anything but the number of bytes has changed since the last call."""
+        """Whether anything but the byte counts has changed since the last call."""
         before = self._shown
         self._shown = [
             (transfer.message, transfer.notice, transfer.retry_at) for transfer in list(self.transfers.values())
@@ -145,13 +144,11 @@ class QueuedItem:
         return before != self._shown
 
     def saved(self) -> SavedItem:
-        """What is stored."""
         return SavedItem(
             item=self.item, folder=str(self.folder), state=self.state, message=self.message, page=self.page
         )
 
     def progress(self) -> ItemProgress:
-        """Its progress."""
         state = self.state
         transfers = list(self.transfers.values()) if self.is_wanted else []
         waiting = [transfer for transfer in transfers if transfer.retry_at is not None]
@@ -178,8 +175,8 @@ class QueuedItem:
 class DownloadQueue:
     """All downloads of the application. Every method except `close` returns at once and can be called from any thread.
 
-    Files are downloaded in the queue's order, ``parallel`` at a time. An item is done when its last file is. Anything
-    that waits for the disk, such as storing the queue, happens in a separate thread, outside the lock.
+    Files are downloaded in the queue's order, ``parallel`` at a time. Disk work, such as storing the queue, runs in a
+    separate thread, outside the lock.
     """
 
     def __init__(
@@ -196,13 +193,12 @@ class DownloadQueue:
     ) -> None:
         """Read the queue of ``data_folder`` and continue what was running.
 
-        ``reserve`` is how many bytes stay free on the disk. ``origins`` are those of ``data_folder`` unless others are
-        given. ``on_change`` is called with an item's id, from any thread, at each change of its state and ten times a
-        second while it is running. Raises `KnownError` if another process is using this queue or its file can't be
-        read.
+        ``reserve`` is how many bytes stay free on the disk. ``origins`` are by default those of ``data_folder``.
+        ``on_change`` is called with an item's id, from any thread, at each change of its state and ten times a second
+        while it is running. Raises `KnownError` if another process has this queue or its file can't be read.
         """
         self.models_folder = models_folder
-        """The folder for items added from now on."""
+        """The folder for new items."""
         self.origins = origins or origins_file(data_folder)
         self._network = network
         self._parallel = parallel
@@ -220,28 +216,24 @@ class DownloadQueue:
             self._file.release()
             raise
         self._leaving: list[QueuedItem] = []
-        """Removed from the queue, but some of their transfers are still running, or their files are still to be
-        deleted.
-        """
+        """Removed items with transfers still running, or files still to be deleted."""
         self._changed = set(self._entries)
-        """Items the thread has to check."""
+        """Items for the worker thread to check."""
         self._saving = threading.Lock()
         self._is_over = False
         """Whether another process may be using the file now."""
         self._threads: list[threading.Thread] = []
-        """All transfers that are running, and those whose end hasn't been handled."""
+        """All running transfers, and those whose end hasn't been handled."""
         self._worker = threading.Thread(target=self._work, name="downloads", daemon=True)
         self._worker.start()
 
     # --- user actions
 
     def add(self, item: Item, folder: Path | None = None) -> None:
-        """Add an item at the end; if it is there with the same files and isn't done, it is resumed instead.
+        """Add an item at the end; an unfinished item with the same files is resumed instead.
 
-        ``folder``: where its files go, unless that is the models folder.
-
-        One with the same id but other files, such as those of an older commit, is replaced. Raises `KnownError` for
-        unsafe file names.
+        ``folder`` overrides the models folder. An item with the same id but other files (of an older commit, for
+        example) is replaced. Raises `KnownError` for unsafe file names.
         """
         folder = folder or self.models_folder
         destinations(folder, item)
@@ -262,7 +254,7 @@ class DownloadQueue:
         self._stop(id, ItemState.CANCELED)
 
     def resume(self, id: str) -> None:
-        """Continue an item that is paused, canceled or failed, or retry at once if it is waiting."""
+        """Continue a paused, canceled or failed item, or retry a waiting one at once."""
         with self._lock:
             entry = self._entries[id]
             if entry.state is ItemState.DONE:
@@ -286,7 +278,7 @@ class DownloadQueue:
             self._look_after(id)
 
     def pause_all(self) -> None:
-        """Pause everything that is running, waiting or queued."""
+        """Pause all items that are running, waiting or queued."""
         for progress in self.progress():
             if progress.state in (ItemState.QUEUED, ItemState.RUNNING, ItemState.WAITING):
                 self.pause(progress.item.id)
@@ -303,8 +295,8 @@ class DownloadQueue:
             return [entry.progress() for entry in self._entries.values()]
 
     def paths(self, id: str) -> tuple[Path, Path | None]:
-        """The paths of an item's target, and of its draft or the file with its head, now or later: for a split model,
-        its first file, which is the one to open.
+        """The paths, now or later, of an item's target and of its draft or head file; for a split model, its first
+        file.
         """
         with self._lock:
             entry = self._entries[id]
@@ -316,15 +308,13 @@ class DownloadQueue:
     # --- settings
 
     def set_parallel(self, parallel: int) -> None:
-        """How many files at a time, from now on; running transfers continue."""
+        """Set the number of simultaneous files; running transfers continue."""
         with self._lock:
             self._parallel = parallel
             self._look_after(*self._entries)
 
     def close(self) -> None:
-        """Stop all threads and keep everything; what was running continues at the next start. Nothing is written
-        afterwards.
-        """
+        """Stop all threads and save the queue; running items continue at the next start. Writes nothing afterwards."""
         with self._lock:
             if self._closed:
                 return
@@ -360,18 +350,18 @@ class DownloadQueue:
         return entry
 
     def _transferring(self) -> list[Path]:
-        """The destinations of everything that is running, including what was canceled and hasn't ended yet."""
+        """The destinations of all transfers, including canceled ones that haven't ended."""
         entries = (*self._entries.values(), *self._leaving)
         return [transfer.destination for entry in entries for transfer in entry.transfers.values()]
 
     def _look_after(self, *ids: str) -> None:
-        """Have the thread check these items, whose state has changed."""
+        """Have the thread check these changed items."""
         with self._lock:
             self._changed.update(ids)
             self._wake.notify()
 
     def _work(self) -> None:
-        """After each change: delete what was discarded, start transfers, store the queue, report."""
+        """After each change: delete discarded files, start transfers, store the queue, report."""
         while True:
             with self._lock:
                 self._wake.wait_for(lambda: self._changed or self._closed)
@@ -390,7 +380,7 @@ class DownloadQueue:
 
     def _save(self) -> None:
         if self._is_over:
-            return  # a disk that didn't respond blocked us for longer than `close` waits
+            return  # an unresponsive disk blocked us for longer than `close` waits
         with self._lock:
             items = [entry.saved() for entry in self._entries.values()]
         try:
@@ -399,7 +389,7 @@ class DownloadQueue:
             _log.warning("%s", error)
 
     def _start_some(self) -> set[str]:
-        """Start the next transfers; returns the ids of items that had to be paused because the disk is full."""
+        """Start the next transfers; returns the ids of items that were paused because the disk is full."""
         paused: set[str] = set()
         needed: dict[Path, int] = {}
         with self._lock:
@@ -412,7 +402,7 @@ class DownloadQueue:
             problem = ""
             try:
                 check_space(entry.folder, needed[entry.folder], self._reserve)
-            except KnownError as error:  # all files up to this item don't fit on the disk
+            except KnownError as error:  # the files up to this item don't all fit on the disk
                 problem = str(error)
             with self._lock:
                 if self._closed or not entry.is_wanted or self._entries.get(id) is not entry:
@@ -429,7 +419,7 @@ class DownloadQueue:
         running = self._transferring()
         for index in entry.waiting_files():
             path = entry.destinations[index]
-            # Two items may have a file in common, such as a draft.
+            # Two items may share a file, such as a draft.
             if len(running) < self._parallel and path not in running:
                 self._start(entry, index, path)
                 running.append(path)
@@ -486,7 +476,7 @@ class DownloadQueue:
             self._look_after(entry.item.id)
 
     def _delete_discarded(self) -> None:
-        """Incomplete files that no other item needs. What is still being stopped is deleted later."""
+        """Delete incomplete files that no other item needs; those of transfers still stopping are deleted later."""
         with self._lock:
             left = [entry for entry in self._leaving if not entry.transfers]
             self._leaving = [entry for entry in self._leaving if entry.transfers]

@@ -1,6 +1,6 @@
-"""Downloads one file from the hub to its place on disk: resumed, retried, checked, and only then renamed.
+"""Downloads one file from the hub: resumed, retried, verified, and only then renamed.
 
-Every request is pinned to the file's commit, and the checksum known before the first byte decides in the end.
+Every request is pinned to the file's commit, and the file must match a checksum known before the first byte.
 """
 
 from __future__ import annotations
@@ -47,20 +47,20 @@ class WrongContentError(KnownError):
 
 @dataclass(frozen=True)
 class Backoff:
-    """How long to wait after failures: doubling, a minute at most, and not all clients at the same moment."""
+    """Delays between attempts: doubling up to a minute, with jitter."""
 
     first_seconds: float = 1.0
     cap_seconds: float = 60.0
 
     def seconds(self, failures: int, asked_for: float | None = None) -> float:
-        """After this many failures in a row, from 1; not sooner than the server asks."""
+        """The delay after this many failures in a row, from 1; at least what the server asks for."""
         doubled: float = min(self.cap_seconds, self.first_seconds * 2.0 ** min(failures - 1, 30))
         return max(doubled * random.uniform(0.5, 1.0), min(asked_for or 0.0, _LONGEST_WAIT_SECONDS))
 
 
 @dataclass(eq=False)
 class Transfer:
-    """The download of one file. `run` blocks; everything else can be read from any thread in the meantime."""
+    """The download of one file. `run` blocks; everything else can be read from any thread meanwhile."""
 
     network: Network
     file: RemoteFile
@@ -71,21 +71,21 @@ class Transfer:
     backoff: Backoff = Backoff()
     reserve: int = RESERVE_BYTES
     on_bytes: Callable[[int], None] = lambda _: None
-    """Gets the number of bytes received from the network."""
+    """Called with the number of bytes received from the network."""
     on_change: Callable[[], None] = lambda: None
     """Called when anything below changes."""
     done: int = 0
     """Bytes on disk."""
     failures: int = 0
-    """Failures in a row, without a byte in between."""
+    """Consecutive failures without a byte in between."""
     retry_at: float | None = None
-    """When to try again, by `time.monotonic`."""
+    """Time of the next attempt, by `time.monotonic`."""
     message: str = ""
     """Why it is waiting."""
     notice: str = ""
     """Why it started over, if it did."""
     cancelled: threading.Event = field(default_factory=threading.Event)
-    """Set to end it soon. What has arrived is kept for the next time, and the way the transfer ends means nothing."""
+    """Set it to end the transfer soon. What has arrived is kept; ignore how the transfer ends."""
     _ranges: bool = field(default=True, init=False)
     _refusals: int = field(default=0, init=False)
 
@@ -93,13 +93,13 @@ class Transfer:
         """Return when the file is at its destination.
 
         Waits for the network as long as it takes. Raises `Canceled` if told to stop; `DiskFullError`, `NoAccessError`
-        or another `KnownError` if waiting doesn't help. What has arrived is kept for the next time.
+        or another `KnownError` if waiting doesn't help. What has arrived is kept.
         """
         with writing(self.destination, self.file.size):
             if self.destination.exists():
                 self._check_existing()
                 with contextlib.suppress(KnownError):  # another process is downloading it
-                    discard(self.destination)  # what a process that was killed at the end left next to it
+                    discard(self.destination)  # left by a process that was killed at the end
             else:
                 with Part(self.destination, self.file) as part:
                     self._fill(part)
@@ -137,7 +137,7 @@ class Transfer:
                 self._tell(f"{error} The download starts over.")
 
     def _request(self, part: Part) -> None:
-        """Request what is missing and write what arrives. Returns when everything is there."""
+        """Request what is missing and write what arrives. Returns when the file is complete."""
         self._check_canceled()
         endpoint = self.network.endpoint
         start = part.size if self._ranges else 0
@@ -155,7 +155,9 @@ class Transfer:
             raise RetryLaterError(f"The connection was closed before {self._name} was complete.")
 
     def _add(self, part: Part, data: bytes, skip: int) -> int:
-        """Write ``data`` without its first ``skip`` bytes, which exist already; returns how many are left to skip."""
+        """Write ``data`` without its first ``skip`` bytes, which exist already; returns how many are still to be
+        skipped.
+        """
         fresh = data[skip:] if skip else data
         if fresh:
             if part.size + len(fresh) > self.file.size:
@@ -181,7 +183,7 @@ class Transfer:
             raise Canceled
 
     def _compare_etag(self, part: Part, name: str, *, known: bool) -> None:
-        """Whether the content can be added to what is there: the server says it is the same, or it has our checksum."""
+        """Check that the content can be appended: the server says it is the same, or it has our checksum."""
         if part.size and part.etag and name and name != part.etag and not known:
             part.restart()
             self._changed(done=0)
@@ -227,7 +229,7 @@ class Transfer:
     # --- when it is complete
 
     def _check_existing(self) -> None:
-        """A file of this name exists: either it is the same one, or it is left alone."""
+        """The destination exists: accept it if it is the same file, otherwise leave it alone."""
         is_other = self.destination.stat().st_size != self.file.size
         if is_other or sha256_of(self.destination, self.cancelled.is_set) != self.file.sha256:
             raise KnownError(
@@ -259,11 +261,11 @@ class Transfer:
 
 
 class RetryLaterError(KnownError):
-    """It may work later."""
+    """Trying again later may work."""
 
     def __init__(self, message: str, *, after: float | None = None, tries: int | None = None) -> None:
-        """``after``: seconds the server asks us to wait; ``tries``: the number of failures in a row after which it is
-        hopeless.
+        """``after``: the delay in seconds that the server asks for; ``tries``: give up after this many failures in a
+        row.
         """
         super().__init__(message)
         self.after = after
@@ -271,11 +273,11 @@ class RetryLaterError(KnownError):
 
 
 class NoRangesError(RetryLaterError):
-    """The server can't send a file from its middle, but perhaps all of it."""
+    """The server can't send part of the file, but perhaps all of it."""
 
 
 def check_answer(response: httpx2.Response, file: RemoteFile, endpoint: str, start: int) -> int:
-    """The position in the file at which this answer's content begins, after ``start`` was requested.
+    """The file position at which this response's content begins, after ``start`` was requested.
 
     Raises `NoAccessError`, `RetryLaterError` or another `KnownError` if it isn't the file's content.
     """
@@ -300,12 +302,12 @@ def check_answer(response: httpx2.Response, file: RemoteFile, endpoint: str, sta
 
 
 def is_known_content(response: httpx2.Response, file: RemoteFile) -> bool:
-    """Whether the hub itself says that this answer's content has our checksum."""
+    """Whether the hub itself says that this response's content has our checksum."""
     return _linked(response, "X-Linked-ETag") == file.sha256
 
 
 def etag(response: httpx2.Response) -> str:
-    """The name that the sending server gives the content, for comparison."""
+    """The sending server's ETag, for comparison."""
     value: str = response.headers.get("ETag", "")
     return "" if value.startswith("W/") else value.strip('"')
 
@@ -334,13 +336,13 @@ def _failure(response: httpx2.Response, file: RemoteFile, endpoint: str) -> Know
         reason = "asks to try again later" if status == 429 else f"has a problem (status {status})"
         return RetryLaterError(f"{host} {reason}.", after=_retry_after(response.headers.get("Retry-After", "")))
     if response.history and not str(response.url).startswith(f"{endpoint}/"):
-        # The address came from the hub and is only valid for some time; the next attempt gets a new one.
+        # The address came from the hub and expires; the next attempt gets a new one.
         return RetryLaterError(f"{host} refuses to send {_name_of(file)} (status {status}).", tries=_HOPELESS_TRIES)
     return refused(response, endpoint, file.repository)
 
 
 def _retry_after(value: str) -> float | None:
-    """The header Retry-After in seconds: it is a number or a date."""
+    """The Retry-After header in seconds; it may be a number or a date."""
     if (seconds := whole_number(value.strip())) is not None:
         return float(seconds)
     try:
@@ -351,7 +353,7 @@ def _retry_after(value: str) -> float | None:
 
 
 def _wrong_size(file: RemoteFile, size: int) -> RetryLaterError:
-    # What is on disk stays, because the answer may be the login page of a network in between.
+    # Keeps what is on disk: the response may be the login page of a network in between.
     return RetryLaterError(f"{_name_of(file)} should be {file.size} bytes long, but the server sends {size}.", tries=3)
 
 

@@ -1,7 +1,7 @@
-"""Questions to Hugging Face: which repositories exist, what they contain, the headers of their files.
+"""Queries to Hugging Face: repositories, their contents, the headers of their files.
 
-All of them block; the window asks in a separate thread, and discards the answer if the user has moved on. Answers are
-checked value by value, because a mirror may send anything.
+All of them block; the window runs them in a separate thread, and discards the answer if the user has moved on. Answers
+are validated, because a mirror may send anything.
 """
 
 from __future__ import annotations
@@ -113,9 +113,9 @@ class Hub:
 
 
 class HubConnection:
-    """Hugging Face according to the settings: the network, the hub, and the access token.
+    """Hugging Face with the app's settings: network, hub, and access token.
 
-    One per process. ``network.settings`` may change while it is used.
+    One per process. ``network.settings`` may change while it is in use.
     """
 
     def __init__(self, settings: NetworkSettings) -> None:
@@ -125,12 +125,12 @@ class HubConnection:
 
     @property
     def host(self) -> str:
-        """The host that the token belongs to. Raises `KnownError` for an unsafe address."""
+        """The host of the token. Raises `KnownError` for an unsafe address."""
         return urlsplit(self.network.endpoint).hostname or ""
 
 
 def network_settings(values: Settings) -> NetworkSettings:
-    """The part of the settings about the network."""
+    """The network part of the settings."""
     return NetworkSettings(endpoint=values.hub_endpoint, offline=values.offline, token_to_mirror=values.token_to_mirror)
 
 
@@ -139,9 +139,9 @@ def _known(error: Exception, endpoint: str, repository: str) -> KnownError:
 
     if isinstance(error, HfHubHTTPError):
         return refused(error.response, endpoint, repository)
-    # huggingface_hub fails in any way on unexpected answers.
+    # huggingface_hub may raise anything on unexpected answers.
     _log.info("unexpected answer: %s: %s", type(error).__name__, printable(str(error)))
-    host = urlsplit(endpoint).hostname or ""  # without the name and password that may come before it
+    host = urlsplit(endpoint).hostname or ""  # without a name and password
     return RefusedError(f"The answer from {printable(host)} makes no sense. Check the address of the mirror.")
 
 
@@ -174,7 +174,7 @@ def _facts(info: ModelInfo) -> dict[str, Any]:
 
 
 def _file(id: str, commit: str, sibling: RepoSibling) -> RemoteFile | None:
-    """A file, if it can be downloaded and checked: it has a safe path, a size and a checksum."""
+    """A file, if it is safe to download and verify: it has a safe path, a size and a checksum."""
     path, large = sibling.rfilename, sibling.lfs
     if not isinstance(path, str) or not is_safe_path(path) or large is None:
         return None
@@ -187,7 +187,7 @@ def _file(id: str, commit: str, sibling: RepoSibling) -> RemoteFile | None:
 def _license(info: ModelInfo, tags: list[str]) -> str:
     named = next((tag.removeprefix("license:") for tag in tags if tag.startswith("license:")), "")
     if named in ("", "other"):
-        # The name of a license that has no tag.
+        # The name of a license without a tag.
         named = getattr(info.card_data, "license_name", None) or named
     return printable(named, _MAX_TEXT_CHARS) if isinstance(named, str) else ""
 
@@ -196,23 +196,23 @@ def _number(value: object) -> int:
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX_NUMBER else 0
 
 
-# Headers of models that haven't been downloaded: their first megabytes, through the same parser as files on disk.
+# Headers of models that haven't been downloaded: their first megabytes, read by the same parser as local files.
 
 FIRST_PIECE = 256 * 1024
 MAX_FETCHED = 2 * MAX_HEADER_BYTES
-"""For one model; a split model can have a thousand parts, each with a header."""
+"""Per model; a split model can have a thousand parts, each with a header."""
 LARGEST_PIECE = 1024 * 1024
-"""The most that may be fetched unnecessarily; small headers are fetched in smaller pieces."""
+"""The most to fetch unnecessarily; small headers are fetched in smaller pieces."""
 
 
 def read_remote_header(
     network: Network, model: RemoteModel, is_canceled: Callable[[], bool] = lambda: False, *, any_kind: bool = False
 ) -> GgufHeader:
-    """Read and check a header with range requests: about as many bytes as the header has, and at most twice as many.
+    """Read and check a header with range requests, fetching at most twice its size.
 
-    With ``any_kind``, it isn't checked whether llama.cpp can load it as a text model: a head by itself may be none.
-    Raises `ModelFileError` for a file that isn't a model, `KnownError` if the network or the hub fails, and `Canceled`
-    soon after ``is_canceled()`` returns true.
+    With ``any_kind``, it need not be a loadable text model, for example a head by itself. Raises `ModelFileError` for a
+    file that isn't a model, `KnownError` if the network or the hub fails, and `Canceled` soon after ``is_canceled()``
+    returns true.
     """
     files = {file.path: file for file in model.files}
     header = read_header_from(_Remote(network, files, is_canceled), Path(model.files[0].path))
@@ -223,7 +223,7 @@ def read_remote_header(
 
 @dataclass
 class _Remote:
-    """The files of one model, as a `Source`."""
+    """The files of a model, as a `Source`."""
 
     network: Network
     files: Mapping[str, RemoteFile]
@@ -252,10 +252,10 @@ class _Pieces:
     file: RemoteFile
     is_canceled: Callable[[], bool]
     position: int = 0
-    """Bytes that were fetched."""
+    """Bytes fetched so far."""
 
     def read(self, size: int) -> bytes:
-        # No more than there is already, so that at most twice the header is fetched.
+        # At most as much as there is already, so that at most twice the header is fetched.
         piece = min(max(FIRST_PIECE, self.position), LARGEST_PIECE)
         data = self._fetch(min(size, piece, self.file.size - self.position))
         self.position += len(data)
@@ -274,7 +274,7 @@ class _Pieces:
                 if self.is_canceled():
                     raise Canceled
                 data += chunk
-                if len(data) > size:  # otherwise read to the end, so that the connection can be used for the next piece
+                if len(data) > size:  # otherwise read to the end, so that the connection can be reused
                     break
         return data[:size]
 

@@ -1,7 +1,7 @@
-"""Recommended models with what accelerates them, by the memory they take: ``resources/catalog.json``.
+"""Recommended models with their accelerators and memory needs: ``resources/catalog.json``.
 
-The file says what to download, how large that is about, how to sample and think, and who measured what. Commits, sizes
-and checksums are looked up before the download (`app.models.hub.catalog_items`).
+The file has sources, approximate sizes, sampling and thinking settings, and measurements with their authors. Commits,
+sizes and checksums are looked up before a download (`app.models.hub.catalog_items`).
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from app.protocol.events import Device
 from app.protocol.options import snapshots_for
 
 BUFFER_BYTES = 600_000_000
-"""What llama.cpp needs for computing, with a head or a draft; a generous estimate."""
+"""A generous estimate of llama.cpp's compute buffers, with a head or a draft."""
 _RESERVED_BYTES = 1_000_000_000
-"""The part of the system's memory left for other programs."""
+"""The fraction of system memory left for other programs."""
 _USABLE_SHARE = 0.95
-"""The memory of a GPU whose free memory is unknown."""
+"""The assumed memory of a GPU whose free memory is unknown."""
 _LEAST_GB = 900_000_000
-"""The fewest bytes that count as a memory of "1 GB", because systems keep some for themselves."""
+"""The fewest bytes that count as "1 GB", because systems reserve some memory."""
 
 Place = Literal["gpu", "processor"]
 Text = Annotated[str, Meta(min_length=1, max_length=300)]
 Bytes = Annotated[int, Meta(ge=1)]
 RepositoryName = Annotated[str, Meta(pattern=r"^[\w.-]+/[\w.-]+$")]
 FileName = Annotated[str, Meta(pattern=r"\.gguf$")]
-"""Of the first part, if there are more; ``*`` stands for anything, and upper and lower case are the same."""
+"""The first part's name, if there are more; ``*`` matches anything, and case is ignored."""
 
 
 class _Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -44,48 +44,48 @@ class _Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class CatalogSampling(SamplingChoice, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The sampling recommended by a model's authors, as far as they do."""
+    """The sampling recommended by a model's authors, as far as they give one."""
 
 
 class Advice(_Struct, frozen=True, kw_only=True):
-    """How a model's authors, or those who tried it, say that it is used."""
+    """How to use a model, according to its authors or to people who tried it."""
 
     plain: CatalogSampling = CatalogSampling()
-    """Where it doesn't think."""
+    """Without thinking."""
     thinking: CatalogSampling | None = None
-    """Where it does; ``None``: the same."""
+    """With thinking; ``None`` for the same."""
     level: Annotated[str, Meta(max_length=20)] = ""
-    """The thinking level where the user chose none, which sets the chat template's variables
-    (`app.engine.decoding.thinking`): ``medium`` is ``reasoning_effort="medium"``. Empty: the template's own.
+    """The default thinking level, which sets the chat template's variables (`app.engine.decoding.thinking`): ``medium``
+    is ``reasoning_effort="medium"``. Empty for the template's default.
     """
 
     def sampling(self, *, thinks: bool) -> CatalogSampling:
-        """For a model that thinks before it answers, or doesn't."""
+        """The sampling with or without thinking."""
         return self.thinking if thinks and self.thinking is not None else self.plain
 
 
-# ---------------------------------------------------------------- what accelerates a model
+# ---------------------------------------------------------------- accelerators
 
 
 class Inside(_Struct, frozen=True, kw_only=True, tag_field="kind", tag="inside"):
     """An MTP head inside the model's file."""
 
     architecture: Text
-    """Of the head, as in its header: `app.models.mtp` says whether this version can run it."""
+    """The head's architecture in the header: `app.models.mtp` says whether this version can run it."""
 
 
 class Sidecar(_Struct, frozen=True, kw_only=True, tag_field="kind", tag="sidecar"):
-    """An MTP head in a file of its own, which is downloaded with the model. Bytes."""
+    """An MTP head in a separate file, downloaded with the model. Sizes in bytes."""
 
     architecture: Text
     repository: RepositoryName | None = None
-    """``None``: the model's."""
+    """``None`` for the model's."""
     file: FileName
     size: Bytes
 
 
 class DraftModel(_Struct, frozen=True, kw_only=True, tag_field="kind", tag="draft"):
-    """A small model, which is downloaded with the model. Bytes."""
+    """A small model, downloaded with the model. Sizes in bytes."""
 
     title: Text
     repository: RepositoryName
@@ -97,27 +97,27 @@ class DraftModel(_Struct, frozen=True, kw_only=True, tag_field="kind", tag="draf
 
 
 class NGrams(_Struct, frozen=True, kw_only=True, tag_field="kind", tag="ngram"):
-    """Nothing of its own: drafts come from the chat itself."""
+    """Needs no files: drafts come from the chat itself."""
 
 
 Accelerator = Inside | Sidecar | DraftModel | NGrams
 
 
-# ---------------------------------------------------------------- what there is
+# ---------------------------------------------------------------- models
 
 
 class Alternate(_Struct, frozen=True, kw_only=True):
-    """Another file that will do."""
+    """An alternative file."""
 
     repository: RepositoryName
     file: FileName
     quantization: Text
     metal: bool = False
-    """It is the better one on a Mac; otherwise it is for when the first is gone."""
+    """Preferred on a Mac; others are for when the usual file is gone."""
 
 
 class CatalogFile(_Struct, frozen=True, kw_only=True):
-    """One quantization of a model, for one size of memory. Bytes."""
+    """A quantization of a model for a size of memory. Sizes in bytes."""
 
     repository: RepositoryName
     file: FileName
@@ -125,34 +125,34 @@ class CatalogFile(_Struct, frozen=True, kw_only=True):
     size: Bytes
     """The approximate size of all its files."""
     gpu: Literal[4, 6, 8, 12, 16, 24, 32, 48] | None = None
-    """GB of the smallest common GPU it is intended for; ``None``: not for GPUs."""
+    """GB of the smallest common GPU it is meant for; ``None`` if it isn't for GPUs."""
     processor: Literal[4, 8, 16] | None = None
-    """GB of memory of the smallest computer without a GPU that it is fast enough for."""
+    """GB of memory of the smallest computer without a GPU on which it is fast enough."""
     context: Annotated[int, Meta(ge=1024)]
-    """Tokens of context the memory is calculated for."""
+    """The context length in tokens for the memory estimate."""
     accelerator: Accelerator
     alternates: list[Alternate] = []
 
 
 class VisionFile(_Struct, frozen=True, kw_only=True):
-    """What a model needs to see images (``mmproj``). Bytes."""
+    """What a model needs to see images (``mmproj``). Size in bytes."""
 
     file: FileName
-    """In the model's repository."""
+    """The path in the model's repository."""
     size: Bytes | None = None
 
 
 class Measured(_Struct, frozen=True, kw_only=True):
-    """What somebody measured. Nothing in the catalog was measured by us."""
+    """A measurement by others. Nothing in the catalog was measured by us."""
 
     result: Text
     hardware: Text
     source: Text
-    """Who, or where they wrote it."""
+    """The author or the publication."""
 
 
 class CatalogModel(_Struct, frozen=True, kw_only=True):
-    """A recommended model. Bytes."""
+    """A recommended model. Sizes in bytes."""
 
     id: Annotated[str, Meta(pattern=r"^[a-z0-9.-]+$")]
     title: Text
@@ -160,24 +160,24 @@ class CatalogModel(_Struct, frozen=True, kw_only=True):
     why: Text
     license: Text
     license_note: Annotated[str, Meta(max_length=300)] = ""
-    """What one should know before using it; empty for the usual free licenses."""
+    """What to know before using it; empty for the usual free licenses."""
     files: Annotated[list[CatalogFile], Meta(min_length=1)]
     """From the smallest memory to the largest."""
     kv_per_token: Bytes
-    """Of the layers that keep the whole context, in F16: 2 × layers × KV heads × head width × 2 bytes."""
+    """KV cache per token of the layers with full context, in F16: 2 × layers × KV heads × head width × 2 bytes."""
     window: Annotated[int, Meta(ge=0)] = 0
-    """KV cache of the layers with a sliding window, which doesn't grow with the context."""
+    """KV cache of the sliding-window layers, independent of the context length."""
     state: Annotated[int, Meta(ge=0)] = 0
-    """Recurrent state of one sequence; a snapshot for going back takes the same again."""
+    """Recurrent state of one sequence; a snapshot for rolling back takes the same again."""
     mmproj: VisionFile | None = None
     advice: Advice = Advice()
     advice_for: list[Text] = []
-    """Other names of this model, and models of its family that are used in the same way."""
+    """Other names of this model, and related models that are used the same way."""
     measured: list[Measured] = []
 
 
 class Known(_Struct, frozen=True, kw_only=True):
-    """A model that isn't offered, whose makers say how to use it."""
+    """A model that isn't recommended, but whose makers say how to use it."""
 
     names: Annotated[list[Text], Meta(min_length=1)]
     """As `CatalogModel.advice_for`."""
@@ -185,7 +185,7 @@ class Known(_Struct, frozen=True, kw_only=True):
 
 
 class Offer(NamedTuple):
-    """One file of a model, with what accelerates it in this version on this system."""
+    """One file of a model, with its accelerators in this version on this system."""
 
     model: CatalogModel
     file: CatalogFile
@@ -193,7 +193,7 @@ class Offer(NamedTuple):
 
     @classmethod
     def of(cls, model: CatalogModel, file: CatalogFile, *, metal: bool = sys.platform == "darwin") -> Offer:
-        """``metal``: whether it runs on a Mac's GPU, where heads of dense models were measured to cost time."""
+        """``metal``: it runs on a Mac's GPU, where heads of dense models were measured to cost time."""
         accelerator: Accelerator = file.accelerator
         if isinstance(accelerator, Inside | Sidecar) and (metal or not can_compute(accelerator.architecture)):
             accelerator = NGrams()
@@ -201,13 +201,13 @@ class Offer(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The approximate number of bytes to download."""
+        """The approximate download size in bytes."""
         extra = self.accelerator.size if isinstance(self.accelerator, Sidecar | DraftModel) else 0
         return self.file.size + extra
 
     @property
     def needed(self) -> int:
-        """The approximate memory in bytes of everything, with KV caches in F16 and snapshots of a state."""
+        """The approximate total memory in bytes, with F16 KV caches and snapshots of a recurrent state."""
         model = self.model
         kv = model.kv_per_token
         if isinstance(self.accelerator, DraftModel):
@@ -216,13 +216,13 @@ class Offer(NamedTuple):
         return self.size + kv * self.file.context + model.window + states + BUFFER_BYTES
 
     def fits(self, place: Place, total: int, free: int) -> bool:
-        """Whether it is intended for this much memory, and fits now. Bytes."""
+        """Whether it is meant for this memory (bytes), and fits now."""
         memory = self.file.gpu if place == "gpu" else self.file.processor
         return memory is not None and memory * _LEAST_GB <= total and self.needed <= free
 
 
 class Catalog(_Struct, frozen=True, kw_only=True):
-    """The whole file; models for the same memory in the order they are recommended."""
+    """The whole file; models for the same memory in order of recommendation."""
 
     notes: list[Text]
     """The source of its facts."""
@@ -230,10 +230,10 @@ class Catalog(_Struct, frozen=True, kw_only=True):
     known: list[Known] = []
 
     def propose(self, machine: MachineMemory) -> Offer | None:
-        """The best model for chatting that fits this machine as it is now; ``None``: only the bundled guide.
+        """The best chat model that fits this machine now; ``None`` for the bundled guide only.
 
-        On a GPU the one for the largest memory; on a processor the first, because there the small ones are fast enough.
-        Nobody is proposed a model whose license has a catch.
+        On a GPU the one for the largest memory; on a CPU the first one, because small ones are fast enough there. Never
+        proposes a model with a license caveat.
         """
         free = [model for model in self.models if model.kind == "chat" and not model.license_note]
         chat = [Offer.of(model, file) for model in free for file in model.files]
@@ -243,7 +243,7 @@ class Catalog(_Struct, frozen=True, kw_only=True):
         return next((offer for offer in chat if offer.fits(*_processor(machine))), None)
 
     def offers(self, machine: MachineMemory) -> list[Offer]:
-        """One of each model: the largest that fits this machine as it is now, otherwise the smallest."""
+        """One offer per model: its largest file that fits this machine now, otherwise its smallest."""
         places = _gpus(machine), _processor(machine)
         chosen = []
         for model in self.models:
@@ -253,16 +253,14 @@ class Catalog(_Struct, frozen=True, kw_only=True):
         return chosen
 
     def advice_for(self, *names: str) -> Advice:
-        """How to use a model that has one of these names, as its file name or inside the file, in any quantization."""
+        """How to use a model with one of these names (of or in the file), in any quantization."""
         wanted = {base_name(name) for name in names} - {""}
         found = (model.advice for model in self.models if wanted & _names(model))
         known = (one.advice for one in self.known if wanted & set(map(base_name, one.names)))
         return next(itertools.chain(found, known), Advice())
 
     def seeing(self, *names: str) -> CatalogModel | None:
-        """The model that has one of these names, as in `advice_for`, and can see images; not one that is only used in
-        the same way.
-        """
+        """The model with one of these names, as in `advice_for`, if it can see images; not a related model."""
         wanted = {base_name(name) for name in names} - {""}
         return next((model for model in self.models if model.mmproj and wanted & _own_names(model)), None)
 
@@ -278,12 +276,12 @@ def _names(model: CatalogModel) -> set[str]:
 
 @functools.cache
 def load_catalog() -> Catalog:
-    """The catalog this version came with."""
+    """The catalog of this version."""
     return system.decode(system.resource("catalog.json").read_bytes(), Catalog)
 
 
 def _gpus(machine: MachineMemory) -> tuple[Place, int, int]:
-    """Total and free bytes for models: on all GPUs with separate memory, which llama.cpp splits a model over.
+    """Total and free bytes for models: on all GPUs with separate memory, over which llama.cpp splits a model.
 
     A GPU that shares the system's memory counts if there is no other, or if it has more.
     """

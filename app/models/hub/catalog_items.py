@@ -1,4 +1,4 @@
-"""Makes one download of a recommended model and what accelerates it, as the hub has them now."""
+"""Makes a download of a recommended model and its accelerators, with their current files on the hub."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from app.system import KnownError
 
 
 def resolve(hub: Hub, offer: Offer, *, with_images: bool = False, metal: bool = sys.platform == "darwin") -> Item:
-    """Look up what is offered and make one item of it.
+    """Look up an offer and make a download of it.
 
-    The first place that has the model counts: on a Mac the file that is quicker there, then the usual one, then other
-    spellings. A model whose head is gone comes without, which its title says. Raises `KnownError`, also if the model or
-    its draft is gone. ``with_images``: with the file with which the model sees images.
+    Uses the first place that has the model: on a Mac the faster file, then the usual one, then other spellings. A model
+    whose head is gone comes without it, and its title says so. Raises `KnownError` if the model or its draft is gone.
+    ``with_images`` adds its projector.
     """
     repository, target = _first(hub, offer, metal)
-    # What the repositories say now takes precedence over the catalog.
+    # The repositories' current information takes precedence over the catalog.
     licenses = [repository.license or offer.model.license]
     title, accelerator = f"{offer.model.title} {target.quantization}", offer.accelerator
     projector = _projector(repository, offer) if with_images else None
@@ -41,7 +41,7 @@ def resolve(hub: Hub, offer: Offer, *, with_images: bool = False, metal: bool = 
 
 
 def places(offer: Offer, *, metal: bool) -> Iterator[CatalogFile | Alternate]:
-    """Where the model may be, best first."""
+    """Places of the model, best first."""
     alternates = offer.file.alternates
     if metal:
         yield from (one for one in alternates if one.metal)
@@ -73,7 +73,7 @@ def _chosen(models: tuple[RemoteModel, ...], file: str, quantization: str = "") 
 
 
 def _head(hub: Hub, repository: Repository, wanted: Sidecar) -> RemoteModel | None:
-    """The head, if it is there and its header says that it is one; the model is worth getting without it, too."""
+    """The head, if it exists and its header confirms it; the model is worth getting without it, too."""
     try:
         if wanted.repository not in (None, repository.id):
             repository = hub.repository(wanted.repository or "")

@@ -1,4 +1,4 @@
-"""Finds on the hub what goes with a target: draft models, MTP heads, projectors.
+"""Finds companions of a target on the hub: draft models, MTP heads, projectors.
 
 Names only determine where to look.
 """
@@ -27,7 +27,7 @@ from app.system import Canceled, KnownError
 BEST_SHARE = 1 / 10
 """As a fraction of the target's size: smaller drafts cost next to nothing."""
 MAX_CHECKED = 6
-"""How many candidates' headers are read, several megabytes each."""
+"""The number of candidates whose headers are read, several megabytes each."""
 _MAX_CHECKED_PER_SEARCH = 2
 """Most other results are usually the same model from someone else."""
 _MAX_SEARCHES = 8
@@ -53,18 +53,18 @@ _SMALL_MODELS = (
     ("falcon3", ("Falcon3-1B",)),
     ("olmo-2", ("OLMo-2-0425-1B",)),
 )
-"""Part of a target's name → what to search for. The first match counts."""
+"""Part of a target's name → search words. The first match counts."""
 _SIZE = re.compile(r"(?<![A-Za-z0-9.])(\d{1,4}(?:\.\d{1,2})?)(?:x\d+)?([bm])(?![A-Za-z0-9])", re.IGNORECASE)
 
 
 class DraftCandidate(NamedTuple):
-    """A model that could draft, and whether it fits the target."""
+    """A possible draft, and whether it fits the target."""
 
     repository: str
     model: RemoteModel
     license: str
     verdict: Verdict
-    """Also says why a candidate couldn't be checked."""
+    """May also say why a candidate couldn't be checked."""
     share: float
     """Its size ÷ the target's."""
 
@@ -72,10 +72,10 @@ class DraftCandidate(NamedTuple):
 def find_drafts(
     hub: Hub, target: GgufHeader, base_models: Sequence[str] = (), is_canceled: Callable[[], bool] = lambda: False
 ) -> Iterator[DraftCandidate]:
-    """The candidates, one by one as they are checked; `in_order` sorts them.
+    """Yields candidates as they are checked; `in_order` sorts them.
 
-    ``base_models`` are those that the target's repository names. Raises `KnownError` if the hub can't be asked, and
-    `Canceled` soon after ``is_canceled()`` returns true.
+    ``base_models`` are named by the target's repository. Raises `KnownError` if the hub can't be asked, and `Canceled`
+    soon after ``is_canceled()`` returns true.
     """
     left = MAX_CHECKED
     seen: set[str] = set()
@@ -103,7 +103,7 @@ def in_order(candidates: Iterable[DraftCandidate]) -> list[DraftCandidate]:
 
 
 def search_words(names: Iterable[str]) -> list[str]:
-    """What to search for, from the names of a model and its base models; known families first."""
+    """Search words from the names of a model and its base models; known families first."""
     known: list[str] = []
     others: list[str] = []
     for name in names:
@@ -124,7 +124,7 @@ def named_parameters(name: str) -> float | None:
 
 
 def _small(results: Iterable[SearchResult], parameters: int, seen: set[str]) -> Iterator[SearchResult]:
-    """New candidates, without those whose names say that they are too large, which saves requests."""
+    """New candidates, except those whose names say that they are too large, to save requests."""
     for found in results:
         too_large = (named_parameters(found.id) or 0) > parameters * LARGE_DRAFT_SHARE
         if found.id not in seen and not too_large:
@@ -153,7 +153,7 @@ def _judged(
 
 
 def best_draft(repository: Repository, target_bytes: int) -> RemoteModel | None:
-    """The best model to draft with for a target of this size: the best quantization that is small enough."""
+    """The best draft model for a target of this size: the best quantization that is small enough."""
     for limit in (BEST_SHARE * target_bytes, LARGE_DRAFT_SHARE * target_bytes):
         small = [model for model in repository.models if model.size <= limit]
         for preferred in _PREFERRED:
@@ -163,15 +163,15 @@ def best_draft(repository: Repository, target_bytes: int) -> RemoteModel | None:
     return next((model for model in repository.models if model.size <= LARGE_DRAFT_SHARE * target_bytes), None)
 
 
-# Projectors (``mmproj``) on the hub: which one of a repository a model sees images with, told by the headers.
+# Projectors (``mmproj``) on the hub: headers decide which one of a repository fits a model.
 
 _MAX_CHECKED = 3
-"""How many files are looked into."""
+"""The most files to read."""
 _PREFERRED_PROJECTOR = ("F16", "BF16", "Q8_0")
 
 
 def choose_projector(network: Network, target: ModelFacts, files: Iterable[RemoteModel]) -> RemoteModel | None:
-    """The one of ``files`` that ``target`` sees with: in the usual precision if there is one. Raises `KnownError`."""
+    """The projector for ``target`` among ``files``, in the usual precision if possible. Raises `KnownError`."""
     for file in sorted(files, key=_rank)[:_MAX_CHECKED]:
         try:
             header = read_remote_header(network, file, any_kind=True)
@@ -183,7 +183,7 @@ def choose_projector(network: Network, target: ModelFacts, files: Iterable[Remot
 
 
 def projector_for(hub: Hub, model: CatalogModel, path: Path) -> Item:
-    """What the file ``path``, of a model of the catalog, needs to see images, as a download into its folder.
+    """The projector for the file ``path`` of a catalog model, as a download into its folder.
 
     Raises `KnownError`, also if no repository has any.
     """
@@ -208,24 +208,22 @@ def _rank(file: RemoteModel) -> int:
     )
 
 
-# MTP heads on the hub: inside a model's file or in a file beside it, told by the headers, never by the names.
-#
-# Names only determine which files to look into.
+# MTP heads on the hub, inside a model's file or beside it. Headers decide; names only determine which files to read.
 
 
 @dataclass(frozen=True)
 class HubModel:
-    """What the headers say about a model that hasn't been downloaded."""
+    """What the headers tell about a model that hasn't been downloaded."""
 
     header: GgufHeader
     place: Literal["none", "inside", "beside", "alone"] = "none"
-    """Where its MTP head is; ``alone``: the file is only a head, nothing to chat with."""
+    """Where its MTP head is; ``alone``: the file is only a head, without a model to chat with."""
     head: RemoteModel | None = None
-    """The file of a head beside it."""
+    """The separate file with its head."""
     can_run: bool = True
     """Whether this version can use the head."""
     projector: RemoteModel | None = None
-    """The file beside it with which it sees images."""
+    """The separate file that lets it see images."""
 
 
 def look_at(
@@ -235,10 +233,10 @@ def look_at(
     is_canceled: Callable[[], bool] = lambda: False,
     vision: Iterable[RemoteModel] = (),
 ) -> HubModel:
-    """Read the header of ``model``, of ``heads`` beside it if it has none inside, and of ``vision``, which may be
-    projectors.
+    """Read the header of ``model``, of ``heads`` beside it if it has none inside, and of possible projectors
+    (``vision``).
 
-    Raises as `read_remote_header`; only for the model itself.
+    Raises as `read_remote_header`, only for the model itself.
     """
     header = read_remote_header(network, model, is_canceled, any_kind=True)
     if is_head_only(header):

@@ -1,4 +1,4 @@
-"""What can go wrong with the hub and the network. Doesn't need httpx2, so that the window can import it."""
+"""Errors of the hub and the network. Separate, so that the window can import them without httpx2."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from app.system import KnownError
 
 
 class RefusedError(KnownError):
-    """A rule of Slipstream's forbids a request; trying again doesn't help."""
+    """A rule of Slipstream forbids the request; trying again doesn't help."""
 
 
 class OfflineError(RefusedError):
@@ -18,13 +18,13 @@ class UnreachableError(KnownError):
 
 
 class NotFoundError(KnownError):
-    """There is no such repository, version or file, or it is hidden from this user."""
+    """The repository, version or file doesn't exist, or is hidden from this user."""
 
 
 class NoAccessError(KnownError):
-    """The hub denies this user access: it doesn't know the token, or a repository's terms must be accepted first."""
+    """The hub denies access: it doesn't know the token, or a repository's terms must be accepted first."""
 
     def __init__(self, message: str, page: str) -> None:
-        """``page`` is where the user can do something about it."""
+        """``page``: where the user can do something about it."""
         super().__init__(message)
         self.page = page

@@ -1,7 +1,7 @@
-"""The only way to Hugging Face: which servers, with which token, through which proxy, and a list of all requests.
+"""The only connection to Hugging Face: servers, token, proxy, and a list of all requests.
 
-Proxies come from the environment or the system's settings, trust in certificates from the system's store; both are
-httpx2's own defaults. ``huggingface_hub`` uses this as well (`Network.hub_api`).
+Proxies come from the environment or the system's settings, trusted certificates from the system's store (httpx2's
+defaults). ``huggingface_hub`` uses this as well (`Network.hub_api`).
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ if TYPE_CHECKING:
     from huggingface_hub import HfApi
 
 
-# Turns failures of httpx2 and unsuccessful answers into sentences for the user.
+# Turns errors of httpx2 and unsuccessful responses into sentences for the user.
 
 _MAX_WAIT_SECONDS = 24 * 3600
 _MAX_DIGITS = 18
 
 
 def whole_number(text: str) -> int | None:
-    """The number in a header; ``None`` if it isn't one, or isn't meaningful."""
+    """The number in a header; ``None`` if missing or meaningless."""
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS else None
 
 
 def refused(response: httpx2.Response, endpoint: str, repository: str = "") -> KnownError:
-    """The error for an unsuccessful answer of ``endpoint``; about ``repository`` if the request was."""
+    """The error for an unsuccessful response of ``endpoint``, about ``repository`` if given."""
     code = response.headers.get("X-Error-Code", "")
     token_sent = "Authorization" in response.request.headers
     host = printable(httpx2.URL(endpoint).host)
@@ -99,9 +99,7 @@ def _failed(response: httpx2.Response, host: str) -> KnownError:
 
 @contextlib.contextmanager
 def translated(host: str) -> Iterator[None]:
-    """Raise httpx2's network failures as `UnreachableError`, with a sentence about ``host`` or about the one that it
-    redirected to.
-    """
+    """Raise httpx2's network errors as `UnreachableError`, with a sentence about ``host`` or where it redirected."""
     try:
         yield
     except httpx2.TooManyRedirects as error:
@@ -115,7 +113,7 @@ def translated(host: str) -> Iterator[None]:
 
 
 def _host_of(error: httpx2.TransportError | httpx2.StreamError) -> str:
-    """The host of the request that failed; empty if the error doesn't know it."""
+    """The host of the request that failed; empty if unknown."""
     if isinstance(error, httpx2.RequestError):
         with contextlib.suppress(RuntimeError):  # it was raised outside a request
             return error.request.url.host
@@ -140,7 +138,7 @@ ENDPOINT_VARIABLE = "HF_ENDPOINT"
 USER_AGENT = f"Slipstream/{__version__}"
 MAX_TRAFFIC = 200
 MAX_API_ANSWER = 16_000_000
-"""In bytes; the longest real answers, about repositories with thousands of files, have one million."""
+"""In bytes; the longest real responses, about repositories with thousands of files, have one million."""
 _MAX_REDIRECT = 1_000_000
 _CONNECT_SECONDS = 15.0
 _POLL_SECONDS = 0.2
@@ -157,12 +155,12 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """How the network may be used."""
 
     endpoint: str = ""
-    """A mirror's address; if empty, the variable HF_ENDPOINT, or huggingface.co."""
+    """A mirror's address; if empty, that of the variable HF_ENDPOINT, or huggingface.co."""
     offline: bool = False
     token_to_mirror: bool = False
     """Send the access token to ``endpoint`` even if it is not huggingface.co."""
     stall_seconds: float = 20.0
-    """Seconds without a byte after which a connection is closed."""
+    """Seconds without a byte before a connection is closed."""
 
 
 class Traffic(msgspec.Struct):
@@ -196,9 +194,9 @@ class Network:
 
     @contextlib.contextmanager
     def stream(self, url: str, *, purpose: str, headers: Mapping[str, str] | None = None) -> Iterator[httpx2.Response]:
-        """Request ``url``; the content is read from the response, as it arrives, inside the ``with`` block.
+        """Request ``url``; read the content from the response inside the ``with`` block.
 
-        Redirects are followed. The caller checks the status and limits how much is read. Raises `RefusedError` and
+        Follows redirects. The caller checks the status and limits how much is read. Raises `RefusedError` and
         `UnreachableError`, also while reading.
         """
         with self._lock:
@@ -211,18 +209,17 @@ class Network:
             yield response
 
     def read_body(self, response: httpx2.Response, check: Callable[[int], None]) -> Iterator[bytes]:
-        """The content of a response from `stream`, as fast as the connection allows.
+        """The content of a response from `stream`, at full speed.
 
-        ``check`` gets the number of bytes of each piece, and 0 regularly while none arrive, and can end everything by
-        raising. A connection without any data for `NetworkSettings.stall_seconds` is closed.
+        ``check`` gets the number of bytes of each piece, and 0 regularly while none arrive, and may raise to stop. A
+        connection without data for `NetworkSettings.stall_seconds` is closed.
 
-        httpx2 reads 64 KiB at a time through a parser, which is half as fast as the connection and the disk. So only
-        the first piece comes from there: with it the parser has returned everything it had, and the rest is read from
-        its stream.
+        httpx2 reads 64 KiB at a time through a parser, at half the speed of connection and disk. So only the first
+        piece comes from there: with it the parser has returned everything it had, and the rest is read from its stream.
         """
         entry: Traffic = response.extensions["entry"]
         left = _plain_length(response)
-        pieces = response.iter_raw()  # has to live to the end; otherwise, the connection would be closed
+        pieces = response.iter_raw()  # must stay alive, or the connection would be closed
         for piece in pieces:
             check(len(piece))
             yield piece
@@ -266,10 +263,10 @@ class Network:
             _purpose.reset(before)
 
     def hub_api(self) -> HfApi:
-        """``huggingface_hub``'s API through this network: without telemetry and without its own token.
+        """``huggingface_hub``'s API through this network, without telemetry or its own token.
 
-        It raises its own errors in addition to `RefusedError` and `UnreachableError`. Create it only once: it closes
-        the connections of the previous one.
+        It raises its own errors besides `RefusedError` and `UnreachableError`. Create it only once: it closes the
+        connections of the previous one.
         """
         os.environ["HF_HUB_DISABLE_TELEMETRY"] = os.environ["HF_HUB_DISABLE_IMPLICIT_TOKEN"] = "1"
         from huggingface_hub import HfApi, set_client_factory
@@ -303,7 +300,7 @@ class Network:
         try:
             return kind(event_hooks=hooks, follow_redirects=True, max_redirects=10, timeout=self._timeout())
         except (ValueError, ImportError):
-            # Without its text, which may contain the password of the proxy.
+            # Without its text, which may contain the proxy's password.
             raise RefusedError(
                 "The system's proxy is of a kind that Slipstream can't use, such as SOCKS. Set up an HTTP proxy."
             ) from None
@@ -328,7 +325,7 @@ class Network:
         request.headers.pop("Authorization", None)
         trusted = settings.token_to_mirror or _endpoint_of(settings) == HUGGING_FACE
         token = self._token() if trusted and _origin(request.url) == _origin(endpoint) else None
-        if token and self.settings is settings:  # otherwise, it may be another hub's
+        if token and self.settings is settings:  # otherwise it may be another hub's token
             request.headers["Authorization"] = f"Bearer {token}"
         # huggingface_hub sends requests without a time limit.
         request.extensions["timeout"] = self._timeout().as_dict()
@@ -354,7 +351,7 @@ class Network:
 
 
 def _sent(client: httpx2.Client, url: str, headers: Mapping[str, str] | None) -> httpx2.Response:
-    """Send a request; returns as soon as there is the head of an answer."""
+    """Send a request; returns once the response headers have arrived."""
     try:
         return client.send(client.build_request("GET", url, headers=headers), stream=True)
     except RuntimeError as error:
@@ -384,7 +381,7 @@ def trusted_authorities() -> str:
 
 
 def _hashed_certificates() -> list[str]:
-    """The certificates that OpenSSL looks up in folders only when it needs them."""
+    """The number of certificates in OpenSSL's folders, which it reads only when needed."""
     folders = os.environ.get("SSL_CERT_DIR") or ssl.get_default_verify_paths().openssl_capath
     paths = [Path(folder) for folder in folders.split(os.pathsep) if folder]
     names = {path.name for folder in paths if folder.is_dir() for path in folder.iterdir()}
@@ -421,7 +418,7 @@ def _origin(url: httpx2.URL) -> tuple[str, str, int | None]:
 
 @dataclass(eq=False)
 class _Counted(httpx2.SyncByteStream):
-    """A response's content, counted, and ended if it is too long or Slipstream goes offline."""
+    """A response's content: counted, and ended if it is too long or Slipstream goes offline."""
 
     stream: httpx2.SyncByteStream
     entry: Traffic
@@ -441,21 +438,21 @@ class _Counted(httpx2.SyncByteStream):
 
 
 class _HubClient(httpx2.Client):
-    """Raises our own errors where ``huggingface_hub`` would keep trying for minutes while the user is waiting."""
+    """Raises our own errors where ``huggingface_hub`` would retry for minutes while the user is waiting."""
 
     def send(self, request: httpx2.Request, **options: Any) -> httpx2.Response:
         with translated(request.url.host):
             response = super().send(request, **options)
         if response.status_code == 429 or response.status_code >= 500:
             raise refused(response, str(request.url))
-        # A mirror could lead from page to page endlessly, and what it warns of would be logged.
+        # A mirror could send endless pages, and its warnings would be logged.
         for name in ("Link", "X-HF-Warning"):
             response.headers.pop(name, None)
         return response
 
 
 def _plain_length(response: httpx2.Response) -> int | None:
-    """The length of an unencoded content right after the headers; ``None`` if it isn't one."""
+    """The length of unencoded content right after the headers; ``None`` if unknown."""
     length = response.headers.get("Content-Length", "")
     plain = response.http_version == "HTTP/1.1" and "Transfer-Encoding" not in response.headers
     return int(length) if plain and length.isdigit() and "network_stream" in response.extensions else None
@@ -483,7 +480,7 @@ class TokenStore(SecretStore):
         return super().get(name) or self._from_environment()
 
     def place(self, host: str) -> TokenPlace:
-        """The source of the token that `get` returns."""
+        """Where the token of `get` comes from."""
         with self._lock:
             token, place = self._own(host)
             return "environment" if token is None and self._from_environment() else place

@@ -1,4 +1,4 @@
-"""How the loaded target samples and thinks unless the user chose otherwise, and who recommends it."""
+"""Default sampling and thinking settings of the loaded target, and who recommends them."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ SOURCE_TEXTS: dict[Source, str] = {
 
 @dataclass(frozen=True)
 class Recommended:
-    """Values, and for each field of `Sampling` the source of its value."""
+    """Values with, for each field of `Sampling`, their source."""
 
     sampling: Sampling
     sources: dict[str, Source]
     thinking: str = ""
-    """The thinking level in use: the chosen one, where that leaves something open the catalog's; or empty."""
+    """The thinking level in use: the chosen one, or the catalog's default; may be empty."""
 
 
 def recommended(pair: PairLoaded | None, chosen: str = "", catalog: Catalog | None = None) -> Recommended:
-    """What the target's file recommends, field by field, otherwise the catalog, otherwise llama.cpp's defaults.
+    """Field by field: what the target's file recommends, otherwise the catalog, otherwise llama.cpp's defaults.
 
-    ``chosen`` is the thinking level that the user chose, or empty: the catalog has other values for models that think.
-    ``catalog`` is the one this version came with unless another is given.
+    ``chosen`` is the user's thinking level, or empty: the catalog has different values for models that think.
+    ``catalog`` is by default this version's.
     """
     sampling = pair.sampling if pair else Sampling()
     sources: dict[str, Source] = dict.fromkeys(Sampling.__struct_fields__, "default")
@@ -63,6 +63,6 @@ def recommended(pair: PairLoaded | None, chosen: str = "", catalog: Catalog | No
 
 
 def _level(chosen: str, advised: str) -> str:
-    """``on`` leaves open how much, so the catalog may say that."""
+    """``on`` doesn't say how much, so the catalog may."""
     leaves_open = not chosen or (chosen == "on" and advised != "off")
     return advised if advised and leaves_open else chosen

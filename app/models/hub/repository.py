@@ -1,4 +1,4 @@
-"""What a repository on Hugging Face offers, and what names and commits from it may look like."""
+"""The contents of a repository on Hugging Face, and rules for its names and commits."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class RemoteFile(msgspec.Struct, frozen=True, kw_only=True):
     commit: str
     """40 hexadecimal digits."""
     path: str
-    """Inside the repository, with ``/``."""
+    """The path in the repository, with ``/``."""
     size: int
     """Bytes."""
     sha256: str
@@ -45,34 +45,33 @@ class RemoteFile(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def file_url(endpoint: str, file: RemoteFile) -> str:
-    """Where the hub provides a file, pinned to its commit."""
+    """The address of a file on the hub, pinned to its commit."""
     return f"{endpoint}/{quote(file.repository)}/resolve/{quote(file.commit, safe='')}/{quote(file.path)}"
 
 
 class RemoteModel(msgspec.Struct, frozen=True, kw_only=True):
-    """One model of a repository: one file, or all parts of a split one in order."""
+    """A model in a repository: one file, or all parts of a split one in order."""
 
     files: tuple[RemoteFile, ...]
     quantization: str
-    """From the file's name: ``Q4_K_M``; empty if it isn't there."""
+    """From the file's name: ``Q4_K_M``; empty if it has none."""
 
     @property
     def size(self) -> int:
-        """Bytes of all parts."""
+        """Size of all parts in bytes."""
         return sum(file.size for file in self.files)
 
     @property
     def name(self) -> str:
-        """The first file's."""
         return self.files[0].name
 
 
 class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A repository in the results of a search, without its files."""
+    """A search result: a repository without its files."""
 
     id: str
     license: str = ""
-    """As the repository specifies it: ``apache-2.0``; empty if it doesn't."""
+    """As in the repository: ``apache-2.0``; empty if unspecified."""
     gated: Literal["no", "automatic", "manual"] = "no"
     """Whether its terms must be accepted first; with ``manual``, the owner must approve as well."""
     downloads: int = 0
@@ -89,25 +88,25 @@ class Repository(SearchResult, frozen=True, kw_only=True):
     commit: str
     models: tuple[RemoteModel, ...] = ()
     heads: tuple[RemoteModel, ...] = ()
-    """Files whose names say that they are MTP heads, smallest first; their headers decide (`app.models.hub.drafts`)."""
+    """Possible MTP heads by name, smallest first; their headers decide (`app.models.hub.drafts`)."""
     pieces: int = 0
-    """Models that are cut into pieces (`app.models.gguf`), which aren't among these."""
+    """Models cut into pieces (`app.models.gguf`), not included in the models."""
     vision: tuple[RemoteModel, ...] = ()
-    """Files whose names say that they are what a model needs to see images (``mmproj``), smallest first."""
+    """Possible projectors for images (``mmproj``) by name, smallest first."""
 
 
 def heads(files: Iterable[RemoteFile]) -> tuple[RemoteModel, ...]:
-    """The files that are named like heads without a model, smallest first."""
+    """Files named like heads without a model, smallest first."""
     return group(files, _is_named_head)
 
 
 def in_pieces(files: Iterable[RemoteFile]) -> int:
-    """How many models there are that are cut into pieces."""
+    """The number of models that are cut into pieces."""
     return len({piece.whole for file in files if (piece := piece_of(file.path)) is not None})
 
 
 def vision_files(files: Iterable[RemoteFile]) -> tuple[RemoteModel, ...]:
-    """The files that are named like the vision part of a model, smallest first."""
+    """Files named like a model's vision part, smallest first."""
     named = (one for one in files if one.name.lower().endswith(".gguf") and _VISION.search(one.name.lower()))
     return _smallest_first((file,) for file in named)
 
@@ -115,7 +114,7 @@ def vision_files(files: Iterable[RemoteFile]) -> tuple[RemoteModel, ...]:
 def group(
     files: Iterable[RemoteFile], wanted: Callable[[RemoteFile], bool] = lambda file: not _is_named_head(file)
 ) -> tuple[RemoteModel, ...]:
-    """The models among the files, smallest first. Incomplete split models are left out."""
+    """The models among the files, smallest first, without incomplete split models."""
     whole: list[tuple[RemoteFile, ...]] = []
     parts: defaultdict[tuple[str, int], dict[int, RemoteFile]] = defaultdict(dict)
     for file in files:
@@ -142,7 +141,7 @@ def _is_named_head(file: RemoteFile) -> bool:
     return _HEADS.match(file.name.lower()) is not None
 
 
-# What names and commits from a repository may look like. A mirror may send anything.
+# Rules for names and commits from a repository. A mirror may send anything.
 
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9_][\w.-]{0,95}", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -156,8 +155,8 @@ _RESERVED_ON_WINDOWS = re.compile(
 
 
 def is_repository_id(text: str) -> bool:
-    """Whether this can name a model repository: ``owner/name``."""
-    # The hub allows none of these, and some would have another meaning in an address or a path.
+    """Whether this is a valid name of a model repository: ``owner/name``."""
+    # The hub allows none of these, and some have another meaning in an address or a path.
     forbidden = ".." in text or "--" in text or text.endswith((".", "-", ".git"))
     return _REPOSITORY.fullmatch(text) is not None and not forbidden
 
@@ -167,12 +166,12 @@ def is_commit(text: str) -> bool:
 
 
 def is_safe_path(path: str) -> bool:
-    """Whether a file with this path can be written below a folder, on every system, and not outside it."""
+    """Whether a file with this path can be written below a folder on every system, and not outside it."""
     return 0 < len(path) <= _MAX_PATH_CHARS and all(map(is_safe_name, path.split("/")))
 
 
 def is_safe_name(name: str) -> bool:
-    """Whether every system accepts this as the name of one file or folder, without another meaning."""
+    """Whether this is a valid file name on every system, without a special meaning."""
     if not name or not name.isprintable() or name.startswith("~") or name[-1] in ". " or name[0] == " ":
         return False
     if _NOT_ON_WINDOWS.search(name) or _RESERVED_ON_WINDOWS.fullmatch(name):

@@ -1,4 +1,4 @@
-"""The models on this machine: finding them, remembering what is known about them, deleting their files.
+"""The models on this machine: finding them, remembering their headers, deleting their files.
 
 Must never import the network (`app.models.hub`) or the downloads.
 """

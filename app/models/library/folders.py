@@ -1,4 +1,4 @@
-"""Folders with models, and finding the models in them without trusting them.
+"""Folders with models, and finding the models in them. The folders are untrusted.
 
 Only our own folder is ever written to.
 """
@@ -23,7 +23,7 @@ _MAX_SETTINGS_BYTES = 1_000_000
 
 
 class FolderKind(Enum):
-    """Whose folder it is, which determines its layout."""
+    """The owner of a folder, which determines its layout."""
 
     OWN = "own"
     EXTRA = "extra"
@@ -34,7 +34,7 @@ class FolderKind(Enum):
 
     @property
     def label(self) -> str:
-        """For display."""
+        """The name on screen."""
         return _LABELS[self]
 
 
@@ -50,7 +50,7 @@ _LABELS = {
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """A folder that is searched for models. It need not exist now."""
+    """A folder to search for models. It need not exist now."""
 
     path: Path
     kind: FolderKind
@@ -62,7 +62,7 @@ class ModelFolder:
 
 
 def extra_folder(path: Path) -> ModelFolder:
-    """A folder the user added; its kind is recognized by its content or its location."""
+    """A folder added by the user; its kind is recognized by its content or location."""
     if (starter := starter_file()) is not None and path == starter.parent:
         return ModelFolder(path, FolderKind.STARTER)
     if _is_folder(path / "manifests") and _is_folder(path / "blobs"):
@@ -75,7 +75,7 @@ def extra_folder(path: Path) -> ModelFolder:
 
 
 def found_folders(environment: Mapping[str, str] | None = None, home: Path | None = None) -> list[ModelFolder]:
-    """The model folders of other apps on this machine: LM Studio's, Hugging Face's and Ollama's."""
+    """Other apps' model folders on this machine: LM Studio's, Hugging Face's and Ollama's."""
     environment = os.environ if environment is None else environment
     home = Path.home() if home is None else home
     candidates = [
@@ -91,7 +91,7 @@ def found_folders(environment: Mapping[str, str] | None = None, home: Path | Non
 
 
 def _lm_studio(home: Path) -> Iterator[Path]:
-    """Its home folder may be elsewhere, which a file says, and its models elsewhere again, which its settings say."""
+    """LM Studio's models: a file may name another home folder, and the settings there another models folder."""
     homes = [home / ".lmstudio", home / ".cache" / "lm-studio"]
     pointer = _text(home / ".lmstudio-home-pointer").strip()
     if pointer:
@@ -122,7 +122,7 @@ def _ollama(environment: Mapping[str, str], home: Path) -> Iterator[Path]:
         yield _expanded(environment["OLLAMA_MODELS"], home)
     yield home / ".ollama" / "models"
     if sys.platform == "linux":
-        yield Path("/usr/share/ollama/.ollama/models")  # where its service stores them
+        yield Path("/usr/share/ollama/.ollama/models")  # the folder of its system service
 
 
 def _expanded(text: str, home: Path) -> Path:
@@ -139,7 +139,7 @@ def _is_hugging_face_cache(path: Path) -> bool:
 
 
 def _is_folder(path: Path) -> bool:
-    """A path from another app's settings may be anything."""
+    """Whether it is a folder; a path from another app's settings may be anything."""
     try:
         return path.is_absolute() and path.is_dir() and os.access(path, os.R_OK | os.X_OK)
     except (OSError, ValueError):
@@ -154,39 +154,39 @@ def _text(path: Path) -> str:
         return ""
 
 
-# Finds the model files in a folder without trusting the folder: with limits, no loops, whatever its permissions.
+# Finds the model files in an untrusted folder: with limits, without loops, whatever its permissions.
 
 MAX_DEPTH = 8
 MAX_FILES = 10_000
-"""The most model files in one folder."""
+"""The most model files in a folder."""
 MAX_ENTRIES = 200_000
-"""The maximum number of files and folders that are examined in one folder."""
+"""The most files and folders examined in a folder."""
 
 
 @dataclass(frozen=True)
 class FoundFile:
-    """A file that may be a model, or a part of one."""
+    """A file that may be a model, or part of one."""
 
     path: Path
     title: str = ""
-    """The other app's name for it; empty where the file's own name is used."""
+    """The other app's name for it; empty to use the file's own name."""
     sha256: str = ""
-    """The checksum where the file's location gives it: the app that put it there has verified it."""
+    """The checksum, if the file's location contains it: the app that put it there has verified it."""
 
 
 @dataclass
 class Walk:
-    """What was found in a folder."""
+    """The result of searching a folder."""
 
     files: list[FoundFile] = field(default_factory=list)
     unreadable: list[Path] = field(default_factory=list)
-    """Folders that couldn't be opened and broken links."""
+    """Folders that couldn't be opened, and broken links."""
     is_complete: bool = True
-    """False if there was more than the limits allow."""
+    """``False`` if there was more than the limits allow."""
 
 
 def walk(folder: ModelFolder, is_canceled: Callable[[], bool] = lambda: False) -> Walk:
-    """Look through ``folder``. Raises `Canceled` if told to stop."""
+    """Search ``folder``. Raises `Canceled` if told to stop."""
     walker = _Walker(is_canceled)
     if folder.kind is FolderKind.OLLAMA:
         walker.look_for_manifests(folder.path)
@@ -196,7 +196,7 @@ def walk(folder: ModelFolder, is_canceled: Callable[[], bool] = lambda: False) -
                 walker.look(Path(repository.path) / "snapshots", _hugging_face_file)
     else:
         walker.look(folder.path, lambda entry: FoundFile(Path(entry.path)))
-    if not walker.entries_seen:  # an empty folder may be the mount point of a drive that isn't there now
+    if not walker.entries_seen:  # an empty folder may be the mount point of a missing drive
         walker.found.unreadable.append(folder.path)
     walker.found.files.sort(key=lambda file: str(file.path))
     return walker.found
@@ -228,18 +228,21 @@ class _Walker:
                     self.found.unreadable.append(Path(entry.path))
 
     def look_for_manifests(self, top: Path) -> None:
-        """Add the models that Ollama's manifests name."""
+        """Add the models in Ollama's manifests."""
         self.look(top / "manifests", lambda entry: FoundFile(Path(entry.path)), suffix="")
         manifests = [file.path for file in self.found.files]
         self.found.files = []
         for digest, manifest in models_of(manifests).items():
-            blobs = top / "blobs" / f"sha256-{digest}", top / "blobs" / f"sha256:{digest}"  # today, in early versions
-            blob = next(filter(os.path.isfile, blobs), None)  # Path's raises an error without permission
+            blobs = (
+                top / "blobs" / f"sha256-{digest}",
+                top / "blobs" / f"sha256:{digest}",
+            )  # the current layout, and that of early versions
+            blob = next(filter(os.path.isfile, blobs), None)  # Path's method raises an error without permission
             if blob is not None:
                 self._add(FoundFile(blob, manifest_name(manifest.relative_to(top / "manifests")), digest))
 
     def entries(self, folder: Path) -> Iterator[os.DirEntry[str]]:
-        """The content of ``folder``, unless it was seen before; names that begin with a dot are left out."""
+        """The content of ``folder``, unless it was seen before; leaves out names that begin with a dot."""
         if self.is_canceled():
             raise Canceled
         try:
@@ -270,7 +273,7 @@ class _Walker:
 
 
 def _hugging_face_file(entry: os.DirEntry[str]) -> FoundFile:
-    """A link into ``blobs``, where files are named by their hash; a copy if there are no links."""
+    """A link into ``blobs``, where files are named by their hash, or a copy on systems without links."""
     try:
         blob = Path(os.readlink(entry.path)).name if entry.is_symlink() else ""  # noqa: PTH115 - the same
     except OSError:

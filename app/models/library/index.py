@@ -1,5 +1,5 @@
-"""What the library knows about model files, in one JSON file, so that headers need not be read again, and entries
-survive while a folder is unavailable.
+"""The library's index of model files, in one JSON file, so that headers are read once and entries survive while a
+folder is unavailable.
 """
 
 from __future__ import annotations
@@ -22,31 +22,32 @@ from app.storage.json_file import BACKGROUND_SECONDS, KeyedFile, NotSavedError
 
 FILE_NAME = "library.json"
 READER = 4
-"""Increased when headers are read or summarized differently; what an older version found is read again.
+"""Increase it when headers are read or summarized differently: entries of older versions are then read again.
 
-New fields of a summary or a shape need defaults, or files of older versions can't be read."""
+New fields of a summary or a shape need defaults, or older files can't be read.
+"""
 _MAX_LICENSE = 100
 
 _log = logging.getLogger(__name__)
 
 
 class ModelSummary(ModelFacts, frozen=True, kw_only=True):
-    """What is stored of a model's header: small, and enough for lists, verdicts and rankings."""
+    """The stored part of a model's header: small, but enough for lists, verdicts and rankings."""
 
     template_sha256: str | None
-    """The size of its chat template in UTF-8 bytes; ``None`` if it has none."""
+    """The size of its chat template in UTF-8 bytes; ``None`` without one."""
     license: str = msgspec.field(name="licence")
-    """From the file; empty if it doesn't specify one."""
+    """The license in the file; empty if unspecified."""
     split_count: int
     """The number of files of the model."""
     shape: ModelShape
-    """What it needs in memory, for the load plan."""
+    """Its memory needs, for the load plan."""
     head_problem: str | None = None
     """Why its MTP head can't be used, for the user; ``None`` if it can, or there is none."""
 
 
 class Stamp(msgspec.Struct, frozen=True, array_like=True):
-    """Used to recognize an unchanged file."""
+    """Identifies an unchanged file."""
 
     path: str
     size: int
@@ -54,7 +55,7 @@ class Stamp(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
-    """One model, in one file or several."""
+    """A model, in one file or several."""
 
     path: str
     """The path of the first part."""
@@ -62,12 +63,12 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     kind: FolderKind
     title: str
     stamps: tuple[Stamp, ...]
-    """All parts that exist, in order."""
+    """All existing parts, in order."""
     sha256: tuple[str, ...] = ()
-    """The checksum of each part; empty texts where the file's location doesn't give it."""
+    """The checksum of each part; empty if the file's location doesn't contain it."""
     reader: int = READER
     hidden: bool = False
-    """It belongs to another model and is not listed."""
+    """It belongs to another model and isn't listed."""
     summary: ModelSummary | None = None
     problem: str = ""
 
@@ -76,13 +77,13 @@ class Compared(msgspec.Struct, frozen=True, array_like=True):
     """Two vocabularies that were compared token by token."""
 
     target: str
-    """Their fingerprints."""
+    """The fingerprints of the vocabularies."""
     draft: str
     difference: Difference | None
 
 
 class LibraryIndex:
-    """The records by path, and which vocabularies were compared token by token. Read when it is created."""
+    """Records by path, and comparisons of vocabularies. Read when created."""
 
     def __init__(self, path: Path) -> None:
         """If the file can't be read, all headers are read again."""
@@ -97,8 +98,8 @@ class LibraryIndex:
         self._saved = dict(self.records), dict(self.differences)
 
     def save(self) -> None:
-        """Write what has changed here into the file: another process may have found something meanwhile. If the disk
-        refuses, only time is lost later.
+        """Write this process's changes into the file, keeping other processes' additions. A failed write only costs
+        time later.
         """
         (records, differences), now = self._saved, (dict(self.records), dict(self.differences))
         found = {key: one for key, one in now[0].items() if records.get(key) != one}
@@ -116,7 +117,7 @@ class LibraryIndex:
 
 
 def summary_of(header: GgufHeader) -> ModelSummary:
-    """The part of ``header`` that the index stores."""
+    """The part of ``header`` to store."""
     facts = system.convert(header, ModelFacts, from_attributes=True)
     template = header.chat_template
     return ModelSummary(

@@ -1,7 +1,7 @@
 """The models on this machine: in our own folder, in folders the user added, and in those of other apps.
 
-Headers are read once and stored in an index, so that looking again is fast and entries survive while a folder is
-unavailable. Only our own folder is ever written to.
+Headers are read once and indexed, so that later scans are fast and entries survive while a folder is unavailable. Only
+our own folder is ever written to.
 """
 
 from __future__ import annotations
@@ -43,28 +43,28 @@ SortKey = Literal["name", "size", "last used", "quantization", "context"]
 
 @dataclass(frozen=True, kw_only=True)
 class LibraryEntry:
-    """One model, in one file or several. Bytes; seconds since 1970."""
+    """A model, in one file or several. Sizes in bytes; times in seconds since 1970."""
 
     path: Path
-    """The path of the first part, which is the one llama.cpp opens."""
+    """The path of the first part, which llama.cpp opens."""
     parts: tuple[Path, ...]
-    """All parts that exist, including the first."""
+    """All existing parts, including the first."""
     folder: ModelFolder
     title: str
-    """What people call it."""
+    """The name people use."""
     file_title: str
-    """The file's name without the common extensions, which says the quantization; for Ollama, its own name."""
+    """The file's name without common extensions, which tells the quantization; for Ollama, its own name."""
     size: int
-    """Bytes of all parts."""
+    """Size of all parts in bytes."""
     modified: float
     available: bool = True
-    """False while its folder is not available."""
+    """``False`` while its folder is unavailable."""
     summary: ModelSummary | None = field(default=None, repr=False)
     """``None`` if even the header can't be read."""
     problem: str = ""
-    """Why it can't be loaded, a sentence."""
+    """Why it can't be loaded, in a sentence."""
     sha256: tuple[str, ...] = ()
-    """The checksum of each part; empty texts if the file's location doesn't contain it."""
+    """The checksum of each part; empty if the file's location doesn't contain it."""
     origin: Origin | None = None
     last_used: float | None = None
 
@@ -75,40 +75,40 @@ class LibraryEntry:
 
     @property
     def in_pieces(self) -> bool:
-        """Whether its files must be joined to one before it can be used."""
+        """Whether its files must be joined before it can be used."""
         return piece_of(self.path.name) is not None
 
     @property
     def is_head(self) -> bool:
-        """Whether it has only the MTP head of a model: it can draft for that one, and can't be loaded by itself."""
+        """Whether it is only the MTP head of a model: it can draft for that model, but not be loaded by itself."""
         return self.summary is not None and self.summary.mtp_head == "alone"
 
     @property
     def drafts_itself(self) -> bool:
-        """Whether it has an MTP head inside that is expected to save time."""
+        """Whether it contains an MTP head that is expected to save time."""
         found = self.summary
         return found is not None and found.mtp_head == "inside" and found.head_problem is None and pays_off(found)
 
     @property
     def read_only(self) -> bool:
-        """Whether it is in a folder that is not ours."""
+        """Whether it is in a folder that isn't ours."""
         return self.folder.read_only
 
     @property
     def license(self) -> str:
-        """From its repository or the file; empty if neither specifies it."""
+        """The license of its repository or file; empty if unspecified."""
         return (self.origin.license if self.origin else "") or (self.summary.license if self.summary else "")
 
     @property
     def where(self) -> str:
-        """Its folders inside the folder that was searched, with its file: ``owner/repository/file``."""
+        """Its path within the searched folder: ``owner/repository/file``."""
         if self.folder.kind is FolderKind.OLLAMA or not self.path.is_relative_to(self.folder.path):
             return self.file_title
         return (self.path.relative_to(self.folder.path).parent / self.file_title).as_posix()
 
     @property
     def words(self) -> str:
-        """What it is found by, without case."""
+        """The text to search in, without case."""
         found = self.summary
         facts = (found.name, found.architecture, found.quantization) if found else ()
         return "\n".join((self.title, self.where, self.folder.kind.label, *facts)).casefold()
@@ -117,7 +117,7 @@ class LibraryEntry:
 def entry_of(
     record: Record, origin: Origin | None = None, *, available: bool = True, last_used: float | None = None
 ) -> LibraryEntry:
-    """The entry for what is known about a model."""
+    """The entry for a model's record."""
     return LibraryEntry(
         path=Path(record.path),
         parts=tuple(Path(stamp.path) for stamp in record.stamps),
@@ -152,48 +152,48 @@ _KEYS: dict[SortKey, Callable[[LibraryEntry], Any]] = {
 
 
 def matching(entries: Iterable[LibraryEntry], words: str) -> list[LibraryEntry]:
-    """Those that have all ``words`` in their names, folders, architecture, quantization or location."""
+    """The entries with all ``words`` in name, folders, architecture, quantization or location."""
     wanted = words.casefold().split()
     return [entry for entry in entries if all(word in entry.words for word in wanted)]
 
 
 def in_order(entries: Iterable[LibraryEntry], key: SortKey) -> list[LibraryEntry]:
-    """Sorted A to Z for name and quantization, otherwise largest or latest first; unusable entries come last."""
+    """Sorted A to Z by name and quantization, otherwise largest or latest first; unusable entries last."""
     by_name = sorted(entries, key=_KEYS["name"])
     return sorted(sorted(by_name, key=_KEYS[key]), key=lambda entry: not entry.usable)
 
 
 class Library:
-    """Finds, checks and deletes models. Safe from several threads: except for checks, one thing at a time."""
+    """Finds, checks and deletes models. Safe from several threads; only checks run concurrently."""
 
     def __init__(self, models_folder: Path, extra_folders: Iterable[Path], data_folder: Path) -> None:
-        """What is known about the files is stored in ``data_folder``."""
+        """The index is stored in ``data_folder``."""
         self.notices: list[str] = []
-        """What to tell the user about the last scan, one sentence each."""
+        """Messages for the user about the last scan, one sentence each."""
         self.origins = origins_file(data_folder)
         self.used = KeyedFile(data_folder / "usage.json", int, inside="used", most=2000)
-        """When each model was last used, in seconds since 1970, UTC, by its path."""
+        """When each model was last used, in seconds since 1970, by its path."""
         self._own = models_folder.expanduser().absolute()
         self._extra = [path.expanduser().absolute() for path in extra_folders]
         self._index = LibraryIndex(data_folder / INDEX_NAME)
         self._lock = threading.Lock()
 
     def folders(self) -> list[ModelFolder]:
-        """Ours first; a file that is in several of them is listed once. Looks at the disk, which may take time."""
+        """Ours first; a file in several of them is listed once. Reads the disk, which may take time."""
         return [ModelFolder(self._own, FolderKind.OWN), *map(extra_folder, self._extra)]
 
     @property
     def differences(self) -> MutableMapping[tuple[str, str], Difference | None]:
-        """Which vocabularies were compared token by token before, by fingerprints; for `app.models.ranking`."""
+        """Earlier comparisons of vocabularies, by fingerprints; for `app.models.ranking`."""
         return self._index.differences
 
     def save(self) -> None:
-        """Store what was found in the index; `scan`, `delete` and `forget` do that themselves."""
+        """Write the index; `scan`, `delete` and `forget` do that themselves."""
         with self._lock:
             self._index.save()
 
     def scan(self, is_canceled: Callable[[], bool] = lambda: False) -> list[LibraryEntry]:
-        """All models, by title. Raises `Canceled` if told to stop; headers that were read by then are kept."""
+        """All models, by title. Raises `Canceled` if told to stop; headers read by then are kept."""
         with self._lock:
             scan = _Scan(self._index, self.origins.all(), self.used.all(), is_canceled)
             try:
@@ -214,7 +214,7 @@ class Library:
         if (name := PART_NAME.match(path.name)) and int(name["number"]) == 1:
             numbers = range(2, int(name["count"]) + 1)
             others = (path.with_name(f"{name['stem']}-{part:05d}-of-{name['count']}.gguf") for part in numbers)
-            # Path.is_file raises an error for a link to a place without permission.
+            # Path.is_file raises an error for a link to an inaccessible place.
             group += [FoundFile(other) for other in others if os.path.isfile(other)]  # noqa: PTH113
         try:
             stamps = _stamps_of(group)
@@ -228,7 +228,7 @@ class Library:
         return entry_of(record, self.origins.get(path), last_used=self.used.get(str(path)))
 
     def note_use(self, files: Iterable[str | Path]) -> None:
-        """These are being used now; called when a pair has been loaded."""
+        """Record that these are in use; called when a pair has been loaded."""
         self.used.put_all(dict.fromkeys(map(str, files), int(time.time())))
 
     def check_deletable(self, entry: LibraryEntry) -> None:
@@ -249,13 +249,13 @@ class Library:
             )
 
     def would_free(self, entry: LibraryEntry) -> int:
-        """Bytes that deleting ``entry`` would free: a file that has other names, or is elsewhere, frees nothing."""
+        """Bytes that deleting ``entry`` would free: files with other hard links or outside the folder free none."""
         return sum(map(_freed_by, entry.parts))
 
     def delete(self, entry: LibraryEntry) -> int:
         """Delete all its files, and folders that become empty; returns the bytes freed.
 
-        Raises `KnownError` for a model that isn't in our own folder and if the system doesn't allow it.
+        Raises `KnownError` for a model outside our own folder, and if the system refuses.
         """
         with self._lock:
             self.check_deletable(entry)
@@ -287,10 +287,9 @@ class Library:
         progress: Callable[[int, int], None] = lambda _done, _total: None,
         is_canceled: Callable[[], bool] = lambda: False,
     ) -> bool | None:
-        """Whether the SHA-256 of all files is correct; ``None`` if it isn't known for all of them.
+        """Whether the SHA-256 of all files is correct; ``None`` unless it is known for all of them.
 
-        ``progress`` gets the bytes that are done, and the total. Raises `KnownError` for a file that can't be read, and
-        `Canceled`.
+        ``progress`` gets the bytes done, and the total. Raises `KnownError` for an unreadable file, and `Canceled`.
         """
         known = {part: digest for part, digest in zip(entry.parts, entry.sha256, strict=False) if digest}
         for part in entry.parts:
@@ -306,14 +305,14 @@ class Library:
         return True if len(known) == len(entry.parts) else None
 
     def forget(self, entry: LibraryEntry) -> None:
-        """No longer list an entry whose folder is unavailable; it comes back with its folder."""
+        """Stop listing an entry whose folder is unavailable; it comes back with its folder."""
         with self._lock:
             self._index.records.pop(str(entry.path), None)
             self._index.save()
 
 
 def open_library(models_folder: str, extra_folders: Iterable[str]) -> Library:
-    """The library with its files in their usual places; the arguments are the settings of these names."""
+    """The library in its usual place; the arguments are the settings of these names."""
     return Library(own_folder(models_folder), map(Path, extra_folders), system.data_dir())
 
 
@@ -324,7 +323,7 @@ def own_folder(models_folder: str) -> Path:
 
 @dataclass(eq=False)
 class _Scan:
-    """One scan of folders: what is unchanged comes from the index, other headers are read."""
+    """One scan of folders: unchanged files come from the index, other headers are read."""
 
     index: LibraryIndex
     origins: Mapping[str, Origin]
@@ -332,12 +331,12 @@ class _Scan:
     """When models were used, by path."""
     is_canceled: Callable[[], bool]
     notices: list[str] = field(default_factory=list)
-    """What to tell the user, one sentence each."""
+    """Messages for the user, one sentence each."""
     _seen: set[tuple[int, int]] = field(default_factory=set)
     _records: dict[str, Record] = field(default_factory=dict)
 
     def entries(self, folders: Iterable[ModelFolder]) -> list[LibraryEntry]:
-        """All models in ``folders``; the index contains exactly these afterwards. Raises `Canceled`."""
+        """All models in ``folders``, which the index contains exactly afterwards. Raises `Canceled`."""
         entries = [entry for folder in folders for entry in self._in_folder(folder)]
         self.index.records = self._records
         return entries
@@ -361,7 +360,7 @@ class _Scan:
         return entry_of(record, origin, available=available, last_used=used)
 
     def _missing(self, folder: ModelFolder, unreadable: Sequence[Path]) -> list[Record]:
-        """What is known from earlier about places that aren't available now."""
+        """Records from places that are unavailable now."""
         return [
             record
             for record in self.index.records.values()
@@ -371,7 +370,7 @@ class _Scan:
         ]
 
     def _record(self, folder: ModelFolder, group: list[FoundFile]) -> Record | None:
-        """What is known about a model; ``None`` for a file that was listed already or is gone."""
+        """The record of a model; ``None`` for a file that is already listed or gone."""
         if self.is_canceled():
             raise Canceled
         try:
@@ -385,7 +384,7 @@ class _Scan:
         if known is None or not _is_valid(known, folder, group, stamps):
             known = _read_record(folder, group, stamps)
             if known.summary is None or not _is_unchanged(group, stamps) or not _is_text(path):
-                return known  # for now: next time it may be readable, complete, or have another name
+                return known  # only for now: next time it may be readable, complete, or renamed
             self.index.records[path] = known
         self._records[path] = known
         return known
@@ -395,13 +394,13 @@ class _Scan:
         identity = status.st_dev, status.st_ino
         if identity in self._seen:
             return True
-        if status.st_ino:  # some network drives don't number files
+        if status.st_ino:  # some network drives have no file numbers
             self._seen.add(identity)
         return False
 
 
 def _read_record(folder: ModelFolder, group: Sequence[FoundFile], stamps: tuple[Stamp, ...]) -> Record:
-    """What the header of a model with the files ``group`` says."""
+    """Read the header of a model with the files ``group``."""
     first = group[0]
     title = _title(first)
     summary, problem, hidden = None, "", False
@@ -449,7 +448,7 @@ def _title(file: FoundFile) -> str:
 
 
 def _stamps_of(group: Iterable[FoundFile]) -> tuple[Stamp, ...]:
-    """What identifies these files later. Raises `OSError`."""
+    """Stamps to recognize these files later. Raises `OSError`."""
     stats = ((file.path, file.path.stat()) for file in group)
     return tuple(Stamp(str(path), status.st_size, status.st_mtime_ns) for path, status in stats)
 
@@ -468,7 +467,7 @@ def _is_valid(known: Record, folder: ModelFolder, group: Sequence[FoundFile], st
 
 
 def _is_text(path: str) -> bool:
-    """File names in other encodings can be opened, but neither stored nor sent to the engine."""
+    """Whether a file name is valid text; others can be opened, but neither stored nor sent to the engine."""
     try:
         path.encode()
     except UnicodeEncodeError:
@@ -485,7 +484,7 @@ def _freed_by(file: Path) -> int:
 
 
 def _remove_emptied(folder: Path, top: Path) -> None:
-    """Remove ``folder`` and those above it up to ``top``, as long as they are empty."""
+    """Remove ``folder`` and its parents below ``top`` while they are empty."""
     with contextlib.suppress(OSError):
         while folder.resolve() != top and folder.resolve().is_relative_to(top):
             os.rmdir(folder)  # noqa: PTH106 - never anything that is not empty
