@@ -131,3 +131,20 @@ def test_it_is_short_and_plain() -> None:
     text = notification_of(replace(ANSWER, text="\x1b[31m" + "word " * 1000))
     assert len(text) <= 120
     assert "\x1b" not in text
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_of_another_chat_only_the_end_of_its_answer_is_said(running: Running, hearing: Hearing) -> None:
+    running.type("endless")
+    first = running.model
+    running.qtbot.waitUntil(lambda: first.live is not None and bool(first.live.pieces), timeout=WAIT_MS)
+    running.choose("new_chat")
+    running.type("Hello")  # waits for the first
+    waiting = running.model
+    running.choose("new_chat")
+    title = running.ctx.operations.title
+    running.qtbot.waitUntil(lambda: title(waiting.id) == "Hello", timeout=WAIT_MS)  # its title comes with the list
+    hearing.said.clear()
+    first.stop()
+    running.qtbot.waitUntil(lambda: not waiting.state.is_busy, timeout=WAIT_MS)
+    assert hearing.said == ["Answer finished in “Hello”"]
