@@ -1,4 +1,4 @@
-"""What an answer has to follow, checked in the helper process before an engine compiles it. For engine and window."""
+"""Has the helper process check the format of an answer before an engine compiles it. For engine and window."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ NAMES = {
 
 
 def checked_grammar(wanted: AnswerFormat, name: str = "", *, lenient: bool = False) -> GrammarChecked:
-    """``wanted`` in llguidance's notation; ``name``: what it is for the user, by default its kind; ``lenient``: leave
-    out of a schema what isn't valid. Raises `KnownError`, with the place of a mistake where it is known.
+    """``wanted`` in llguidance's notation. ``name`` is for error messages; ``lenient`` drops invalid parts of a schema.
+
+    Raises `KnownError` that says what is wrong and, if known, where.
     """
     name = name or NAMES[wanted.kind]
     try:
@@ -39,12 +40,12 @@ def checked_grammar(wanted: AnswerFormat, name: str = "", *, lenient: bool = Fal
 
 
 def left_to_model(notes: Sequence[str]) -> str:
-    """What can't be forced of a schema, as a sentence; empty if all can be."""
+    """A sentence about the parts of a schema that can't be enforced; empty if there are none."""
     return f"Left to the model: {', '.join(notes)}." if notes else ""
 
 
 def is_valid(wanted: AnswerFormat, answer: str) -> bool | None:
-    """Whether a finished ``answer`` is valid by a JSON schema; ``None``: that can't be found out."""
+    """Whether a finished ``answer`` matches the JSON schema; ``None``: it can't be checked."""
     try:
         problem = helper.shared().ask(CheckAnswer(wanted.source, answer)).problem
     except helper.HelperError:

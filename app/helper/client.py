@@ -1,4 +1,4 @@
-"""Starts the helper process when it is needed, sends it requests, and kills it when one exceeds its limits."""
+"""Starts the helper process on demand, sends it requests, and kills it when one exceeds its limits."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from app.helper import limits, messages
 from app.protocol import frames
 
 _START_SECONDS = 30.0
-"""Until it starts with a request, including imports: a slow disk or a busy machine isn't the request's fault."""
+"""Until the process begins with a request, including imports: a slow disk or busy machine isn't the request's fault."""
 _ATTEMPTS = 2
 
 T = TypeVar("T")
@@ -35,7 +35,7 @@ class TooMuchMemory(HelperError):  # noqa: N818
 
 
 class Died(HelperError):  # noqa: N818
-    """The process ended during the request, or answered something else."""
+    """The process ended during the request, or sent the wrong kind of answer."""
 
 
 class NotStarted(HelperError):  # noqa: N818
@@ -43,13 +43,13 @@ class NotStarted(HelperError):  # noqa: N818
 
 
 class Helper:
-    """One helper process, started on demand and kept running. Any thread may call it; requests run one by one."""
+    """One helper process, started on demand and kept running. Thread-safe; requests run one by one."""
 
     def __init__(
         self, seconds: float = limits.TIME_LIMIT_SECONDS, footprint: Callable[[int], int] | None = None
     ) -> None:
-        """``seconds``: for one request; may be changed between two requests. ``footprint``: returns the memory of a
-        process in bytes, given its id, if the system doesn't limit it.
+        """``seconds`` is the limit for one request; it may be changed between requests. ``footprint`` returns a
+        process's memory in bytes, given its id, if the system doesn't enforce a limit.
         """
         self.seconds = seconds
         self._footprint = footprint or limits.footprint_reader()
@@ -59,20 +59,17 @@ class Helper:
 
     @property
     def process_id(self) -> int | None:
-        """The id of the process that was started last, unless it was ended since."""
+        """The id of the current process, if any."""
         process = self._process
         return None if process is None else process.pid
 
     def start(self) -> None:
-        """Start the process, if none is running, without waiting: it prepares while the caller does something else.
-
-        A failure is reported by the next request.
-        """
+        """Start the process ahead of the first request, without waiting. The next request reports a failure."""
         with self._lock, contextlib.suppress(NotStarted):
             self._running()
 
     def stop(self) -> None:
-        """End the process, and with it everything in its memory. A request in progress fails with `Died`."""
+        """End the process and everything in its memory. A request in progress fails with `Died`."""
         if (process := self._process) is not None:
             process.kill()
         with self._lock:
@@ -81,7 +78,7 @@ class Helper:
     # ------------------------------------------------------------ one request
 
     def ask(self, request: messages.Request[T]) -> T:
-        """Have a request carried out. Raises `HelperError`."""
+        """Send a request and wait for its answer. Raises `HelperError`."""
         body = frames.encode(request)
         if len(body) > frames.MAX_BYTES:
             raise TooMuchMemory
@@ -89,11 +86,9 @@ class Helper:
             for _ in range(_ATTEMPTS):
                 process = self._running()
                 watch = _Watch(process, _START_SECONDS, None)
-                if self._next(process, watch, body) == b"" and not watch.passed:  # it has started with the request
+                if self._next(process, watch, body) == b"" and not watch.passed:  # it has begun with the request
                     return self._answer(process, request.answers())
-                # It had ended before it received the request (which can happen to an idle process): this doesn't count
-                # as a try.
-                status = self._end()
+                status = self._end()  # an idle process can end at any time; try another
         raise NotStarted(f"it ended immediately, with status {status}")
 
     def _answer(self, process: subprocess.Popen[bytes], answers: system.Decoder[T]) -> T:
@@ -109,9 +104,7 @@ class Helper:
         return answer
 
     def _next(self, process: subprocess.Popen[bytes], watch: _Watch, body: bytes | None = None) -> bytes | None:
-        """The next answer of the process, to ``body`` if that is given; ``None`` if it has ended or the answer can't be
-        read.
-        """
+        """Send ``body``, if given, and return the next answer; ``None`` if the process has ended or sent nonsense."""
         assert process.stdin is not None and process.stdout is not None
         try:
             with watch:
@@ -121,7 +114,7 @@ class Helper:
         except (OSError, frames.ProtocolError):
             return None
         except BaseException:
-            self._end()  # Ctrl+C: the answer to this request must not be taken for the next one's
+            self._end()  # Ctrl+C: the next request must not receive this one's answer
             raise
 
     # ------------------------------------------------------------ the process
@@ -150,7 +143,7 @@ class Helper:
         status = process.wait()
         for stream in (process.stdin, process.stdout):
             if stream is not None:
-                with contextlib.suppress(OSError):  # half a request that could not be written
+                with contextlib.suppress(OSError):  # part of a request may be unwritten
                     stream.close()
         self._end_job()
         self._end_job = lambda: None
@@ -168,7 +161,7 @@ def _error(status: int, passed: type[HelperError] | None) -> HelperError:
 
 
 class _Watch:
-    """Kills a process that exceeds its time, or its memory if the parent has to check that."""
+    """Kills a process that exceeds its time, or its memory if the system doesn't enforce that."""
 
     def __init__(
         self, process: subprocess.Popen[bytes], seconds: float, footprint: Callable[[int], int] | None
@@ -207,5 +200,5 @@ atexit.register(_shared.stop)
 
 
 def shared() -> Helper:
-    """The helper of this process; it is started by the first request and ends with this process."""
+    """This process's helper, started by its first request."""
     return _shared

@@ -1,6 +1,6 @@
 """Draws formulas with ziamath. Runs in the helper process: each level of nesting more than doubles the time it takes.
 
-What is given back are outlines, in thousandths of the font size, which can be drawn sharply in any size and color.
+The results are outlines, in thousandths of the font size, which can be drawn sharply in any size and color.
 """
 
 from __future__ import annotations
@@ -23,18 +23,17 @@ from ziamath.zmath import Math
 from app.helper.messages import FormulaDrawn, FormulaNotDrawn, FormulaPart, RenderFormula
 from app.markdown.formulas import MAX_CHARACTERS
 
-# Rewrites TeX that latex2mathml would get wrong: words (``\text``), lines of arrays, fonts.
-#
-# Lines become characters that no formula has, in the cells where they belong; `app.helper.formulas` draws them.
+# `mended` rewrites TeX that latex2mathml gets wrong: words (``\text``), rules in arrays, fonts. Rules become private
+# characters in the cells next to them; `RuledTable` draws them.
 
 ROW_LINE = "\ue000"
 COLUMN_LINES = range(0xE010, 0xE060)
-"""Each says before which column a line is."""
+"""A rule before column 0, 1, …"""
 STAND_INS = {"&": "\ue001", "{": "\ue002", "}": "\ue003", "<": "\ue004", ">": "\ue005"}
-"""For what can't stand in a text for latex2mathml."""
+"""For characters that latex2mathml doesn't accept in a text."""
 _LETTER = r"[^{}\\]|\\."
 GROUP = rf"\{{((?:{_LETTER}|\{{(?:{_LETTER}|\{{(?:{_LETTER})*\}})*\}})*)\}}"
-"""What stands in braces, with braces in it down to the third level."""
+"""The content of braces, which may contain two more levels of braces."""
 
 _WORDS = re.compile(rf"\\(text(?:bf|it|md|normal|rm|sf|tt|up)?|[mh]box|emph)(?![A-Za-z])\s*{GROUP}")
 _PIECE = re.compile(
@@ -59,7 +58,7 @@ _PARAGRAPH = re.compile(rf"[pmb]\s*{GROUP}")
 
 
 def mended(tex: str) -> str:
-    """The same formula for latex2mathml. Raises `ValueError` for what nothing here can express."""
+    """The formula rewritten for latex2mathml. Raises `ValueError` if that isn't possible."""
     tex = _FONT.sub(lambda font: rf"\math{font[1]}{{{font[2] or font[3]}}}" if font[1] else r"\mathbb", tex)
     tex = _WORD_IN_FONT.sub(lambda word: "{" + _LETTER_OR_DIGIT.sub(rf"\\math{word[1]}{{\g<0>}}", word[2]) + "}", tex)
     tex = _DOUBLE_STRUCK.sub(lambda digit: chr(0x1D7D8 + int(digit[1])), tex)
@@ -120,16 +119,16 @@ def _table(begin: re.Match[str]) -> str:
     return f"{start}{lines} "
 
 
-# Tables of formulas with their lines, which ziamath leaves out. Importing this registers them with ziamath.
+# Tables with the rules that ziamath leaves out. Defining `RuledTable` registers it with ziamath.
 
 _COLUMNS, _ROWS = "linesbetweencolumns", "linesbetweenrows"
 _PADDING = "0.3em"
 _BETWEEN = 2.5
-"""How far the lines of a double one are apart, as a multiple of their width."""
+"""The distance between the lines of a double rule, in line widths."""
 
 
 def mark_lines(table: Element) -> None:
-    """Take the characters that stand for lines out of the cells of an ``mtable``, and note them as its attributes.
+    """Replace the characters for rules in an ``mtable``'s cells with attributes of the table.
 
     Raises `ValueError` for dashed lines.
     """
@@ -149,7 +148,7 @@ def mark_lines(table: Element) -> None:
                     break
                 cell.remove(part)
         if number and number in rows and number == len(table) - 1 and len(row) == 1 and not len(row[0]):
-            table.remove(row)  # nothing but the line below the last row
+            table.remove(row)  # it only had the rule below the last row
     if columns:
         table.set(_COLUMNS, " ".join(map(str, columns)))
     if rows:
@@ -157,7 +156,7 @@ def mark_lines(table: Element) -> None:
 
 
 class RuledTable(Mtable, tag="mtable"):
-    """A table whose attributes say before which columns and rows there are lines, each once a line."""
+    """A table whose attributes list the columns and rows that rules come before, once for each rule."""
 
     def _setup(self, **kwargs: Any) -> None:
         super()._setup(**kwargs)
@@ -184,7 +183,7 @@ class RuledTable(Mtable, tag="mtable"):
 
 
 def _borders(cells: list[tuple[int, float, float]], pad: float) -> list[float]:
-    """Where a line before each column (or row) is, and behind the last. ``cells``: the column, from where, to where."""
+    """The positions of rules before each column (or row) and after the last; ``cells``: column, start, end."""
     count = 1 + max(number for number, _, _ in cells)
     starts = [min(start for number, start, _ in cells if number == one) for one in range(count)]
     ends = [max(end for number, _, end in cells if number == one) for one in range(count)]
@@ -194,15 +193,15 @@ def _borders(cells: list[tuple[int, float, float]], pad: float) -> list[float]:
 
 EM = 1000
 MAX_DEPTH = 9
-"""So many braces, environments and stretched brackets may stand in each other."""
+"""Of nested braces, environments and stretched brackets."""
 _MAX_WIDTH, _MAX_HEIGHT = 120 * EM, 60 * EM
 _MARGIN = 40
-"""What strokes may reach beyond the box that ziamath works out."""
+"""Strokes may reach this far outside the box that ziamath computes."""
 
 _LENGTHS = ("rowspacing", "columnspacing", "width", "height", "depth", "lspace", "rspace", "voffset")
 _LENGTH = re.compile(r"(-?\d*\.?\d+)(pt|px|mm|cm|in)")
 _EMS = {"pt": 0.1, "px": 0.075, "mm": 0.285, "cm": 2.85, "in": 7.23}
-"""For a font of 10 pt, as it is usual in TeX."""
+"""With TeX's usual 10 pt font."""
 _ROW_SPACING = "0.5em"
 _NUMBERED = re.compile(r"\\(begin|end)\{(equation|align|gather|multline|eqnarray|alignat)\}")
 _LEFT_OUT = re.compile(r"\\(?:nonumber|notag)(?![A-Za-z])|\\label\s*\{[^{}]*\}|\\\\\s*(?=\\end\s*\{)")
@@ -218,21 +217,20 @@ _COORDINATES = {"M": 2, "L": 2, "Q": 4, "C": 6, "Z": 0}
 _AS_MEANT = str.maketrans({stand_in: letter for letter, stand_in in STAND_INS.items()})
 
 config.svg2 = False
-config.precision = 1  # with 0 it takes the zeros off 1000
+config.precision = 1  # with 0, it strips the zeros of 1000
 
 
 def answer(request: RenderFormula) -> FormulaDrawn | FormulaNotDrawn:
-    """The outlines of a formula, or that it can't be drawn."""
     try:
         return drawn(request.tex, is_display=request.is_display)
     except MemoryError:
         raise
-    except Exception:  # whatever the libraries say about other people's TeX
+    except Exception:  # the libraries raise anything for bad TeX
         return FormulaNotDrawn()
 
 
 def drawn(tex: str, *, is_display: bool) -> FormulaDrawn:
-    """The outlines of a formula. Raises whatever the libraries raise, and `ValueError`."""
+    """Raises `ValueError` and whatever the libraries raise."""
     if len(tex) > MAX_CHARACTERS or _depth(tex) > MAX_DEPTH:
         raise ValueError
     formula = Math(_mathml(tex, is_display=is_display), size=EM)
@@ -252,12 +250,12 @@ def drawn(tex: str, *, is_display: bool) -> FormulaDrawn:
 
 
 def _is_missing(formula: Math, letter: str) -> bool:
-    """Whether the font lacks a letter, as it does Chinese ones."""
+    """Whether the font lacks a letter, such as a Chinese one."""
     return letter > "\u2fff" and not letter.isspace() and formula.font.glyphindex(letter) == 0
 
 
 def _depth(tex: str) -> int:
-    """How many of what is closed again stand in each other. Raises `ValueError` where one is not closed."""
+    """The depth of nested groups. Raises `ValueError` if they aren't balanced."""
     depth = most = 0
     for found in _NESTING.finditer(tex):
         depth += (found[1] is not None) - (found[2] is not None)
@@ -270,7 +268,7 @@ def _depth(tex: str) -> int:
 
 
 def _mathml(tex: str, *, is_display: bool) -> ElementTree.Element:
-    """Raises `ValueError` if there is a command that isn't known: it would be shown as text."""
+    """Raises `ValueError` for an unknown command, which would be shown as text."""
     tex = _NUMBERED.sub(r"\\\1{\2*}", _LEFT_OUT.sub("", tex))
     tex = _TAG.sub(lambda tag: rf"\qquad\text{{{tag[2] if tag[1] else f'({tag[2]})'}}}", tex)
     tex = _OPERATOR.sub(lambda found: rf"\operatorname{{{found[1]}}}" if found[1] else r"\operatorname", tex)
@@ -290,7 +288,7 @@ def _mathml(tex: str, *, is_display: bool) -> ElementTree.Element:
 
 
 def _cross_out(parent: ElementTree.Element) -> None:
-    r"""Put the stroke of ``\not`` through what follows it; raises `ValueError` where there is no such sign."""
+    r"""Combine ``\not`` with the sign after it. Raises `ValueError` if Unicode has no such character."""
     children = list(parent)
     for stroke, sign in zip(children, [*children[1:], None], strict=False):
         if "".join(stroke.itertext()) == "⧸":
@@ -302,8 +300,8 @@ def _cross_out(parent: ElementTree.Element) -> None:
 
 
 def _set_lengths(element: ElementTree.Element) -> None:
-    """Make lengths relative to the font. Lines of equations would touch each other, see
-    https://github.com/cdelker/ziamath/issues/50."""
+    """Make lengths relative to the font, and keep lines of equations from touching
+    (https://github.com/cdelker/ziamath/issues/50)."""
     for name in _LENGTHS:
         if name in element.attrib:
             length = _LENGTH.sub(lambda found: f"{float(found[1]) * _EMS[found[2]]:.4g}em", element.attrib[name])
@@ -333,7 +331,7 @@ def _parts(svg: ElementTree.Element, left: float) -> Iterator[FormulaPart]:
 
 
 def _own(color: str) -> str:
-    """The color, unless it is that of the text."""
+    """The color; empty for the text's."""
     return "" if color in ("black", "none", "currentColor") else color
 
 
@@ -362,7 +360,7 @@ def _outline(path: str, left: float) -> tuple[str, list[int]]:
 
 
 def svg(formula: FormulaDrawn, source: str) -> str:
-    """A formula as a picture inside HTML, with its TeX as the alternative text."""
+    """A formula as inline SVG for HTML, with its TeX as the alternative text."""
     top, height = -formula.ascent, formula.ascent + formula.descent
     size = f"width:{formula.width / EM}em;height:{height / EM}em;vertical-align:{-formula.descent / EM}em"
     parts = "".join(_path(part) for part in formula.parts)

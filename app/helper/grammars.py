@@ -1,5 +1,5 @@
-"""Schemas, regular expressions and grammars that an answer has to follow. Runs in the helper process, whose limits stop
-what hangs; the engine compiles only what passed here, with the same limits.
+"""Checks the schemas, regular expressions and grammars of answer formats. Runs in the helper process; the engine only
+compiles what passed here, with the same limits.
 """
 
 from __future__ import annotations
@@ -21,24 +21,24 @@ if TYPE_CHECKING:
     from llguidance._lib import JsonCompileOptions
 
 _DEEPEST = 100
-"""Brackets within brackets; llguidance goes through them by recursion."""
+"""Nested brackets; llguidance recurses into them."""
 _DETAIL_CHARACTERS = 300
 _PLACE = re.compile(r"^at (\d+)\((\d+)\): ")
-"""As llguidance says where a mistake is in a grammar."""
+"""llguidance's format of a mistake's position."""
 _LINE = re.compile(r"^line \d+, column \d+: ")
 _SEARCH_SECONDS = 0.5
-"""For the part of a schema that can't be forced."""
+"""For finding the parts of a schema that can't be enforced."""
 _UNSATISFIABLE = "nsatisfiable"
 _MOST_NOTES = 20
 JSON_OPTIONS: JsonCompileOptions = {"whitespace_pattern": r"[ \t]{0,4}(\n[ \t]{0,32})?", "coerce_one_of": True}
-"""White space in JSON that models write; without a limit, a model can write it without end."""
+"""Enough for the white space that models write in JSON; without a limit, a model may write it forever."""
 CALL_OPTIONS: JsonCompileOptions = {
     "item_separator": ", ",
     "key_separator": ": ",
     "whitespace_flexible": False,
     "coerce_one_of": True,
 }
-"""As chat templates write calls (``tojson``), so that a call has the same tokens when it is sent back."""
+"""The way chat templates write calls (``tojson``), so that a call has the same tokens when it is sent back."""
 _WITHOUT_ONE_OF: JsonCompileOptions = {**JSON_OPTIONS, "coerce_one_of": False}
 
 
@@ -47,7 +47,7 @@ class _UnusableError(Exception):
 
 
 def limits() -> llguidance.LLParserLimits:
-    """What compiling and each token may take at most: some 20 ms a token."""
+    """Limits for compiling and for each token, which may take some 20 ms."""
     return llguidance.LLParserLimits(
         max_items_in_row=2000,
         initial_lexer_fuel=1_000_000,
@@ -60,7 +60,7 @@ def limits() -> llguidance.LLParserLimits:
 
 
 def answer(request: CheckGrammar) -> GrammarAnswer:
-    """Compile it for the vocabulary of all bytes, and look at how it begins."""
+    """Compile a grammar for a vocabulary of all bytes, and try its first token."""
     try:
         if request.kind == "json_schema":
             return _schema_checked(request)
@@ -68,19 +68,19 @@ def answer(request: CheckGrammar) -> GrammarAnswer:
         _try(grammar)
     except _UnusableError as error:
         text = _line(str(error))
-        # A regular expression is put into a grammar, where its place says nothing.
+        # The position in a regular expression's grammar would mean nothing to the user.
         return GrammarFailed(_LINE.sub("", text) if request.kind == "regex" else text)
     return GrammarChecked(grammar)
 
 
 def check_answer(request: CheckAnswer) -> AnswerChecked:
-    """Whether a finished answer is valid by its schema, as far as a grammar can't force that."""
+    """Check a finished answer against its schema."""
     problem = problem_of(json.loads(request.schema), request.text)
     return AnswerChecked(None if problem is None else _line(problem) if problem else "")
 
 
 def first_line(message: str) -> str:
-    """What llguidance says about an error, without the grammar that it shows; a regular expression's own error too."""
+    """llguidance's message without its excerpt of the grammar, plus a regular expression's own error."""
     lines = [line.strip() for line in message.splitlines() if line.strip()] or ["unknown error"]
     lines[0] = _PLACE.sub(r"line \1, column \2: ", lines[0]).replace(" (in regex)", "")
     own = next((line.removeprefix("error: ") for line in lines if line.startswith("error: ")), "")
@@ -128,7 +128,7 @@ def _schema(source: str) -> Any:
 
 
 def _forced(schema: Any, *, lenient: bool) -> Forced:
-    """What of ``schema`` llguidance can force. Raises `_UnusableError`; where ``lenient``, everything is taken."""
+    """The part of ``schema`` that llguidance can enforce. Raises `_UnusableError` unless ``lenient``."""
     deadline = time.monotonic() + _SEARCH_SECONDS
     try:
         found = forced(schema, _compiles, lenient=lenient)
@@ -145,7 +145,7 @@ def _forced(schema: Any, *, lenient: bool) -> Forced:
 
 
 def _innermost(found: Forced, error: str) -> tuple[str, dict[str, Any], str]:
-    """The place of the innermost part with an error of this kind, that part, and its error."""
+    """The innermost part with this kind of error: its place, the part itself, and its error."""
     for place, part in found.parts:
         own = _error({**part, "$defs": found.schema.get("$defs", {})})
         if own and (_UNSATISFIABLE in own) == (_UNSATISFIABLE in error):
@@ -154,7 +154,7 @@ def _innermost(found: Forced, error: str) -> tuple[str, dict[str, Any], str]:
 
 
 def _weaken(part: dict[str, Any], definitions: dict[str, Any], *, in_time: bool) -> str:
-    """Leave out of a ``part`` the keyword that can't be forced, and say which it was."""
+    """Remove the keyword that can't be enforced from ``part``; returns its name, or several."""
     for keyword in [one for one in part if one not in ("type", "$defs")] if in_time else ():
         rest = {name: value for name, value in part.items() if name != keyword}
         if not _error({**rest, "$defs": definitions}):
@@ -168,11 +168,11 @@ def _weaken(part: dict[str, Any], definitions: dict[str, Any], *, in_time: bool)
 
 
 def _overlapping(found: Forced, deadline: float) -> Iterator[str]:
-    """The places where an answer may be valid by more than one of the schemas of a ``oneOf``."""
+    """Notes on each ``oneOf`` for which an answer may match more than one of its schemas."""
     for place, part in found.parts:
         if "oneOf" in part:
             definitions = found.schema.get("$defs", {})
-            # llguidance doesn't compare what is behind references.
+            # llguidance doesn't follow references when it compares.
             inner = [_behind(one, definitions) for one in part["oneOf"]]
             alone = {"oneOf": inner, "$defs": definitions, "x-guidance": _WITHOUT_ONE_OF}
             if time.monotonic() > deadline or _error(alone):
@@ -180,7 +180,7 @@ def _overlapping(found: Forced, deadline: float) -> Iterator[str]:
 
 
 def _behind(part: Any, definitions: dict[str, Any]) -> Any:
-    """What a ``part`` that is only a reference refers to."""
+    """The definition, if ``part`` is just a reference to one."""
     is_reference = isinstance(part, dict) and list(part) == ["$ref"]
     return definitions[part["$ref"].rpartition("/")[2]] if is_reference else part
 
@@ -190,7 +190,7 @@ def _compiles(schema: dict[str, Any]) -> bool:
 
 
 def _error(schema: dict[str, Any]) -> str:
-    """Why llguidance doesn't take a ``schema``; empty if it does."""
+    """Why llguidance rejects a ``schema``; empty if it doesn't."""
     try:
         _try(_schema_grammar(schema))
     except _UnusableError as error:
@@ -210,7 +210,7 @@ def _lark(source: str) -> str:
         return gbnf_to_lark(source)
     except MemoryError:
         raise
-    except Exception as error:  # plain ones for rules that are missing, its own for the rest
+    except Exception as error:  # it raises plain ones for missing rules
         raise _UnusableError(first_line(str(error))) from error
 
 
@@ -223,7 +223,7 @@ def _check_depth(source: str) -> None:
 
 
 def _try(grammar: str) -> None:
-    """Raise `_UnusableError` if llguidance can't begin an answer with ``grammar``, or can't take a token back."""
+    """Raise `_UnusableError` if llguidance can't accept and roll back a first token with ``grammar``."""
     error = llguidance.LLMatcher.validate_grammar(grammar, limits=limits())
     if error and not error.startswith("WARNING"):
         raise _UnusableError(first_line(error))
@@ -237,7 +237,7 @@ def _try(grammar: str) -> None:
 
 
 class _Bytes:
-    """A vocabulary of all bytes and an end."""
+    """A vocabulary of all bytes, and an end token."""
 
     eos_token_id = 256
     bos_token_id = None
@@ -254,7 +254,7 @@ def _tokenizer() -> llguidance.LLTokenizer:
 
 
 def _line(text: str) -> str:
-    """In one line of printable characters."""
+    """``text`` as one line of printable characters."""
     shown = first_line(text).encode("utf-8", "replace").decode()
     shown = shown if len(shown) <= _DETAIL_CHARACTERS else shown[: _DETAIL_CHARACTERS - 1] + "…"
     return "".join(character if character.isprintable() else "\ufffd" for character in shown)

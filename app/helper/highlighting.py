@@ -1,4 +1,4 @@
-"""The parts of code to color, found by Pygments. Runs in the helper process, whose limits stop what hangs."""
+"""Finds the parts of code to color, with Pygments. Runs in the helper process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pygments.token import Comment, Keyword, Name, Number, String, Token
 from app.helper.messages import ROLES, Highlighted
 
 MAX_LINE_CHARACTERS = 400
-"""Longer lines are not highlighted: nobody reads them, and they are slow to lay out in many colors."""
+"""Longer lines aren't highlighted: nobody reads them, and they are slow to lay out in many colors."""
 
 _ROLES: tuple[tuple[Container[object], str], ...] = (
     (Comment, "comment"),
@@ -34,20 +34,19 @@ _ROLES: tuple[tuple[Container[object], str], ...] = (
 )
 _PLAIN = 0xFF
 _RUN = re.compile(rb"([^\xff])\1*", re.DOTALL)
-"""Adjacent characters with the same role, without those that have none."""
+"""Adjacent characters with the same role, if they have one."""
 
 
 @cache
 def languages() -> frozenset[str]:
-    """The names under which a language is known."""
+    """All names of languages, in lower case."""
     return frozenset(alias for _, aliases, *_ in get_all_lexers(plugins=False) for alias in aliases)
 
 
 @cache
 def lexer(language: str) -> Lexer | None:
-    """The lexer for a language, if there is one."""
     name = language.lower()
-    if name not in languages():  # Pygments would search the installed packages for it, and import what it finds
+    if name not in languages():  # Pygments would search installed packages for it, and import what it finds
         return None
     try:
         return get_lexer_by_name(name, stripnl=False, ensurenl=True)
@@ -56,7 +55,7 @@ def lexer(language: str) -> Lexer | None:
 
 
 def highlight(found: Lexer | None, text: str) -> Highlighted:
-    """The colored parts of each line; none if the lexer fails."""
+    """The colored parts of each line; nothing if the lexer fails."""
     if found is None:
         return Highlighted([])
     try:
@@ -98,5 +97,5 @@ def _role_of(kind: tuple[str, ...]) -> int:
 
 
 def _utf16_length(text: str) -> int:
-    """As Qt counts it."""
+    """The length as Qt counts it."""
     return len(text) + sum(character > "\uffff" for character in text)

@@ -1,11 +1,12 @@
-"""The limits of the helper process, kept by the system: nothing inside the process can stop what hangs in there.
+"""The helper process's limits, enforced by the system, because nothing inside the process can stop code that hangs.
 
 - Linux: RLIMIT_AS for memory, set by the process itself before it reads a request.
-- Windows: a job object made by the process that starts it; it also ends the helper with its parent. Not tried.
-- macOS does not enforce RLIMIT_AS, so the parent looks at the helper's footprint every 50 ms. Not tried.
+- Windows: a job object, created by the parent; it also ends the helper with its parent. Untested.
+- macOS doesn't enforce RLIMIT_AS, so the parent checks the helper's footprint every 50 ms. Untested.
 
-Time is kept by the parent. RLIMIT_CPU is behind it (not on Windows): a helper that hangs when its parent dies does not
-read the end of its input. PR_SET_PDEATHSIG would not do: it fires when the *thread* that started the process ends.
+The parent keeps the time. RLIMIT_CPU backs that up (except on Windows), because a helper that hangs when its parent
+dies never sees the end of its input. PR_SET_PDEATHSIG won't do: it fires when the *thread* that started the process
+ends.
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from typing import Any
 TIME_LIMIT_SECONDS = 2.0
 """For one request."""
 READING_SECONDS = 30.0
-"""For one request to read files: the disk may be slow, or a network."""
+"""For one request to read files: the disk may be slow, or on a network."""
 MEMORY_LIMIT = 512 * 1024 * 1024
-"""For the whole process, in bytes."""
+"""In bytes, for the whole process."""
 FOOTPRINT_SECONDS = 0.05
-"""How often memory use is checked where the system does not limit it."""
+"""How often memory use is checked if the system doesn't limit it."""
 MEMORY_STATUS = 3
 """The exit status of a helper that ran out of memory during a request."""
 _LARGE = 128 * 1024 * 1024
@@ -31,7 +32,7 @@ _CPU_SLACK_SECONDS = 2
 
 
 def confine() -> None:
-    """Limit this process: its memory, no core dumps (they would hold other people's text)."""
+    """Limit this process's memory, and forbid core dumps, which would contain other people's text."""
     if sys.platform == "win32":
         return
     import resource
@@ -40,13 +41,13 @@ def confine() -> None:
     if sys.platform == "linux":
         pages = Path("/proc/self/statm").read_text(encoding="ascii").split()
         reserved, resident = (int(count) * resource.getpagesize() for count in pages[:2])
-        # Address space that is only reserved (libraries, locales) takes no memory, and differs from system to system.
+        # Reserved address space (libraries, locales) takes no memory, and differs between systems.
         most = reserved - resident + MEMORY_LIMIT
         resource.setrlimit(resource.RLIMIT_AS, (most, most))
 
 
 def allow_request(seconds: float) -> None:
-    """Before each request, which may take ``seconds``: set the processor time this process may use from now on."""
+    """Set the processor time for the next request, which may take ``seconds``."""
     if sys.platform != "win32":
         import resource
 
@@ -56,10 +57,10 @@ def allow_request(seconds: float) -> None:
 
 
 def is_large() -> bool:
-    """Whether this process has ever used so much memory that restarting it is better than keeping it."""
+    """Whether this process has used so much memory that it should be restarted."""
     if sys.platform != "linux":
         return False
-    # Not getrusage: its peak includes what the parent used when it started this process.
+    # Not getrusage: its peak includes the parent's memory at the time of the fork.
     status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
     peak = next((line.split()[1] for line in status.splitlines() if line.startswith("VmHWM:")), "0")
     return int(peak) * 1024 > _LARGE
@@ -69,9 +70,7 @@ def is_large() -> bool:
 
 
 def footprint_reader() -> Callable[[int], int] | None:
-    """A function that returns the memory of a process in bytes, given its id, if the parent has to check; otherwise
-    ``None``.
-    """
+    """A function that returns a process's memory in bytes, given its id; ``None`` if the system enforces the limit."""
     return _macos_footprint if sys.platform == "darwin" else None
 
 
@@ -126,7 +125,7 @@ _LIMIT_PROCESS_MEMORY, _KILL_ON_CLOSE = 0x100, 0x2000
 
 
 def put_into_job(process: Any) -> Callable[[], object]:
-    """On Windows: put a process (a `subprocess.Popen`) into a job with the memory limit; elsewhere, do nothing.
+    """On Windows, put a process (a `subprocess.Popen`) into a job with the memory limit; elsewhere, do nothing.
 
     Returns a function that ends the job and its process. Raises `OSError`.
     """

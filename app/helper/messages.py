@@ -1,4 +1,4 @@
-"""Requests to the helper process and its answers, each one JSON object in a frame."""
+"""The helper process's requests and answers, each a JSON object in a frame."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from app.protocol.images import ImageKind
 
 A = TypeVar("A")
 ROLES = ("comment", "keyword", "string", "number", "name")
-"""The roles of parts of code; `Highlighted` contains their indexes."""
+"""The roles of parts of code; `Highlighted` has indexes into this."""
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -21,38 +21,38 @@ class Message(msgspec.Struct, frozen=True):
     role: str
     content: str
     thinking: str = ""
-    """What the model thought before this answer."""
+    """The model's thinking before this answer."""
     tool_calls: list[dict[str, Any]] = []
     """As templates expect them."""
     tool_call_id: str = ""
     name: str = ""
-    """The function whose result this is."""
+    """For a tool's result: the function that was called."""
 
 
 class Request(msgspec.Struct, Generic[A], frozen=True):
     """A request that is answered by an ``A``."""
 
     def answers(self) -> system.Decoder[A]:
-        """What reads the answer."""
+        """The decoder for the answer."""
         return system.decoder(get_args(vars(type(self))["__orig_bases__"][0])[0])
 
 
 class TemplateChecked(msgspec.Struct, frozen=True, tag=True):
-    """``variables``: the names that a request to render it may set. ``broken``: why it isn't valid, in one line."""
+    """``variables``: names for `RenderTemplate.variables`. ``broken``: why the template isn't valid, in one line."""
 
     variables: list[str]
     broken: str = ""
 
 
 class Rendered(msgspec.Struct, frozen=True, tag=True):
-    """The prompt, up to where the answer begins."""
+    """The prompt, up to the beginning of the answer."""
 
     text: str
 
 
 class TemplateFailed(msgspec.Struct, frozen=True, tag=True):
-    """Why there is no prompt: the template isn't valid, raised an error, wrote more than the limit, or left out text of
-    the last message or of the system prompt, or a tool. ``detail``: the error, shortened to one line.
+    """Why there is no prompt: the template isn't valid, raised an error, exceeded the size limit, or lost a tool or
+    text of the last message or system prompt. ``detail``: the error, shortened to one line.
     """
 
     reason: Literal["broken", "failed", "endless", "loses"]
@@ -66,7 +66,7 @@ class CheckTemplate(Request[TemplateChecked | TemplateFailed], frozen=True, tag=
 
 
 class RenderTemplate(Request[Rendered | TemplateFailed], frozen=True, tag=True):
-    """Render a chat. ``now``: the local time that the template sees, in ISO format; ``variables``: by their names in
+    """Render a chat. ``now``: the template's local time, in ISO format; ``variables``: by their names in
     `TemplateChecked`."""
 
     source: str
@@ -80,8 +80,8 @@ class RenderTemplate(Request[Rendered | TemplateFailed], frozen=True, tag=True):
 
 
 class GrammarChecked(msgspec.Struct, frozen=True, tag=True):
-    """``grammar``: the same in llguidance's notation. ``notes``: the parts of a schema that it can't force, each a
-    keyword and its place; ``schema``: the rest, in other words where llguidance needs that."""
+    """``grammar``: in llguidance's notation. ``notes``: the parts of a schema that can't be enforced, by keyword and
+    place; ``schema``: the rest, rewritten for llguidance."""
 
     grammar: str
     notes: list[str] = []
@@ -95,8 +95,7 @@ class GrammarFailed(msgspec.Struct, frozen=True, tag=True):
 
 
 class CheckGrammar(Request[GrammarChecked | GrammarFailed], frozen=True, tag=True):
-    """Check what an answer has to follow (`app.protocol.options.AnswerFormat`). ``lenient``: take every schema, and
-    leave out what isn't valid in it."""
+    """Check an `app.protocol.options.AnswerFormat`. ``lenient``: ignore the invalid parts of a schema."""
 
     kind: Literal["json_object", "json_schema", "regex", "lark", "gbnf"]
     source: str
@@ -104,7 +103,7 @@ class CheckGrammar(Request[GrammarChecked | GrammarFailed], frozen=True, tag=Tru
 
 
 class AnswerChecked(msgspec.Struct, frozen=True, tag=True):
-    """``problem``: why it isn't valid, in one line; empty: it is; ``None``: that can't be found out."""
+    """``problem``: why the answer isn't valid, in one line; empty: it is; ``None``: it can't be checked."""
 
     problem: str | None
 
@@ -117,8 +116,8 @@ class CheckAnswer(Request[AnswerChecked], frozen=True, tag=True):
 
 
 class Highlighted(msgspec.Struct, frozen=True, tag=True):
-    """For each line of the code its colored parts: start, length (UTF-16 units, as Qt counts) and index in `ROLES`,
-    one after the other."""
+    """For each line of code, a flat list of its colored parts: start, length (in UTF-16 units, like Qt), and index in
+    `ROLES`."""
 
     lines: list[list[int]]
 
@@ -137,24 +136,24 @@ class ChatsRead(msgspec.Struct, frozen=True, tag=True):
 
 
 class ChatsNotRead(msgspec.Struct, frozen=True, tag=True):
-    """A file can't be read; ``reason`` is what the system says, ``name`` the file's name, or empty."""
+    """A file can't be read; ``reason`` is the system's message, ``name`` the file's name or empty."""
 
     reason: str
     name: str = ""
 
 
 class ReadChats(Request[ChatsRead | ChatsNotRead], frozen=True, tag=True):
-    """Read the chats of files and folders."""
+    """Begin to read chats from files and folders."""
 
     paths: list[str]
 
 
 class ReadMoreChats(Request[ChatsRead | ChatsNotRead], frozen=True, tag=True):
-    """Go on with that."""
+    """Read the next batch."""
 
 
 class MarkdownRendered(msgspec.Struct, frozen=True, tag=True):
-    """HTML without scripts, and with nothing that is loaded from anywhere."""
+    """HTML without scripts, which loads nothing from anywhere."""
 
     html: list[str]
 
@@ -166,9 +165,8 @@ class RenderMarkdown(Request[MarkdownRendered], frozen=True, tag=True):
 
 
 class FormulaPart(msgspec.Struct, frozen=True, array_like=True):
-    """An outline to be filled, or a line ``stroke`` wide. ``color``: empty for that of the text; ``commands``: those of
-    SVG's M, L, Q, C and Z; ``numbers``: their absolute coordinates, the y axis pointing down, 0 on the baseline.
-    All in thousandths of the font size."""
+    """A filled outline, or a line ``stroke`` wide. ``color``: empty for the text's; ``commands``: SVG's M, L, Q, C and
+    Z; ``numbers``: their absolute coordinates in thousandths of the font size, y pointing down from the baseline."""
 
     color: str
     stroke: int
@@ -177,7 +175,7 @@ class FormulaPart(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FormulaDrawn(msgspec.Struct, frozen=True, tag=True):
-    """A formula; ``ascent`` and ``descent`` are its height above and below the baseline, in the same units."""
+    """``ascent`` and ``descent`` are its height above and below the baseline; in thousandths of the font size."""
 
     width: int
     ascent: int
@@ -186,11 +184,11 @@ class FormulaDrawn(msgspec.Struct, frozen=True, tag=True):
 
 
 class FormulaNotDrawn(msgspec.Struct, frozen=True, tag=True):
-    """It isn't valid, has a command that isn't known, or is too large or nested too deeply."""
+    """It isn't valid, has an unknown command, is too large, or is nested too deeply."""
 
 
 class RenderFormula(Request[FormulaDrawn | FormulaNotDrawn], frozen=True, tag=True):
-    """Draw a formula. ``is_display``: as one on a line of its own."""
+    """Draw a formula. ``is_display``: on a line of its own."""
 
     tex: str
     is_display: bool
@@ -217,11 +215,11 @@ FileReason = Literal[
 
 
 Form = Literal["", "text", "source"]
-"""Of a web page: what one reads of it, or what is written in it; empty: what is likelier to be wanted."""
+"""Of a web page: its visible text, or its source; empty: whichever is more likely to be wanted."""
 
 
 class FileRead(msgspec.Struct, frozen=True, tag=True):
-    """What a model reads of it. ``left_out`` and ``encoding``: see `app.helper.files.found.FileText`."""
+    """A file as text for a model; see `app.helper.files.found.FileText`."""
 
     text: str
     media_type: str
@@ -230,14 +228,14 @@ class FileRead(msgspec.Struct, frozen=True, tag=True):
 
 
 class FileNotRead(msgspec.Struct, frozen=True, tag=True):
-    """``detail``: what the system says, or a number that belongs to the reason."""
+    """``detail``: the system's message, or a number that belongs to the reason."""
 
     reason: FileReason
     detail: str = ""
 
 
 class ReadFile(Request[FileRead | FileNotRead], frozen=True, tag=True):
-    """Read a file as text. ``encoding``: the one to use; empty: it is found out."""
+    """Read a file as text. ``encoding``: empty to detect it."""
 
     path: str
     encoding: str = ""
@@ -245,7 +243,7 @@ class ReadFile(Request[FileRead | FileNotRead], frozen=True, tag=True):
 
 
 class ImageLookedAt(msgspec.Struct, frozen=True, tag=True):
-    """What its head says; sizes in pixels."""
+    """From the file's header; sizes in pixels."""
 
     kind: ImageKind
     width: int
@@ -253,7 +251,7 @@ class ImageLookedAt(msgspec.Struct, frozen=True, tag=True):
 
 
 class LookAtImage(Request[ImageLookedAt | FileNotRead], frozen=True, tag=True):
-    """What image a file has."""
+    """Identify an image file."""
 
     path: str
 
@@ -268,7 +266,7 @@ class PageDrawn(msgspec.Struct, frozen=True, tag=True):
 
 
 class DrawPage(Request[PageDrawn | FileNotRead], frozen=True, tag=True):
-    """Draw a page of a PDF file; ``page``: from 0, the last one if there aren't so many."""
+    """Draw a page of a PDF file; ``page`` counts from 0 and is capped at the last one."""
 
     path: str
     page: int
@@ -292,7 +290,7 @@ REQUESTS: system.Decoder[Request[Any]] = system.decoder(
 )
 
 
-# The encodings that a text file can be read in, by the names that people know them by.
+# The encodings of text files, by the names that people know.
 
 _ENCODINGS: tuple[tuple[str, str, str], ...] = (
     ("UTF-8", "utf-8", "all languages"),
@@ -324,7 +322,7 @@ _ENCODINGS: tuple[tuple[str, str, str], ...] = (
     ("UTF-16 LE", "utf_16_le", "all languages"),
     ("UTF-16 BE", "utf_16_be", ""),
 )
-"""Name, Python's codec, and what is written in it, where a menu offers it."""
+"""Name, Python's codec, and if a menu offers it, the languages it is for."""
 CODECS: dict[str, str] = {name: codec for name, codec, _ in _ENCODINGS}
 LANGUAGES: dict[str, str] = {name: languages for name, _, languages in _ENCODINGS if languages}
-"""What is written in those that a menu offers."""
+"""The languages of the encodings that a menu offers."""

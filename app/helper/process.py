@@ -42,14 +42,14 @@ def run() -> int:
     except MemoryError:
         os._exit(limits.MEMORY_STATUS)
     except BrokenPipeError:
-        os._exit(0)  # nobody reads; flushing would fail again
+        os._exit(0)  # the parent is gone, and flushing would fail again
     return 0
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
-    """Carry out requests until there are no more, or until this process has grown large.
+    """Answer requests until there are no more, or until this process has grown large.
 
-    An empty frame announces that the request starts: what comes before it (imports) doesn't count toward its time.
+    An empty frame tells the client that a request begins: imports before it don't count toward its time.
     """
     while (body := frames.read(requests)) is not None:
         request = frames.decode(REQUESTS, body)
@@ -64,7 +64,7 @@ def serve(requests: BinaryIO, answers: BinaryIO) -> None:
 
 
 def _prepared(request: Request[Any]) -> Callable[[], Any]:
-    """The function that carries out ``request``, with everything imported that it needs."""
+    """The function that answers ``request``, after importing what it needs."""
     match request:
         case Highlight():
             from app.helper import highlighting
@@ -74,18 +74,10 @@ def _prepared(request: Request[Any]) -> Callable[[], Any]:
             from app.helper import chats
 
             return partial(chats.answer, request)
-        case ReadFile():
+        case ReadFile() | LookAtImage() | DrawPage():
             from app.helper.files import reading
 
             return partial(reading.answer, request)
-        case DrawPage():
-            from app.helper.files import pages
-
-            return partial(pages.answer, request)
-        case LookAtImage():
-            from app.helper.files import images
-
-            return partial(images.answer, request)
         case RenderMarkdown():
             from app.helper import rendering
 

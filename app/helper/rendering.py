@@ -1,4 +1,4 @@
-"""Turns Markdown into HTML, for export and printing. Runs in the helper process: some text takes a parser forever."""
+"""Turns Markdown into HTML, for export and printing. Runs in the helper process: some texts take a parser forever."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.markdown.dialect import environment, new_parser
 from app.markdown.formulas import Formula
 
 _FORMULA_SECONDS = 1.0
-"""So long formulas are drawn for one request; those left are written as source."""
+"""For drawing a request's formulas; the rest appear as their source."""
 
 
 class _Renderer(RendererHTML):
@@ -25,12 +25,12 @@ class _Renderer(RendererHTML):
     open_details = 0
 
     def render(self, tokens: Sequence[Token], options: Any, env: Any) -> str:
-        """The page of one text, in which nothing stays open that would take in what comes next."""
+        """The HTML of one text, with open ``<details>`` closed so that they don't swallow the next text."""
         self.open_details = 0
         return super().render(tokens, options, env) + "</details>\n" * self.open_details
 
     def image(self, tokens: Sequence[Token], idx: int, _options: Any, _env: Any) -> str:
-        """A picture as a link to it, with its description: nothing is loaded from anywhere."""
+        """A link to the picture, with its description: nothing is loaded from anywhere."""
         token = tokens[idx]
         address = escapeHtml(str(token.attrs.get("src", "")))
         label = escapeHtml(token.content) or address
@@ -39,7 +39,7 @@ class _Renderer(RendererHTML):
         return f'<a href="{address}" rel="noreferrer">{label}</a>'
 
     def formula(self, tokens: Sequence[Token], idx: int, _options: Any, _env: Any) -> str:
-        """A formula as a picture inside the page, or its source."""
+        """A formula as inline SVG, or its source."""
         formula: Formula = tokens[idx].meta["formula"]
         is_time = time.monotonic() < self.deadline
         picture = _drawn(formula.tex, formula.is_display, formula.source) if is_time else ""
@@ -48,14 +48,14 @@ class _Renderer(RendererHTML):
         return picture or f"<code>{escapeHtml(formula.source)}</code>"
 
     def formula_block(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
-        """A formula on lines of its own, with the sign behind it."""
+        """A formula on lines of its own, with the punctuation after it."""
         token = tokens[idx]
         formula: Formula = token.meta["formula"]
         rest = token.content[formula.end - formula.start :].strip()
         return f"<p>{self.formula(tokens, idx, options, env)}{escapeHtml(rest)}</p>\n"
 
     def tag(self, tokens: Sequence[Token], idx: int, _options: Any, _env: Any) -> str:
-        """One of the few tags that mean something."""
+        """One of the few HTML tags that are supported."""
         token = tokens[idx]
         is_end = token.markup.startswith("</")
         if token.info == "details":
@@ -65,7 +65,7 @@ class _Renderer(RendererHTML):
         return f"</{token.info}>" if is_end else f"<{token.info}>"
 
     def alert_open(self, *_: Any) -> str:
-        """A quote with a title, as in the window."""
+        """A quote with a title, like in the window."""
         return "<blockquote>\n"
 
     def alert_close(self, *_: Any) -> str:
@@ -78,11 +78,11 @@ class _Renderer(RendererHTML):
         return "</strong></p>\n"
 
     def footnote_reference(self, tokens: Sequence[Token], idx: int, _options: Any, _env: Any) -> str:
-        """The number of a footnote in the text."""
+        """The reference to a footnote."""
         return f"<sup>{escapeHtml(tokens[idx].content)}</sup>"
 
     def footnote_reference_open(self, tokens: Sequence[Token], idx: int, _options: Any, _env: Any) -> str:
-        """A footnote, where it is written."""
+        """The footnote itself."""
         return f'<div class="footnote"><sup>{escapeHtml(str(tokens[idx].meta["label"]))}</sup>\n'
 
     def footnote_reference_close(self, _tokens: Sequence[Token], _idx: int, _options: Any, _env: Any) -> str:
@@ -90,7 +90,7 @@ class _Renderer(RendererHTML):
 
 
 def _parser() -> MarkdownIt:
-    """HTML in a text is shown as text, but for a few tags; addresses that run something (javascript:) aren't links."""
+    """HTML is shown as text, except for a few tags; dangerous addresses (javascript:) don't become links."""
     parser = new_parser(renderer=_Renderer)
     parser.options["breaks"] = True
     return parser
@@ -105,13 +105,12 @@ def _drawn(tex: str, is_display: bool, source: str) -> str:
 
 
 def prepare(request: RenderMarkdown) -> None:
-    """Import what draws formulas, if there may be any."""
+    """Import `formulas` if there may be any."""
     if any("$" in text or "\\" in text for text in request.texts):
         from app.helper import formulas  # noqa: F401
 
 
 def answer(request: RenderMarkdown) -> MarkdownRendered:
-    """The texts as HTML."""
     parser = _parser()
     renderer = parser.renderer
     assert isinstance(renderer, _Renderer)
@@ -120,5 +119,5 @@ def answer(request: RenderMarkdown) -> MarkdownRendered:
 
 
 def without_pictures(text: str) -> str:
-    """A text that isn't long as HTML for word processors: without colors and fonts, formulas as their source."""
+    """A short text as HTML for word processors: without colors and fonts, formulas as their source."""
     return str(_parser().render(text, environment(text)))

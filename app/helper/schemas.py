@@ -1,5 +1,5 @@
-"""JSON schemas as other programs write them, turned into what a grammar can force. What it can't is left out, which
-only makes more answers possible, and noted; finished answers are then checked. Runs in the helper process.
+"""Reduces JSON schemas to the part that a grammar can enforce. Leaving out the rest only allows more answers; it is
+noted, and finished answers are checked against the whole schema. Runs in the helper process.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from jsonschema import validators
 from jsonschema_specifications import REGISTRY
 from referencing.jsonschema import DRAFT202012, specification_with
 
-# Regular expressions of JSON schemas (ECMAScript's) as llguidance can force them: it has neither look-around nor word
-# boundaries. A look-ahead at the start is another pattern that has to match, too; the others are left out.
+# JSON schemas' regular expressions (ECMAScript's) for llguidance, which has neither look-around nor word boundaries. A
+# look-ahead at the start becomes a separate pattern that also has to match; others are left out.
 
 _LOOK_AROUND = re.compile(r"\(\?(?:[=!]|<[=!])")
 _AHEAD = re.compile(r"\^?\(\?([=!])")
 _ONE = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|[^\\\[\](){}|*+?^$]")
-"""What stands for one character."""
+"""A pattern for one character."""
 _ONLY = re.compile(rf"\^?({_ONE.pattern})([*+])\$")
 _NOT_LAST = re.compile(rf"\(\?<!({_ONE.pattern})\)\$\Z")
 _CHOICE = re.compile(r"(\.\*)?\((?:\?:)?([^()\[\]\\]*)\)(\$?)")
@@ -29,8 +29,8 @@ _NOTHING_BEHIND = "(?:$|\n)"
 
 
 def forced_patterns(pattern: str, compiles: Callable[[str], bool]) -> tuple[list[str], bool]:
-    """Patterns that a text has to match, all of them, and whether together they mean what ``pattern`` does; else they
-    match more."""
+    """Patterns that a text must all match, and whether together they are equivalent to ``pattern``; if not, they match
+    more."""
     pattern = _in_classes(pattern)
     if compiles(pattern):
         return [pattern], True
@@ -54,7 +54,7 @@ def forced_patterns(pattern: str, compiles: Callable[[str], bool]) -> tuple[list
 
 
 def _in_classes(pattern: str) -> str:
-    """With signs escaped that mean something within ``[]`` only to llguidance."""
+    """``pattern`` with characters escaped that are special inside ``[]`` only to llguidance."""
     return re.sub(r"\\.|\[\^?(?:\\.|[^\]\\])*\]", lambda one: _class(one[0]), pattern, flags=re.DOTALL)
 
 
@@ -65,7 +65,7 @@ def _class(text: str) -> str:
 
 
 def _group_end(text: str, start: int) -> int:
-    """Where the group ends whose inside starts at ``start``."""
+    """The end of the group whose content starts at ``start``."""
     depth = 1
     for one in re.finditer(r"\\.|\[\^?(?:\\.|[^\]\\])*\]|[()]", text[start:], re.DOTALL):
         depth += {"(": 1, ")": -1}.get(one[0], 0)
@@ -81,11 +81,11 @@ def _without_look_around(pattern: str) -> str:
 
 
 def _not_at_start(inner: str) -> list[str]:
-    """Patterns of the texts that don't begin with what ``inner`` matches; empty: it isn't simple enough."""
+    """Patterns for texts that don't begin with a match of ``inner``; empty if it isn't simple enough."""
     if choice := _CHOICE.fullmatch(inner):
         each = [_not_at_start(f"{choice[1] or ''}{one}{choice[3]}") for one in choice[2].split("|")]
         return [one for found in each for one in found] if all(each) else []
-    if whole := _ONLY.fullmatch(inner):  # another sign than these has to be in it
+    if whole := _ONLY.fullmatch(inner):  # the text has to contain some other character
         return [_other(whole[1]) if whole[2] == "*" else f"^$|{_other(whole[1])}"]
     anywhere = inner.startswith(".*")
     rest = inner.removeprefix(".*")
@@ -110,7 +110,7 @@ def _class_of(one: str) -> str:
 
 
 def _other(one: str, also: str = "") -> str:
-    """Any other character than ``one``, which stands for a character, and than ``also``."""
+    """A pattern for any character except ``one`` (a pattern itself) and ``also``."""
     if one == ".":
         return r"[\n]"
     if one.startswith("[^"):
@@ -122,11 +122,11 @@ def _other(one: str, also: str = "") -> str:
 
 Part = dict[str, Any]
 Compiles = Callable[[Part], bool]
-"""Whether llguidance takes a schema."""
+"""Whether llguidance accepts a schema."""
 
 _TYPES = ("null", "boolean", "integer", "number", "string", "array", "object")
 _FORMATS = ("date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid", "uri")
-"""Those that are forced; others are annotations, as JSON Schema says."""
+"""The ones that are enforced; others are just annotations, as JSON Schema says."""
 _COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
 _NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 _LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
@@ -149,26 +149,25 @@ _UNFORCED = (
 _APPLIED_IN_PLACE = ("$ref", "allOf", "anyOf", "oneOf", "if", "dependentSchemas", "$dynamicRef", "$recursiveRef")
 _UNKNOWN = (referencing.exceptions.Unresolvable, AttributeError, RecursionError, ValueError)
 _OLD_DRAFTS = ("draft-03", "draft-04", "draft-06", "draft-07")
-"""In their schemas, only ``$ref`` counts where there is one."""
+"""In their schemas, ``$ref`` overrides its siblings."""
 
 
 class InvalidError(Exception):
-    """A schema isn't valid; the message says what, and where."""
+    """A schema isn't valid; the message says why and where."""
 
 
 class Forced(NamedTuple):
-    """What of a schema a grammar can force."""
+    """The part of a schema that a grammar can enforce."""
 
     schema: Part
     parts: list[tuple[str, Part]]
-    """Its parts by their places in the original, as JSON pointers, inner ones first: the same objects as in ``schema``.
-    """
+    """The subschemas of ``schema`` (the same objects) with their JSON pointers in the original, inner ones first."""
     notes: list[str]
-    """What isn't forced: keyword and place."""
+    """What isn't enforced, by keyword and place."""
 
 
 def forced(schema: Any, compiles: Compiles, *, lenient: bool = False) -> Forced:
-    """What of ``schema`` can be forced; ``lenient``: leave out what isn't valid, too. Raises `InvalidError`."""
+    """The part of ``schema`` that can be enforced; ``lenient`` drops invalid parts, too. Raises `InvalidError`."""
     rewriting = _Rewriting(schema, compiles, lenient=lenient)
     root = rewriting.part(schema, "#", rewriting.resolver)
     whole: Part = root if isinstance(root, dict) else {} if root else {"enum": []}
@@ -178,7 +177,7 @@ def forced(schema: Any, compiles: Compiles, *, lenient: bool = False) -> Forced:
 
 
 class _Rewriting:
-    """Goes through one schema. References become those to definitions of its own, so nothing else is looked up."""
+    """Rewrites one schema. References become references to its own definitions, so nothing else is looked up."""
 
     def __init__(self, schema: Any, compiles: Compiles, *, lenient: bool) -> None:
         self.notes: list[str] = []
@@ -191,7 +190,7 @@ class _Rewriting:
         self.resolver = _resolver(schema)
 
     def part(self, schema: Any, place: str, resolver: Any) -> Part | bool:
-        """One part of the schema at a ``place``, as a grammar can force it."""
+        """A subschema at ``place``, reduced to what can be enforced."""
         if isinstance(schema, bool):
             return schema
         if not isinstance(schema, dict):
@@ -216,7 +215,7 @@ class _Rewriting:
         return found
 
     def _keep(self, found: Part, keyword: str, value: Any, place: str, resolver: Any) -> None:
-        """Put into ``found`` what a grammar can force of a ``keyword``."""
+        """Put the enforceable part of a ``keyword`` into ``found``."""
         if keyword in _LISTS:
             found[keyword] = [self.part(one, f"{place}/{i}", resolver) for i, one in enumerate(value)]
         elif keyword in _MAPS:
@@ -232,20 +231,20 @@ class _Rewriting:
     def _refer(self, found: Part, reference: str, place: str, resolver: Any) -> None:
         try:
             target = resolver.lookup(reference)
-        except (*_UNKNOWN, TypeError):  # a part that isn't valid may be in its way
+        except (*_UNKNOWN, TypeError):  # an invalid part on the way
             self._note("$ref", place.rpartition("/")[0])
             return
         name = self._names.get(id(target.contents))
         if name is None:
             name = self._names[id(target.contents)] = str(len(self._names))
-            self.definitions[name] = True  # its place in the order
+            self.definitions[name] = True  # reserves its place in the order
             self.definitions[name] = self.part(target.contents, _shown(reference), target.resolver)
         found["$ref"] = f"#/$defs/{name}"
 
-    # ------------------------------------------------------------ what is written in another way
+    # ------------------------------------------------------------ rewriting older drafts
 
     def _modern(self, schema: Part, place: str) -> Part:
-        """With the keywords of draft 2020-12, and those left out whose values aren't valid."""
+        """The schema with draft 2020-12's keywords, without those that have invalid values."""
         found = {keyword: value for keyword, value in schema.items() if self._is_valid(keyword, value, place)}
         for keyword, limit in (("exclusiveMinimum", "minimum"), ("exclusiveMaximum", "maximum")):
             if isinstance(found.get(keyword), bool) and found.pop(keyword) and limit in found:
@@ -260,15 +259,15 @@ class _Rewriting:
         return found
 
     def _is_valid(self, keyword: str, value: Any, place: str) -> bool:
-        """Whether the ``value`` is one that ``keyword`` may have. Raises `InvalidError` unless that may be left out."""
+        """Whether ``keyword`` may have this ``value``. If not, raises `InvalidError` unless lenient."""
         if keyword == "required" and isinstance(value, bool):
-            return False  # how draft 3 says it, inside of a property
+            return False  # draft 3's, inside a property
         problem = _problem(keyword, value)
         if problem:
             self._refuse(place, problem)
         return not problem
 
-    # ------------------------------------------------------------ what depends on several keywords
+    # ------------------------------------------------------------ combinations of keywords
 
     def _strings(self, found: Part, place: str) -> None:
         for name in _COUNTS:
@@ -325,13 +324,13 @@ class _Rewriting:
 
 
 def note(keyword: str, place: str) -> str:
-    """In words."""
+    """A note on a keyword that isn't enforced."""
     return f"“{keyword}” at {where(place)}"
 
 
 def problem_of(schema: Any, answer: str) -> str | None:
-    """Why a finished ``answer`` isn't valid JSON by the original ``schema``; empty: it is; ``None``: that can't be
-    found out. Formats aren't looked at, as draft 2020-12 has it."""
+    """Why a finished ``answer`` doesn't match the original ``schema``; empty: it does; ``None``: it can't be checked.
+    Formats are ignored, as in draft 2020-12."""
     try:
         value = json.loads(answer)
     except ValueError as error:
@@ -344,7 +343,7 @@ def problem_of(schema: Any, answer: str) -> str | None:
 
 
 def _validator(schema: Any) -> Any:
-    """The library's, which ignores what other dialects have and looks nothing up, with OpenAPI's ``nullable``."""
+    """jsonschema's validator, extended by OpenAPI's ``nullable``; it ignores unknown keywords and fetches nothing."""
     known = isinstance(schema, dict) and validators.validator_for(schema, default=None)
     if not known and isinstance(schema, dict):
         schema = {keyword: value for keyword, value in schema.items() if keyword != "$schema"}
@@ -367,7 +366,7 @@ def _or_null(check: Any) -> Any:
 
 
 def _pattern(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Iterator[Any]:
-    """What Python can't read isn't looked at: the grammar has forced it, or nobody can."""
+    """Patterns that Python can't read are ignored: the grammar has enforced them, or nothing can."""
     try:
         is_wrong = isinstance(instance, str) and not re.search(pattern, instance)
     except re.error:
@@ -377,7 +376,7 @@ def _pattern(_validator: Any, pattern: str, instance: Any, _schema: Any) -> Iter
 
 
 def _resolver(schema: Any) -> Any:
-    """For references within ``schema``, and to the schemas of JSON Schema itself."""
+    """Resolves references within ``schema`` and to JSON Schema's own schemas."""
     whole: Part = schema if isinstance(schema, dict) else {}
     if not all(isinstance(whole.get(name, ""), str) for name in ("$id", "id")):
         whole = {keyword: value for keyword, value in whole.items() if keyword not in ("$id", "id")}
@@ -387,15 +386,15 @@ def _resolver(schema: Any) -> Any:
 
 
 def where(place: str) -> str:
-    """A place, in words."""
+    """A place, for the user."""
     return "the top level" if place == "#" else place
 
 
-# ---------------------------------------------------------------- the same in other words
+# ---------------------------------------------------------------- equivalent schemas
 
 
 def _unevaluated(found: Part) -> None:
-    """Where nothing else can have evaluated them, what is unevaluated is what is additional."""
+    """Unevaluated properties or items are just additional ones, unless another keyword may have evaluated them."""
     if any(keyword in found for keyword in _APPLIED_IN_PLACE):
         return
     for unevaluated, additional in (("unevaluatedProperties", "additionalProperties"), ("unevaluatedItems", "items")):
@@ -405,13 +404,13 @@ def _unevaluated(found: Part) -> None:
 
 
 def _same_pattern(pattern: str, compiles: Callable[[str], bool]) -> str:
-    """What means the same to llguidance, if there is one."""
+    """An equivalent pattern for llguidance, if there is one."""
     patterns, is_exact = forced_patterns(pattern, compiles)
     return patterns[0] if is_exact and len(patterns) == 1 else pattern
 
 
 def _without_not(found: Part) -> None:
-    """``not`` of types, by the other types."""
+    """Replace ``not`` of types by the other types."""
     wanted = found.get("not")
     if not isinstance(wanted, dict) or set(wanted) != {"type"} or _problem("type", wanted["type"]):
         return
@@ -426,7 +425,7 @@ def _without_not(found: Part) -> None:
 
 
 def _named_keys(found: Part) -> None:
-    """``propertyNames`` of an object with nothing else about names: as properties, or a pattern of them."""
+    """Replace ``propertyNames``, if nothing else is said about names, by properties or a pattern."""
     names = found.get("propertyNames")
     if not isinstance(names, dict) or any(keyword in found for keyword in (*_MAPS, "$ref")):
         return
@@ -450,7 +449,7 @@ def _named_keys(found: Part) -> None:
 
 
 def _says_nothing(keyword: str, value: Any) -> bool:
-    """Whether every answer is valid by it."""
+    """Whether every answer satisfies it."""
     if keyword == "propertyNames" and isinstance(value, dict):
         return value.get("type") == "string" and not any(one in value for one in (*_AS_IT_IS[:5], *_COUNTS, *_LISTS))
     nothing: dict[str, list[Any]] = {"uniqueItems": [False], "not": [False], "contains": [], "if": []}
@@ -461,7 +460,7 @@ def _says_nothing(keyword: str, value: Any) -> bool:
 
 
 def _problem(keyword: str, value: Any) -> str:
-    """What is wrong with the ``value`` of a keyword; empty: nothing."""
+    """What is wrong with a keyword's ``value``; empty: nothing."""
     if keyword == "type":
         unknown = [one for one in _types({"type": value}) if one not in _TYPES]
         return f"Invalid type: {unknown[0] if unknown else value}" if unknown or not value else ""
@@ -495,5 +494,5 @@ def _pointer(path: Iterable[str | int]) -> str:
 
 
 def _shown(reference: str) -> str:
-    """Where the definition is that is meant."""
+    """The place of a definition, for the user."""
     return reference if reference.startswith("#") else f"“{reference}”"

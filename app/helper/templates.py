@@ -1,4 +1,4 @@
-"""Chat templates: Jinja source from an untrusted file. Runs in the helper process, whose limits stop what hangs."""
+"""Renders chat templates, which are Jinja source from untrusted files. Runs in the helper process."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 from app.helper.messages import CheckTemplate, Message, Rendered, RenderTemplate, TemplateChecked, TemplateFailed
 
 SIZE_LIMIT = 16 * 1024 * 1024
-"""The maximum number of characters a template may write."""
+"""Characters that a template may write."""
 _DETAIL_CHARACTERS = 200
 _WORD = re.compile(r"(?<![/\w])[^\W_]+")
-"""But for those of switches, such as ``/no_think``, which templates take out of a message."""
+"""A word, except a switch such as ``/no_think``, which templates remove from a message."""
 _SHORT = 20
-"""The words of a message with fewer characters may be in a prompt by accident."""
+"""The words of messages shorter than this may be in a prompt by accident."""
 _MARK = f"mark{secrets.token_hex(16)}at"
-"""The beginning of a word that nobody has typed."""
+"""The beginning of a word that can't be in a chat."""
 _THINKING_NAMES = ("reasoning_content", "reasoning", "thinking", "thought")
-"""What templates call the thinking of a message; most leave it out of the prompt."""
+"""Templates' names for a message's thinking; most leave it out of the prompt."""
 _THINKING_PART = "block['type'] == 'thinking'"
-"""In templates that want thinking as a part of the content (Mistral's)."""
+"""Found in templates that want thinking as part of the content (Mistral's)."""
 _TRIMMED = "You have access to the following functions in JSONSchema format"
-"""In the templates of StepFun, whose models loop on spaces around a message (llama.cpp issue 24181)."""
+"""Found in StepFun's templates, whose models loop on spaces around a message (llama.cpp issue 24181)."""
 _RESERVED = {
     *("messages", "bos_token", "eos_token", "add_generation_prompt", "continue_final_message", "raise_exception"),
     *("strftime_now", "date_string", "datetime", "documents", "functions"),
 }
-"""What a request may never set, nor anything about tools."""
+"""Variables that a request may never set; nor may it set any about tools."""
 _CHANNEL = "<|channel|>"
 _FINAL = "<|channel|>final<|message|>"
-"""In answers of gpt-oss that were stored with their thinking, which its template refuses."""
+"""In gpt-oss answers that were stored with their thinking, which its template refuses."""
 
 
 class _UnusableError(Exception):
@@ -54,7 +54,7 @@ class _UnusableError(Exception):
 
 
 class _Generation(Extension):
-    """``{% generation %}…{% endgeneration %}`` marks what the model wrote, for training; here it changes nothing."""
+    """``{% generation %}…{% endgeneration %}`` marks the model's text for training; it has no effect here."""
 
     tags = {"generation"}  # noqa: RUF012 - jinja2's
 
@@ -66,7 +66,7 @@ class _Generation(Extension):
 
 
 class _Absent(jinja2.Undefined):
-    """A variable that is not there adds nothing to a text; jinja2's own raises an error."""
+    """A missing variable adds nothing to a text, where jinja2's own type would raise an error."""
 
     def __add__(self, other: Any) -> Any:
         return other
@@ -77,10 +77,10 @@ class _Absent(jinja2.Undefined):
 def answer(request: CheckTemplate | RenderTemplate) -> TemplateChecked | Rendered | TemplateFailed:
     """Compile a template, or render a chat.
 
-    Some templates refuse or leave out a system message; its text is then added in front of the user's first message.
-    Some leave out content that is a string and expect typed parts; they get those. Some loop over the tools even if
-    there are none. Some want user and assistant to take turns, or one system message at most; they get the chat so
-    (`_in_turns`). A template that leaves out words of the user in every form is refused.
+    Some templates refuse or drop a system message, so its text goes in front of the user's first message. Some drop
+    string content and expect typed parts. Some loop over the tools even if there are none. Some want user and assistant
+    to take turns, or one system message at most (`_in_turns`). Each form is tried; a template that loses the user's
+    words in all of them is refused.
     """
     try:
         template = _compiled(request.source)
@@ -97,7 +97,7 @@ def answer(request: CheckTemplate | RenderTemplate) -> TemplateChecked | Rendere
 
 
 def _line(error: Exception) -> str:
-    """An error in one line of printable characters."""
+    """An error as one line of printable characters."""
     name = "" if isinstance(error, jinja2.TemplateSyntaxError) else f"{type(error).__name__}: "
     text = f"{name}{error}"[: _DETAIL_CHARACTERS + 1].encode("utf-8", "replace").decode()
     if len(text) > _DETAIL_CHARACTERS:
@@ -121,12 +121,12 @@ def _compiled(source: str) -> jinja2.Template:
         return _environment().from_string(source)
     except MemoryError:
         raise
-    except Exception as error:  # also SyntaxError: jinja2 turns some mistakes into Python code, such as a stray break
+    except Exception as error:  # even SyntaxError: jinja2 compiles some mistakes, such as a stray break, to Python
         raise _UnusableError(TemplateFailed("broken", _line(error))) from error
 
 
 def _variables(source: str) -> list[str]:
-    """What a request may set: what the template reads and does not set itself, or only where it is not there."""
+    """The variables that a request may set: those that the template reads and doesn't set, or only sets if missing."""
     tree = _environment().parse(source)
     own = {name.name for name in tree.find_all(nodes.Name) if name.ctx == "store"}
     asked = [test.node for test in tree.find_all(nodes.Test) if test.name in ("defined", "undefined")]
@@ -138,14 +138,14 @@ def _variables(source: str) -> list[str]:
 
 @dataclass(frozen=True)
 class _Form:
-    """One way to give a chat to a template."""
+    """One way to pass a chat to a template."""
 
     typed: bool
     """Contents are lists of parts."""
     merged: bool
-    """The system prompt stands in the first message of the user."""
+    """The system prompt is in the user's first message."""
     tools: bool
-    """There is a variable ``tools``, which is None if there are none; templates that go through it fail at that."""
+    """The variable ``tools`` exists, and is None without tools; templates that loop over it fail then."""
 
 
 def _rendered(template: jinja2.Template, request: RenderTemplate) -> str:
@@ -160,7 +160,7 @@ def _rendered(template: jinja2.Template, request: RenderTemplate) -> str:
                 if _has_words(text, messages) and _has_words(_prompt(template, request, marked, form), marked):
                     return text
                 problem = problem or _UnusableError(TemplateFailed("loses", ""))
-            except (MemoryError, _UnusableError):  # the latter: it writes without end
+            except (MemoryError, _UnusableError):  # the latter for endless output
                 raise
             except Exception as error:
                 problem = problem or error
@@ -169,7 +169,7 @@ def _rendered(template: jinja2.Template, request: RenderTemplate) -> str:
 
 
 def _orders(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
-    """The chat as it is; then, where that differs, in the order that stricter templates want."""
+    """The chat as it is, then in the order that stricter templates want."""
     yield messages
     in_turns = _in_turns(messages)
     if in_turns != messages:
@@ -179,9 +179,9 @@ def _orders(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
 
 
 def _in_turns(messages: Sequence[Message]) -> list[Message]:
-    """One system message at most, in front, then the user's first message, and no two of a role one after the other.
+    """At most one system message, at the front, then a message by the user, then alternating roles.
 
-    A system message further back becomes the user's, so that what stands before it stays what it was.
+    A later system message becomes the user's, so that the prompt before it stays the same.
     """
     found: list[Message] = []
     for message in messages:
@@ -210,7 +210,7 @@ def _joined(first: Message, second: Message) -> Message:
 
 
 def _without_calls(message: Message) -> Message:
-    """With calls as text, and the result of one as the user's."""
+    """The message with its calls as text; a tool's result becomes the user's message."""
     if message.role == "tool":
         return Message("user", f"Result of {message.name}:\n{message.content}")
     calls = (json.dumps(call["function"], ensure_ascii=False) for call in message.tool_calls)
@@ -218,7 +218,7 @@ def _without_calls(message: Message) -> Message:
 
 
 def _forms(messages: Sequence[Message], *, has_tools: bool) -> Iterator[_Form]:
-    """What to try, one after the other, until the template takes it."""
+    """The forms to try until the template accepts one."""
     can_merge = [message.role for message in messages[:2]] == ["system", "user"]
     for typed in (False, True):
         for merged in (False, True) if can_merge else (False,):
@@ -251,7 +251,7 @@ def _prompt(template: jinja2.Template, request: RenderTemplate, messages: Sequen
 
 
 def _message(source: str, message: Message, form: _Form) -> dict[str, Any]:
-    """A message as templates expect it."""
+    """A message in the form that templates expect."""
     content = message.content.strip() if _TRIMMED in source else message.content
     if message.role == "assistant" and _CHANNEL in source and content.startswith(_CHANNEL):
         content = content.rpartition(_FINAL)[2] if _FINAL in content else ""
@@ -269,26 +269,26 @@ def _message(source: str, message: Message, form: _Form) -> dict[str, Any]:
 
 
 def _has_tools(text: str, tools: Sequence[dict[str, Any]]) -> bool:
-    """Whether all of them are in the prompt."""
+    """Whether the prompt names all of the tools."""
     return all(tool["function"]["name"] in text for tool in tools)
 
 
 def _has_words(text: str, messages: Sequence[Message]) -> bool:
-    """Whether all words that have to be in the prompt are in it. Spaces and signs may have been changed."""
+    """Whether the prompt has all required words. Templates may change spaces and punctuation."""
     return all(word in text for one in _sought(messages) for word in _WORD.findall(one.content) or one.content.split())
 
 
 def _sought(messages: Sequence[Message]) -> list[Message]:
-    """What has to be in the prompt: system messages, and all behind the last answer, but at least the last message.
+    """The messages required in the prompt: system messages and everything after the last answer, or the last message.
 
-    Earlier turns may be left out: the template of the built-in pair does that.
+    Earlier turns may be missing: the built-in pair's template leaves them out.
     """
     last = max((at for at, one in enumerate(messages[:-1]) if one.role == "assistant"), default=-1)
     return [one for at, one in enumerate(messages) if one.role == "system" or at > last]
 
 
 def _marked(messages: Sequence[Message]) -> list[Message]:
-    """The same with a word in each message that nobody has typed."""
+    """The messages with a unique word added to each."""
     texts = (one.content and f"{one.content} {_MARK}{number}" for number, one in enumerate(messages))
     return [msgspec.structs.replace(one, content=text) for one, text in zip(messages, texts, strict=True)]
 
@@ -314,5 +314,5 @@ def _to_json(
     separators: tuple[str, str] | None = None,
     sort_keys: bool = False,
 ) -> str:
-    """``tojson`` as in the transformers library, for which templates are written."""
+    """``tojson`` of the transformers library, which templates are written for."""
     return json.dumps(value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)

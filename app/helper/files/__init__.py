@@ -1,4 +1,1 @@
-"""Turns files that are attached to messages into text, in the helper process: one file for each kind.
-
-`reading` decides by its content what a file is, whatever it is called.
-"""
+"""Turns attached files into text, in the helper process: one module for each kind of file. `reading` picks it."""

@@ -1,4 +1,4 @@
-"""Word documents (DOCX, DOCM, DOTX) as Markdown; the format is ECMA-376 part 1, 17."""
+"""Word documents (DOCX, DOCM, DOTX) as Markdown; the format is ECMA-376, part 1, 17."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from app.helper.files.equations import dollars, tex_of
 from app.helper.files.found import FileText, counted, raised, table
 from app.helper.files.packages import local_name, main_part, relations, unpacked, xml_part
 
-# Styles and lists of Word documents: which paragraphs are headings, and what stands before items (ECMA-376, 17.9).
+# Styles and lists: which paragraphs are headings, and the marks before list items (ECMA-376, 17.9).
 
 WORD = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _HEADING = re.compile(r"heading ([1-6])")
@@ -23,28 +23,28 @@ _ROMAN = (*_LARGE, (9, "ix"), (5, "v"), (4, "iv"), (1, "i"))
 
 
 def value(element: Element | None) -> str:
-    """``w:val``."""
+    """The attribute ``w:val``."""
     return element.get(WORD + "val", "") if element is not None else ""
 
 
 class Styles:
-    """Those of paragraphs, by their ids, which depend on Word's language."""
+    """Styles of paragraphs, by their ids, which depend on Word's language."""
 
     def __init__(self, part: Element | None) -> None:
         self._styles = {} if part is None else {one.get(WORD + "styleId", ""): one for one in part.iter(WORD + "style")}
 
     def heading(self, style_id: str) -> int:
-        """The level of the heading that a style is; 0 if it is none."""
+        """A heading style's level; 0 for any other style."""
         for style in self._chain(style_id):
-            called = value(style.find(WORD + "name")).lower()
-            if called == "title":
+            name = value(style.find(WORD + "name")).lower()
+            if name == "title":
                 return 1
-            if (heading := _HEADING.fullmatch(called)) is not None:
+            if (heading := _HEADING.fullmatch(name)) is not None:
                 return int(heading[1])
         return 0
 
     def list_settings(self, style_id: str) -> tuple[Element | None, str]:
-        """Those that a style has or is based on, and the style that has them."""
+        """The list settings of a style or of one it is based on, and the id of the style that has them."""
         for style in self._chain(style_id):
             settings = style.find(f"{WORD}pPr/{WORD}numPr")
             if settings is not None and settings.find(WORD + "numId") is not None:
@@ -73,21 +73,21 @@ class Lists:
             self._lists[one.get(WORD + "numId", "")] = one
 
     def mark(self, paragraph: Element, style: str) -> tuple[str, int]:
-        """What stands before a paragraph with these settings, and how deep it is; empty if it isn't an item."""
+        """The mark before a list item with these settings, and its depth; empty if it isn't an item."""
         by_style, owner = self._styles.list_settings(style)
         settings = [one for one in (paragraph.find(WORD + "numPr"), by_style) if one is not None]
         list_id = next((value(one) for of in settings for one in of.iterfind(WORD + "numId")), "")
         if list_id in ("", "0"):
             return "", 0
         levels, key = self._levels(list_id)
-        said = next((value(one) for of in settings for one in of.iterfind(WORD + "ilvl")), "")
-        if not said and by_style is not None:
-            said = next((place for place, one in levels.items() if value(one.find(WORD + "pStyle")) == owner), "")
-        depth = min(int(said), _LEVELS - 1) if said.isascii() and said.isdecimal() else 0
+        level = next((value(one) for of in settings for one in of.iterfind(WORD + "ilvl")), "")
+        if not level and by_style is not None:
+            level = next((place for place, one in levels.items() if value(one.find(WORD + "pStyle")) == owner), "")
+        depth = min(int(level), _LEVELS - 1) if level.isascii() and level.isdecimal() else 0
         return self._counted(levels, key, depth), depth
 
     def _levels(self, list_id: str) -> tuple[dict[str, Element], str]:
-        """The levels of a list, and whose count they go on with."""
+        """The levels of a list, and the key of the counts that it continues."""
         one = self._lists.get(list_id)
         shape_id = value(one.find(WORD + "abstractNumId")) if one is not None else ""
         shape = self._shapes.get(shape_id)
@@ -122,8 +122,8 @@ class Lists:
 
 
 def _start(level: Element | None) -> int:
-    said = value(level.find(WORD + "start")) if level is not None else ""
-    return int(said[:6]) if said.isascii() and said.isdecimal() else 1
+    start = value(level.find(WORD + "start")) if level is not None else ""
+    return int(start[:6]) if start.isascii() and start.isdecimal() else 1
 
 
 def _written(number: int, form: str) -> str:
@@ -140,21 +140,21 @@ def _written(number: int, form: str) -> str:
 
 
 _MOST_TABLES = 8
-"""Tables within each other."""
+"""Nested tables."""
 _MATH = "{http://schemas.openxmlformats.org/officeDocument/2006/math}"
 _ID = "{http://schemas.openxmlformats.org/officeDocument/2006/relationships}id"
 _DELETED = ("del", "moveFrom", "instrText", "delText", "pPr", "rPr", "sectPr", "tblPr", "trPr", "tcPr", "sdtPr")
 _SKIPPED = frozenset(
     (
         *(WORD + name for name in _DELETED),
-        "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",  # the same once more, for older apps
+        "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",  # a copy for older apps
     )
 )
 _SIGNS = {"br": "\n", "cr": "\n", "tab": "\t", "ptab": "\t", "noBreakHyphen": "-"}
 _SYMBOLS = {0xFC: "✓", 0xFB: "✗", 0xFE: "☑", 0xFD: "☒", 0xA8: "☐", 0x6F: "☐", 0xA7: "▪", 0xD8: "➢", 0xE0: "→"}
-"""Of the font Wingdings."""
+"""Wingdings characters."""
 _GREEK = dict(zip("abgdezhqiklmnxoprstufcywDFGLPQSWXY", "αβγδεζηθικλμνξοπρστυφχψωΔΦΓΛΠΘΣΩΞΨ", strict=True))
-"""Of the font Symbol."""
+"""Characters of the font Symbol."""
 _NOT_READ = {
     "blip": "picture",
     "imagedata": "picture",
@@ -187,7 +187,7 @@ class _Document:
         self._lists = Lists(self._part("numbering"), self._styles)
         self._boxes: list[Element] = []
         self._notes: dict[tuple[str, str], str] = {}
-        """Their marks, by kind and id, in the order in which they are referred to."""
+        """The notes' marks by kind and id, in the order of their references."""
 
     def text(self) -> str:
         found = self._around("header")
@@ -203,7 +203,7 @@ class _Document:
         return xml_part(self._archive, name) if name in self._archive.namelist() else None
 
     def _around(self, kind: str) -> list[str]:
-        """Headers or footers, each once."""
+        """Headers or footers, without repetitions."""
         names = [target for one, target in self._relations.values() if one == kind]
         there = [name for name in names if name in self._archive.namelist()]
         texts = [self._joined(self._blocks(xml_part(self._archive, name), 0)) for name in there]
@@ -233,7 +233,7 @@ class _Document:
         return "".join(found).strip("\n")
 
     def _blocks(self, parent: Element, tables: int) -> Iterator[tuple[str, bool]]:
-        """Paragraphs and tables, and whether each is an item of a list."""
+        """Paragraphs and tables, and whether each is a list item."""
         waiting = list(reversed(parent))
         while waiting:
             one = waiting.pop()
@@ -248,7 +248,7 @@ class _Document:
                     yield from self._table(one, tables)
             elif one.tag not in _SKIPPED:
                 self.not_read[_NOT_READ.get(local_name(one), "")] += 1
-                waiting += reversed(one)  # what is around blocks: content controls, for instance
+                waiting += reversed(one)  # containers such as content controls
 
     def _paragraph(self, paragraph: Element) -> tuple[str, bool]:
         text = self._words(paragraph)
@@ -262,7 +262,7 @@ class _Document:
         return (f"{'  ' * depth}{mark} {text.strip()}", True) if mark else (text, False)
 
     def _table(self, element: Element, tables: int) -> Iterator[tuple[str, bool]]:
-        """As Markdown; a table around everything, or within another one, as what is in it."""
+        """A table as Markdown; one with a single cell as its content, a nested one as a line of text."""
         rows = [row for row in _inside(element, "tr") if row.find(f"{WORD}trPr/{WORD}del") is None]
         cells = [list(_inside(row, "tc")) for row in rows]
         if len(cells) == 1 and len(cells[0]) == 1:
@@ -275,7 +275,7 @@ class _Document:
         yield table(texts), False
 
     def _row(self, row: Element, cells: list[Element], tables: int) -> list[str]:
-        """A cell that spans several columns is in the first; one that goes on from above is empty."""
+        """The cells of a row; a cell over several columns is in the first, one continued from above is empty."""
         texts = [""] * _number(row.find(f"{WORD}trPr/{WORD}gridBefore"), 0)
         for cell in cells:
             joined = " ".join(text for text, _ in self._blocks(cell, tables + 1))
@@ -286,7 +286,7 @@ class _Document:
         return texts
 
     def _words(self, paragraph: Element) -> str:
-        """The text of a paragraph, with that of links and of text that was inserted under review."""
+        """A paragraph's text, including links and tracked insertions."""
         parts: list[str] = []
         waiting: list[Element | str] = list(reversed(paragraph))
         while waiting:
@@ -312,15 +312,15 @@ class _Document:
         return "".join(parts)
 
     def _around_inner(self, element: Element) -> tuple[str, str]:
-        """What stands before and behind what is in an element: of a link, and of a reading aid above signs."""
+        """The text before and after an element's content, for links and phonetic guides."""
         kind, target = self._relations.get(element.get(_ID, ""), ("", ""))
         if element.tag == WORD + "hyperlink" and kind == "hyperlink":
-            said = "".join(one.text or "" for one in element.iter(WORD + "t")).strip()
-            return ("", "") if said in (target, target.removeprefix("mailto:")) else ("[", f"]({target})")
+            shown = "".join(one.text or "" for one in element.iter(WORD + "t")).strip()
+            return ("", "") if shown in (target, target.removeprefix("mailto:")) else ("[", f"]({target})")
         return ("(", ")") if element.tag == WORD + "rt" else ("", "")
 
     def _sign(self, element: Element) -> str:
-        """What an element without text stands for."""
+        """The text for an element that has none itself, such as a symbol or a note's reference."""
         name = local_name(element)
         if not element.tag.startswith(WORD):
             return f"[picture: {element.get('descr')}]" if name == "docPr" and element.get("descr") else ""
@@ -350,7 +350,7 @@ def _equations(element: Element) -> Iterator[Element]:
 
 
 def _inside(parent: Element, name: str) -> Iterator[Element]:
-    """Rows or cells, also those in content controls."""
+    """Rows or cells, including those in content controls."""
     for one in parent:
         if one.tag == WORD + name:
             yield one

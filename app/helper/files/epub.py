@@ -17,7 +17,7 @@ _CIPHER = "{http://www.w3.org/2001/04/xmlenc#}CipherReference"
 
 
 def text_of(file: BinaryIO, most: int) -> FileText:
-    """The text of the chapters, at most a little more than ``most`` characters. Raises `RefusedError`."""
+    """The chapters' text, until it exceeds ``most`` characters. Raises `RefusedError`."""
     texts: list[str] = []
     with unpacked(file) as archive:
         encrypted = _encrypted(archive)
@@ -47,7 +47,7 @@ def text_of(file: BinaryIO, most: int) -> FileText:
 
 
 def _encrypted(archive: zipfile.ZipFile) -> set[str]:
-    """The parts that are encrypted (DRM); in many books, these are only the fonts."""
+    """The encrypted parts (DRM); in many books, only the fonts."""
     if _ENCRYPTION not in archive.namelist():
         return set()
     return {unquote(part.get("URI", "")).lstrip("/") for part in xml_part(archive, _ENCRYPTION).iter(_CIPHER)}

@@ -1,4 +1,4 @@
-"""Equations of Word (OMML, ECMA-376 part 1, 22.1) and of web pages (MathML) as TeX. Signs stay as they are: α, ≤, ·."""
+"""Equations of Word (OMML, ECMA-376, part 1, 22.1) and of web pages (MathML) as TeX. Signs such as α, ≤, · stay."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ _ALPHABETS |= {"b": r"\mathbf", "normal": r"\mathrm", "sans-serif": r"\mathsf", 
 
 
 def dollars(tex: str, *, is_block: bool = False) -> str:
-    """A formula in a text; empty for an empty one."""
+    """A formula between dollar signs; empty for an empty one."""
     tex = " ".join(tex.split())
     mark = "$$" if is_block else "$"
     return f"{mark}{tex}{mark}" if tex else ""
 
 
 def tex_of(element: Element, depth: int = 0) -> str:
-    """The TeX of an element of OMML or MathML; their names don't collide."""
+    """The TeX of an OMML or MathML element; their names don't collide."""
     if depth > _MOST_DEPTH:
         return _plain("".join(element.itertext()))
     parts = _Parts(element, depth)
@@ -50,19 +50,19 @@ def tex_of(element: Element, depth: int = 0) -> str:
     return write(parts) if write is not None else parts.inner()
 
 
-def tex_said(math: Element) -> str:
-    """The TeX that MathML was made from, if it says so; otherwise TeX of what it shows."""
-    said = [
+def mathml_tex(math: Element) -> str:
+    """The TeX source that MathML contains, or else TeX made from its elements."""
+    sources = [
         one.text or "" for one in math.iter() if one.tag == "annotation" and "tex" in one.get("encoding", "").lower()
     ]
-    tex = (said or [math.get("alttext", "")])[0].strip() or tex_of(math)
+    tex = (sources or [math.get("alttext", "")])[0].strip() or tex_of(math)
     if tex.startswith(r"{\displaystyle") and tex.endswith("}"):
         tex = tex[len(r"{\displaystyle") : -1]
     return tex.strip()
 
 
 class _Parts:
-    """An element, and TeX of what is in it."""
+    """An element, and the TeX of its children."""
 
     def __init__(self, element: Element, depth: int) -> None:
         self.element, self.depth = element, depth
@@ -73,21 +73,21 @@ class _Parts:
         return text + "".join(tex_of(one, self.depth + 1) for one in self.element)
 
     def child(self, name: str) -> str:
-        """The children of this name; empty if there are none."""
+        """The TeX of the children with this name."""
         return "".join(tex_of(one, self.depth + 1) for one in self.element if local_name(one) == name).strip()
 
     def all(self, name: str = "") -> list[str]:
         return [tex_of(one, self.depth + 1).strip() for one in self.element if name in ("", local_name(one))]
 
     def setting(self, name: str, default: str = "", alone: str = "") -> str:
-        """Of OMML: ``m:val`` of a property. ``alone``: what it is without a value."""
+        """``m:val`` of an OMML property; ``alone`` if the property has no value, ``default`` if it is missing."""
         for one in self.element.iterfind("./*/*"):
             if local_name(one) == name:
                 return next((value for key, value in one.attrib.items() if key.endswith("}val")), alone or default)
         return default
 
     def has(self, name: str) -> bool:
-        """Whether a property of OMML is there and on."""
+        """Whether an OMML property is present and on."""
         return self.setting(name, "0", "1") not in ("0", "off", "false")
 
     def text(self) -> str:
@@ -95,7 +95,7 @@ class _Parts:
 
 
 def _plain(text: str) -> str:
-    """Signs of TeX escaped; letters that are italic or bold by themselves as usual ones."""
+    """``text`` with TeX's special characters escaped, and mathematical italic and bold letters as plain ones."""
     usual = (unicodedata.normalize("NFKC", one) if 0x1D400 <= ord(one) < 0x1D800 else one for one in text)
     return "".join(_ESCAPED.get(one, one) for one in usual if not 0x2061 <= ord(one) <= 0x2064)
 
@@ -109,7 +109,7 @@ def _below_above(base: str, below: str, above: str) -> str:
 
 
 def _word(text: str) -> str:
-    """A name: of a function, or of several letters."""
+    """The name of a function, or a name of several letters."""
     text = text.strip()
     if text in _FUNCTIONS:
         return f"\\{text} "
@@ -219,7 +219,7 @@ def _mathml_fraction(parts: _Parts) -> str:
 
 
 def _mathml_row(parts: _Parts) -> str:
-    """Behind a brace that isn't closed, a table is one of cases."""
+    """A table after an unclosed brace is a list of cases."""
     brace, *others = [*parts.element] or [parts.element]
     if (brace.text or "").strip() == "{" and [local_name(one) for one in others] == ["mtable"]:
         return _fenced("{", "", "", [tex_of(others[0], parts.depth + 1)])
@@ -237,7 +237,7 @@ def _operator(parts: _Parts) -> str:
 
 
 def _multiple(parts: _Parts) -> str:
-    """Scripts behind the base, then those before it."""
+    """Scripts after the base, then those before it."""
     base, *others = parts.all() or [""]
     names = [local_name(one) for one in parts.element][1:]
     place = names.index("mprescripts") if "mprescripts" in names else len(others)

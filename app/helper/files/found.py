@@ -1,4 +1,4 @@
-"""What was found in a file, and how it is written."""
+"""The text found in a file, and helpers for writing it."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ _RAISED = str.maketrans("0123456789+-−n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻�
 
 @dataclass(frozen=True)
 class FileText:
-    """The text that a model reads of a file."""
+    """A file as text for a model."""
 
     text: str
     left_out: tuple[str, ...] = ()
-    """What the file has and the text lacks, each in a few words: "2 pictures", "1 page that couldn't be read"."""
+    """What isn't in the text, in a few words each: "2 pictures", "1 page that couldn't be read"."""
     encoding: str = ""
-    """The name of the encoding it was read in, where that was a guess; empty: the file says it, or it is certain."""
+    """The encoding's name if it was guessed; empty if it is certain."""
 
 
 def how_many(number: int, what: str) -> tuple[str, ...]:
-    """For `FileText.left_out`: "1 picture", "2 pictures", nothing for 0."""
+    """For `FileText.left_out`: "1 picture", "2 pictures"; empty for 0."""
     return (words.count(number, what, _SEVERAL.get(what, "")),) if number else ()
 
 
@@ -47,7 +47,7 @@ def counted(left_out: Counter[str]) -> tuple[str, ...]:
 
 
 def joined(blocks: Iterable[str], most: int) -> str:
-    """Blocks with an empty line between them, until there are a little more than ``most`` characters."""
+    """Blocks separated by empty lines, until they exceed ``most`` characters."""
     texts: list[str] = []
     size = 0
     for block in filter(None, blocks):
@@ -59,7 +59,7 @@ def joined(blocks: Iterable[str], most: int) -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> str:
-    """Cells as Markdown; empty if there are none."""
+    """Cells as a Markdown table; empty without any."""
     wide = max(map(len, rows), default=0)
     if not wide:
         return ""
@@ -69,7 +69,7 @@ def table(rows: Sequence[Sequence[str]]) -> str:
 
 
 def raised(text: str) -> str:
-    """A superscript: 10⁶ must not become 106. Words stay as they are."""
+    """A superscript: 10⁶ must not become 106. Words stay unchanged."""
     return text.translate(_RAISED) if _POWER.fullmatch(text.strip()) else text
 
 

@@ -1,4 +1,4 @@
-"""Web pages: what one reads of them, without scripts and styles."""
+"""Web pages: the text that one sees, without scripts and styles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from html.parser import HTMLParser
 from xml.etree.ElementTree import Element
 
-from app.helper.files.equations import dollars, tex_said
+from app.helper.files.equations import dollars, mathml_tex
 from app.helper.files.found import FileText, how_many, raised
 from app.helper.files.plain import codec_of, with_fewer_blank_lines
 
@@ -17,15 +17,15 @@ _HIDDEN = frozenset(("script", "style", "template", "noscript", "svg", "iframe",
 _CLOSED = frozenset(
     ("article", "aside", "div", "footer", "form", "header", "nav", "ol", "section", "span", "table", "ul")
 )
-"""Elements whose end can't be left out, so that it is known what is in them."""
+"""Elements whose end tag is required, so that we know where they end."""
 _DRAWN = frozenset(("katex-html", "MathJax", "MathJax_Preview", "MathJax_SVG", "mwe-math-fallback-image-inline"))
 _DRAWN |= {"mwe-math-fallback-image-display"}
-"""Classes of formulas as they are drawn; what they mean is beside them."""
+"""Classes of rendered formulas; the formula's source is next to them."""
 _NOT_SHOWN = re.compile(r"display\s*:\s*none", re.IGNORECASE)
 _MOST_OF_A_ROW = 2000
 _MOST_COLUMNS = 200
 _SMALL = 50_000
-"""A page in characters; what is saved from the web is nearly always larger."""
+"""Characters of a page; pages saved from the web are nearly always larger."""
 _MOST_OPEN = 50
 _BLOCKS = frozenset(
     (
@@ -39,18 +39,18 @@ _SPACE = re.compile(r"[ \t\n\r\f]+")
 
 
 def declared_encoding(data: bytes) -> str:
-    """The encoding that a page says it has; empty if it says none that is known."""
+    """The encoding that a page declares; empty if it declares none or an unknown one."""
     found = _ENCODING.search(data[:_LOOKED_AT])
     return codec_of(found[1].decode("ascii")) if found else ""
 
 
 def text_of(page: str) -> str:
-    """Its text without its title; headings, list items and the cells of tables as Markdown has them."""
+    """A page's text without its title; headings, lists and tables as Markdown."""
     return _parsed(page).text()
 
 
 def page_of(page: str) -> FileText:
-    """Its title and text, and what was left out."""
+    """A page's title and text, and what was left out."""
     parser = _parsed(page)
     text = parser.text()
     has_title = bool(parser.title) and f"# {parser.title}\n" not in f"{text}\n"
@@ -63,8 +63,7 @@ def page_of(page: str) -> FileText:
 
 
 def is_code(page: str) -> bool:
-    """Whether it is rather a page that someone writes than one that someone reads: a small one, with less text than
-    scripts and styles."""
+    """Whether the source is of more interest than the text: a small page with more code than text."""
     if len(page) > _SMALL:
         return False
     parser = _parsed(page)
@@ -79,29 +78,29 @@ def _parsed(page: str) -> _Parser:
 
 
 class _Parser(HTMLParser):
-    """Collects text as it comes; nothing here nests, so no page is too deep."""
+    """Collects text as it comes. There is no recursion, so no page is too deep."""
 
     def __init__(self) -> None:
         super().__init__(convert_charrefs=True)
         self.title = ""
         self.code = 0
-        """How many characters of scripts and styles there were."""
+        """Characters of scripts and styles."""
         self.pictures = self.frames = self.not_shown = 0
         self._parts: list[str] = []
         self._hidden = ""
-        """The element that hides what is in it."""
+        """The element that hides its content."""
         self._hidden_depth = 0
         self._math: list[Element] = []
-        """The formula that this place is in: its elements from the outside to the inside."""
+        """The open elements of the current formula, outermost first."""
         self._tex = ""
-        """The mark of a formula that is a script."""
+        """The dollar signs for a formula in a script element."""
         self._preformatted = 0
         self._is_raised = False
-        """Whether this place is in a superscript."""
+        """Inside a superscript."""
         self._lists: list[int] = []
-        """For each list around this place, the number of its last item; −1 for one without numbers."""
+        """The last item's number for each open list; −1 for lists without numbers."""
         self._behind_mark = -1
-        """The place behind the mark of an item, where a paragraph begins no new line."""
+        """The position after an item's mark, where a paragraph doesn't begin a new line."""
         self._tables: list[_Table] = []
         self._begins: dict[str, Callable[[dict[str, str]], None]] = {
             "br": lambda _attributes: self._parts.append("\n"),
@@ -127,7 +126,7 @@ class _Parser(HTMLParser):
         attributes = {name: value or "" for name, value in attrs}
         name = tag.rpartition(":")[2]
         if self._math and tag in _BLOCKS:
-            self._end_math()  # as browsers do
+            self._end_math()  # like browsers do
         if self._math or (name == "math" and self._hidden not in _HIDDEN):
             self._begin_in_math(name, attributes)
         elif self._hidden:
@@ -173,7 +172,7 @@ class _Parser(HTMLParser):
 
     def _end_math(self) -> None:
         if self._math:
-            formula = dollars(tex_said(self._math[0]), is_block=self._math[0].get("display") == "block")
+            formula = dollars(mathml_tex(self._math[0]), is_block=self._math[0].get("display") == "block")
             self._parts.append(formula)
             self._math = []
 
@@ -207,7 +206,7 @@ class _Parser(HTMLParser):
         self._parts.append(" | " * before)
 
     def _end_row(self) -> None:
-        """A row is a line, unless a table only puts long texts beside each other."""
+        """Join a row into one line, unless the table is just layout for long texts."""
         if self._tables and (begin := self._tables[-1].row) >= 0:
             self._tables[-1].row = -1
             texts = self._parts[begin:]
@@ -275,7 +274,7 @@ class _Parser(HTMLParser):
         self.code += len(data) if self._hidden in ("script", "style") else 0
 
     def _break(self, lines: int) -> None:
-        """So many line ends before what follows, at least."""
+        """Make sure that the text ends with at least this many line ends."""
         if len(self._parts) in (0, self._behind_mark):
             return
         ends = 0
@@ -288,21 +287,21 @@ class _Parser(HTMLParser):
 
 
 class _Table:
-    """Where the cells of a table are."""
+    """The position in a table."""
 
     def __init__(self) -> None:
         self.row = -1
         """The part that the row begins with; −1 outside of rows."""
         self._column = self._last = 0
-        """Of the next cell, and of the last one."""
+        """The columns of the next and the last cell."""
         self._from_above: dict[int, int] = {}
-        """By column, how many more rows a cell from above goes on in."""
+        """How many more rows a cell from above covers, by column."""
 
     def begin_row(self, part: int) -> None:
         self.row, self._column, self._last = part, 0, 0
 
     def begin_cell(self, columns: int, rows: int) -> int:
-        """How many columns lie between this cell and the last one."""
+        """Returns the number of columns between the last cell and this one."""
         while self._from_above.get(self._column, 0):
             self._from_above[self._column] -= 1
             self._column += 1

@@ -1,4 +1,4 @@
-"""Mails (.eml) and web pages that are saved as one file (.mhtml), which have the same form."""
+"""Mails (.eml), and web pages saved as one file (.mhtml), which have the same format."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _SHOWN = ("From", "To", "Cc", "Date", "Subject")
 _MOST_NAMES = 5
 _HEAD_END = re.compile(rb"\r?\n\r?\n")
 _DAMAGED = (LookupError, ValueError, TypeError, AttributeError, RecursionError, AssertionError)
-"""What Python's parser raises for mails that aren't as they should be."""
+"""What Python's parser raises for malformed mails."""
 
 
 def is_mail(head: bytes) -> bool:
@@ -31,12 +31,12 @@ def is_mail(head: bytes) -> bool:
 
 
 def text_of(file: BinaryIO, _most: int) -> FileText:
-    """Who wrote it to whom, and its text or that of its web page. Raises `RefusedError`."""
+    """A mail's main headers and text, or a saved web page's text. Raises `RefusedError`."""
     try:
         data = file.read(_MOST_BYTES)
         end = _HEAD_END.search(data)
         head, rest = (data[: end.start()], data[end.start() :]) if end else (data, b"")
-        if not head.isascii():  # which only newer mails may have, in UTF-8
+        if not head.isascii():  # newer mails may have UTF-8 headers
             head = plain.decoded(head).text.encode()
         return _read(email.message_from_bytes(head + rest, policy=email.policy.default))
     except _DAMAGED:
@@ -55,13 +55,13 @@ def _read(message: EmailMessage) -> FileText:
 
 
 def _texts(part: MIMEPart) -> Iterator[FileText]:
-    """The texts of a mail, in their order, with those of mails that are attached; of alternatives, the plainest."""
+    """A mail's texts in order, including those of attached mails; of alternatives, the plainest."""
     kind = part.get_content_type()
     if kind in ("message/rfc822", "multipart/related"):
         for first in list(part.iter_parts())[:1]:
             if isinstance(first, EmailMessage) and kind == "message/rfc822":
                 yield FileText("Attached mail:")
-                yield replace(_read(first), left_out=())  # what all mails have is counted together
+                yield replace(_read(first), left_out=())  # `_others` counts those of all mails
             else:
                 yield from _texts(first)
     elif kind == "message/delivery-status":
@@ -93,7 +93,7 @@ def _text(part: MIMEPart) -> FileText:
 
 
 def _others(message: EmailMessage, *, is_page: bool) -> tuple[str, ...]:
-    """What it has besides its texts."""
+    """For `FileText.left_out`."""
     pictures, names, pages = 0, [], 0
     for part in message.walk():
         kind = part.get_content_maintype()

@@ -1,4 +1,4 @@
-"""Jupyter notebooks (.ipynb): the source of their cells, and what they printed."""
+"""Jupyter notebooks (.ipynb): the source and the output of their cells."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from app.helper.files import html_text
 from app.helper.files.found import FileText, RefusedError, counted, joined
 
 _MOST_OUTPUT = 10_000
-"""Characters of one output; logs of training have millions."""
+"""Characters of one output; training logs have millions."""
 _ESCAPES = re.compile(r"\x1b\[[0-9;]*m")
 _TEXTS = ("text/markdown", "text/latex", "text/plain")
 
 
 def text_of(file: BinaryIO, most: int) -> FileText:
-    """The cells in their order, at most a little more than ``most`` characters. Raises `RefusedError`."""
+    """The cells in order, until they exceed ``most`` characters. Raises `RefusedError`."""
     try:
         notebook = json.loads(file.read().decode("utf-8-sig"))
     except (ValueError, RecursionError):
@@ -26,8 +26,8 @@ def text_of(file: BinaryIO, most: int) -> FileText:
         raise RefusedError("damaged")
     sheets = [notebook, *_dicts(notebook.get("worksheets"))]  # format 3 has one
     (about,) = _dicts([notebook.get("metadata")]) or [{}]
-    said = _dicts([about.get("language_info"), about.get("kernelspec")])
-    language = next((str(one[key]) for one in said for key in ("language", "name") if one.get(key)), "python")
+    infos = _dicts([about.get("language_info"), about.get("kernelspec")])
+    language = next((str(one[key]) for one in infos for key in ("language", "name") if one.get(key)), "python")
     left_out = Counter[str]()
     cells = (cell for sheet in sheets for cell in _dicts(sheet.get("cells")))
     text = joined((_cell(cell, language, left_out) for cell in cells), most)
@@ -39,7 +39,7 @@ def _dicts(value: Any) -> list[dict[str, Any]]:
 
 
 def _text(value: Any) -> str:
-    """A text, which may be a list of its lines."""
+    """A string, or a list of lines, as a string."""
     return "".join(map(str, value)) if isinstance(value, list) else str(value or "")
 
 
@@ -66,12 +66,12 @@ def _output(output: dict[str, Any], left_out: Counter[str]) -> str:
     data = output.get("data")
     data = data if isinstance(data, dict) else output
     left_out["picture"] += any(str(kind).startswith("image/") or kind in ("png", "jpeg", "svg") for kind in data)
-    said = next((data[kind] for kind in _TEXTS if kind in data), output.get("text", output.get("traceback")))
-    if output.get("output_type") in ("error", "pyerr") and isinstance(said, list):
-        said = "\n".join(map(str, said))
-    if said is None and "text/html" in data:
-        said = html_text.text_of(_text(data["text/html"]))
-    text = _ESCAPES.sub("", _text(said))
+    raw = next((data[kind] for kind in _TEXTS if kind in data), output.get("text", output.get("traceback")))
+    if output.get("output_type") in ("error", "pyerr") and isinstance(raw, list):
+        raw = "\n".join(map(str, raw))
+    if raw is None and "text/html" in data:
+        raw = html_text.text_of(_text(data["text/html"]))
+    text = _ESCAPES.sub("", _text(raw))
     if len(text) > _MOST_OUTPUT:
         left_out["long output cut"] += 1
         text = f"{text[: _MOST_OUTPUT // 2]}\n…\n{text[-_MOST_OUTPUT // 2 :]}"

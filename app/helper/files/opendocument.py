@@ -15,9 +15,9 @@ _MANIFEST = "META-INF/manifest.xml"
 _SKIPPED = frozenset(("forms", "settings", "note-citation", "event-listeners", "desc", "title", "sequence-decls"))
 _COUNTED = {"image": "picture", "annotation": "comment", "deletion": "deletion"}
 _MOST_REPEATED = 100
-"""Spaces, cells and rows, which are written once with a number."""
+"""Repeated spaces, cells and rows, which are stored once with a count."""
 _MOST_DEPTH = 80
-"""Elements within each other, more than documents of people have."""
+"""Nested elements; real documents have fewer."""
 _REFERENCE = "{http://www.w3.org/1999/xlink}href"
 
 
@@ -28,10 +28,7 @@ def refuse_encrypted(archive: zipfile.ZipFile) -> None:
 
 
 def text_of(file: BinaryIO, most: int) -> FileText:
-    """The text of a document or presentation, ``most`` characters or what one heading, list or table has more.
-
-    Raises `RefusedError`.
-    """
+    """A document's or presentation's text, until it exceeds ``most`` characters. Raises `RefusedError`."""
     with unpacked(file) as archive:
         refuse_encrypted(archive)
         reader = _Reader(archive)
@@ -41,8 +38,8 @@ def text_of(file: BinaryIO, most: int) -> FileText:
 
 
 def _number(element: Element, name: str) -> int:
-    said = attribute(element, name)
-    return min(int(said), _MOST_REPEATED) if said.isascii() and said.isdecimal() else 1
+    text = attribute(element, name)
+    return min(int(text), _MOST_REPEATED) if text.isascii() and text.isdecimal() else 1
 
 
 def _table_rows(table: Element) -> Iterator[Element]:
@@ -54,7 +51,7 @@ def _table_rows(table: Element) -> Iterator[Element]:
 
 
 def _numbered(archive: zipfile.ZipFile) -> Iterator[tuple[str, int]]:
-    """The list styles, and levels of them from 0, whose items have numbers."""
+    """The list styles whose items have numbers, with the level, from 0."""
     for part in {"content.xml", "styles.xml"} & set(archive.namelist()):
         for style in xml_part(archive, part).iterfind(".//{*}list-style"):
             for level in style.iterfind("{*}list-level-style-number"):
@@ -88,7 +85,7 @@ class _Reader:
             elif name in _COUNTED:
                 self.left_out[_COUNTED[name]] += 1
             elif name not in _SKIPPED:
-                yield f"## {attribute(one, 'name')}" if name == "page" else ""  # of a slide
+                yield f"## {attribute(one, 'name')}" if name == "page" else ""  # a slide
                 yield from self.blocks(one, depth + 1)
 
     def _inside(self, parent: Iterable[Element], depth: int) -> str:
@@ -117,7 +114,7 @@ class _Reader:
                 yield from [cells] * _number(row, "number-rows-repeated")
 
     def _words(self, parent: Element, depth: int) -> str:
-        """What stands in a line."""
+        """The text of a paragraph."""
         parts = [parent.text or ""]
         for one in parent if depth < _MOST_DEPTH else ():
             name = local_name(one)
@@ -137,7 +134,7 @@ class _Reader:
         return "".join(parts)
 
     def _object(self, element: Element) -> str:
-        """A formula as its author wrote it; other objects are counted."""
+        """A formula's source; other objects are just counted."""
         part = f"{element.get(_REFERENCE, '').removeprefix('./')}/content.xml"
         root = xml_part(self._archive, part) if part in self._archive.namelist() else None
         formula = root.find(".//{*}annotation") if root is not None and local_name(root) == "math" else None

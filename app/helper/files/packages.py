@@ -1,6 +1,6 @@
-"""Files that are archives of XML: Word, spreadsheets, presentations, OpenDocument, EPUB.
+"""Archives of XML: Word, spreadsheets, presentations, OpenDocument, EPUB.
 
-How the parts of Office's files find each other is in ECMA-376, part 2 (Open Packaging Conventions).
+The parts of Office files find each other by the Open Packaging Conventions (ECMA-376, part 2).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from defusedxml.ElementTree import fromstring
 from app.helper.files.found import RefusedError
 
 MOST_BYTES = 64 * 1024 * 1024
-"""Of a part, unpacked."""
+"""The size limit of an unpacked part."""
 _USUAL = ("word/document.xml", "xl/workbook.xml", "xl/workbook.bin", "ppt/presentation.xml")
 _OFFICE = ("wordprocessingml", "spreadsheetml", "presentationml")
 _HEAD_BYTES = 8192
@@ -30,21 +30,21 @@ _STRICT = {
     b"http://purl.oclc.org/ooxml/officeDocument/": b"http://schemas.openxmlformats.org/officeDocument/2006/",
     b"http://purl.oclc.org/ooxml/drawingml/": b"http://schemas.openxmlformats.org/drawingml/2006/",
 }
-"""Namespaces of documents that are saved as "Strict", and those of all others."""
+"""Namespaces of documents saved as "Strict", and their usual counterparts."""
 
 
 @contextlib.contextmanager
 def unpacked(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
-    """The archive; whatever is wrong with it, or with XML in it, becomes a `RefusedError`."""
+    """The archive. Any problem with it or its XML becomes a `RefusedError`."""
     try:
         with zipfile.ZipFile(file) as archive:
             yield archive
     except DefusedXmlException:
         raise RefusedError("damaged") from None
     except (zipfile.BadZipFile, zlib.error, ParseError, NotImplementedError, EOFError, ValueError, LookupError):
-        raise RefusedError("damaged") from None  # LookupError: an encoding that nobody knows
+        raise RefusedError("damaged") from None  # LookupError: an unknown encoding
     except OSError as error:
-        if error.errno != errno.EINVAL:  # a place before the beginning of the file
+        if error.errno != errno.EINVAL:  # a seek to before the beginning of the file
             raise
         raise RefusedError("damaged") from None
     except RuntimeError:  # a password is needed
@@ -52,8 +52,8 @@ def unpacked(file: BinaryIO) -> Iterator[zipfile.ZipFile]:
 
 
 def kind_of(archive: zipfile.ZipFile) -> str:
-    """The media type that its first file says (OpenDocument, EPUB), or one of ``wordprocessingml``, ``spreadsheetml``,
-    ``presentationml``; empty for other archives."""
+    """The media type of an OpenDocument or EPUB file, or ``wordprocessingml``, ``spreadsheetml`` or ``presentationml``;
+    empty for other archives."""
     if "mimetype" in archive.namelist():
         return read_part(archive, "mimetype")[:200].decode("ascii", "replace").strip()
     if "META-INF/container.xml" in archive.namelist():
@@ -68,15 +68,15 @@ def kind_of(archive: zipfile.ZipFile) -> str:
 
 
 def main_part(archive: zipfile.ZipFile) -> str:
-    """The name of the part of an Office file that the others belong to; empty if there is none."""
+    """The name of an Office file's main part; empty if there is none."""
     names = set(archive.namelist())
-    said = (target for kind, target in relations(archive, "").values() if kind == "officeDocument")
-    return next((name for name in (*said, *_USUAL) if name in names), "")
+    named = (target for kind, target in relations(archive, "").values() if kind == "officeDocument")
+    return next((name for name in (*named, *_USUAL) if name in names), "")
 
 
 def relations(archive: zipfile.ZipFile, part: str) -> dict[str, tuple[str, str]]:
-    """By its id, the kind of each relation of a part (the last word of its type, such as ``image``) and its target: the
-    name of another part, or an address outside. ``part``: empty for the archive itself."""
+    """A part's relations by id: the kind (the last word of the type, such as ``image``) and the target, another part's
+    name or an external address. ``part``: empty for the archive itself."""
     folder, name = posixpath.split(part)
     place = posixpath.join(folder, "_rels", f"{name}.rels")
     found: dict[str, tuple[str, str]] = {}
@@ -91,7 +91,7 @@ def relations(archive: zipfile.ZipFile, part: str) -> dict[str, tuple[str, str]]
 
 
 def xml_part(archive: zipfile.ZipFile, name: str) -> Element:
-    """The root of a part; one that declares entities is refused."""
+    """The root element of a part. Raises `DefusedXmlException` if it declares entities."""
     data = read_part(archive, name)
     for strict, usual in _STRICT.items():
         data = data.replace(strict, usual)
@@ -100,19 +100,19 @@ def xml_part(archive: zipfile.ZipFile, name: str) -> Element:
 
 
 def local_name(element: Element) -> str:
-    """Its name without the namespace."""
+    """The element's name without its namespace."""
     return element.tag.rpartition("}")[2]
 
 
 def attribute(element: Element, name: str) -> str:
-    """One that has a namespace, whichever it is: Office writes two."""
+    """An attribute in any namespace: Office uses two."""
     return next((value for key, value in element.attrib.items() if key.endswith("}" + name)), "")
 
 
 def read_part(archive: zipfile.ZipFile, name: str) -> bytes:
-    """What a part has. Raises `RefusedError` if that is too much."""
+    """A part's content. Raises `RefusedError` if it is too large."""
     with archive.open(name) as part:
-        data = part.read(MOST_BYTES + 1)  # what the archive says about its size may be wrong
+        data = part.read(MOST_BYTES + 1)  # the archive may lie about the size
     if len(data) > MOST_BYTES:
         raise RefusedError("too_much")
     return data

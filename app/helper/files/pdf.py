@@ -1,4 +1,4 @@
-"""PDF files, through PDFium."""
+"""PDF files, with PDFium: their text, and pages as pictures for models that see."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import ctypes
 import html
 import itertools
 import re
+import struct
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -16,21 +18,22 @@ from pypdfium2 import raw
 
 from app.helper.files.found import FileText, RefusedError, counted
 from app.helper.files.plain import with_fewer_blank_lines
+from app.helper.messages import PageDrawn
 
-# The order in which the characters of a page are read.
+# ---------------------------------------------------------------- reading order
 
 _LEAST_LETTERS = 12
-"""Lines of columns have more in the middle; shorter ones are cells of a table, which are read row by row."""
+"""The median line of a column has at least this many; shorter ones are table cells, which are read row by row."""
 _LEAST_CONTINUED = 0.4
-"""Of the lines of columns, so many go on in the middle of a sentence, with a small letter; cells of tables don't."""
+"""The share of a column's lines that begin in lower case, in the middle of a sentence; table cells don't."""
 _LEAST_LINES = 6
-"""Side by side, in scripts without small letters."""
+"""Lines side by side, in scripts without lower case."""
 _LEAST_GAP = 7.0
-"""Between columns, in points."""
+"""Points between columns."""
 
 
 class Character(NamedTuple):
-    """``place``: the one in the file's order; the sides are in points, from the lower left corner of the page."""
+    """``place`` is the index in the file; the box is in points from the page's lower left corner."""
 
     place: int
     letter: str
@@ -55,7 +58,7 @@ Line = list[Character]
 
 
 def in_reading_order(characters: list[Character]) -> list[Character]:
-    """``characters`` as they are, unless the file goes across columns from line to line: then column by column."""
+    """``characters`` column by column, if the file's lines run across columns; otherwise unchanged."""
     lines: list[Line] = [[]]
     for one in characters:
         lines[-1].append(one)
@@ -82,7 +85,7 @@ def _by_columns(lines: list[Line]) -> list[Line]:
             left.append(line)
         elif sides and sides[0].left >= border - 2:
             right.append(line)
-        else:  # it goes across: a heading, or an empty line
+        else:  # a heading across the columns, or an empty line
             found += [*_by_columns(left), *_by_columns(right), line]
             left, right = [], []
     return [*found, *_by_columns(left), *_by_columns(right)]
@@ -93,7 +96,7 @@ def _line_end(line: Line) -> Character:
 
 
 def _gaps(line: Line) -> list[tuple[float, float, int]]:
-    """The wide gaps of a line: from where to where, and the place in the line behind it."""
+    """The wide gaps of a line: start, end, and the index of the character after it."""
     found = []
     last: Character | None = None
     for place, one in enumerate(line):
@@ -106,7 +109,7 @@ def _gaps(line: Line) -> list[tuple[float, float, int]]:
 
 
 def _border(lines: list[Line], gaps: dict[int, list[tuple[float, float, int]]]) -> float | None:
-    """The place between two columns; ``None`` if the lines have none."""
+    """The x coordinate between two columns; ``None`` if there aren't any."""
     places = Counter(round(high) for found in gaps.values() for _, high, _ in found)
     for place, number in places.most_common(3):
         border = place - 2.0
@@ -136,18 +139,19 @@ def _is_prose(split: list[tuple[str, str]]) -> bool:
     return continued >= _LEAST_CONTINUED * len(cased) if cased else len(split) >= _LEAST_LINES
 
 
-# The text of one page of a PDF file: its characters in reading order, and between them what annotations say.
+# ---------------------------------------------------------------- the text of a page
 #
-# PDFium gives characters in the order in which the page draws them, which is the order of reading in most files.
+# Its characters in reading order, with the annotations between them. PDFium returns characters in drawing order, which
+# in most files is the reading order.
 
 _MOST_UNREADABLE = 0.4
-"""Of the characters of a page: fonts may not say which letters they draw."""
+"""The share of a page's characters whose font doesn't say which letters it draws."""
 _LEAST_PICTURE = 40.0
-"""Both sides of a picture, in points (1/72 inch): smaller ones are lines, bullets and signs."""
+"""Points for both sides of a picture; smaller ones are lines, bullets and signs."""
 _MOST_TEXT = 20_000
-"""Of a field or comment."""
+"""Characters of a field or comment."""
 _HYPHEN = "\x02"
-"""Where a word is divided at the end of a line."""
+"""PDFium's mark for a word divided at the end of a line."""
 _DIVIDED = re.compile(rf"(\w?){_HYPHEN}\s*(\w?)")
 _NOT_SHOWN = raw.FPDF_ANNOT_FLAG_HIDDEN | raw.FPDF_ANNOT_FLAG_NOVIEW
 _BOXES = (raw.FPDF_FORMFIELD_CHECKBOX, raw.FPDF_FORMFIELD_RADIOBUTTON)
@@ -156,7 +160,7 @@ _PASSWORD_FIELD = 1 << 13
 
 
 class Note(NamedTuple):
-    """Something that an annotation says. ``at``: the place on the page, as left, bottom, right, top."""
+    """An annotation's text. ``at`` is its box on the page: left, bottom, right, top."""
 
     kind: str
     """``field``, ``box``, ``link``, ``comment`` or ``text``."""
@@ -166,7 +170,7 @@ class Note(NamedTuple):
 
 
 def page_text(document: pdfium.PdfDocument, page: pdfium.PdfPage, left_out: Counter[str]) -> str:
-    """The text of a page; what is left out of it is counted. Raises `pypdfium2.PdfiumError`."""
+    """A page's text; counts what is left out. Raises `pypdfium2.PdfiumError`."""
     with closing(page.get_textpage()) as text_page:
         count = max(0, raw.FPDFText_CountChars(text_page))
         characters = _with_ligatures([_character(text_page, index) for index in range(count)])
@@ -192,7 +196,7 @@ def _character(text_page: pdfium.PdfTextPage, index: int) -> Character:
 
 
 def _with_ligatures(characters: list[Character]) -> list[Character]:
-    """PDFium reverses the letters of Arabic ligatures along with the line: they share one place."""
+    """Undo PDFium's reversal of the letters in Arabic ligatures, which share one box."""
     found: list[Character] = []
     for _, group in itertools.groupby(characters, lambda one: one[2:]):
         shared = list(group)
@@ -218,7 +222,7 @@ def _count_pictures(page: pdfium.PdfPage, left_out: Counter[str], *, has_text: b
         if one.type == raw.FPDF_PAGEOBJ_IMAGE:
             left, bottom, right, top = one.get_bounds()
             width, height = right - left, top - bottom
-            # A picture of the whole page behind its text is a scan whose text was recognized.
+            # A picture of the whole page behind text is a scan with recognized text.
             drawn += min(width, height) >= _LEAST_PICTURE and not (has_text and width * height > 0.8 * area)
     if has_text:
         left_out["picture"] += drawn
@@ -230,7 +234,7 @@ def _count_pictures(page: pdfium.PdfPage, left_out: Counter[str], *, has_text: b
 
 
 def words(function: Callable[..., int], *arguments: Any, encoding: str = "utf-16-le") -> str:
-    """What a function of PDFium writes into a buffer."""
+    """The text that a PDFium function writes into a buffer."""
     size = min(function(*arguments, None, 0), 2 * _MOST_TEXT)
     if size <= 0:
         return ""
@@ -284,11 +288,11 @@ def _field(form: Any, annotation: Any, at: tuple[float, float, float, float]) ->
     return Note("field", name, value, at)
 
 
-# ---------------------------------------------------------------- where they belong
+# ---------------------------------------------------------------- placing annotations
 
 
 def _placed(notes: list[Note], shown: list[Character], end: int) -> tuple[defaultdict[int, str], list[str]]:
-    """What to write before each character, by its index, and what to write behind the page."""
+    """The text to insert before each character, by its index, and the texts to put after the page."""
     before: defaultdict[int, str] = defaultdict(str)
     behind: list[str] = []
     for number, note in enumerate(notes):
@@ -313,13 +317,13 @@ def _placed(notes: list[Note], shown: list[Character], end: int) -> tuple[defaul
 
 
 def _word_end(one: Character, shown: list[Character], step: int = 1) -> int:
-    """The index beside a word: behind it, or before it (``step`` −1). ``shown`` lacks spaces."""
+    """The index after a word, or before it (``step`` −1). ``shown`` has no spaces."""
     indexes = {one.place for one in shown}
     return next(index for index in itertools.count(one.place + step, step) if index not in indexes)
 
 
 def _is_said(address: str, inside: list[Character]) -> bool:
-    """Whether the text of a link is its address, or the part of it that people read."""
+    """Whether a link's text is its address or part of it."""
     text = "".join(one.letter for one in inside).rstrip(".,;/").replace(_HYPHEN, "")
     return text.lower() in address.lower() and len(text) > 3
 
@@ -332,7 +336,7 @@ def _beside(note: Note, shown: list[Character]) -> Character | None:
 
 
 def _left_or_above(note: Note, shown: list[Character]) -> Character | None:
-    """The last character of what stands before a field, on its line or the line above."""
+    """The last character of a field's label, on its line or the line above."""
     left, bottom, right, top = note.at
     line = [
         one
@@ -352,7 +356,7 @@ _PASSWORD = (raw.FPDF_ERR_PASSWORD, raw.FPDF_ERR_SECURITY)
 
 
 def open_document(file: BinaryIO) -> pdfium.PdfDocument:
-    """The document, with its form. Raises `RefusedError`."""
+    """Raises `RefusedError`."""
     try:
         document = pdfium.PdfDocument(file)
         document.init_forms()
@@ -364,10 +368,9 @@ def open_document(file: BinaryIO) -> pdfium.PdfDocument:
 
 
 def text_of(file: BinaryIO, most: int) -> FileText:
-    """The text of all pages, at most a little more than ``most`` characters: with what forms are filled with, the
-    addresses of links, and comments.
+    """The pages' text, until it exceeds ``most`` characters, with form values, link addresses and comments.
 
-    Raises `RefusedError`. What takes too long is ended by whoever started the process.
+    Raises `RefusedError`.
     """
     with closing(open_document(file)) as document:
         texts: list[str] = []
@@ -387,7 +390,7 @@ def text_of(file: BinaryIO, most: int) -> FileText:
 
 
 def _xfa_values(document: pdfium.PdfDocument) -> str:
-    """What a form is filled with whose pages another program would have to draw (XFA). Many aren't sound XML."""
+    """The values of an XFA form, which PDFium can't draw. Not parsed as XML, because many aren't well-formed."""
     lines: list[str] = []
     size = ctypes.c_ulong()
     for number in range(raw.FPDF_GetXFAPacketCount(document)):
@@ -397,3 +400,41 @@ def _xfa_values(document: pdfium.PdfDocument) -> str:
         for values in _XFA_DATA.split(packet.raw.decode("utf-8", "replace"), maxsplit=1)[1:]:
             lines += [f"{name}: {html.unescape(text)}" for name, text in _XFA_FIELD.findall(values) if text.strip()]
     return "\n".join(lines)
+
+
+# ---------------------------------------------------------------- pages as pictures
+
+_LONGER_SIDE = 1600
+"""In pixels; models scale images down to less."""
+
+
+def drawn(file: BinaryIO, number: int) -> PageDrawn:
+    """A page, counted from 0 and capped at the last one, as PNG. Raises `RefusedError`."""
+    try:
+        with closing(open_document(file)) as document:
+            with closing(document[min(number, len(document) - 1)]) as page:
+                longest = max(page.get_size())
+                if not 0 < longest < float("inf"):
+                    raise RefusedError("damaged")
+                bitmap = page.render(scale=_LONGER_SIDE / longest, rev_byteorder=True)
+            with closing(bitmap):
+                return PageDrawn(_png(bitmap), bitmap.width, bitmap.height, len(document))
+    except (pdfium.PdfiumError, ValueError, IndexError):
+        raise RefusedError("damaged") from None
+
+
+def _png(bitmap: pdfium.PdfBitmap) -> bytes:
+    """A bitmap (RGB, RGB with a fourth byte, or gray) as PNG (ISO 15948)."""
+    pixels = bytearray(bitmap.buffer)
+    if bitmap.n_channels == 4:
+        del pixels[3::4]
+    channels = min(bitmap.n_channels, 3)
+    stride = bitmap.stride * channels // bitmap.n_channels
+    length = bitmap.width * channels
+    rows = b"".join(b"\0" + pixels[at : at + length] for at in range(0, stride * bitmap.height, stride))
+    head = struct.pack(">IIBBBBB", bitmap.width, bitmap.height, 8, 2 if channels == 3 else 0, 0, 0, 0)
+    parts = ((b"IHDR", head), (b"IDAT", zlib.compress(rows, 6)), (b"IEND", b""))
+    chunks = (
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)

@@ -1,4 +1,4 @@
-"""Text files: whether they are text at all, and their encoding, guessed where nothing says it."""
+"""Text files: whether they are text at all, and their encoding, declared or guessed."""
 
 from __future__ import annotations
 
@@ -15,9 +15,8 @@ from itertools import pairwise
 from app.helper.files.found import FileText, RefusedError, how_many
 from app.helper.messages import CODECS
 
-# Guesses the encoding of a text that doesn't say it: the one in which it has the letters of a language and no others.
-#
-# The statistics of libraries need more text than a short table has (benchmarks/notes/attachments.md has figures).
+# The guess is the encoding in which the text has a language's letters and no others. Libraries use statistics that need
+# more text than a short table has (figures in benchmarks/notes/attachments.md).
 
 _SAMPLE_BYTES = 8192
 _WESTERN = ("Windows-1252", "Mac Roman", "DOS 850", "DOS 437")
@@ -28,13 +27,13 @@ _WIDE = ("UTF-16 LE", "UTF-16 BE")
 _PUNCTUATION = frozenset("–—…„“”‘’‚«»°§©®·•™€£±×µ¿¡№、。，：；？！（）「」『』【】《》〜～・ー　")
 _IN_WORDS = frozenset("’‘–—·\u00a0")
 _FRAMES = range(0x2500, 0x25A0)
-"""Lines and blocks, which DOS has."""
+"""DOS's lines and blocks."""
 _NARROW_KANA = range(0xFF61, 0xFFA0)
 _ODD_KANA = re.compile(r"[A-Za-z][\uff61-\uff9f]|[\uff61-\uff9f][A-Za-z]|([\uff61-\uff9f])\1\1")
 _CAPITALS = re.compile(r"[A-Z\u0370-\u03ab\u0400-\u042f]{2}[\u03ac-\u03ff\u0430-\u045f]")
 _SAME = re.compile(r"([^\W\d_])\1\1|[ªº][^\W\d_]")
 _RARE = {"Mac C": 0.95, "Mac": 0.7, "DOS": 0.7, "ISO": 0.85, "KOI8": 0.85, "UTF": 0.9, "Windows-8": 0.8}
-"""How likely encodings are whose names begin with these; all others have 1."""
+"""Weights of rare encodings, by the beginning of their names."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +43,10 @@ class _Language:
     letters: str = ""
     codec: str = ""
     rows: bytes = b""
-    """Of a script with thousands of characters: the first bytes that the usual ones have in this codec."""
+    """For scripts with thousands of characters: the first bytes of the common ones in ``codec``."""
 
     def weight(self, character: str, encoding: str) -> float:
-        """How much a character that isn't ASCII speaks for this language."""
+        """How much a non-ASCII character speaks for this language."""
         if character in _PUNCTUATION:
             return 1.0 if character == "€" and not encoding.startswith("Mac") else 0.75
         if character == "\u00a0":
@@ -126,7 +125,7 @@ _LANGUAGES: dict[str, _Language] = {
 
 
 def guessed_encoding(data: bytes) -> str:
-    """The likeliest name in `CODECS`; the encoding of Western Europe where none is likely."""
+    """The most likely name in `CODECS`, by default Windows-1252."""
     sample = _sample(data)
     here = _of_this_system()
     best, most = "Windows-1252", 0.0
@@ -153,7 +152,7 @@ def _likelihood(text: str, language: _Language, encoding: str) -> float:
 
 
 def _odd_words(text: str) -> float:
-    """How odd neighboring letters are: a capital behind a small one, a sign inside a word, two scripts in one word."""
+    """How odd the words are: a capital after a lower-case letter, a sign inside a word, two scripts in one word."""
     odd = 2.0 * len(_SAME.findall(text))
     odd += len(_CAPITALS.findall(text))
     for one, other in pairwise(text):
@@ -172,7 +171,7 @@ def _is_letter(character: str) -> bool:
 
 
 def _sample(data: bytes) -> bytes:
-    """Lines that aren't only ASCII."""
+    """Lines with non-ASCII characters."""
     if len(data) <= _SAMPLE_BYTES:
         return data
     found = b"".join(line for line in data[: 64 * _SAMPLE_BYTES].splitlines(keepends=True) if not line.isascii())
@@ -180,9 +179,9 @@ def _sample(data: bytes) -> bytes:
 
 
 def _of_this_system() -> frozenset[str]:
-    """Its language, and on Windows the encoding of its older programs."""
-    said = next(filter(None, (os.environ.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG"))), "")
-    place = said.partition(".")[0]
+    """The system's language, and on Windows its legacy encoding."""
+    setting = next(filter(None, (os.environ.get(name, "") for name in ("LC_ALL", "LC_CTYPE", "LANG"))), "")
+    place = setting.partition(".")[0]
     language = "zh_TW" if place in ("zh_TW", "zh_HK") else place.partition("_")[0]
     codec = locale.getencoding().lower()
     return frozenset((language, *(name for name, one in CODECS.items() if one == codec and one != "utf-8")))
@@ -199,26 +198,26 @@ _LOOKED_AT = 4096
 _NOT_ASCII = re.compile(r"[^\x00-\x7f]+")
 _NOT_TEXT = (b"%!PS", b"\x7fELF", b"MZ\x90")
 _CONTROLS = re.compile(r"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f-\x84\x86-\x9f]")
-"""Those that text doesn't have; what a terminal was sent may have bells, backspaces and escapes."""
+"""Control characters that text doesn't have; a terminal's output may have bells, backspaces and escapes."""
 _UNWRITTEN = re.compile(rb"\x00{64,}")
-"""A block that was never written, as the power went off."""
+"""A block that was never written because of a power cut."""
 _MOST_CONTROLS, _MOST_BESIDE_ZEROS = 0.02, 0.001
 _BLANK_LINES = re.compile(r"\n{4,}")
 _SAID = re.compile(
     rb"""\A\s*<\?xml[^>]{0,200}encoding\s*=\s*["']([\w.:-]{1,40})|\A@charset "([\w.:-]{1,40})";"""
     rb"""|\A(?:[^\n]*\n)?[ \t\f]*(?:\#|//|/\*|;|%|--|<!--)[^\n]*?coding[:=][ \t]*([\w.-]{1,40})"""
 )
-"""How XML, CSS, and source code (as Python and Emacs have it) say their encoding."""
+"""How XML, CSS, and source code (Python, Emacs) declare their encoding."""
 _TEXT_CODECS = ("cp", "iso8859", "iso2022", "koi8", "mac", "utf-8", "euc", "big5", "gb", "johab", "shift", "kz", "tis")
 _AS_BROWSERS_DO = {
     "gb2312": "gb18030", "gbk": "gb18030", "iso8859-1": "cp1252", "ascii": "cp1252", "iso8859-9": "cp1254",
     "iso8859-11": "cp874", "tis-620": "cp874", "shift_jis": "cp932", "euc_kr": "cp949", "big5": "cp950",
 }  # fmt: skip
-"""Names that stand for more than they once did, by the WHATWG's Encoding Standard."""
+"""Names that now mean a larger encoding, by the WHATWG's Encoding Standard."""
 
 
 def codec_of(label: str) -> str:
-    """The codec of a name in a file; empty if there is none, or if it can't be right."""
+    """The codec for a name declared in a file; empty if unknown or implausible."""
     label = label.lower().removeprefix("x-").replace("windows-", "cp")
     try:
         codec = codecs.lookup(label).name
@@ -229,8 +228,8 @@ def codec_of(label: str) -> str:
 
 
 def decoded(data: bytes, declared: str = "", wanted: str = "") -> FileText:
-    """The text of ``data``: as ``wanted`` (a name in `CODECS`), by its mark, as UTF-8, as ``declared`` (a codec), or in
-    the likeliest encoding. Raises `RefusedError` for what isn't text.
+    """Decode ``data``: as ``wanted`` (a name in `CODECS`), by its byte order mark, as UTF-8, as ``declared`` (a codec),
+    or by a guess. Raises `RefusedError` if it isn't text.
     """
     if data.startswith(_NOT_TEXT):
         raise RefusedError("binary")
@@ -255,8 +254,8 @@ def decoded(data: bytes, declared: str = "", wanted: str = "") -> FileText:
 
 
 def _narrow(data: bytes, declared: str) -> FileText:
-    """Text without zeros."""
-    if b"\x1b$" in data[:_LOOKED_AT]:  # of the escapes of terminals, none is like this
+    """Decode text without zero bytes."""
+    if b"\x1b$" in data[:_LOOKED_AT]:  # not one of the terminals' escapes
         with contextlib.suppress(UnicodeDecodeError):
             return FileText(data.decode("iso2022_jp_ext"))
     said = _SAID.search(data[:_LOOKED_AT])
@@ -277,7 +276,7 @@ def _narrow(data: bytes, declared: str) -> FileText:
 
 
 def _wide(data: bytes) -> str:
-    """The codec of UTF-16 without a mark, where every second byte of much of the text is zero."""
+    """The codec of UTF-16 without a byte order mark, recognized by its zeros; empty for anything else."""
     head = data[: _LOOKED_AT & ~1]
     first, second = head[::2].count(0), head[1::2].count(0)
     if max(first, second) * 5 < len(head) or min(first, second) * 20 > len(head):
@@ -286,13 +285,13 @@ def _wide(data: bytes) -> str:
 
 
 def tidied(text: str) -> str:
-    """With one kind of line end, and without characters that no reader sees."""
+    """``text`` with uniform line ends, without zeros and a byte order mark."""
     text = text.replace("\r\n", "\n").replace("\r", "\n").replace("\0", "")
     return text.removeprefix("\ufeff")
 
 
 def with_fewer_blank_lines(text: str) -> str:
-    """Of a text that was laid out for the eye."""
+    """``text`` with at most two blank lines in a row."""
     return _BLANK_LINES.sub("\n\n\n", text)
 
 

@@ -1,4 +1,4 @@
-"""What a file says, as text for a model. Its content decides what it is, not its name."""
+"""Reads a file as text for a model. Its content decides what kind of file it is, not its name."""
 
 from __future__ import annotations
 
@@ -25,12 +25,21 @@ from app.helper.files import (
     spreadsheet,
 )
 from app.helper.files.found import FileText, RefusedError
-from app.helper.messages import FileNotRead, FileRead, ReadFile
+from app.helper.messages import (
+    DrawPage,
+    FileNotRead,
+    FileRead,
+    ImageLookedAt,
+    LookAtImage,
+    PageDrawn,
+    ReadFile,
+)
+from app.protocol.images import HEAD_BYTES, read_head
 
 MOST_BYTES = 100 * 1024 * 1024
-"""Of a file."""
+"""The largest file."""
 MOST_CHARACTERS = 4_000_000
-"""Of its text: about a million tokens."""
+"""The longest text: about a million tokens."""
 _HEAD_BYTES = 4096
 _IMAGES = (b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff", b"GIF87a", b"GIF89a", b"BM", b"II*\0", b"MM\0*")
 _ISO_IMAGES = (b"avif", b"heic", b"heix", b"mif1")
@@ -39,7 +48,7 @@ _WEB_PAGES = (".html", ".htm", ".xhtml")
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of file. ``text_of``: takes the file and the most characters that are of use; raises `RefusedError`."""
+    """A kind of file. ``text_of`` takes the file and the number of characters that suffice; raises `RefusedError`."""
 
     media_type: str
     text_of: Callable[[BinaryIO, int], FileText]
@@ -64,19 +73,30 @@ _PACKED: dict[str, Kind] = {
 }
 """Archives, by `packages.kind_of`."""
 _NAMED: dict[str, Kind] = {".ipynb": Kind("application/x-ipynb+json", notebook.text_of)}
-"""Texts that have a form of their own, by the end of their name."""
+"""Text formats, by file extension."""
 _MAIL, _MAILS = Kind("message/rfc822", mail.text_of), (".eml", ".mhtml", ".mht")
 
 
-def answer(request: ReadFile) -> FileRead | FileNotRead:
-    """The text of a file, or why there is none."""
+def answer(request: ReadFile | LookAtImage | DrawPage) -> FileRead | ImageLookedAt | PageDrawn | FileNotRead:
+    """A file's text, its image's kind and size, or one of its pages; or why there is none."""
     try:
         with opened(request.path) as file:
-            found, media_type = _read(file, PurePath(request.path).name, request)
+            match request:
+                case ReadFile():
+                    return _text(file, request)
+                case LookAtImage():
+                    head = read_head(file.read(HEAD_BYTES))
+                    return FileNotRead("image") if head is None else ImageLookedAt(head.kind, head.width, head.height)
+                case DrawPage():
+                    return pdf.drawn(file, request.page)
     except RefusedError as refusal:
         return FileNotRead(refusal.reason, refusal.detail)
     except OSError as error:
         return FileNotRead("unreadable", error.strerror or str(error))
+
+
+def _text(file: BinaryIO, request: ReadFile) -> FileRead | FileNotRead:
+    found, media_type = _read(file, PurePath(request.path).name, request)
     text = plain.tidied(found.text)
     if not text.strip():
         return FileNotRead("no_text" if media_type == "application/pdf" else "empty")
@@ -86,8 +106,8 @@ def answer(request: ReadFile) -> FileRead | FileNotRead:
 
 
 def opened(path: str) -> BinaryIO:
-    """Only a real file: a pipe or a device might never end."""
-    before = os.stat(path)  # noqa: PTH116 - a name that no path can have raises the same
+    """Open a regular file: a pipe or a device might never end. Raises `RefusedError` and `OSError`."""
+    before = os.stat(path)  # noqa: PTH116 - raises for impossible names, too
     if stat.S_ISDIR(before.st_mode):
         raise RefusedError("folder")
     if not stat.S_ISREG(before.st_mode):

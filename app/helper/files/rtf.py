@@ -1,4 +1,4 @@
-r"""Rich Text (.rtf), through striprtf, with what that leaves out: notes, hidden text, letters of two bytes."""
+r"""Rich Text (.rtf), with striprtf and what that can't do: notes, hidden text, double-byte characters."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from app.helper.files.plain import with_fewer_blank_lines
 
 _CODE_PAGE = re.compile(rb"\\ansicpg(\d{1,5})")
 _HEX_DATA = re.compile(r"(?:[0-9a-fA-F]\s*+){256,}+")
-"""Of pictures and objects; it would be read digit by digit."""
+"""Pictures and objects, which striprtf would read digit by digit."""
 _PICTURE = re.compile(r"\\pict(?![a-z])")
 _COPY = re.compile(r"\\nonshppict(?![a-z])")
-"""Before the same picture once more, for older apps."""
+"""Precedes a picture's copy for older apps."""
 _INNER = r"(?:[^{}]++|\{(?:[^{}]++|\{[^{}]*+\})*+\})*+"
 _NOTE = re.compile(rf"\{{\\footnote(?![a-z])({_INNER})\}}")
 _HIDDEN = re.compile(r"\\v1?(?![a-z\d])[^{}]*?(?=\\v0|[{}])")
@@ -48,7 +48,7 @@ def text_of(file: BinaryIO, _most: int) -> FileText:
 
 
 def _with_tables(text: str) -> str:
-    """striprtf ends each cell with a bar."""
+    """Rebuild tables: striprtf ends each cell with a bar."""
     found: list[str] = []
     for is_table, group in itertools.groupby(text.split("\n"), lambda line: line.rstrip().endswith("|")):
         lines = list(group)

@@ -13,14 +13,11 @@ from app.helper.files.packages import attribute, local_name, main_part, relation
 
 _TITLES = ("title", "ctrTitle")
 _FURNITURE = ("sldNum", "dt", "ftr", "hdr")
-"""What each slide has: its number, the date, a line at the bottom."""
+"""Repeated on each slide: its number, the date, a footer."""
 
 
 def text_of(file: BinaryIO, most: int) -> FileText:
-    """The text of the slides that aren't hidden, at most a little more than ``most`` characters.
-
-    Raises `RefusedError`.
-    """
+    """The visible slides' text, until it exceeds ``most`` characters. Raises `RefusedError`."""
     left_out = Counter[str]()
     with unpacked(file) as archive:
         main = main_part(archive)
@@ -72,7 +69,7 @@ class _Slide:
                 yield self._frame(one)
             elif name == "pic":
                 self._left_out["picture"] += 1
-            elif name != "Fallback":  # the same once more, for older apps
+            elif name != "Fallback":  # a copy for older apps
                 waiting += reversed(one)
 
     def _shape(self, shape: Element) -> str:
@@ -98,7 +95,7 @@ class _Slide:
         if (diagram := _first(frame, "relIds")) is not None:
             part = self._related(attribute(diagram, "dm"))
             return _lines(part, is_list=True) if part is not None else ""
-        self._left_out["picture"] += 1  # of another program
+        self._left_out["picture"] += 1  # another program's object
         return ""
 
     def _related(self, relation: str) -> Element | None:
@@ -107,14 +104,14 @@ class _Slide:
 
 
 def _placeholder(shape: Element) -> str:
-    """What a shape is for, as the layout says: its title, for instance; empty for a text box."""
+    """A shape's role in the layout, such as ``title``; empty for a text box."""
     found = _first(shape, "nvPr")
     place = _first(found, "ph") if found is not None else None
     return "" if place is None else place.get("type", "obj")
 
 
 def _lines(parent: Element, *, is_list: bool) -> str:
-    """The paragraphs of an element; ``is_list``: they are items unless they say otherwise."""
+    """An element's paragraphs; ``is_list``: they are list items by default."""
     paragraphs = [one for one in parent.iter() if local_name(one) == "p" and _words(one).strip()]
     lines: list[str] = []
     count = 0
@@ -135,7 +132,7 @@ def _words(paragraph: Element) -> str:
     is_raised = False
     for one in paragraph.iter():
         name = local_name(one)
-        if name == "rPr":  # it stands before the text of its run
+        if name == "rPr":  # comes before the run's text
             is_raised = one.get("baseline", "0")[:1] in "123456789"
         elif name in ("t", "br"):
             text = "\n" if name == "br" else one.text or ""

@@ -1,4 +1,4 @@
-"""Spreadsheets (.xlsx, .xlsm, .xlsb, .xls, .ods), through calamine: each sheet as a heading and lines of CSV."""
+"""Spreadsheets (.xlsx, .xlsm, .xlsb, .xls, .ods), with calamine: each sheet as a heading and CSV."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ _PARTS = (
     (re.compile(r"xl/charts/chart\d*\.xml|Object[^/]*/content\.xml"), "chart"),
 )
 _OLD = b"\xd0\xcf\x11\xe0"
-"""What Office's files began with before 2007, and begin with if they have a password."""
+"""The beginning of Office files from before 2007, and of those with a password."""
 _ENCRYPTED = "EncryptedPackage".encode("utf-16-le")
-"""The name of the stream that has the file itself (MS-OFFCRYPTO, 2.3.4.4)."""
+"""The name of the stream with the encrypted file (MS-OFFCRYPTO, 2.3.4.4)."""
 
 
 def text_of(file: BinaryIO, most: int) -> FileText:
-    """The sheets that aren't hidden, at most a little more than ``most`` characters. Raises `RefusedError`."""
+    """The visible sheets, until they exceed ``most`` characters. Raises `RefusedError`."""
     left_out = Counter[str]()
     is_old = file.read(len(_OLD)) == _OLD
     if is_old and _ENCRYPTED in file.read():
@@ -57,7 +57,7 @@ def text_of(file: BinaryIO, most: int) -> FileText:
     except CalamineError:
         raise RefusedError("old_office" if is_old else "damaged") from None
     except BaseException as error:
-        if type(error).__name__ != "PanicException":  # a bug of a Rust library; it is no `Exception`
+        if type(error).__name__ != "PanicException":  # a Rust library's bug; it isn't an `Exception`
             raise
         raise RefusedError("damaged") from None
     return FileText(text, counted(left_out))
@@ -95,7 +95,7 @@ def _sheets(book: CalamineWorkbook, most: int, left_out: Counter[str]) -> Iterat
 
 
 def _lines(sheet: CalamineSheet) -> Iterator[str]:
-    """The lines of a sheet as CSV, without empty columns at its sides and empty lines above and below."""
+    """A sheet as lines of CSV, without trailing empty cells and without empty lines at the top and bottom."""
     waiting = 0
     begun = False
     for row in sheet.iter_rows():
