@@ -19,9 +19,8 @@ from app.models.hub.api import Hub, HubConnection, network_settings, read_remote
 from app.models.hub.catalog import CatalogModel, Offer, load_catalog
 from app.models.hub.catalog_items import resolve
 from app.models.hub.drafts import DraftCandidate, choose_projector, find_drafts, in_order, look_at
-from app.models.hub.errors import NoAccessError
 from app.models.hub.network import Network
-from app.models.hub.repository import RemoteFile, RemoteModel, Repository
+from app.models.hub.repository import NoAccessError, RemoteFile, RemoteModel, Repository
 from app.models.library.library import own_folder
 from app.models.origins import origins_file
 from app.settings import Settings

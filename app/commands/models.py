@@ -18,8 +18,7 @@ from app.client.process import EngineProcess
 from app.commands.options import Command, add_gpu_options, check_main_gpu, command, option, saved_settings, whole
 from app.commands.output import show_progress, show_result
 from app.models.gguf import read_header
-from app.models.hub.errors import NoAccessError
-from app.models.hub.repository import MAX_RESULTS, SearchResult, Sort
+from app.models.hub.repository import MAX_RESULTS, NoAccessError, SearchResult, Sort
 from app.models.library.folders import ModelFolder, found_folders
 from app.models.library.library import Library, LibraryEntry, SortKey, in_order, matching, open_library
 from app.models.machine_memory import MachineMemory, machine_now

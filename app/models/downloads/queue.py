@@ -14,8 +14,8 @@ from app.models.downloads import part
 from app.models.downloads.item import Item, ItemProgress, ItemState, QueueFile, SavedItem
 from app.models.downloads.part import RESERVE_BYTES, DiskFullError, bytes_on_disk, check_space, destinations
 from app.models.downloads.transfer import Backoff, Transfer
-from app.models.hub.errors import NoAccessError
 from app.models.hub.network import Network
+from app.models.hub.repository import NoAccessError
 from app.models.origins import Origins, origins_file
 from app.storage.json_file import NotSavedError
 from app.system import Canceled, KnownError

@@ -23,9 +23,8 @@ import msgspec
 from app import words
 from app.models.downloads.part import RESERVE_BYTES, DiskFullError, Part, check_space, discard, free_bytes, writing
 from app.models.gguf import ModelFileError, read_header
-from app.models.hub.errors import OfflineError, UnreachableError
 from app.models.hub.network import Network, refused, whole_number
-from app.models.hub.repository import RemoteFile, file_url
+from app.models.hub.repository import OfflineError, RemoteFile, UnreachableError, file_url
 from app.models.origins import Origin, Origins
 from app.storage.files import is_sha256, sha256_of
 from app.system import Canceled, KnownError

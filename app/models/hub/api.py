@@ -20,10 +20,10 @@ import httpx2
 
 from app.models.gguf import GgufHeader, ModelFileError, check_loadable, read_header_from
 from app.models.gguf_parser import MAX_HEADER_BYTES
-from app.models.hub.errors import RefusedError
 from app.models.hub.network import Network, NetworkSettings, TokenStore, refused
 from app.models.hub.repository import (
     MAX_RESULTS,
+    RefusedError,
     RemoteFile,
     RemoteModel,
     Repository,

@@ -10,8 +10,7 @@ from app.models.downloads.item import Item
 from app.models.gguf import ModelFileError
 from app.models.hub.api import Hub, read_remote_header
 from app.models.hub.catalog import Alternate, CatalogFile, DraftModel, Offer, Sidecar
-from app.models.hub.errors import NotFoundError
-from app.models.hub.repository import RemoteModel, Repository
+from app.models.hub.repository import NotFoundError, RemoteModel, Repository
 from app.models.mtp import is_head_only
 from app.system import KnownError
 

@@ -29,7 +29,7 @@ import httpx2
 import msgspec
 
 from app import __version__, words
-from app.models.hub.errors import NoAccessError, NotFoundError, OfflineError, RefusedError, UnreachableError
+from app.models.hub.repository import NoAccessError, NotFoundError, OfflineError, RefusedError, UnreachableError
 from app.storage.secrets import SERVICE, SecretStore, backend_name
 from app.system import KnownError
 from app.words import printable

@@ -1,4 +1,4 @@
-"""The contents of a repository on Hugging Face, and rules for its names and commits."""
+"""The contents of a repository on Hugging Face, rules for its names and commits, and the errors of the hub."""
 
 from __future__ import annotations
 
@@ -12,16 +12,41 @@ import msgspec
 
 from app.models.gguf import MAX_PARTS, PART_NAME, piece_of
 from app.models.names import quantization
+from app.system import KnownError
 
 Sort = Literal["trending", "downloads", "likes", "newest"]
-"""The most results of a search."""
 MAX_RESULTS = 200
-"""The longest search text."""
+"""The most results of a search."""
 _NO_MODEL = re.compile(
     r"(?<![a-z0-9])(mmproj|imatrix|i-matrix|lora|qlora|adapter|control-?vector|vocab|eagle-?3|dflash2?|dspark)(?![a-z0-9])"
 )
 _VISION = re.compile(r"(?<![a-z0-9])mmproj(?![a-z0-9])")
 _HEADS = re.compile(r"(mtp|nextn|assistant)[-_.]|.*[-_.](mtp|nextn)[-_](heads?|only)(?![a-z0-9])")
+
+
+class RefusedError(KnownError):
+    """A rule of Slipstream forbids the request; trying again doesn't help."""
+
+
+class OfflineError(RefusedError):
+    """The user switched the network off."""
+
+
+class UnreachableError(KnownError):
+    """The network failed; trying again may help."""
+
+
+class NotFoundError(KnownError):
+    """The repository, version or file doesn't exist, or is hidden from this user."""
+
+
+class NoAccessError(KnownError):
+    """The hub denies access: it doesn't know the token, or a repository's terms must be accepted first."""
+
+    def __init__(self, message: str, page: str) -> None:
+        """``page``: where the user can do something about it."""
+        super().__init__(message)
+        self.page = page
 
 
 class RemoteFile(msgspec.Struct, frozen=True, kw_only=True):

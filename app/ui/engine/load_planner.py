@@ -5,16 +5,16 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app.models.header_cache import AT_ONCE, Headers
+from app.models.gguf import GgufHeader, check_loadable, read_header
 from app.models.machine_memory import MachineMemory, machine_now
 from app.models.model_memory import ModelShape, shape_of
-from app.models.mtp import find_projector, projector_bytes
+from app.models.mtp import find_projector, is_head_only, projector_bytes
 from app.models.pairing import compare
 from app.models.planner import LoadPlan, Wishes, make_plan
 from app.protocol.events import Device, MemoryRead
@@ -29,9 +29,41 @@ from app.ui.engine.pair_names import PairFiles
 from app.ui.notices import NoticeList
 from app.ui.widgets.tasks import Lane
 
+AT_ONCE = 4
+"""The number of concurrent reads, so that an unresponsive drive doesn't delay the others."""
+_MOST_HEADERS = 4
+"""The current pair and the previous one. A vocabulary takes tens of megabytes."""
 NO_MEMORY_FOR_IMAGES = "There isn't enough memory for the file with which this model sees images, so it can't see any."
 SLOW_MS = 2000
 """Milliseconds before the user is told what the app is waiting for."""
+
+
+class Headers:
+    """Reads headers and caches the last few while their files are unchanged. Safe from any thread."""
+
+    def __init__(self) -> None:
+        self._header = lru_cache(_MOST_HEADERS)(_draft_header)
+
+    def read_draft(self, path: str) -> GgufHeader:
+        """The header of a loadable model, or of a file with only an MTP head. Raises `KnownError`."""
+        try:
+            status = Path(path).stat()
+        except (OSError, ValueError):
+            return _draft_header(path)  # raises the error
+        return self._header(path, status.st_mtime_ns, status.st_size)
+
+    def read(self, path: str) -> GgufHeader:
+        """The header of a loadable model. Raises `KnownError`."""
+        header = self.read_draft(path)
+        check_loadable(header)
+        return header
+
+
+def _draft_header(path: str, *_state: int) -> GgufHeader:
+    """``_state``: the file's state, only used as a cache key."""
+    header = read_header(path)
+    check_loadable(header, as_head=is_head_only(header))
+    return header
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from PySide6.QtCore import QObject, Signal
 
 from app import words
 from app.models.gguf import GgufHeader
-from app.models.header_cache import AT_ONCE, Headers
 from app.models.machine_memory import MachineMemory
 from app.models.measurements import Trial
 from app.models.memory_shape import ModelShape, shape_of
@@ -19,6 +18,7 @@ from app.models.mtp import find_projector, has_head, head_problem, projector_byt
 from app.models.pairing import compare
 from app.models.planner import make_plan
 from app.system import KnownError
+from app.ui.engine.load_planner import AT_ONCE, Headers
 from app.ui.widgets.tasks import Lane
 from app.words import printable
 

@@ -8,8 +8,8 @@ import msgspec
 import pytest
 
 from app.models.downloads.transfer import Backoff
-from app.models.hub.errors import NoAccessError
 from app.models.hub.network import NetworkSettings
+from app.models.hub.repository import NoAccessError
 from app.system import KnownError
 from tests.models.downloads.fetching import FILE, MIB, REPOSITORY, Fetching, Waits, interrupted, is_complete
 from tests.support.hub_faults import Fault, Place

@@ -11,9 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from app.models.hub.api import Hub
-from app.models.hub.errors import NoAccessError, NotFoundError, RefusedError, UnreachableError
 from app.models.hub.network import MAX_API_ANSWER, Network, NetworkSettings
-from app.models.hub.repository import Sort, is_commit, is_repository_id, is_safe_path
+from app.models.hub.repository import (
+    NoAccessError,
+    NotFoundError,
+    RefusedError,
+    Sort,
+    UnreachableError,
+    is_commit,
+    is_repository_id,
+    is_safe_path,
+)
 from app.storage.files import is_sha256
 from app.system import KnownError
 from tests.support.hub_faults import Fault

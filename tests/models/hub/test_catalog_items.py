@@ -20,8 +20,8 @@ from app.models.hub.catalog import (
     load_catalog,
 )
 from app.models.hub.catalog_items import places, resolve
-from app.models.hub.errors import NotFoundError
 from app.models.hub.network import Network
+from app.models.hub.repository import NotFoundError
 from app.system import KnownError
 from tests.support.hub_server import HubServer
 

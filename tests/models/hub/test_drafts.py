@@ -18,9 +18,8 @@ from app.models.hub.drafts import (
     in_order,
     search_words,
 )
-from app.models.hub.errors import UnreachableError
 from app.models.hub.network import Network
-from app.models.hub.repository import RemoteFile, RemoteModel, Repository
+from app.models.hub.repository import RemoteFile, RemoteModel, Repository, UnreachableError
 from app.models.pairing import Verdict
 from app.system import Canceled
 from tests.support.gguf_files import make_model

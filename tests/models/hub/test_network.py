@@ -12,8 +12,8 @@ import pytest
 
 from app import __version__
 from app.models.hub.api import Hub
-from app.models.hub.errors import RefusedError, UnreachableError
 from app.models.hub.network import Network, NetworkSettings
+from app.models.hub.repository import RefusedError, UnreachableError
 from tests.support.certificates import self_signed
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import CDN_HOST, HubServer

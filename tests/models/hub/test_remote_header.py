@@ -11,9 +11,8 @@ import pytest
 from app.models.gguf import GgufHeader, ModelFileError, read_header
 from app.models.hub import api
 from app.models.hub.api import LARGEST_PIECE, read_remote_header
-from app.models.hub.errors import NoAccessError, NotFoundError, RefusedError, UnreachableError
 from app.models.hub.network import Network, NetworkSettings
-from app.models.hub.repository import RemoteModel, group
+from app.models.hub.repository import NoAccessError, NotFoundError, RefusedError, RemoteModel, UnreachableError, group
 from app.system import KnownError
 from tests.support.gguf_files import make_model, make_vocabulary_file
 from tests.support.hub_faults import Fault

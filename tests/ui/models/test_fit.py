@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.models.header_cache import Headers
+from app.ui.engine.load_planner import Headers
 from app.ui.models import fit
 from app.ui.models.fit import PairCheck, PairChecker, judge
 from tests.support.gguf_files import make_model

@@ -13,11 +13,11 @@ from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
 from app import system
-from app.models.header_cache import AT_ONCE
 from app.protocol.options import LoadSettings
 from app.settings import Settings, SettingsFile
 from app.ui.context import WindowSettings
 from app.ui.engine import load_planner
+from app.ui.engine.load_planner import AT_ONCE
 from app.ui.engine.pair_names import PairFiles
 from app.ui.models import library_service
 from app.ui.models.library_service import LibraryService
