@@ -52,7 +52,7 @@ from app.ui.chat.transcript import Transcript
 from app.ui.context import make_context
 from app.ui.engine.client import EngineClient
 from app.ui.shell.all_actions import all_actions
-from app.ui.shell.application import Application, collect_seldom
+from app.ui.shell.application import Application, tune_garbage_collection
 from app.ui.shell.main_window import MainWindow
 from benchmarks.transcript import tokens
 from tests.support.chats import add_question, begin_answer
@@ -324,7 +324,7 @@ def measure(folder: Path, messages: int, pages: int) -> Result:
     choose(window, "Another chat")
     wait(0.5)
     parser()
-    collect_seldom()  # both as the application does when it has begun
+    tune_garbage_collection()  # both as the application does when it has begun
     before = memory_mb()
     wait(0.1)
     loop.gaps()

@@ -91,7 +91,7 @@ class SearchIndex:
         """Whether it belongs to the chats with this key, and no removal was interrupted."""
         return bool(self.key) and self.key == key and not self._is_removing
 
-    def fill_anew(self, key: str, low: int) -> None:
+    def reset(self, key: str, low: int) -> None:
         """Empty the index for messages below the number ``low``, to be added in descending order."""
         with self._writing() as connection:
             connection.execute(
@@ -312,7 +312,7 @@ class Upkeep:
                 self._add_new(index) or self._add_old(index) or index.optimize()
             )
         except SearchIndexError as failure:
-            self.start_anew(failure)
+            self.rebuild(failure)
             return self._tries > 0
 
     @contextlib.contextmanager
@@ -325,7 +325,7 @@ class Upkeep:
             if (index := self.opened()) is not None and (rows := self._indexed(index, column, ids)):
                 index.begin_removing()
         except SearchIndexError as failure:
-            self.start_anew(failure)
+            self.rebuild(failure)
             index = None
         try:
             yield
@@ -338,7 +338,7 @@ class Upkeep:
             if index is not None and (rows or is_erased):
                 index.remove(rows, is_erased)
         except SearchIndexError as failure:
-            self.start_anew(failure)
+            self.rebuild(failure)
 
     def _indexed(self, index: SearchIndex, column: str, ids: Iterable[str]) -> list[Text]:
         """What the index contains of these messages."""
@@ -368,14 +368,14 @@ class Upkeep:
         key = uuid.uuid4().hex
         (last,) = self._connection.execute("SELECT coalesce(max(seq), 0) FROM messages").fetchone()
         self._index = SearchIndex(path)
-        self._index.fill_anew(key, last + 1)
+        self._index.reset(key, last + 1)
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             self._connection.execute("DELETE FROM search_index")
             self._connection.execute("INSERT INTO search_index VALUES (?)", (key,))
             self._connection.execute("DELETE FROM unindexed")
 
-    def start_anew(self, failure: SearchIndexError) -> None:
+    def rebuild(self, failure: SearchIndexError) -> None:
         """Rebuild a damaged index once. If that fails, too, this session searches without an index."""
         log.info("the search index is given up: %s", failure)
         self._tries -= 1
@@ -492,7 +492,7 @@ class Search:
         try:
             return _Run(self._connection, words, limit, titles).found(self._upkeep)
         except SearchIndexError as error:
-            self._upkeep.start_anew(error)
+            self._upkeep.rebuild(error)
             return _Run(self._connection, words, limit, titles).found(self._upkeep)
 
     def forget_titles(self) -> None:
@@ -562,7 +562,7 @@ class _Run:
         lacking = [word for word in self._words if not word.is_in(chat_id)]
         for seq, text in self._connection.execute(_NEWEST, (chat_id,)):
             self._left -= len(text) + _PER_MESSAGE
-            for word in _those_in(text, lacking):
+            for word in _words_in(text, lacking):
                 word.messages[chat_id] = [seq]
             lacking = [word for word in lacking if chat_id not in word.messages]
             if not lacking:
@@ -581,7 +581,7 @@ class _Run:
         """
         for seq, chat_id, text in self._connection.execute(query):
             if chat_id in self._titles.starts:
-                for word in _those_in(text, words):
+                for word in _words_in(text, words):
                     word.messages.setdefault(chat_id, []).append(seq)
             self._left -= len(text) + _PER_MESSAGE
             if self._left <= 0 or all(len(word.messages) >= self._limit for word in words):
@@ -600,7 +600,7 @@ class _Run:
         found: list[tuple[int, Snippet]] = []
         for seq, message_id, text, thinking in messages:
             if missing and len(self._words) > 1:
-                there = {*_those_in(text, missing), *_those_in(thinking, missing)}
+                there = {*_words_in(text, missing), *_words_in(thinking, missing)}
                 missing = [word for word in missing if word not in there]
             if len(found) < most:
                 some = message_snippets(message_id, text, thinking, self._texts)
@@ -623,7 +623,7 @@ def _titles(connection: sqlite3.Connection) -> _Titles:
     return _Titles(text, dict(zip(ids, chain([0], ends), strict=False)), dict(zip(numbers, ids, strict=True)))
 
 
-def _those_in(text: str, words: Sequence[_Word]) -> Iterator[_Word]:
+def _words_in(text: str, words: Sequence[_Word]) -> Iterator[_Word]:
     """The words that occur in a text. Most occur as typed, so this looks before it folds, which is slower."""
     folded = ""
     for word in words:

@@ -224,7 +224,7 @@ def _engine_at(work: Workplace) -> Iterator[EngineProcess]:
     except EngineEndedError as error:
         if error.ended.cause is ExitCause.REFUSED:
             raise KnownError(error.ended.detail) from None
-        raise _told(str(error), "\n".join(error.ended.log_lines)) from None
+        raise _with_details(str(error), "\n".join(error.ended.log_lines)) from None
 
 
 @contextlib.contextmanager
@@ -290,7 +290,7 @@ def _folders(_: Workplace) -> str:
 def _keyring(_: Workplace) -> str:
     from app.models.hub.network import backend_name
 
-    found = _within(KEYRING_SECONDS, backend_name, "The system's keyring")
+    found = _with_time_limit(KEYRING_SECONDS, backend_name, "The system's keyring")
     return found or "no keyring on this system; access tokens can't be stored"
 
 
@@ -300,7 +300,7 @@ def _tls(_: Workplace) -> str:
     return trusted_authorities()
 
 
-def _within(seconds: float, call: Callable[[], str | None], what: str) -> str | None:
+def _with_time_limit(seconds: float, call: Callable[[], str | None], what: str) -> str | None:
     """The result of ``call``, or what it raises; gives up after the time limit."""
     outcome: list[str | Exception | None] = []
 
@@ -376,10 +376,10 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 def failure(what: str, status: int, errors: str) -> KnownError:
     """Why a process failed: how it ended, and the most informative line of its output."""
-    return _told(f"{what} ended with {_status_text(status)}.", errors)
+    return _with_details(f"{what} ended with {_status_text(status)}.", errors)
 
 
-def _told(sentence: str, errors: str) -> KnownError:
+def _with_details(sentence: str, errors: str) -> KnownError:
     """``sentence`` with the most informative line of ``errors``; the rest goes into the error's notes."""
     # Without a UTF-8 locale, Qt first prints a long explanation.
     lines = [line.strip() for line in _OF_LOCALE.sub("", errors).splitlines() if line.strip()]

@@ -315,7 +315,7 @@ class _Parser:
             raise HeaderError("is empty.")
         start = self._need(min(self.size, 64))[:64]
         if not start.startswith(MAGIC[: len(start)]):
-            raise HeaderError(_what_it_is(start))
+            raise HeaderError(_mistaken_format(start))
         (version,) = _U32.unpack_from(self._need(24), 4)
         if version & 0xFFFF == 0 and version != 0:
             raise HeaderError("is a big-endian GGUF file, made for a different kind of processor.")
@@ -470,7 +470,7 @@ def _two_sizes(smaller: int, larger: int) -> tuple[str, str]:
     return texts if texts[0] != texts[1] else (f"{words.number(smaller)} bytes", f"{words.number(larger)} bytes")
 
 
-def _what_it_is(start: bytes) -> str:
+def _mistaken_format(start: bytes) -> str:
     """The sentence about a file that people mistake for a model."""
     if start[:4] in (b"lmgg", b"fmgg", b"tjgg", b"ggml", b"ggmf", b"ggjt"):
         return "is in the older GGML format, which llama.cpp no longer reads. Get a GGUF file."

@@ -47,7 +47,7 @@ def model_name(path: str | PurePath, inner: str = "", repository: str = "") -> s
     """
     path, inner = PurePath(path), plain_name(inner[:200])
     if found := name_of_blob(Path(path)):
-        return shown_ollama(found)
+        return ollama_title(found)
     folders = [folder.name for folder in path.parents[:4]]  # a quantization, a commit, all commits, a repository
     repositories = (page[1] or page[2] for page in map(_PAGE.fullmatch, folders) if page)
     known = stem_of(path.name), repository.rpartition("/")[2], *repositories
@@ -55,9 +55,9 @@ def model_name(path: str | PurePath, inner: str = "", repository: str = "") -> s
     near = next(filter(None, map(plain_name, folders)), "")
     if not _SAYS_NOTHING.fullmatch(own):
         around = [name for one in (own, *pages, near) for name in (one, one.partition("_")[2])]
-        same = [name for name in around if _squeezed(name) == _squeezed(own)]
+        same = [name for name in around if _letters(name) == _letters(own)]
         return max(same, key=lambda name: sum(map(str.isupper, name)))
-    is_alike = _SAYS_NOTHING.fullmatch(inner) or _squeezed(near)[:3] in _squeezed(inner)
+    is_alike = _SAYS_NOTHING.fullmatch(inner) or _letters(near)[:3] in _letters(inner)
     if is_alike and "-" in near and any(map(str.isdigit, near)):
         pages.append(near)
     return next((name for name in (*pages, inner) if not _SAYS_NOTHING.fullmatch(name)), path.stem)
@@ -67,7 +67,7 @@ def base_name(name: str) -> str:
     """The identifying part of the name of a model, file or repository: without owner, quantization, part number, case
     and separators.
     """
-    return _squeezed(plain_name(stem_of(name.rpartition("/")[2])))
+    return _letters(plain_name(stem_of(name.rpartition("/")[2])))
 
 
 def quantization(path: str) -> str:
@@ -95,12 +95,12 @@ def plain_name(name: str) -> str:
 def _without_owner(name: str, inner: str) -> str:
     """Without an owner before the name, as in ``google_gemma-3-4b-it``; the inner name shows where the name begins."""
     owner, _, rest = name.partition("_")
-    end, known = _squeezed(rest), _squeezed(inner)
+    end, known = _letters(rest), _letters(inner)
     is_owner = end and len(known) > 2 and not any(map(str.isdigit, owner))
     return rest if is_owner and (end.startswith(known) or known.startswith(end)) else name
 
 
-def _squeezed(name: str) -> str:
+def _letters(name: str) -> str:
     return re.sub(r"[^a-z0-9.]+", "", name.lower()).strip(".")
 
 
@@ -122,7 +122,7 @@ def manifest_name(manifest: Path) -> str:
     return f"{model.removeprefix('.')}:{manifest.name}"
 
 
-def shown_ollama(name: str) -> str:
+def ollama_title(name: str) -> str:
     """``llama3.2:3b`` as it is; the model's name for ``hf.co/unsloth/Qwen3-4B-GGUF:Q4_K_M``."""
     is_from_hub = name.startswith(("hf.co/", "huggingface.co/"))
     return plain_name(name.rpartition("/")[2].partition(":")[0]) if is_from_hub else name

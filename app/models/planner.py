@@ -326,10 +326,10 @@ class _Planner:
         wished = next(plans)
         if wished.fits:
             return msgspec.structs.replace(wished, sentence=self._how_it_fits(wished))
-        numbers = self._numbers(wished)
+        numbers = self._why_not(wished)
         for plan in plans:
             if plan.fits:
-                given_up = f"{self._given_up(plan, wished)}: {numbers}."
+                given_up = f"{self._changes(plan, wished)}: {numbers}."
                 return msgspec.structs.replace(plan, sentence=given_up, gives_up=True)
         return msgspec.structs.replace(wished, sentence=f"{_sentence(numbers)}.")
 
@@ -337,7 +337,7 @@ class _Planner:
         """The request, then what comes closest to it."""
         wished = self._wished
         yield wished
-        lighter = [] if self._wishes.keep_draft else self._lighter()
+        lighter = [] if self._wishes.keep_draft else self._without_draft()
         yield from lighter
         alone = lighter[-1] if lighter else wished
         contexts, kv_types = [wished.context], [wished.kv_type]
@@ -349,7 +349,7 @@ class _Planner:
             if (context, kv_type) != (wished.context, wished.kv_type):
                 yield alone._replace(context=context, kv_type=kv_type)
 
-    def _lighter(self) -> list[Options]:
+    def _without_draft(self) -> list[Options]:
         """The request with the target's own head instead of the draft, and with neither."""
         wished = self._wished
         found = [wished._replace(draft=False), wished._replace(draft=False, head=False)]
@@ -372,14 +372,14 @@ class _Planner:
         if not plans and (last := self._longest(smallest._replace(target_layers=None))):
             plans = [last]
         return [
-            msgspec.structs.replace(plan, sentence=f"{self._given_up(plan, wished_plan)}: {words.size(plan.needed)}")
+            msgspec.structs.replace(plan, sentence=f"{self._changes(plan, wished_plan)}: {words.size(plan.needed)}")
             for plan in plans
         ]
 
     def _without_one_thing(self, *, can_quantize: bool) -> list[Options]:
         """Everything that can be given up except the context length."""
         wished = self._wished
-        lesser = self._lighter()[-1:]
+        lesser = self._without_draft()[-1:]
         if can_quantize:
             lesser.append(wished._replace(kv_type="q8_0"))
         if not self._placer.takes(wished):
@@ -407,7 +407,7 @@ class _Planner:
             has_no_space = limits.gpus and self._wishes.target_gpu_layers != 0
             reason = "No layer of the target fits on the GPU, so it runs" if has_no_space else "Runs"
             needed = f"{words.size(found.system.total)} of {words.size(limits.system_bytes)}"
-            return f"{reason} on the CPU and needs {needed}.{self._cut()}"
+            return f"{reason} on the CPU and needs {needed}.{self._context_note()}"
         if limits.gpus and not limits.is_shared:
             on_gpu = f"{words.size(found.gpu.total)} of {words.size(limits.gpu_bytes)} of GPU memory"
             takes = (
@@ -415,14 +415,14 @@ class _Planner:
             )
         else:
             takes = f"{words.size(plan.needed)} of {words.size(limits.system_bytes)}"
-        return f"{self._on_gpu(plan)} needs {takes}.{self._shares(plan)}{self._cut()}"
+        return f"{self._on_gpu(plan)} needs {takes}.{self._shares_note(plan)}{self._context_note()}"
 
     def _on_gpu(self, plan: LoadPlan) -> str:
         """The beginning of a sentence about what is on the GPU or GPUs."""
         where = "the GPUs" if sum(map(bool, self._limits.spaces)) > 1 else "the GPU"
         slots = self._target.gpu_slots
         layers = slots if plan.target_gpu_layers < 0 else min(plan.target_gpu_layers, slots)
-        if apart := self._experts_apart(plan, slots - layers):
+        if apart := self._experts_note(plan, slots - layers):
             numbers = "all" if layers == slots else f"{layers} of {slots}"
             return f"{_sentence(numbers)} layers of the target fit on {where}, {apart}. It"
         if layers == slots:
@@ -432,7 +432,7 @@ class _Planner:
         verb = "fit" if self._wishes.target_gpu_layers is None else "are"
         return f"{layers} of {slots} layers of the target {verb} on {where}. It"
 
-    def _shares(self, plan: LoadPlan) -> str:
+    def _shares_note(self, plan: LoadPlan) -> str:
         """The layers of each GPU, if the plan had to decide that."""
         if plan.tensor_split == self._wishes.tensor_split:
             return ""
@@ -440,13 +440,13 @@ class _Planner:
         counts = (f"{name} {words.number(count)}" for name, count in zip(names, plan.tensor_split, strict=True))
         return f" Layers of the target: {', '.join(counts)}."
 
-    def _cut(self) -> str:
+    def _context_note(self) -> str:
         """A sentence about a requested context that is longer than the target's."""
         longest = self._target.longest_context
         is_cut = (self._wishes.context_length or 0) > longest
         return f" This model can't have a context of more than {words.number(longest)} tokens." if is_cut else ""
 
-    def _numbers(self, plan: LoadPlan) -> str:
+    def _why_not(self, plan: LoadPlan) -> str:
         """Why ``plan`` does not fit."""
         if not takes_kv_type(self._target, plan.kv_type):
             return f"the target's KV cache can't be {plan.kv_type}"
@@ -456,10 +456,10 @@ class _Planner:
         if self._limits.has_too_large_tensor(plan.estimate):
             return f"a KV cache for {words.number(plan.context_length)} tokens is too large for the GPU"
         subject = "the pair" if plan.with_draft else "the target with its MTP head" if plan.with_head else "the target"
-        where, needs, free = self._too_full(plan.estimate)
+        where, needs, free = self._lacking_memory(plan.estimate)
         return f"{subject} needs {words.size(needs)}{where}, but only {words.size(free)} is free"
 
-    def _too_full(self, found: MemoryEstimate) -> tuple[str, int, int]:
+    def _lacking_memory(self, found: MemoryEstimate) -> tuple[str, int, int]:
         """Names the memory that is too small, with the bytes needed and free there."""
         limits, fullest = self._limits, self._limits.fullest(found)
         if fullest is None:
@@ -470,7 +470,7 @@ class _Planner:
             return " on the GPUs", found.gpu.total, limits.gpu_bytes
         return f" on {limits.gpus[fullest].name}", found.gpus[fullest].total, limits.spaces[fullest]
 
-    def _given_up(self, plan: LoadPlan, wished_plan: LoadPlan) -> str:
+    def _changes(self, plan: LoadPlan, wished_plan: LoadPlan) -> str:
         """How the plan differs from the request."""
         wished = self._wished
         parts = []
@@ -490,7 +490,7 @@ class _Planner:
             parts.append(f"{now} layers on the GPU instead of {before}")
         return _sentence(", ".join(parts))
 
-    def _experts_apart(self, plan: LoadPlan, first: int) -> str:
+    def _experts_note(self, plan: LoadPlan, first: int) -> str:
         """How many of the layers on the GPU, beginning with number ``first``, leave their experts behind; empty if
         none.
         """

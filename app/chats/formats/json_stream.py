@@ -53,33 +53,33 @@ class JsonStream:
         self._is_over = False
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._is_first = True
-        self._parser = json.JSONDecoder(parse_constant=_nothing, parse_int=_whole)
+        self._parser = json.JSONDecoder(parse_constant=_parse_constant, parse_int=_parse_int)
         self.is_list = False
         """Whether the file is a single list; known after the first look at it."""
 
     def begins(self) -> str:
         """The first character that isn't a space; empty if there is none."""
-        return self._upcoming()
+        return self._peek()
 
     def beginning(self, size: int) -> str:
         """About this many characters from the start, without consuming them."""
-        while len(self._buffer) < size and self._more(READ_CHARACTERS):
+        while len(self._buffer) < size and self._read_more(READ_CHARACTERS):
             pass
         return self._buffer[:size]
 
     def rest(self, most: int) -> str | None:
         """All text not yet read; ``None`` if that is more than ``most`` characters."""
-        while len(self._buffer) <= most and self._more(READ_CHARACTERS):
+        while len(self._buffer) <= most and self._read_more(READ_CHARACTERS):
             pass
         return self._buffer if len(self._buffer) <= most else None
 
     def records(self) -> Iterator[Any]:
         """The elements of the list if the file is one list, otherwise its values."""
-        self.is_list = self._upcoming() == "["
+        self.is_list = self._peek() == "["
         if self.is_list:
             yield from self._elements()
         else:
-            while self._upcoming():
+            while self._peek():
                 try:
                     yield self._value()
                 except _NoValueError as error:
@@ -91,9 +91,9 @@ class JsonStream:
     def _elements(self) -> Iterator[Any]:
         self._place += 1
         try:
-            while (upcoming := self._upcoming()) and upcoming != "]":
+            while (upcoming := self._peek()) and upcoming != "]":
                 yield self._value()
-                upcoming = self._upcoming()
+                upcoming = self._peek()
                 if upcoming == ",":
                     self._place += 1
                 elif upcoming != "]":
@@ -103,7 +103,7 @@ class JsonStream:
         except _NoValueError as error:
             self._left_out["rest" if error.reason == "damaged" else error.reason] += 1
 
-    def _upcoming(self) -> str:
+    def _peek(self) -> str:
         """The next character that isn't a space, without consuming it."""
         while True:
             found = _SPACE.match(self._buffer, self._place)
@@ -111,7 +111,7 @@ class JsonStream:
             self._place = found.end()
             if self._place < len(self._buffer):
                 return self._buffer[self._place]
-            if not self._more(READ_CHARACTERS):
+            if not self._read_more(READ_CHARACTERS):
                 return ""
 
     def _value(self) -> Any:
@@ -132,7 +132,7 @@ class JsonStream:
             size = len(self._buffer) - self._place
             if size > MOST_CHARACTERS:
                 raise _NoValueError("too_large")
-            self._more(max(size, READ_CHARACTERS))
+            self._read_more(max(size, READ_CHARACTERS))
 
     def _skip_line(self) -> bool:
         """Skip to the next line that begins with a bracket, at most a record away; returns whether there is one."""
@@ -140,12 +140,12 @@ class JsonStream:
         while (found := _NEXT_LINE.search(self._buffer, self._place)) is None:
             skipped += len(self._buffer) - self._place
             self._place = max(self._place, len(self._buffer) - 1)
-            if skipped > MOST_CHARACTERS or not self._more(READ_CHARACTERS):
+            if skipped > MOST_CHARACTERS or not self._read_more(READ_CHARACTERS):
                 return False
         self._place = found.end()
         return True
 
-    def _more(self, size: int) -> bool:
+    def _read_more(self, size: int) -> bool:
         """Read about ``size`` more bytes; returns whether there were any."""
         if self._is_over:
             return False
@@ -169,11 +169,11 @@ class JsonStream:
             return self._decoder.decode(data, final=not data)
 
 
-def _nothing(_name: str) -> None:
+def _parse_constant(_name: str) -> None:
     """Replaces NaN and the infinities, which aren't JSON."""
 
 
-def _whole(digits: str) -> int | None:
+def _parse_int(digits: str) -> int | None:
     """An integer; ``None`` for huge ones, which Python parses slowly or not at all."""
     return int(digits) if len(digits) <= _MOST_DIGITS else None
 

@@ -234,7 +234,7 @@ def _join(above: MessageRecord, below: MessageRecord) -> MessageRecord:
 def _resolved(nodes: dict[str, Node]) -> dict[str, str | None]:
     """For each message, its nearest ancestor that is a message."""
     parents: dict[str, str | None] = {}
-    sound = _without_circles(nodes)
+    sound = _without_cycles(nodes)
     above: dict[str, str | None] = {}
     """For each node without a message, the nearest message above it."""
     for name, node in nodes.items():
@@ -249,7 +249,7 @@ def _resolved(nodes: dict[str, Node]) -> dict[str, str | None]:
     return parents
 
 
-def _without_circles(nodes: dict[str, Node]) -> dict[str, str | None]:
+def _without_cycles(nodes: dict[str, Node]) -> dict[str, str | None]:
     """The parents, without missing ones and those that would close a cycle."""
     sound: dict[str, str | None] = {}
     for name in nodes:

@@ -203,7 +203,7 @@ class Part:
         else:
             self.restart()
 
-    def hash_what_is_there(self, check: Callable[[], None]) -> None:
+    def hash_existing(self, check: Callable[[], None]) -> None:
         """Add what is on disk to the checksum; ``check`` may raise to stop."""
         self._hash = hashlib.sha256()
         left = self.size

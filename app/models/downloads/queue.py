@@ -135,7 +135,7 @@ class QueuedItem:
         """The incomplete files without a transfer."""
         return [index for index in range(len(self.item.files)) if index not in self.finished | self.transfers.keys()]
 
-    def changed_what_shows(self) -> bool:
+    def has_visible_change(self) -> bool:
         """Whether anything but the byte counts has changed since the last call."""
         before = self._shown
         self._shown = [
@@ -240,7 +240,7 @@ class DownloadQueue:
         with self._lock:
             there = self._entries.get(item.id)
             if there is not None and (there.state is ItemState.DONE or there.item.files != item.files):
-                self._take_off(item.id)
+                self._remove(item.id)
             if item.id not in self._entries:
                 self._entries[item.id] = QueuedItem(item, folder)
         self.resume(item.id)
@@ -266,7 +266,7 @@ class DownloadQueue:
     def discard(self, id: str) -> None:
         """Remove an item from the queue and delete its incomplete files. Finished files stay."""
         with self._lock:
-            entry = self._take_off(id)
+            entry = self._remove(id)
             entry.set(ItemState.CANCELED)
             entry.discarded = True
             self._look_after(id)
@@ -274,7 +274,7 @@ class DownloadQueue:
     def remove(self, id: str) -> None:
         """Remove an item from the queue; its files stay, complete or not."""
         with self._lock:
-            self._take_off(id)
+            self._remove(id)
             self._look_after(id)
 
     def pause_all(self) -> None:
@@ -343,7 +343,7 @@ class DownloadQueue:
             entry.cancel()
             self._look_after(id)
 
-    def _take_off(self, id: str) -> QueuedItem:
+    def _remove(self, id: str) -> QueuedItem:
         entry = self._entries.pop(id)
         entry.cancel()
         self._leaving.append(entry)
@@ -492,6 +492,6 @@ class DownloadQueue:
         now = time.monotonic()
         if self._closed:
             return
-        if entry.changed_what_shows() or now - entry.notified_at >= _NOTIFY_SECONDS:
+        if entry.has_visible_change() or now - entry.notified_at >= _NOTIFY_SECONDS:
             entry.notified_at = now
             self._on_change(entry.item.id)

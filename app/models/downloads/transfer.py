@@ -111,7 +111,7 @@ class Transfer:
 
     def _fill(self, part: Part) -> None:
         self._changed(done=part.size)
-        part.hash_what_is_there(self._check_canceled)
+        part.hash_existing(self._check_canceled)
         began_again = False
         while True:
             try:

@@ -30,7 +30,7 @@ from app.models.library.folders import FolderKind, FoundFile, ModelFolder, extra
 from app.models.library.index import FILE_NAME as INDEX_NAME
 from app.models.library.index import READER, LibraryIndex, ModelSummary, Record, Stamp, summary_of
 from app.models.mtp import pays_off
-from app.models.names import model_name, shown_ollama, stem_of
+from app.models.names import model_name, ollama_title, stem_of
 from app.models.origins import Origin, origins_file
 from app.models.pairing import Difference
 from app.storage.files import Progress, sha256_of
@@ -137,7 +137,7 @@ def entry_of(
 
 def _name(record: Record, origin: Origin | None) -> str:
     if record.kind is FolderKind.OLLAMA:
-        return shown_ollama(record.title)
+        return ollama_title(record.title)
     inner = record.summary.name if record.summary else ""
     return model_name(Path(record.path).with_name(record.title), inner, origin.repository if origin else "")
 

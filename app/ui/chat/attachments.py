@@ -282,7 +282,7 @@ class Attachments(QObject):
         def done(content: Content) -> None:
             if isValid(model) and begun in unsent.reading:
                 self._remember(path, content)
-                notice = self._loader.blindness() if content.kind == "image" else None
+                notice = self._loader.why_no_images() if content.kind == "image" else None
                 if notice is None:
                     model.attach(content, reading=begun)
                 elif unsent.end_reading(begun):

@@ -34,7 +34,7 @@ from app.protocol.statistics import joined
 from app.settings import Settings
 from app.ui.chat.footer import CUT, figures_of
 from app.ui.engine import pair_names
-from app.ui.engine.pair_names import has_written, speaker
+from app.ui.engine.pair_names import is_author, speaker
 from app.ui.engine.queue import Job
 
 
@@ -342,7 +342,7 @@ class LiveAnswer(QObject):
             if before.finish_reason == "repeats":
                 self._judged = sys.maxsize  # whoever continues it may want a table of zeros
             self._clock = ThinkingClock(figures_of(before.figures).thinking_seconds)
-            self._is_mixed = not has_written(pair, before.pair)
+            self._is_mixed = not is_author(pair, before.pair)
         self.begun.emit()
         command = generate(
             settings,

@@ -37,7 +37,7 @@ from app.ui.chat.live_answer import conversation
 from app.ui.context import AppContext
 from app.ui.engine import Priority, pair_names
 from app.ui.engine.client import EngineClient, EngineState
-from app.ui.engine.pair_names import has_written
+from app.ui.engine.pair_names import is_author
 from app.ui.engine.queue import EngineQueue, Job, Loss
 from app.ui.widgets.tasks import BUG
 
@@ -346,7 +346,7 @@ def _other_writer(answer: StoredMessage, pair: PairLoaded) -> str:
     """Who wrote an answer, if it wasn't ``pair``."""
     draft, had_head = answer.settings.get("draft"), answer.settings.get("mtp_head") is True
     same_draft = draft in pair.draft.names if pair.draft else draft is None
-    if has_written(pair, answer.pair) and same_draft and had_head == pair.has_head:
+    if is_author(pair, answer.pair) and same_draft and had_head == pair.has_head:
         return ""
     if isinstance(draft, str):
         return f"{answer.author} with the draft {draft}{' and its MTP head' if had_head else ''}"

@@ -438,7 +438,7 @@ class EngineClient(QObject):
     def _need(self, *, is_remote: bool) -> None:
         """Make this process the running one, replacing the other."""
         if is_remote != self._is_remote and not self._connection.state.has_ended:
-            self._start_anew(is_remote=is_remote)
+            self._replace_process(is_remote=is_remote)
         else:
             self._is_remote = is_remote
             self._start()
@@ -451,9 +451,9 @@ class EngineClient(QObject):
 
     def restart(self) -> None:
         """End the process, by force if necessary, and start a new one with nothing loaded."""
-        self._start_anew(is_remote=self._is_remote)
+        self._replace_process(is_remote=self._is_remote)
 
-    def _start_anew(self, *, is_remote: bool) -> None:
+    def _replace_process(self, *, is_remote: bool) -> None:
         """End the process, and start this one."""
         if is_remote and not self._is_remote and self._connection.hello is not None:
             self.memory_read.emit(MemoryRead(devices=self._connection.hello.devices))  # its memory becomes free

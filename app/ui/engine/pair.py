@@ -145,9 +145,9 @@ class PairLoader(QObject):
 
     def sees(self) -> bool:
         """Whether the loaded model can see images."""
-        return self._pair is not None and self.blindness() is None
+        return self._pair is not None and self.why_no_images() is None
 
-    def blindness(self) -> Notice | None:
+    def why_no_images(self) -> Notice | None:
         """What to tell the user if the loaded model can't see images; ``None`` if it can, or none is loaded."""
         pair = self._pair
         if pair is not None and pair.remote is not None:

@@ -337,7 +337,7 @@ def speaker(pair: PairLoaded | None) -> str:
     return "Guide" if is_guide(pair.target.path) else _name(pair.target)
 
 
-def has_written(pair: PairLoaded | None, author: str | None) -> bool:
+def is_author(pair: PairLoaded | None, author: str | None) -> bool:
     """Whether ``author`` of a stored answer is this target; earlier versions stored its inner name."""
     known = [printable(name, 120) for name in pair.target.names] if pair else []
     return author in (speaker(pair), *known)

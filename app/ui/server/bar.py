@@ -63,7 +63,9 @@ class ServingBar(QWidget):
         else:
             answer, before = serving.answer, serving.waits_for()
             is_written = before is None
-            self._show_answer(who_of(answer, before), figures_of(answer, is_written=is_written), is_written=is_written)
+            self._show_answer(
+                answering_title(answer, before), figures_of(answer, is_written=is_written), is_written=is_written
+            )
 
     def _show_answer(self, who: str, figures: str, *, is_written: bool) -> None:
         """``who`` names the program; ``is_written``: the answer is being written, not waiting."""
@@ -90,7 +92,7 @@ def name_of(client: str) -> str:
     return "another program" if name in ("", "?") else printable(name, _LONGEST_NAME)
 
 
-def who_of(answer: ServedAnswer, before: Sequence[Priority] | None) -> str:
+def answering_title(answer: ServedAnswer, before: Sequence[Priority] | None) -> str:
     """``Answering for Zed``; ``before``: what it waits for, if it waits."""
     name = name_of(answer.client)
     if before is None:

@@ -325,7 +325,7 @@ _MESSAGES = (
         "regenerate_with",
         "Regenerate with",
         lambda app: app.messages.regenerate_with,
-        choices=lambda app: app.messages.ways_to_regenerate,
+        choices=lambda app: app.messages.regenerate_choices,
     ),
     _A(
         "continue_message",

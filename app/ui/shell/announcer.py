@@ -75,7 +75,7 @@ class Announcer(QObject):
             announce(self._window, end_of_answer(message))
         elif message.status == "complete" and not live.is_private:
             announce(self._window, f"Answer finished in “{title}”")
-        text = notification_of(message)
+        text = notification_text(message)
         if text and not live.is_private and self._ctx.settings.values.notify_finished:
             self._ctx.notifier.tell(title, text, lambda: self._bring_to_front(live.chat_id))
 
@@ -111,7 +111,7 @@ class Announcer(QObject):
             announce(self._window, f"{'Connected' if is_remote else 'Model loaded'}: {title}")
 
 
-def notification_of(message: StoredMessage) -> str:
+def notification_text(message: StoredMessage) -> str:
     """The notification for a finished answer; empty if the user stopped it."""
     if message.status == "stopped" and message.finish_reason != "repeats":
         return ""

@@ -259,7 +259,7 @@ class _Beginning(QObject):
         self._app.begin(self._found)
         if self._file:
             self._app.opening.open_file(self._file)
-        collect_seldom()
+        tune_garbage_collection()
 
     # ------------------------------------------------------------ a trial run, for ``slipstream selftest``
 
@@ -281,7 +281,7 @@ class _Beginning(QObject):
         QTimer.singleShot(0, self._window, self._window.close)  # the caller isn't finished yet
 
 
-def collect_seldom() -> None:
+def tune_garbage_collection() -> None:
     """Keep garbage collection from being noticed: a full collection of everything takes about 40 ms.
 
     Existing objects are excluded, because they stay anyway; collecting the rest takes 1 to 10 ms. Full collections

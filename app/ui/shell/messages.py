@@ -29,7 +29,7 @@ from app.ui.chat.live_answer import can_continue, was_cut
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.context import AppContext
 from app.ui.engine import EngineState
-from app.ui.engine.pair_names import PairFiles, has_written
+from app.ui.engine.pair_names import PairFiles, is_author
 from app.ui.shell.main_window import MainWindow
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class Messages(QObject):
 
     def _has_tokens(self, message: StoredMessage, pair: PairLoaded) -> bool:
         """Whether the answer's tokens are known for this model."""
-        if can_continue(message) and has_written(pair, message.pair):
+        if can_continue(message) and is_author(pair, message.pair):
             return True
         return self._found is not None and self._found[:2] == (_texts(message), pair.target.path)
 
@@ -142,7 +142,7 @@ class Messages(QObject):
             return
         message = self._message(self.continued)
         tokens = self._found[2] if self._found is not None else None
-        if message is not None and can_continue(message) and has_written(self._pair_loader.pair(), message.pair):
+        if message is not None and can_continue(message) and is_author(self._pair_loader.pair(), message.pair):
             tokens = None  # it has stored tokens
         self._chats.current.continue_answer(self.continued, tokens)
 
@@ -245,7 +245,7 @@ class Messages(QObject):
 
     # ------------------------------------------------------------ regenerate with something else
 
-    def ways_to_regenerate(self, message_id: str) -> list[Choice]:
+    def regenerate_choices(self, message_id: str) -> list[Choice]:
         """The choices for `regenerate_with`."""
         message, model = self._message(message_id), self._chats.current
         if message is None:
@@ -311,7 +311,7 @@ def _has_room(message: StoredMessage, has_earlier: bool, pair: PairLoaded) -> bo
     figures = figures_of(message.figures)
     may_drop = has_earlier and message.asked.overflow != "stop"
     # Another model has other tokens, so their number is unknown.
-    is_known = figures.prompt_tokens > 0 and has_written(pair, message.pair)
+    is_known = figures.prompt_tokens > 0 and is_author(pair, message.pair)
     taken = figures.prompt_tokens + len(message.tokens)
     is_known = is_known and pair.context_length > 0
     return may_drop or not is_known or taken <= pair.context_length - LEAST_ANSWER

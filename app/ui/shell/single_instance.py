@@ -256,7 +256,7 @@ def user_at(descriptor: int) -> int | None:
         with socket.socket(fileno=os.dup(descriptor)) as end:
             _, user, _ = _UCRED.unpack(end.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
             return int(user)
-    return _of_peereid(descriptor)
+    return _peer_of_socket(descriptor)
 
 
 def is_ours(descriptor: int) -> bool:
@@ -269,7 +269,7 @@ def is_ours(descriptor: int) -> bool:
         return False
 
 
-def _of_peereid(descriptor: int) -> int | None:
+def _peer_of_socket(descriptor: int) -> int | None:
     import ctypes
 
     library = ctypes.CDLL(None, use_errno=True)

@@ -10,7 +10,7 @@ from app.protocol.remote import RemoteModel, Server
 from app.settings import Pair
 from app.ui.engine.pair_names import (
     guide_files,
-    has_written,
+    is_author,
     model_title,
     pair_details,
     pair_title,
@@ -84,11 +84,11 @@ def test_an_odd_inner_name_is_in_the_details() -> None:
 def test_who_wrote_an_answer() -> None:
     target = ModelInfo(path="/m.gguf", name="SmolLM2-135M-Instruct", inner_name="Smollm2 135M 8k Lc100K Mix1 Ep2")
     pair = PairLoaded(request=1, target=target)
-    assert has_written(pair, speaker(pair))
-    assert has_written(pair, "Smollm2 135M 8k Lc100K Mix1 Ep2")  # earlier versions
-    assert not any(has_written(pair, other) for other in ("", None, "Guide", "SmolLM2-360M-Instruct"))
-    assert has_written(PairLoaded(request=1, target=GUIDE), "Guide")
-    assert not has_written(None, "SmolLM2-135M-Instruct")
+    assert is_author(pair, speaker(pair))
+    assert is_author(pair, "Smollm2 135M 8k Lc100K Mix1 Ep2")  # earlier versions
+    assert not any(is_author(pair, other) for other in ("", None, "Guide", "SmolLM2-360M-Instruct"))
+    assert is_author(PairLoaded(request=1, target=GUIDE), "Guide")
+    assert not is_author(None, "SmolLM2-135M-Instruct")
 
 
 def test_recent_pairs_by_their_names() -> None:

@@ -17,7 +17,7 @@ from app.protocol.serving import Serve
 from app.settings import Pair, SettingsFile
 from app.ui.engine import Priority
 from app.ui.engine.client import EngineClient, EngineState
-from app.ui.server.bar import ServingBar, figures_of, name_of, who_of
+from app.ui.server.bar import ServingBar, answering_title, figures_of, name_of
 from app.ui.server.serving import ServedAnswer
 from tests.support.served import Client
 from tests.ui.shell.running import WAIT_MS, Running
@@ -113,9 +113,9 @@ def test_names(client: str, name: str) -> None:
 
 def test_lines() -> None:
     answer = ServedAnswer("?", Generate(request=1, messages=[Message(role="user", content="?")]))
-    assert who_of(answer, None) == "Answering for another program"
-    assert who_of(answer, []) == "Another program is waiting for the engine"
-    assert who_of(answer, [Priority.COMPARISON]) == "Another program is waiting for the comparison"
+    assert answering_title(answer, None) == "Answering for another program"
+    assert answering_title(answer, []) == "Another program is waiting for the engine"
+    assert answering_title(answer, [Priority.COMPARISON]) == "Another program is waiting for the comparison"
     assert figures_of(answer) == ""
     answer.advanced(RoundsReceived(request=1, rounds=[Round(index=0, verify_passes=0, tokens=1)]))
     assert figures_of(answer).replace("\u00a0", " ") == "1 token"

@@ -16,7 +16,7 @@ from pytestqt.qtbot import QtBot
 from app.chats.model import StoredMessage
 from app.ui import notices
 from app.ui.engine.client import EngineClient
-from app.ui.shell.announcer import end_of_answer, notification_of
+from app.ui.shell.announcer import end_of_answer, notification_text
 from app.ui.widgets.focus import announce
 from tests.ui.shell.hearing import Hearing, listening
 from tests.ui.shell.running import WAIT_MS, Running
@@ -113,22 +113,22 @@ ANSWER = StoredMessage("m", "chat", None, "assistant", "First words.\n\n# And mo
 
 
 def test_it_is_told_with_the_first_words() -> None:
-    assert notification_of(ANSWER) == "First words. # And more"
+    assert notification_text(ANSWER) == "First words. # And more"
 
 
 def test_not_what_the_user_stopped() -> None:
-    assert notification_of(replace(ANSWER, status="stopped")) == ""
+    assert notification_text(replace(ANSWER, status="stopped")) == ""
 
 
 def test_what_went_wrong_is_told_too() -> None:
     for status in ("failed", "interrupted"):
-        assert notification_of(replace(ANSWER, status=status)) == "The answer couldn't be finished."
+        assert notification_text(replace(ANSWER, status=status)) == "The answer couldn't be finished."
     repeats = replace(ANSWER, status="stopped", finish_reason="repeats")
-    assert notification_of(repeats) == "The answer couldn't be finished."
+    assert notification_text(repeats) == "The answer couldn't be finished."
 
 
 def test_it_is_short_and_plain() -> None:
-    text = notification_of(replace(ANSWER, text="\x1b[31m" + "word " * 1000))
+    text = notification_text(replace(ANSWER, text="\x1b[31m" + "word " * 1000))
     assert len(text) <= 120
     assert "\x1b" not in text
 

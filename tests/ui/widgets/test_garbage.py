@@ -99,10 +99,10 @@ def test_nothing_is_collected_while_qt_goes_through_its_widgets(
 CODE = """
 import gc
 from PySide6.QtCore import QTimer
-from app.ui.shell.application import Application, collect_seldom
+from app.ui.shell.application import Application, tune_garbage_collection
 gc.disable()
 application = Application([])
-collect_seldom()
+tune_garbage_collection()
 
 
 class Litter:
