@@ -72,7 +72,7 @@ def list_chats(options: argparse.Namespace) -> int:
     "search",
     "find chats by words in titles and messages",
     option("text", metavar="TEXT", help="words that all have to occur"),
-    option("--limit", type=whole(1), default=_MOST, metavar="N", help=f"at most so many chats (default {_MOST})"),
+    option("--limit", type=whole(1), default=_MOST, metavar="N", help=f"maximum number of chats (default {_MOST})"),
 )
 def search_chats(options: argparse.Namespace) -> int:
     with _open() as store:
@@ -215,7 +215,7 @@ def _add_folders(parser: argparse.ArgumentParser) -> None:
     option("--dry-run", action="store_true", help="only say what would be imported"),
     _add_folders,
     description="Adds chats from files of Slipstream, llama.cpp's page, LM Studio, ChatGPT, Claude, Open WebUI, Jan, "
-    "and from ShareGPT and OpenAI messages. The format is recognized by the content. Chats that are there already "
+    "and from ShareGPT and OpenAI messages. The format is recognized by the content. Existing chats "
     "aren't added again.",
 )
 def import_chats(options: argparse.Namespace) -> int:

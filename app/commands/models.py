@@ -366,7 +366,7 @@ def _shapes(options: argparse.Namespace) -> tuple[ModelShape, ModelShape | None]
     if options.draft is None:
         return _shape(target), None
     draft = find_model(library, options.draft, entries)
-    if not draft.is_head:  # which is no model by itself
+    if not draft.is_head:  # a head isn't a model by itself
         check_usable(draft)
     verdict = Judge(library.differences).verdict(target, draft)
     library.save()

@@ -256,7 +256,7 @@ def add_sampling_options(parser: argparse.ArgumentParser, *, seed: str, max_toke
                 default=[],
                 metavar="LEVEL|TOKENS",
                 help="how much the model thinks before it answers: off, on, low, … as its chat template has it, or at "
-                "most so many tokens; give it twice for both",
+                "most this many tokens; give it twice for both",
             )
         elif key not in _NO_OPTIONS:
             _add_setting(answer, PerChat, key, defaults.get(key, ""))

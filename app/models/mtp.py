@@ -121,7 +121,7 @@ def head_problem(header: GgufHeader) -> str | None:
         reason = f"llama.cpp can't compute more than one head of {architecture} models"
         return f"The {header.mtp_layers} MTP heads in {name} aren't used, because {reason}."
     if len(heads) < header.mtp_layers:
-        return f"The MTP heads in {name} aren't used, because only {len(heads)} of {header.mtp_layers} are there."
+        return f"The MTP heads in {name} aren't used, because only {len(heads)} of {header.mtp_layers} are in the file."
     if header.architecture == "glm4moe" and "glm4moe.rope.dimension_sections" in header.metadata:
         return f"The MTP head in {name} isn't used, because llama.cpp can't compute heads of models for images."
     if header.architecture == "mimo2" and not all(

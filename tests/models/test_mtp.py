@@ -67,7 +67,7 @@ def test_what_llama_cpp_would_stop_at_is_refused_before(tmp_path: Path) -> None:
         "The 3 MTP heads in m.gguf aren't used, because llama.cpp can't compute more than one head of glm4moe models."
     )
     assert head_problem(renamed(header, mtp_layers=3, architecture="step35")) == (
-        "The MTP heads in m.gguf aren't used, because only 1 of 3 are there."
+        "The MTP heads in m.gguf aren't used, because only 1 of 3 are in the file."
     )
     for name in ("newest", "glm5-next"):
         assert head_problem(renamed(header, architecture=name)) == (

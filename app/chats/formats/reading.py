@@ -148,7 +148,7 @@ def _files_of(path: Path) -> Iterator[Path]:
     """The file itself, or the files in the folder sorted by name. Raises `OSError`."""
     if not path.is_dir():
         if not stat.S_ISREG(path.stat().st_mode):  # reading a pipe may never end
-            raise OSError(f"{path.name} is no file")
+            raise OSError(f"{path.name} isn't a regular file")
         yield path
         return
     count = 0

@@ -79,7 +79,7 @@ def free_bytes(folder: Path) -> int:
             continue
         except OSError as error:
             raise KnownError(f"{printable(str(folder), 200)} can't be used: {error.strerror or error}.") from error
-    raise KnownError(f"{printable(str(folder), 200)} isn't there.")
+    raise KnownError(f"{printable(str(folder), 200)} doesn't exist.")
 
 
 def check_space(folder: Path, needed: int, reserve: int) -> None:

@@ -48,13 +48,13 @@ def decode_request(request: bytes) -> Path | None:
     if request == _RAISE:
         return None
     if not request.startswith(_OPEN) or not request.endswith(b"\n"):
-        raise ValueError("no request of ours")
+        raise ValueError("not one of our requests")
     try:
         path = Path(system.decode(request.removeprefix(_OPEN), str))
     except msgspec.MsgspecError as error:
         raise ValueError(str(error)) from error
     if not path.is_absolute() or path.suffix.lower() != SUFFIX or not path.is_file():
-        raise ValueError("no absolute path of a model that is there")
+        raise ValueError("not the absolute path of an existing model")
     return path
 
 
