@@ -41,6 +41,14 @@ class PlainFileKeyring(MemoryKeyring):
 PlainFileKeyring.__module__ = "keyrings.alt.file"
 
 
+class SeveralKeyrings(MemoryKeyring):
+    """As ``keyring.backends.chainer`` has them."""
+
+    def __init__(self, *backends: KeyringBackend) -> None:
+        super().__init__()
+        self.backends = backends
+
+
 @pytest.fixture(autouse=True)
 def _keyring_as_before() -> Iterator[None]:
     before = keyring.get_keyring()
@@ -80,6 +88,13 @@ def test_without_a_keyring_only_memory(backend: type[KeyringBackend]) -> None:
     assert TokenStore().get(HOST) is None
     store.delete(HOST)
     assert (store.get(HOST), store.place(HOST)) == (None, "nowhere")
+
+
+def test_of_several_keyrings_one_that_is_safe() -> None:
+    unsafe, safe = PlainFileKeyring(), MemoryKeyring()
+    keyring.set_keyring(SeveralKeyrings(unsafe, safe))
+    TokenStore().set(HOST, SECRET)
+    assert (unsafe.entries, safe.entries) == ({}, {(SERVICE, HOST): SECRET})
 
 
 def test_a_locked_keyring_is_not_asked_again_and_again() -> None:
