@@ -131,6 +131,12 @@ def test_snippets_are_one_line_and_at_most_three_a_chat(store: ChatStore) -> Non
     assert marked(found) == [["Needle", "needle"]]
 
 
+def test_matches_are_told_in_the_text_that_is_shown() -> None:
+    assert searching.matches("Straße, STRASSE", searching.words_of("strasse")) == ((0, 6), (8, 7))
+    assert searching.matches("abab", ["ab", "ba"]) == ((0, 4),)
+    assert searching.matches("ﬁne İıI", searching.words_of("fin iii")) == ((0, 2), (4, 3))
+
+
 def test_words_of_thinking_and_answer_are_found_and_a_snippet_says_which(store: ChatStore) -> None:
     chat = store.create_chat()
     asked = add_question(store, chat.id, None, "Which?")

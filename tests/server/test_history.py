@@ -332,6 +332,16 @@ def test_a_model_that_does_not_see_is_told_of_it() -> None:
         assert shown(found) == [0, 0, 0] and len(found.warnings.sentences) == 1
 
 
+def test_images_of_several_results_stand_behind_the_last_in_the_next_message() -> None:
+    two = calling("{}")
+    two["tool_calls"] += calling("{}", "c2", "look")["tool_calls"]
+    results = [result([IMAGE]), result([IMAGE], "c2")]
+    found = chat([QUESTION, two, *results, {"role": "user", "content": "And now?"}], SEEING)
+    assert shown(found) == [0, 0, 0, 0, 2] and said(found)[-1] == ("user", "And now?")
+    found = chat([QUESTION, two, *results, {"role": "assistant", "content": "Green."}, QUESTION], SEEING)
+    assert shown(found) == [0, 0, 0, 0, 2, 0, 0]
+
+
 @pytest.mark.parametrize("bad", [IMAGE, {"type": "image_url", "image_url": {"url": "https://x.y/z.png"}}])
 def test_an_image_that_cannot_be_used_fails_the_request_only_while_it_is_asked_about(bad: Json) -> None:
     asks: Json = {"role": "user", "content": [{"type": "text", "text": "What is it?"}, bad]}
@@ -429,6 +439,15 @@ def test_choices(choice: Any, required: bool, only: str) -> None:
         claude([QUESTION], tools=[{"name": "look"}], tool_choice=choice).command.tools,
     ):
         assert use and (use.required, use.only) == (required, only)
+
+
+def test_a_choice_among_some_of_the_tools() -> None:
+    tools = [{"type": "function", "name": name} for name in ("look", "listen", "smell")]
+    choice = {"type": "allowed_tools", "mode": "required", "tools": [tools[0], tools[1], {"type": "web_search"}]}
+    found = codex([QUESTION], tools=tools, tool_choice=choice)
+    assert names(found) == ["look", "listen"] and found.command.tools and found.command.tools.required
+    nested = {"type": "allowed_tools", "allowed_tools": {"mode": "auto", "tools": [LOOK]}}
+    assert names(chat([QUESTION], tools=[LOOK, {**LOOK, "function": {"name": "b"}}], tool_choice=nested)) == ["look"]
 
 
 @pytest.mark.parametrize("choice", [{"type": "tool", "name": "web_search"}, {"type": "web_search"}, "required"])

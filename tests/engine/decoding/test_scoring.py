@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
 
 from app.engine.decoding.accept_rules import gumbel
 from app.engine.decoding.sampling import Floats
-from app.engine.decoding.scoring import LOOKED_AT, Choice
+from app.engine.decoding.scoring import LOOKED_AT, Choice, logits_behind
 from app.engine.host.engine import Engine
 from app.engine.llama.context import Context
 from app.protocol.commands import Generate, Message, ScoreTokens
@@ -132,6 +133,52 @@ def test_it_can_be_stopped(loaded: Engine, length: int) -> None:
 
 
 # ---------------------------------------------------------------- rounding
+
+
+class WidthCache:
+    """A cache over 8 tokens whose logits are off by 0.1 in passes of more than one token; the last never comes."""
+
+    def __init__(self, can_cut: bool) -> None:
+        self.tokens: list[int] = []
+        self.length, self.chunk = 1000, 64
+        self.can_cut = can_cut
+
+    def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
+        self.tokens += tokens
+        error = 0.1 if len(tokens) > 1 else 0.0
+        ends = self.tokens[len(self.tokens) - outputs :] if outputs else []
+        never = [0.0] * 7 + [-np.inf]
+        return np.array([[end + i + error + never[i] for i in range(8)] for end in ends], np.float32).reshape(-1, 8)
+
+    def decode_largest(self, tokens: Sequence[int], outputs: int, count: int | None) -> Floats:  # noqa: ARG002
+        return self.decode(tokens, outputs)
+
+    def roll_back(self, length: int) -> None:
+        if length < len(self.tokens):
+            del self.tokens[length if self.can_cut else 0 :]
+
+    def hold(self, count: int) -> None:
+        pass
+
+    def remember(self) -> None:
+        pass
+
+    def aborting(self, should_stop: Callable[[], bool]) -> contextlib.nullcontext[None]:  # noqa: ARG002
+        return contextlib.nullcontext()
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("can_cut", [True, False])
+def test_rounding_is_what_passes_of_other_width_show(can_cut: bool) -> None:
+    tokens = [i % 8 for i in range(200)]
+    cache = WidthCache(can_cut)
+    cache.tokens = tokens[:190]
+    logits, rounding = logits_behind(cache, tokens, lambda: False)
+    assert rounding == pytest.approx(0.15, abs=1e-5)
+    assert logits.tolist() == [*(tokens[-1] + i for i in range(7)), -np.inf], "of a pass of width 1"
+    assert cache.tokens == tokens
 
 
 def choice(logits: Sequence[float], sampling: Sampling, seed: int = 0, history: Sequence[int] = ()) -> Choice:

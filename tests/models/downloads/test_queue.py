@@ -11,6 +11,7 @@ import msgspec
 import pytest
 
 from app.models.downloads.item import FILE_NAME, Item, ItemState, SavedItem, has_work
+from app.models.downloads.queue import SpeedMeter
 from app.system import KnownError
 from tests.models.downloads.fetching import MIB
 from tests.models.downloads.watched import WAIT_S, Watched
@@ -324,3 +325,16 @@ def test_a_queue_of_a_newer_version_is_left_alone(opens: Opens, tmp_path: Path) 
             opens()
     assert file.read_bytes() == before
     assert not list(file.parent.glob("*.broken-*"))
+
+
+def test_speed_is_that_of_the_last_seconds() -> None:
+    now = 1000.0
+    meter = SpeedMeter(lambda: now)
+    assert meter.speed() is None
+    for _ in range(100):
+        meter.add(1000)
+        now += 0.1
+    speed = meter.speed()
+    assert speed is not None and 9_500 <= speed <= 11_000
+    now += 60
+    assert meter.speed() is None

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import httpx2
@@ -163,6 +164,22 @@ def test_huggingface_hub_goes_the_same_way(hub: HubServer, tmp_path: Path, monke
     assert [entry.path for entry in api.list_repo_tree("maker/model", recursive=True)] == [FILE]
     assert {request.authorization for request in hub.requests} == {"Bearer hf_good"}
     assert {request.headers["user-agent"] for request in hub.requests} == {f"Slipstream/{__version__}"}
+
+
+class ClosedMeanwhile(Asker):
+    """Closed by another thread just before each request."""
+
+    @contextlib.contextmanager
+    def purpose(self, purpose: str) -> Iterator[None]:
+        self.close()
+        with super().purpose(purpose):
+            yield
+
+
+def test_a_request_that_begins_while_the_network_is_closed(hub: HubServer) -> None:
+    one = ClosedMeanwhile(NetworkSettings(endpoint=hub.endpoint))
+    with pytest.raises(UnreachableError, match=r"The connection to 127\.0\.0\.1 was lost\."):
+        one.get(url(hub), purpose="model header")
 
 
 class Proxy:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from pathlib import Path
 
@@ -35,6 +36,13 @@ def test_the_usual_places(tmp_path: Path) -> None:
     assert kinds_found(tmp_path) == [*both, (ollama, FolderKind.OLLAMA)]
     other = made(tmp_path / "models")
     assert (other, FolderKind.OLLAMA) in kinds_found(tmp_path, OLLAMA_MODELS=str(other))
+
+
+def test_lm_studio_says_where_its_home_and_its_models_are(tmp_path: Path) -> None:
+    studio, models = made(tmp_path / "elsewhere"), made(tmp_path / "drive")
+    (tmp_path / ".lmstudio-home-pointer").write_text(f"{studio}\n")
+    (studio / "settings.json").write_text(json.dumps({"downloadsFolder": str(models)}))
+    assert kinds_found(tmp_path) == [(models, FolderKind.LM_STUDIO)]
 
 
 @pytest.mark.parametrize("settings", ["", "{", "[]", '{"downloadsFolder": 3}', '{"downloadsFolder": "relative"}'])

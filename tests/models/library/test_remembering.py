@@ -104,6 +104,15 @@ def test_a_missing_folder_grays_its_entries_and_forgets_nothing(tmp_path: Path) 
     assert library(tmp_path, extra).scan() == before
 
 
+def test_a_link_that_leads_nowhere_now_forgets_nothing(tmp_path: Path) -> None:
+    small_model(tmp_path / "drive/one.gguf")
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models/drive").symlink_to(tmp_path / "drive", target_is_directory=True)
+    assert library(tmp_path).scan()[0].available
+    (tmp_path / "drive").rename(tmp_path / "away")
+    assert [entry.available for entry in library(tmp_path).scan()] == [False]
+
+
 def test_two_processes_keep_what_each_found(tmp_path: Path) -> None:
     """Window and command line read the index before either writes it."""
     window, command = (LibraryIndex(tmp_path / "library.json") for _ in range(2))
