@@ -1,4 +1,4 @@
-"""From an address to a model that can be asked: which server it is and what that kind takes and gives."""
+"""From an address to a usable model: identifies the server, and knows each kind's dialect."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from app.remote import http as address
 from app.remote.http import Answer, Http, Limits, RemoteError, items, mapping, number, refusal, text
 from app.words import printable
 
-# Which server is at an address: asked step by step, and never guessed from host or port (docs/remote.md).
+# Servers are identified by their answers, step by step, never by host or port (docs/remote.md).
 
 _OWNERS: dict[str, ServerKind] = {
     "slipstream": "slipstream",
@@ -61,10 +61,10 @@ _MOST_NAME = 512
 
 
 async def detect(http: Http, seconds: float = 0.0) -> tuple[Server, bool]:
-    """Ask a server what it is, and for its models. Each request may take ``seconds``; 0: as usual.
+    """Identify a server and list its models. ``seconds``: the limit for each request; 0: the usual one.
 
-    Returns it, and whether it has LM Studio's older API (``/api/v0``), the one with figures. A server that needs
-    another key is found, but nothing is known of it. Raises `RemoteError`.
+    Also returns whether it has LM Studio's older API (``/api/v0``), which has figures. A server that refuses the key is
+    returned without any details. Raises `RemoteError`.
     """
     listed = await http.get("/v1/models", seconds)
     if listed.status in (401, 403):
@@ -82,7 +82,7 @@ async def detect(http: Http, seconds: float = 0.0) -> tuple[Server, bool]:
 
 
 async def _of_others(http: Http, listed: Answer, seconds: float) -> tuple[Server, bool]:
-    """Recognizes servers that ``/v1/models`` doesn't tell apart."""
+    """Identify servers that ``/v1/models`` doesn't tell apart."""
     if b"Ollama is running" in (await http.get("/", seconds)).body[:1000]:
         return await _complete(http, "ollama", _models(listed.json), seconds), False
     older = mapping((await http.get("/api/v0/models", seconds)).json)
@@ -109,7 +109,7 @@ def _is_llama_server(answer: Answer) -> bool:
 
 
 async def _complete(http: Http, kind: ServerKind, models: list[ServedModel], seconds: float) -> Server:
-    """With the version, and what only the server's own API says of its models."""
+    """The server with its version, and with details of the models from its own API."""
     version = ""
     for path in _VERSIONS.get(kind, ()):
         version = text(mapping((await http.get(path, seconds)).json).get("version"))
@@ -182,7 +182,7 @@ def _tgi(http: Http, info: dict[str, Any]) -> Server:
     return _server(http, "tgi", models, text(info.get("version")))
 
 
-# What each kind of server takes and gives. Sources and versions stand in benchmarks/notes/remote.md.
+# What each kind of server supports. Sources and versions are in benchmarks/notes/remote.md.
 
 _BASIC = {name: name for name in ("temperature", "top_p", "frequency_penalty", "presence_penalty")}
 _VLLM = {**_BASIC, "top_k": "top_k", "min_p": "min_p", "repetition_penalty": "repetition_penalty"}
@@ -200,22 +200,22 @@ _JSON: tuple[FormatKind, ...] = ("json_object", "json_schema")
 
 @dataclass(frozen=True)
 class Dialect:
-    """One kind of server."""
+    """What one kind of server supports."""
 
     kind: ServerKind
     sampling: dict[str, str]
-    """Fields of `Sampling` it takes, and its names for them."""
+    """The fields of `Sampling` that it supports, with its names for them."""
     formats: tuple[FormatKind, ...] = ()
     levels: tuple[str, ...] = ()
-    """Levels of thinking that can be asked for without knowing the model."""
+    """Thinking levels that can be requested of any model."""
     limits: dict[str, str] = field(default_factory=dict)
-    """Limits in `PerChat` that it takes besides ``max_tokens``, and its names for them."""
+    """The limits in `PerChat` that it supports besides ``max_tokens``, with its names for them."""
     can_continue: bool = False
     all_top_k: int = 0
-    """What stands for "all" in ``top_k``."""
+    """The value of ``top_k`` for all tokens."""
     stream_options: dict[str, bool] = field(default_factory=lambda: {"include_usage": True})
     extras: dict[str, bool] = field(default_factory=dict)
-    """Fields that make it say more."""
+    """Request fields that make it send more figures."""
     figures: FiguresFrom = "none"
     note: str = ""
     """For `RemoteModel.figures_note`."""
@@ -225,7 +225,7 @@ class Dialect:
         return SERVER_NAMES[self.kind]
 
     def refused(self) -> dict[str, str]:
-        """For `RemoteModel.refused`, without what depends on the model."""
+        """For `RemoteModel.refused`, apart from what depends on the model."""
         found = {one: f"{self.name} doesn't have this setting." for one in _SAMPLING if one not in self.sampling}
         if "thinking_budget" not in self.limits:
             found["thinking_budget"] = f"{self.name} can't limit thinking."
@@ -340,9 +340,9 @@ class Session:
     model: str
     pair: PairLoaded
     has_stats: bool = False
-    """LM Studio's API with figures."""
+    """It has LM Studio's API with figures."""
     has_figures: bool = False
-    """Drafting figures have come with an answer, so that no counters are needed."""
+    """An answer came with drafting figures, so counters aren't needed."""
 
     @property
     def remote(self) -> RemoteModel:
@@ -352,7 +352,7 @@ class Session:
 
 @dataclass
 class _Abilities:
-    """What the server says about one model."""
+    """What the server reports about one model."""
 
     version: str = ""
     context_length: int = 0
@@ -366,7 +366,7 @@ class _Abilities:
 
 
 async def connect(command: Connect, limits: Limits, on_loading: Callable[[], None]) -> Session:
-    """Use a model. ``on_loading`` is called again and again while the server loads it. Raises `RemoteError`."""
+    """Use a model. ``on_loading`` is called repeatedly while the server loads it. Raises `RemoteError`."""
     begun = time.monotonic()
     place = address.parse(command.address)
     http = Http(place, command.key, limits, loopback_only=command.loopback_only)
@@ -388,7 +388,7 @@ async def connect(command: Connect, limits: Limits, on_loading: Callable[[], Non
 
 
 def needs_key(host: str, *, has_key: bool) -> str:
-    """The sentence about a server that wants a key, or another one."""
+    """The sentence about a missing or refused key."""
     return f"{host} refused the key. Check that it is complete." if has_key else f"{host} needs a key."
 
 
@@ -404,32 +404,32 @@ async def _detected(http: Http, on_loading: Callable[[], None]) -> tuple[Server,
 
 
 def chosen(server: Server, wanted: str) -> ServedModel:
-    """The model of that name; without a name the loaded one, or the first. Raises `RemoteError`."""
+    """The model named ``wanted``; without a name, the loaded one or the first. Raises `RemoteError`."""
     if wanted:
         known = next((one for one in server.models if one.id == wanted), None)
         if known is None and server.models:
             raise RemoteError(
                 "model", f"The server doesn't have the model “{printable(wanted)}” any more. Choose another."
             )
-        return known or ServedModel(id=wanted)  # it has no list
+        return known or ServedModel(id=wanted)  # the server has no list
     if not server.models:
         raise RemoteError("model", "The server has no model. Load or download one there first.")
     return next((one for one in server.models if one.state == "loaded"), server.models[0])
 
 
 def _with_model(server: Server, model: ServedModel) -> Server:
-    """The server with this model in place of the one it listed."""
+    """The server with this model's entry replaced."""
     models = [model if one.id == model.id else one for one in server.models]
     return msgspec.structs.replace(server, models=models)
 
 
 async def _load_on_router(http: Http, model: ServedModel, on_loading: Callable[[], None]) -> ServedModel:
-    """Have a llama-server with several models load this one, and wait until it has."""
+    """Have a llama-server in router mode load this model, and wait for it."""
     if model.state not in ("unloaded", "loading", "downloading"):
         return model
     if model.state == "unloaded":
         answer = await http.post("/models/load", {"model": model.id})
-        if answer.status not in (200, 400):  # 400: someone else was quicker
+        if answer.status not in (200, 400):  # 400: another client has started it
             raise refusal(answer.status, answer.body, http.address.host)
     while True:
         listed = mapping((await http.get("/models")).json)
@@ -539,15 +539,15 @@ def _pair(request: int, server: Server, model: ServedModel, can: _Abilities, *, 
 
 
 def display_name(model: str) -> str:
-    """A model's name without the folders that some servers put before it."""
+    """A model's name without the folders that some servers prepend."""
     name = model.replace("\\", "/").rstrip("/")
     name = name.rpartition("/")[2] if name.endswith(".gguf") or name.startswith("/") else name
     return printable(name.removesuffix(".gguf") or model)
 
 
 def _sampling(dialect: Dialect, params: dict[str, Any]) -> tuple[Sampling, list[str]]:
-    """The server's default sampling, and the fields that it stated."""
-    sampling, told = Sampling(), []
+    """The server's default sampling, and the fields that it reported."""
+    sampling, reported = Sampling(), []
     for name, theirs in dialect.sampling.items():
         value = params.get(theirs)
         if isinstance(value, int | float) and not isinstance(value, bool):
@@ -557,18 +557,18 @@ def _sampling(dialect: Dialect, params: dict[str, Any]) -> tuple[Sampling, list[
                 sampling = system.convert({**msgspec.to_builtins(sampling), **changed}, Sampling)
             except (msgspec.ValidationError, OverflowError):
                 continue
-            told.append(name)
-    return sampling, told
+            reported.append(name)
+    return sampling, reported
 
 
-# Servers on this machine, at the usual ports; asked only when someone wants to know, and never with a key.
+# Servers at this machine's usual ports; only contacted when the user asks, and never with a key.
 
 PORTS = (8080, 8000, 11434, 1234, 30000, 9931, 1337, 4891, 3000)
 """llama-server and Slipstream; vLLM and TensorRT-LLM; Ollama; LM Studio; SGLang; llama.cpp's app; Jan; GPT4All; TGI."""
 
 
 async def find(question: FindServers, limits: Limits, ports: tuple[int, ...] = PORTS) -> ServersFound:
-    """All servers that are recognized, in the order of the ports."""
+    """All identified servers, in the order of the ports."""
     found = await asyncio.gather(*(_at(port, limits) for port in ports))
     servers = [server for server in found if server is not None]
     return ServersFound(request=question.request, servers=servers)
@@ -582,7 +582,7 @@ async def _at(port: int, limits: Limits) -> Server | None:
 
 
 async def probe(question: Probe, limits: Limits) -> ServerProbed:
-    """Which server is at an address, or why none is."""
+    """The server at an address, or why there is none."""
     try:
         server = await _ask(question, limits)
     except RemoteError as error:

@@ -1,4 +1,4 @@
-"""What servers say about drafting, in one reply or in their counters over all answers.
+"""Drafting figures that servers send, with each reply or as counters over all answers.
 
 | server | where | verify passes |
 |---|---|---|
@@ -9,7 +9,7 @@
 | TensorRT-LLM | ``speculative_decoding`` of the choice; before that only ``avg_decoded_tokens_per_iter`` | sent |
 | LM Studio | ``stats`` | worked out |
 
-``accepted_prediction_tokens`` in OpenAI's ``usage`` is something else and isn't read.
+``accepted_prediction_tokens`` in OpenAI's ``usage`` means something else and is ignored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TENSORRT = "total_draft_tokens", "total_accepted_draft_tokens", "num_spec_steps
 
 @dataclass(frozen=True)
 class ServerFigures:
-    """The counters of one reply, as the server sent them; ``None``: it didn't."""
+    """The counters of one reply, as the server sent them; ``None``: not sent."""
 
     drafted: int
     accepted: int
@@ -47,14 +47,14 @@ class ServerFigures:
     histogram: tuple[int, ...] = ()
     """Passes that accepted 0, 1, 2, … tokens."""
     by_position: tuple[int, ...] = ()
-    """Tokens accepted at position 1, 2, …, where that is sent instead."""
+    """Tokens accepted at position 1, 2, …, if sent instead of a histogram."""
     source: FiguresFrom = "reply"
 
     def draft_figures(self, tokens: int, least_passes: int = 0) -> DraftFigures:
-        """As they are shown and stored. ``tokens``: of the whole answer.
+        """The figures to show and store. ``tokens``: the whole answer's.
 
-        Where the passes aren't sent, they follow: each emits what it accepts and one token more, and the first token
-        needs none. Only the last one may emit less, and then ``least_passes``, those that were seen, is right.
+        If the number of passes isn't sent, it is worked out: each pass emits the tokens it accepts and one more, and
+        the first token needs no pass. The last pass may emit fewer; ``least_passes``, the number observed, covers that.
         """
         length, passes = self.mean_length, self.passes
         if passes is None and length and not self.tested:
@@ -76,7 +76,7 @@ class ServerFigures:
 
 
 def in_reply(root: dict[str, Any], choice: dict[str, Any]) -> ServerFigures | None:
-    """The figures in one part of a reply; ``None`` if it has none."""
+    """The figures in one chunk of a reply, if any."""
     for read, place in (
         (_of_slipstream, root.get("slipstream")),
         (_of_timings, root.get("timings")),
@@ -104,7 +104,7 @@ def _of_slipstream(found: dict[str, Any]) -> ServerFigures | None:
 
 
 def _of_timings(found: dict[str, Any]) -> ServerFigures | None:
-    """``draft_n`` isn't there if nothing was drafted, which ``predicted_n`` beside it makes an answer."""
+    """``predicted_n`` without ``draft_n`` means that nothing was drafted."""
     drafted, accepted = number(found.get("draft_n")), number(found.get("draft_n_accepted"))
     if drafted is None and number(found.get("predicted_n")) is None:
         return None
@@ -118,7 +118,7 @@ def _of_timings(found: dict[str, Any]) -> ServerFigures | None:
 
 
 def _by_keys(keys: tuple[str, ...], found: dict[str, Any]) -> ServerFigures | None:
-    """What these five keys have: drafted and accepted tokens, passes, tokens per pass, and the histogram."""
+    """Figures under five keys: drafted and accepted tokens, passes, tokens per pass, histogram."""
     drafted, accepted, passes, length, histogram = map(found.get, keys)
     if (count := number(drafted)) is None:
         return None
@@ -136,14 +136,14 @@ def _of_tensorrt(choice: dict[str, Any]) -> ServerFigures | None:
     found, mean = mapping(choice.get("speculative_decoding")), real(choice.get("avg_decoded_tokens_per_iter"))
     if (figures := _by_keys(_TENSORRT, found)) is not None:
         return replace(figures, mean_length=mean)
-    # Only how many tokens a pass brought: how many were drafted isn't known.
+    # Older versions only send the tokens per pass, not how many were drafted.
     return ServerFigures(drafted=0, accepted=0, tested=0, mean_length=mean) if mean else None
 
 
 def _of_lm_studio(found: dict[str, Any]) -> ServerFigures | None:
     drafted = number(found.get("total_draft_tokens_count"))
     if drafted is None:
-        # Its ``stats`` are there without a draft as well.
+        # ``stats`` is sent even if nothing was drafted.
         return ServerFigures(drafted=0, accepted=0, tested=0) if real(found.get("tokens_per_second")) else None
     accepted = _or(number(found.get("accepted_draft_tokens_count")), 0)
     rejected, ignored = (
@@ -158,10 +158,8 @@ def _or(value: int | None, default: int) -> int:
     return default if value is None else value
 
 
-# Counters of a server over all its answers (``/metrics``), where it says nothing about a single one.
-#
-# Their difference before and after an answer is that answer's only if nobody else asked the server in between, so it
-# is marked as the server's.
+# Counters over all of a server's answers (``/metrics``), for servers without figures for each one. The difference over
+# an answer may include other clients' requests, so it is marked as ``counters``.
 
 _MOST_LINES = 100_000
 _POSITION = re.compile(r'\bposition="(\d{1,3})"')
@@ -170,17 +168,17 @@ _VLLM_COUNTERS = {
     "vllm:spec_decode_num_accepted_tokens_total": "accepted",
     "vllm:spec_decode_num_drafts_total": "passes",
     "vllm:spec_decode_num_accepted_tokens_per_pos_total": "by_position",
-    "vllm:num_requests_running": "",  # there even without drafting
+    "vllm:num_requests_running": "",  # present even without drafting
 }
 _TGI = {"tgi_request_skipped_tokens_sum": "accepted", "tgi_request_skipped_tokens_count": "passes"}
 Counters = dict[str | int, float]
-"""Since the server was started: ``drafted``, ``accepted``, ``passes``, and accepted tokens by position, from 0; with an
-empty key what is there even without drafting."""
+"""Since the server was started: ``drafted``, ``accepted``, ``passes``, and accepted tokens by position, from 0. The
+empty key is present even without drafting."""
 _NAMES: dict[ServerKind, dict[str, str]] = {"vllm": _VLLM_COUNTERS, "tgi": _TGI}
 
 
 async def read(http: Http, kind: ServerKind) -> Counters | None:
-    """The counters now; ``None`` if the server has none, or doesn't show them."""
+    """The current counters; ``None`` if the server doesn't provide any."""
     names = _NAMES.get(kind)
     if names is None:
         return None
@@ -192,7 +190,7 @@ async def read(http: Http, kind: ServerKind) -> Counters | None:
 
 
 def parse(content: str, names: dict[str, str]) -> Counters | None:
-    """Prometheus' text format; counters of several engines are added up."""
+    """Counters from Prometheus's text format; adds up those of several engines."""
     sums: Counters = {}
     for line in content.splitlines()[:_MOST_LINES]:
         name, _, rest = line.partition("{") if "{" in line else line.partition(" ")
@@ -210,12 +208,12 @@ def parse(content: str, names: dict[str, str]) -> Counters | None:
 
 
 def is_drafting(counters: Counters) -> bool:
-    """Whether the server has counters of drafting at all."""
+    """Whether the server has drafting counters at all."""
     return any(counters.keys() - {""})
 
 
 def between(before: Counters | None, after: Counters | None) -> ServerFigures | None:
-    """What was counted in between; ``None`` if that isn't known, for example because the server was started again."""
+    """The difference; ``None`` if unknown, for example because the server was restarted."""
     if before is None or after is None:
         return None
     found = {key: after.get(key, 0.0) - before.get(key, 0.0) for key in {*before, *after} - {""}}

@@ -1,4 +1,4 @@
-"""One answer of a server: asked for once, read as it comes, counted here and with what the server says."""
+"""Requests one answer from a server, reads it as it streams, and counts it, with the server's figures if it has any."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from app.remote.http import RemoteError
 from app.remote.replies import DONE, Lines, Part, ThinkMarks, part_of
 from app.remote.requests import request_for
 
-# llama-server sends one token at a time, and with it the counters and the decoding time so far, which are the same for
-# all tokens of a verify pass. So its tokens are put together again into rounds of one pass each.
+# llama-server sends one token at a time, each with the counters and the decoding time so far. Those are the same for
+# all tokens of a verify pass, so the tokens can be grouped into rounds of one pass each.
 
 _NOTHING = ServerFigures(drafted=0, accepted=0, tested=0)
 
 
 class Rounds:
-    """Turns parts into rounds.
+    """Groups parts into rounds.
 
     Attributes:
-        figures: What the server has said last about the drafting of this answer.
-        count: How many rounds there were.
-        passes: How many verify passes were seen, of a server that tells them apart.
+        figures: The server's latest drafting figures for this answer.
+        count: The number of rounds.
+        passes: The number of verify passes, if the server's parts tell them apart.
         are_passes: Whether each round with a draft is one verify pass, so that positions can be counted.
     """
 
@@ -55,7 +55,7 @@ class Rounds:
         self.are_passes = True
         self._marks = ThinkMarks()
         self._tokens = 0
-        """Of the answer so far, as the server counts or, where it doesn't, one for each part."""
+        """In the answer so far, by the server's count, or else one for each part."""
         self._before = _NOTHING
         """The server's figures when the last round began."""
         self._pass_mark: float | None = None
@@ -63,11 +63,11 @@ class Rounds:
         """A pass that isn't complete."""
 
     def of(self, parts: list[Part], seconds: float) -> list[Round]:
-        """The rounds that are complete with these parts, which came ``seconds`` after the request."""
+        """The rounds completed by these parts, which arrived ``seconds`` after the request."""
         return [one for part in parts for one in self._of(part, seconds)]
 
     def rest(self, seconds: float) -> list[Round]:
-        """What was held back: a pass that isn't complete, and what could have been the beginning of a mark."""
+        """The last rounds: an incomplete pass, and text that was held back as a possible mark."""
         rounds = list(self._close())
         if pieces := _shown(*self._marks.rest(), round_=self.count):
             rounds.append(Round(index=self.count, verify_passes=0, pieces=pieces, time=seconds))
@@ -80,7 +80,7 @@ class Rounds:
         is_new_pass = part.pass_mark is not None and not is_same and self._pass_mark is not None
         self.passes += is_new_pass  # the first token comes from the prompt
         self._pass_mark = self._pass_mark if part.pass_mark is None else part.pass_mark
-        if not (part.text or part.thinking or is_new_pass):  # a pass may bring only a token without text
+        if not (part.text or part.thinking or is_new_pass):  # a pass may yield only a token without text
             return
         if not is_same:
             yield from self._close()
@@ -141,21 +141,21 @@ def _joined(first: Round, second: Round) -> Round:
 
 _FLUSH_SECONDS = 1 / 60
 _MAX_SEED = 2**31 - 1
-"""What every server takes."""
+"""Accepted by every server."""
 _REASONS: dict[str, FinishReason] = {"length": "length", "max_tokens": "length"}
 _BROKEN = ("abort", "error", "unload")
-"""Finish reasons of an answer that was broken off."""
+"""Finish reasons of an aborted answer."""
 
 Send = Callable[[Event], None]
 
 
 class Answering:
-    """Asks for one answer and sends its events."""
+    """Requests one answer and sends its events."""
 
     def __init__(self, command: Generate, session: Session, send: Send, received: Callable[[], None]) -> None:
-        """``received`` is called whenever something has come from the server."""
+        """``received`` is called whenever something arrives from the server."""
         if session.dialect.kind == "vllm" and 0 < session.pair.context_length <= (command.max_tokens or 0):
-            command = msgspec.structs.replace(command, max_tokens=None)  # no answer gets there, and it would be refused
+            command = msgspec.structs.replace(command, max_tokens=None)  # vLLM would refuse the unreachable limit
         self._command = command
         self._session = session
         self._send = send
@@ -173,7 +173,7 @@ class Answering:
         self._before: counters.Counters | None = None
 
     async def run(self) -> None:
-        """Ask, and send all events; the last one is `GenerationFinished` or `GenerationFailed`."""
+        """Send the request and all events; the last one is `GenerationFinished` or `GenerationFailed`."""
         try:
             self._before = await self._counters()
             await self._read(*request_for(self._command, self._session, self._seed))
@@ -208,14 +208,14 @@ class Answering:
             self._take(lines.end())
 
     def _patience(self) -> float:
-        """How long the server may be silent, in seconds."""
+        """Seconds that the server may be silent."""
         limits = self._session.http.limits
         return limits.stall if self._rounds.count else limits.first_answer
 
-    # ------------------------------------------------------------ what comes
+    # ------------------------------------------------------------ reading
 
     def _take(self, contents: list[bytes]) -> None:
-        """Read several lines; those before an error count."""
+        """Process several lines; those before an error count."""
         parts: list[Part] = []
         error = None
         for content in contents:
@@ -276,7 +276,7 @@ class Answering:
     # ------------------------------------------------------------ the end
 
     def _check_end(self) -> None:
-        """Raise `RemoteError` if the answer didn't come to its end."""
+        """Raise `RemoteError` if the answer is incomplete."""
         host = self._session.http.address.host
         if self._finish in _BROKEN:
             raise RemoteError("cut", f"{host} stopped in the middle of the answer.")
@@ -319,7 +319,7 @@ class Answering:
         )
 
     def _all_figures(self, after: counters.Counters | None) -> Figures:
-        """The rest of the text, and all figures: those of time are measured here, those of tokens are the server's."""
+        """Send the rest of the text; returns all figures: times measured here, token counts from the server."""
         self._add(self._rounds.rest(self._seconds()))
         self._flush()
         own, usage = self._statistics.figures(self._seconds()), self._usage
@@ -350,7 +350,7 @@ class Answering:
         return found
 
     async def _counters(self) -> counters.Counters | None:
-        """Only where answers have no figures of their own."""
+        """The server's counters, if its answers have no figures of their own."""
         if self._session.remote.figures != "counters" or self._session.has_figures:
             return None
         return await counters.read(self._session.http, self._session.dialect.kind)

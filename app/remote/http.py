@@ -1,7 +1,7 @@
-"""The only way to a server: one address, one key, limits, and failures in plain sentences.
+"""Requests to servers: one address, one key, limits, and failures in plain sentences.
 
-The key is a header of requests to this address and nowhere else: redirects are followed only within it. Proxies aren't
-used, and nothing is ever sent twice.
+The key goes into a header of requests to this address and nowhere else: redirects are only followed within the same
+origin. Proxies aren't used, and nothing is ever sent twice.
 """
 
 from __future__ import annotations
@@ -26,42 +26,40 @@ from app.protocol.remote import MAX_ADDRESS_CHARACTERS, ServerFailure
 from app.system import KnownError
 from app.words import printable
 
-# How much a server may send, and how long it may take. Nothing that comes from a server is trusted.
-
 
 @dataclass(frozen=True)
 class Limits:
-    """Times are seconds, sizes are bytes."""
+    """How long a server may take (in seconds) and how much it may send (in bytes)."""
 
     connect: float = 10.0
     probe: float = 5.0
-    """For a request that a server answers at once."""
+    """For a request that a server answers immediately."""
     find: float = 2.0
-    """The same for a server on this machine that nobody named."""
+    """The same while looking for servers on this machine."""
     first_answer: float = 3600.0
-    """Until anything of an answer comes: a long prompt takes long, and some servers are silent meanwhile."""
+    """Until an answer begins: a long prompt takes a while, and some servers are silent meanwhile."""
     stall: float = 300.0
     """Without a byte in the middle of an answer."""
     poll: float = 0.5
-    """Between two requests that ask whether a model is loaded."""
+    """Between two checks whether a model is loaded."""
     line: int = 16 * 1024 * 1024
     answer: int = 256 * 1024 * 1024
-    """All of a streamed answer."""
+    """A whole streamed answer."""
     body: int = 16 * 1024 * 1024
-    """Of any other answer."""
+    """Any other answer."""
     error: int = 64 * 1024
-    """What is read of an error's explanation."""
+    """An error's explanation, which is cut off there."""
 
 
-# Values of other people's JSON: whatever isn't of the expected type isn't there.
+# Values in untrusted JSON: anything of the wrong type counts as missing.
 
 _MOST = 2**53
 
 
 def parsed(data: bytes | str) -> object:
-    """JSON as Python's own types; ``None`` for anything else.
+    """JSON as Python's own types; ``None`` if it isn't JSON.
 
-    Python's own reader also takes what is no JSON, but sent: ``NaN``, and half of a surrogate pair.
+    Falls back to Python's reader, which accepts ``NaN`` and half surrogate pairs, as some servers send.
     """
     try:
         return system.decode(data, object)
@@ -75,40 +73,40 @@ def parsed(data: bytes | str) -> object:
 
 
 def mapping(value: object) -> dict[str, Any]:
-    """``value`` if it is an object, else an empty one."""
+    """``value`` if it is an object, otherwise an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def items(value: object) -> list[Any]:
-    """``value`` if it is a list, else an empty one."""
+    """``value`` if it is a list, otherwise an empty one."""
     return value if isinstance(value, list) else []
 
 
 def first(value: object) -> dict[str, Any]:
-    """The first object of a list, else an empty one."""
+    """The first item of a list if it is an object, otherwise an empty one."""
     return mapping(next(iter(items(value)), None))
 
 
 def text(value: object) -> str:
-    """``value`` if it is a string, else an empty one."""
+    """``value`` if it is a string, otherwise an empty one."""
     return value if isinstance(value, str) else ""
 
 
 def number(value: object) -> int | None:
-    """A count: a whole number from 0 on."""
+    """``value`` if it is an integer of at least 0."""
     found = real(value)
     return int(found) if found is not None and found == int(found) else None
 
 
 def real(value: object) -> float | None:
-    """A finite number from 0 on."""
+    """``value`` if it is a finite number of at least 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     return value if math.isfinite(value) and 0 <= value <= _MOST else None
 
 
 def counts(value: object, most: int = 128) -> list[int]:
-    """A list of counts; empty if anything else is in it."""
+    """A list of counts; empty if it contains anything else."""
     found = [number(one) for one in items(value)[:most]]
     return [one for one in found if one is not None] if None not in found else []
 
@@ -127,7 +125,7 @@ _LOADING = re.compile(r"\b(?:still )?(?:loading|starting|initializing|warming)",
 
 
 class RemoteError(KnownError):
-    """A failure of a known kind; ``prompt_tokens`` of a chat that is too long, else 0."""
+    """A failure of a known kind; ``prompt_tokens`` is the length of a chat that is too long, otherwise 0."""
 
     def __init__(self, cause: ServerFailure, message: str, prompt_tokens: int = 0) -> None:
         super().__init__(message)
@@ -136,7 +134,7 @@ class RemoteError(KnownError):
 
 
 def words_of(content: object) -> str:
-    """The explanation in an error's JSON, in any of the forms that servers use; empty if there is none."""
+    """The explanation in an error's JSON, in any server's format; empty without one."""
     root = mapping(content)
     error = root.get("error")
     found = text(mapping(error).get("message")) or text(error) or text(root.get("message"))
@@ -148,20 +146,20 @@ def words_of(content: object) -> str:
 
 
 def _length_shown(said: str) -> int:
-    """At most `_MAX_WORDS`, cut between words: part of a key couldn't be recognized and removed."""
+    """At most `_MAX_WORDS`, cut between words, because part of a key couldn't be recognized and removed."""
     if len(said) <= _MAX_WORDS or said[_MAX_WORDS] not in _IN_A_KEY:
         return _MAX_WORDS
     return len(said[:_MAX_WORDS].rstrip(_IN_A_KEY))
 
 
 def refusal(status: int, body: bytes, host: str, retry_after: str = "") -> RemoteError:
-    """What an answer with a status other than 200 means."""
+    """The error for an answer with a status other than 200."""
     content = parsed(body)
     return reported(content, status, host, retry_after)
 
 
 def reported(content: object, status: int, host: str, retry_after: str = "") -> RemoteError:
-    """What an error that a server reported means; ``status`` 0: in the middle of an answer."""
+    """The error that a server reported; ``status`` 0: in the middle of an answer."""
     root = mapping(content)
     error = mapping(root.get("error"))
     kind = text(error.get("type")) or text(root.get("error_type"))
@@ -210,7 +208,7 @@ def _other(status: int, said: str, host: str) -> RemoteError:
 
 
 def of_connection(error: Exception, host: str) -> RemoteError:
-    """What a failure of the connection means, from httpx2's error. Its text isn't used: it may name proxies or keys."""
+    """The error for httpx2's. Its text isn't used, because it may contain proxies or keys."""
     if isinstance(error, httpx2.ConnectTimeout | httpx2.ReadTimeout | httpx2.WriteTimeout | TimeoutError):
         return RemoteError("timeout", f"{host} didn't answer in time.")
     if (failed := _tls_error(error)) is not None:
@@ -253,20 +251,20 @@ class Address:
     """Where a server is."""
 
     root: str
-    """Scheme, host, port and what comes before ``/v1``, without a slash at the end."""
+    """Scheme, host, port and the path before ``/v1``, without a trailing slash."""
     host: str
-    """For sentences, with the port."""
+    """For display, with the port."""
     is_loopback: bool
     is_encrypted: bool
 
 
 def parse(typed: str) -> Address:
-    """The address that someone typed. Raises `RemoteError` for what can't be one."""
+    """A typed address. Raises `RemoteError` if it isn't one."""
     url = _url(typed)
     path = url.path.rstrip("/")
     for ending in _ENDINGS:
         path = path.removesuffix(ending).rstrip("/")
-    named = url.raw_host.decode("ascii")  # in the form that is looked up, so that no letter passes for another
+    named = url.raw_host.decode("ascii")  # in the form that is looked up, so that no look-alike letters are shown
     host = _ANY.get(named, named)
     bracketed = f"[{host}]" if ":" in host else host
     port = f":{url.port}" if url.port else ""
@@ -298,29 +296,29 @@ def _url(typed: str) -> httpx2.URL:
 
 
 def names_loopback(host: str) -> bool:
-    """Whether this is a name or an address of this machine; a name may still lead elsewhere."""
+    """Whether this is a name or address of this machine; a name may still resolve to another one."""
     with contextlib.suppress(ValueError):
         return ipaddress.ip_address(host.partition("%")[0]).is_loopback
     return host == "localhost" or host.endswith(".localhost")
 
 
 def origin(url: httpx2.URL) -> tuple[str, str, int]:
-    """Scheme, host and port: what a key may be sent to."""
+    """Scheme, host and port, which limit where a key may be sent."""
     return url.scheme, url.host, url.port or (443 if url.scheme == "https" else 80)
 
 
 _MOST_REDIRECTS = 3
 _KEEPS_METHOD = (307, 308)
 _FAILURES = (httpx2.HTTPError, httpx2.InvalidURL, httpx2.StreamError, OSError, ValueError)
-"""Of the connection. `ValueError`: what a server sends can be impossible in many ways, and so can a host's name."""
+"""Failures of the connection; `ValueError` for invalid responses and host names."""
 
-# httpx2 logs addresses, which are nobody's business.
+# httpx2 would log addresses.
 logging.getLogger("httpx2").setLevel(logging.WARNING)
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a server answered to a simple request."""
+    """A server's answer to a simple request."""
 
     status: int
     headers: Mapping[str, str]
@@ -336,7 +334,7 @@ class Http:
     """Requests to one server."""
 
     def __init__(self, address: Address, key: str, limits: Limits, *, loopback_only: bool = False) -> None:
-        """Raises `RemoteError` for a key that can't be sent, and for an address that isn't allowed."""
+        """Raises `RemoteError` for an invalid key, and for an address that isn't allowed."""
         if not key.isascii() or not key.isprintable() or key != key.strip():
             raise RemoteError("key", "The key contains characters that can't be in a key.")
         if loopback_only and not address.is_loopback:
@@ -349,7 +347,7 @@ class Http:
             headers["Authorization"] = f"Bearer {key}"
         self._client = httpx2.AsyncClient(
             headers=headers,
-            trust_env=False,  # neither proxies, which would see the chat, nor a password from .netrc
+            trust_env=False,  # no proxies, which would see the chat, and no passwords from .netrc
             verify=httpx2.create_ssl_context() if address.is_encrypted else False,
         )
 
@@ -358,11 +356,11 @@ class Http:
         await self._client.aclose()
 
     async def get(self, path: str, seconds: float = 0.0, **query: str) -> Answer:
-        """Ask for something simple, below the address. Raises `RemoteError` if there is no answer."""
+        """Send a simple request. Raises `RemoteError` if there is no answer."""
         return await self._simple("GET", path, None, seconds, query)
 
     async def post(self, path: str, body: Mapping[str, Any], seconds: float = 0.0) -> Answer:
-        """As `get`."""
+        """Like `get`."""
         return await self._simple("POST", path, body, seconds, {})
 
     async def _simple(
@@ -377,9 +375,9 @@ class Http:
 
     @contextlib.asynccontextmanager
     async def stream(self, path: str, body: Mapping[str, Any]) -> AsyncIterator[httpx2.Response]:
-        """Ask for an answer that comes in pieces (`pieces`). Leaving the block closes the connection.
+        """Request a streamed answer (`pieces`). Leaving the block closes the connection.
 
-        Raises `RemoteError`, also for a status other than 200.
+        Raises `RemoteError`, including for a status other than 200.
         """
         async with self._sent("POST", path, body, {}, self.limits.first_answer) as response:
             if response.status_code != 200:
@@ -389,7 +387,7 @@ class Http:
             yield response
 
     async def pieces(self, response: httpx2.Response, patience: Callable[[], float]) -> AsyncGenerator[bytes, None]:
-        """The content as it comes; ``patience``: how many seconds to wait for the next piece. Raises `RemoteError`."""
+        """The content as it arrives; ``patience``: seconds to wait for the next piece. Raises `RemoteError`."""
         total, seconds = 0, patience()
         content = response.aiter_bytes()
         try:
@@ -412,7 +410,7 @@ class Http:
             raise of_connection(error, self.address.host) from None
 
     async def _body(self, response: httpx2.Response, most: int, *, cut: bool = False) -> bytes:
-        """At most ``most`` bytes of the content; more of it is left out (``cut``) or refused."""
+        """At most ``most`` bytes of the content; the rest is dropped (``cut``) or an error."""
         body = bytearray()
         try:
             async for piece in response.aiter_bytes():
@@ -449,7 +447,7 @@ class Http:
         headers, extensions = {}, {}
         places = [url]
         if self._loopback_only:
-            # No name is looked up: it may lead elsewhere.
+            # Never look up a name: it might resolve to another machine.
             headers["Host"], extensions["sni_hostname"] = url.netloc.decode("ascii"), url.host
             places = [url.copy_with(host=one) for one in self._own_addresses(url.host)]
         for place in places:
@@ -464,7 +462,7 @@ class Http:
         raise AssertionError("there is at least one place")
 
     def _redirected(self, url: httpx2.URL, response: httpx2.Response, method: str) -> httpx2.URL:
-        """Where a redirect leads. Raises `RemoteError` where it isn't followed."""
+        """The target of a redirect. Raises `RemoteError` if it must not be followed."""
         try:
             target = url.join(response.headers["Location"])
         except (httpx2.InvalidURL, UnicodeError, ValueError):
@@ -480,7 +478,7 @@ class Http:
         return target
 
     def _own_addresses(self, host: str) -> list[str]:
-        """Where this computer is reached under a name or address of its own. Raises `RemoteError` for any other."""
+        """The loopback addresses for a name or address of this computer. Raises `RemoteError` for any other."""
         if not names_loopback(host):
             raise _offline(self.address.host)
         return ["127.0.0.1", "::1"] if host.endswith("localhost") else [host]

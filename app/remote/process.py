@@ -1,7 +1,7 @@
-"""The process of a remote engine: framed commands on stdin, framed events on stdout, a log on stderr, as our engine's.
+"""A remote engine's process: framed commands on stdin, framed events on stdout, a log on stderr, like our engine's.
 
-The main thread runs an event loop, which never waits: one request after another, and questions beside them. A second
-thread reads commands, and ends the process when the window is gone.
+The main thread runs an event loop: one request after another, and questions alongside. A second thread reads commands,
+and ends the process when the window is gone.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ _QUIT_SECONDS = 5.0
 
 
 class RemoteEngine:
-    """Carries out one command after another, in an event loop."""
+    """Carries out commands one after another, in an event loop."""
 
     def __init__(self, commands: BinaryIO, events: BinaryIO, limits: Limits | None = None) -> None:
         self._limits = limits or Limits()
@@ -73,16 +73,16 @@ class RemoteEngine:
         self._events = events
         self._queue: asyncio.Queue[tuple[int, Command]] = asyncio.Queue()
         self._received = self._canceled = 0
-        """Cancel applies to every command received before it, even to one that hasn't started."""
+        """Cancel applies to all commands received before it, even if they haven't started."""
         self._current: asyncio.Task[None] | None = None
         self._asides: set[asyncio.Task[None]] = set()
         self._count: asyncio.Task[None] | None = None
-        """The newest count of tokens; an older one is never answered."""
+        """The latest token count; a new one replaces it unanswered."""
         self._chat: list[Message] = []
-        """The messages that were sent last; the next command may keep some."""
+        """The last chat that was sent; the next command may keep some of its messages."""
         self._session: Session | None = None
         self._keys: set[str] = set()
-        """Those that were used: no message repeats one."""
+        """Used keys, which are removed from all messages."""
         self._last_progress = 0.0
 
     async def run(self) -> None:
@@ -101,7 +101,7 @@ class RemoteEngine:
             self._current = asyncio.create_task(self._carry_out(command))
             await asyncio.wait([self._current])
             ended, self._current = self._current, None
-            if ended.cancelled():  # before it had begun
+            if ended.cancelled():  # before it began
                 self._answer_canceled(command)
             elif (error := ended.exception()) is not None:
                 raise error
@@ -132,7 +132,7 @@ class RemoteEngine:
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(self._receive, Quit())
         time.sleep(_QUIT_SECONDS)
-        os._exit(0)  # the window is gone, and something doesn't end
+        os._exit(0)  # the window is gone, and something hangs
 
     def _receive(self, command: Command) -> None:
         match command:
@@ -147,7 +147,7 @@ class RemoteEngine:
                 self._cancel()
             case Forget():
                 self._chat = []
-                self._send(Forgotten())  # nothing is kept here; a server may keep what it wants
+                self._send(Forgotten())  # nothing is stored here; what the server stores is beyond our control
             case Probe():
                 self._keep_out(command.key)
                 self._aside(self._tell(connecting.probe(command, self._limits)))
@@ -160,7 +160,7 @@ class RemoteEngine:
                 self._enqueue(command)
 
     def _receive_chat(self, command: ChatPart | Generate | CountTokens) -> None:
-        """Complete a command about a chat with the messages that were sent before."""
+        """Complete a command about a chat with messages that were sent before."""
         self._chat = [*self._chat[: command.kept], *command.messages]
         if isinstance(command, Generate):
             self._enqueue(msgspec.structs.replace(command, messages=self._chat, kept=0))
@@ -180,7 +180,7 @@ class RemoteEngine:
             self._current.cancel()
 
     def _answer_canceled(self, command: Command) -> None:
-        """A command that was canceled before it began."""
+        """Answer a command that was canceled before it began."""
         match command:
             case Connect() | Load():
                 self._send(LoadFailed(request=command.request, message="Connecting was canceled.", cancelled=True))
@@ -233,7 +233,7 @@ class RemoteEngine:
         await Answering(command, self._session, self._send, self._progressed).run()
 
     async def _measure(self, command: MeasurePlain) -> None:
-        """The speed without drafting, where a request can ask for that."""
+        """Measure the speed without drafting, if the server can turn it off."""
         if self._session is None or not self._session.remote.can_switch_drafting:
             message = "This server can't answer without drafting on request, so the speed-up isn't known."
             self._send(GenerationFailed(request=command.request, message=message))
@@ -255,7 +255,7 @@ class RemoteEngine:
     # ------------------------------------------------------------ questions
 
     def _aside(self, question: Coroutine[None, None, None]) -> asyncio.Task[None]:
-        """Answer something beside whatever is running."""
+        """Answer a question alongside the current request."""
         task = asyncio.create_task(question)
         self._asides.add(task)
         task.add_done_callback(self._asides.discard)
@@ -271,7 +271,7 @@ class RemoteEngine:
             log.info("not counted: %s", self._without_keys(str(error)))
 
     def _keep_out(self, key: str) -> None:
-        """No message and no line of the log repeats this key; a short one may be an ordinary word."""
+        """Remove this key from all messages and log lines from now on. A short one may be an ordinary word."""
         if len(key) >= _LEAST_KEY:
             self._keys.add(key)
 
@@ -282,7 +282,7 @@ class RemoteEngine:
         self._events.flush()
 
     def _without_keys(self, text: str) -> str:
-        """Some servers repeat the key when they refuse something."""
+        """``text`` without keys, which some servers repeat in errors."""
         for key in self._keys:
             text = text.replace(key, "…")
         return text
@@ -299,5 +299,5 @@ def run(limits: Limits | None = None) -> int:
         asyncio.run(RemoteEngine(sys.stdin.buffer, events, limits).run())
     except OSError as error:
         log.info("the event pipe broke: %s", error)
-        os._exit(0)  # nobody reads; flushing would fail again
+        os._exit(0)  # the window is gone, and flushing would fail again
     return 0

@@ -1,4 +1,4 @@
-"""One part of a streamed answer, whoever sent it: lines, fields of any type, marks of thinking."""
+"""Parses streamed answers of all kinds of servers: lines, their JSON, and marks around thinking."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ _NANOSECONDS = 1e-9
 
 @dataclass(frozen=True)
 class Part:
-    """What one line of an answer says."""
+    """The content of one line of a streamed answer."""
 
     text: str = ""
     thinking: str = ""
     finish: str = ""
-    """Why it ended, in the server's word."""
+    """The server's finish reason."""
     stop: str = ""
     """The stop string that was found."""
     usage: Mapping[str, int] = field(default_factory=dict)
-    """Counts of tokens, as far as they are sent: ``prompt``, ``completion``, ``cached``, ``thinking``."""
+    """Token counts, as far as they are sent: ``prompt``, ``completion``, ``cached``, ``thinking``."""
     pass_mark: float | None = None
-    """Of llama-server: the decoding time so far, which is the same for all tokens of a verify pass."""
+    """llama-server's decoding time so far, the same for all tokens of a verify pass."""
     prompt_speed: float | None = None
-    """Tokens of the prompt per second, by the server's clock."""
+    """Prompt tokens per second, by the server's clock."""
     progress: tuple[int, int] | None = None
-    """Tokens of the prompt that are processed, and all of them."""
+    """Processed prompt tokens, and the total."""
     cached: int | None = None
-    """How many of them were in the server's cache, while the prompt is being processed."""
+    """Prompt tokens from the server's cache, sent during prompt processing."""
     figures: ServerFigures | None = None
     error: RemoteError | None = None
 
 
 def part_of(data: bytes, host: str) -> Part | None:
-    """What a line says; ``None`` if it is no object."""
+    """The content of a line; ``None`` if it isn't a JSON object."""
     root = parsed(data)
     if not isinstance(root, dict):
         return None
@@ -46,7 +46,7 @@ def part_of(data: bytes, host: str) -> Part | None:
     if text(root.get("object")) == "error":
         return Part(error=reported(root, 0, host))
     choice = first(root.get("choices"))
-    # Ollama's own API has a message instead of choices, and so has an answer that isn't streamed.
+    # Ollama's own API has a message instead of choices, and so do answers that aren't streamed.
     delta = mapping(choice.get("delta")) or mapping(choice.get("message")) or mapping(root.get("message"))
     timings, progress = mapping(root.get("timings")), mapping(root.get("prompt_progress"))
     total, processed = number(progress.get("total")), number(progress.get("processed"))
@@ -65,7 +65,7 @@ def part_of(data: bytes, host: str) -> Part | None:
 
 
 def _words(content: object) -> str:
-    """A delta's content, which some send in parts."""
+    """A delta's content, which some servers send as a list of parts."""
     if isinstance(content, list):
         return "".join(text(mapping(one).get("text")) for one in content)
     return text(content)
@@ -99,24 +99,24 @@ def _ollama_prompt_speed(root: dict[str, Any]) -> float | None:
     return tokens / (taken * _NANOSECONDS) if tokens and taken else None
 
 
-# Cuts a streamed answer into the JSON in its lines: server-sent events, and Ollama's own lines without a prefix.
+# The lines of a streamed answer: server-sent events, or Ollama's without a prefix.
 
 DONE = b"[DONE]"
 _PREFIXES = (b"data:", b"error:")
-"""An older llama-server reports errors in lines of their own."""
+"""Older llama-servers report errors on ``error:`` lines."""
 
 
 class Lines:
-    """Fed with pieces that may be cut anywhere, even between CR and LF."""
+    """Cuts a stream, whose chunks may end anywhere, into the JSON in its lines."""
 
     def __init__(self, most: int, host: str) -> None:
-        """``most`` bytes may be in a line."""
+        """``most``: the longest line, in bytes."""
         self._most = most
         self._host = host
         self._rest = bytearray()
 
     def feed(self, piece: bytes) -> list[bytes]:
-        """The JSON, or `DONE`, of each line that is complete. Comments (pings) and other fields are left out.
+        """The JSON, or `DONE`, of each completed line; skips comments (pings) and other fields.
 
         Raises `RemoteError` for a line that is too long.
         """
@@ -132,7 +132,7 @@ class Lines:
         return [found for line in lines if (found := _content(line))]
 
     def end(self) -> list[bytes]:
-        """The last line, if it has no end."""
+        """The last line, if it has no line break."""
         found = _content(bytes(self._rest))
         self._rest.clear()
         return [found] if found else []
@@ -146,23 +146,22 @@ def _content(line: bytes) -> bytes:
     return line if line.startswith(b"{") else b""
 
 
-# Thinking that a server sends as part of the answer, between ``<think>`` and ``</think>``, because nobody told it to
-# separate them.
+# Some servers send thinking as part of the answer, between ``<think>`` and ``</think>``.
 
 _OPENING, _CLOSING = "<think>", "</think>"
 
 
 class ThinkMarks:
-    """Splits an answer that begins with the opening mark; any other is left as it is."""
+    """Separates thinking from an answer that begins with ``<think>``; leaves others unchanged."""
 
     def __init__(self) -> None:
         self._held = ""
-        """What may be a mark, or the beginning of one."""
+        """Text that may be part of a mark."""
         self._is_open: bool | None = None
-        """``None``: the answer has yet to begin; ``False``: there is no thinking any more."""
+        """``None``: the answer hasn't begun; ``False``: no more thinking."""
 
     def split(self, text: str) -> tuple[str, str]:
-        """Thinking and answer in more text, without the marks. What may be part of a mark comes with a later call."""
+        """Thinking and answer in more text, without marks. Text that may be part of a mark is held back."""
         if self._is_open is False:
             return "", text
         self._held += text
@@ -179,12 +178,12 @@ class ThinkMarks:
         return thought, ""
 
     def rest(self) -> tuple[str, str]:
-        """Thinking and answer in what was held back, at the end."""
+        """Thinking and answer in the text held back at the end."""
         was_open, rest = self._is_open, self._rest()
         return (rest, "") if was_open else ("", rest)
 
     def _opens(self) -> bool:
-        """Whether enough has come to tell how the answer begins."""
+        """Whether there is enough text to tell how the answer begins."""
         begun = self._held.lstrip()
         if begun.startswith(_OPENING):
             self._held, self._is_open = begun[len(_OPENING) :].lstrip("\n"), True
@@ -198,5 +197,5 @@ class ThinkMarks:
 
 
 def _overlap(text: str, mark: str) -> int:
-    """How many characters at the end of ``text`` are the beginning of ``mark``."""
+    """How many characters at the end of ``text`` begin ``mark``."""
     return next((length for length in range(min(len(text), len(mark) - 1), 0, -1) if text.endswith(mark[:length])), 0)

@@ -1,6 +1,7 @@
-"""What a server is asked: a chat and its settings in the server's own words.
+"""Requests in each server's dialect.
 
-Only what it takes is in a request, and of the sampler only what was chosen: for all else the server's own values hold.
+They only contain fields that the server supports, and only the sampling that was chosen; for the rest, the server's
+own values apply.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _MIME = {"png": "image/png", "jpeg": "image/jpeg", "gif": "image/gif", "bmp": "i
 
 
 def request_for(command: Generate, session: Session, seed: int) -> tuple[str, dict[str, Any]]:
-    """What to send for an answer: the path and the body. Raises `RemoteError` for what the server can't do."""
+    """The path and body of a request for an answer. Raises `RemoteError` if the server doesn't support it."""
     _check(command, session)
     if session.dialect.kind == "ollama":
         return _ollama(command, session, seed)
@@ -43,7 +44,7 @@ def request_for(command: Generate, session: Session, seed: int) -> tuple[str, di
 
 
 def is_without_draft(command: Generate) -> bool:
-    """Whether an answer without drafting is asked for."""
+    """Whether drafting is to be turned off."""
     return command.draft_length == 0 or command.drafter == "none"
 
 
@@ -74,7 +75,7 @@ def _sampling(command: Generate, session: Session) -> dict[str, Any]:
     if found.get("top_k") == 0:
         found["top_k"] = session.dialect.all_top_k
     if session.dialect.kind == "tgi" and found.get("top_p") == 1.0:
-        del found["top_p"]  # it refuses 1
+        del found["top_p"]  # TGI refuses 1
     return found
 
 
@@ -141,7 +142,7 @@ def data_url(image: Image) -> str:
 
 
 def _image(image: Image) -> tuple[str, str]:
-    """An image in base64, and its kind."""
+    """An image as base64, and its kind."""
     try:
         with Path(image.path).open("rb") as file:
             data = file.read(MOST_BYTES + 1)
@@ -157,7 +158,7 @@ def _image(image: Image) -> tuple[str, str]:
 
 
 def _ollama(command: Generate, session: Session, seed: int) -> tuple[str, dict[str, Any]]:
-    """Its own API takes more, and says more, than its ``/v1``."""
+    """A request to Ollama's own API, which supports and reports more than its ``/v1``."""
     options = {**_sampling(command, session), "seed": seed}
     if command.max_tokens is not None:
         options["num_predict"] = command.max_tokens
@@ -197,7 +198,7 @@ _PLACES = {"llama.cpp": ("/v1/chat/completions/input_tokens", "input_tokens"), "
 
 
 async def count(question: CountTokens, session: Session) -> TokensCounted:
-    """The answer to a question. Raises `RemoteError` where the server can't count."""
+    """Count tokens with the server. Raises `RemoteError` if it fails."""
     system = [message for message in question.messages[:1] if message.role == "system"]
     typed = [Message(role="user", content=question.text)] if question.text else []
     all_tokens = await _tokens([*question.messages, *typed], session)
@@ -215,7 +216,7 @@ async def count(question: CountTokens, session: Session) -> TokensCounted:
 
 
 async def _tokens(messages: list[Message], session: Session) -> int:
-    """The tokens of a prompt made of messages; a template may need a question, so that 0 is an answer, too."""
+    """The length of a prompt made of these messages; 0 without any, because a template may need one."""
     if not messages:
         return 0
     path, name = _PLACES[session.dialect.kind]

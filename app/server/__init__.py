@@ -1,11 +1,9 @@
-"""A server that lets other programs use an engine, in the OpenAI dialect.
+"""The API server: lets other programs use an engine, in the dialects of OpenAI and Anthropic.
 
-`engine` is what it needs of an engine; `own_engine` drives a process of its own through `app.client`, `window_engine`
-asks that of the window which started the server (`windowed`). `http` reads and writes one connection (h11 on asyncio),
-`guard` decides who may ask, `service` what is answered. `chat_request`,
-`responses_request` and `anthropic_request` turn JSON into what an engine is asked, with `tool_request` and `images`.
-`said` reads an answer off the engine's events, with the calls that `call_reader` finds; `replies`, `responses_replies`
-and `anthropic_replies` turn that into JSON again.
+`serving` listens, `http` handles a connection (h11 on asyncio), `guard` decides who has access, `service` routes paths.
+`generation` turns a request (`fields`, `settings`, `tools`, `chat_request`, `responses`, `anthropic`) into an answer
+(`answers`) and its JSON (`replies`). `engines` runs an engine process, or uses the one of the window that started the
+server (`windowed`).
 
-Must never import Qt, the engine, llama.cpp or `app.chats`: the texts of other programs go into no chat.
+Must never import Qt, the engine, llama.cpp or `app.chats`: other programs' texts never get into a chat.
 """

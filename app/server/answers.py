@@ -1,4 +1,4 @@
-"""Answers one after the other, and what their pieces say: thinking, text, tool calls."""
+"""Writes answers one after the other, and parses them into thinking, text and tool calls."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ _LONGEST_RETRY_SECONDS = 60
 
 
 class Answer:
-    """The events of one answer, which is written whether somebody reads them or not.
+    """The events of one answer, which is written independently of their being read.
 
     Attributes:
-        has_begun: Whether it is being written, or has been.
-        has_tokens: Whether something of it has been written.
-        seed: What it is written with; ``None`` before that is known.
+        has_begun: Whether its turn has come.
+        has_tokens: Whether any of it has been written.
+        seed: ``None`` until it is known.
         statistics: The figures up to the last event that was read.
-        valid: Whether it is valid by its schema; ``None``: that wasn't checked.
-        warnings: What was left out of the request; the engine's own notes are added when it is begun.
+        valid: Whether it matches its schema; ``None``: not checked.
+        warnings: About the request; the engine adds its notes when it begins.
     """
 
     def __init__(self, warnings: Warnings) -> None:
@@ -70,7 +70,7 @@ class Answer:
         self._events.put_nowait(event)
 
     def figures(self, figures: Figures, pair: PairLoaded) -> dict[str, Any]:
-        """What every dialect has at the root of an answer, or of the last part of a stream."""
+        """The figures that every dialect has at the root of an answer, or in the last part of a stream."""
         return {
             "timings": shown.timings(figures),
             "metrics": shown.vllm_metrics(figures),
@@ -82,7 +82,7 @@ class Answer:
         }
 
     async def events(self, ping_seconds: float | None = None) -> AsyncGenerator[AnswerPart | None, None]:
-        """Up to `GenerationFinished`; ``None`` whenever there was nothing for ``ping_seconds``. Raises `ApiError`."""
+        """Up to `GenerationFinished`; ``None`` after each ``ping_seconds`` without an event. Raises `ApiError`."""
         while True:
             try:
                 async with asyncio.timeout(ping_seconds):
@@ -107,9 +107,9 @@ class Answer:
 
 
 class Answers:
-    """Asks the engine for one answer at a time; a few more may wait.
+    """Has the engine write one answer at a time; a few more may wait.
 
-    The engine is free as soon as it has written an answer, however slowly that is read.
+    The engine is free once it has written an answer, however slowly a client reads it.
     """
 
     def __init__(self, engine: Engine, metrics: Metrics) -> None:
@@ -117,17 +117,17 @@ class Answers:
         self._metrics = metrics
         self._turn = asyncio.Lock()
         self._seconds = 1.0
-        """How long an answer takes: a moving average."""
+        """A moving average of the time for an answer."""
 
     @contextlib.asynccontextmanager
     async def begun(self, command: Generate, warnings: Warnings) -> AsyncIterator[Answer]:
-        """An answer, which is canceled at the end of the ``async with``. Raises `ApiError` if too many wait."""
+        """An answer, canceled at the end of the ``async with``. Raises `ApiError` if too many are waiting."""
         if self._metrics.running + self._metrics.waiting > MAX_WAITING:
             raise self.too_many()
         self._metrics.waiting += 1
         answer = Answer(warnings)
         task = asyncio.ensure_future(self._write(command, answer))
-        task.add_done_callback(lambda _: self._has_left(answer))  # even if it is canceled before it begins
+        task.add_done_callback(lambda _: self._has_left(answer))  # called even if canceled before it begins
         try:
             yield answer
         finally:
@@ -173,7 +173,7 @@ class Answers:
             self._metrics.waiting -= 1
 
     def _refusal(self, error: GenerationFailedError, *, has_started: bool) -> ApiError:
-        """A failure before the answer began is the request's fault."""
+        """A failure before the answer began is blamed on the request."""
         if error.prompt_tokens and (pair := self._engine.pair):
             return ApiError(
                 "exceed_context_size_error",
@@ -197,8 +197,8 @@ def loaded_pair(engine: Engine) -> PairLoaded:
     return engine.pair
 
 
-async def asked_aside(engine: Engine, question: AsideQuestion, answer: type[T]) -> T:
-    """The engine's answer to a question, of this type. Raises `ApiError`."""
+async def ask_aside(engine: Engine, question: AsideQuestion, answer: type[T]) -> T:
+    """The engine's answer to a question. Raises `ApiError`."""
     try:
         found = await engine.ask_aside(question)
     except KnownError:
@@ -208,31 +208,31 @@ async def asked_aside(engine: Engine, question: AsideQuestion, answer: type[T]) 
 
 
 @dataclass(frozen=True)
-class Said:
-    """A part of an answer, or all of it."""
+class AnswerContent:
+    """The parsed content of an answer or of a part of one."""
 
     thinking: str = ""
     text: str = ""
     calls: list[ToolCall] = field(default_factory=list)
     pieces: list[Piece] = field(default_factory=list)
-    """Those of the text, where the request asked how likely they were."""
+    """The text's pieces, if the request wants log probabilities."""
 
     def __bool__(self) -> bool:
         return bool(self.thinking or self.text or self.calls or self.pieces)
 
 
 class Reader:
-    """Reads one answer.
+    """Parses one answer.
 
     Attributes:
         has_calls: Whether there was a call.
     """
 
     def __init__(self, pair: PairLoaded, command: Generate, begun: str = "") -> None:
-        """``command``: what the engine is asked. ``begun``: the answer so far."""
+        """``begun``: the answer so far."""
         tools = command.tools
         known = FORMATS[pair.tool_format] if tools else None
-        if known and command.format is not None:  # then no text stands before calls
+        if known and command.format is not None:  # then no text comes before calls
             known = replace(known, anywhere=False)
         self._calls = CallReader(known, tools.tools) if known and tools else None
         if self._calls:
@@ -243,8 +243,8 @@ class Reader:
         self._has_text = False
         self.has_calls = False
 
-    def read(self, pieces: Sequence[Piece]) -> Said:
-        """The answer goes on with ``pieces``."""
+    def read(self, pieces: Sequence[Piece]) -> AnswerContent:
+        """Parse more of the answer."""
         thinking = "".join(piece.text for piece in pieces if piece.thinking)
         text = "".join(piece.text for piece in pieces if not piece.thinking)
         calls: list[ToolCall] = []
@@ -254,24 +254,24 @@ class Reader:
         self._thought.append(thinking)
         self._has_text |= bool(text.strip())
         likely = [piece for piece in pieces if piece.logprobs and not piece.thinking] if self._has_logprobs else []
-        return Said(thinking, text, calls, likely)
+        return AnswerContent(thinking, text, calls, likely)
 
-    def end(self, finished: GenerationFinished) -> Said:
-        """The text that was held back, at the end of the answer. If the model only thought, its thinking is the answer,
-        calls included."""
+    def end(self, finished: GenerationFinished) -> AnswerContent:
+        """The text held back at the end of the answer. If the model only thought, its thinking is the answer, including
+        any calls."""
         held = self._calls.end(cut=finished.finish_reason != "end") if self._calls else ""
         thought = "".join(self._thought)
         said = "said" if self._has_text or self.has_calls else held
         if not finished.has_only_thought(thought, said):
-            return Said(text=held)
+            return AnswerContent(text=held)
         text, calls = self._calls.read(thought) if self._calls else (thought, [])
         self.has_calls = bool(calls) and all(call.name in self._names for call in calls)
-        return Said(text=text, calls=calls) if self.has_calls else Said(text=thought)
+        return AnswerContent(text=text, calls=calls) if self.has_calls else AnswerContent(text=thought)
 
-    def whole(self, pieces: Sequence[Piece], finished: GenerationFinished) -> Said:
-        """All of an answer."""
+    def whole(self, pieces: Sequence[Piece], finished: GenerationFinished) -> AnswerContent:
+        """Parse a whole answer."""
         said, last = self.read(pieces), self.end(finished)
-        return Said(said.thinking, said.text + last.text, said.calls + last.calls, said.pieces)
+        return AnswerContent(said.thinking, said.text + last.text, said.calls + last.calls, said.pieces)
 
 
 Json = dict[str, Any]
@@ -305,7 +305,7 @@ def _entry(token: TokenLogprob) -> Json:
 
 
 def _named(token: TokenLogprob) -> str:
-    """Tokens that aren't valid UTF-8 stay distinguishable."""
+    """A token as text; one that isn't valid UTF-8 is spelled in bytes."""
     try:
         return token.text.decode()
     except UnicodeDecodeError:

@@ -11,8 +11,8 @@ import msgspec
 from app.protocol.events import Figures, GenerationFinished, PairLoaded, Piece
 from app.protocol.options import FinishReason
 from app.protocol.tools import ToolCall
-from app.server.answers import Answer, Said
-from app.server.chat_request import ROLES, Asked, History, RequestImages, continuing
+from app.server.answers import Answer, AnswerContent
+from app.server.chat_request import ROLES, EngineRequest, History, RequestImages, continuing
 from app.server.fields import AnthropicMessage, MessagesRequest, Warnings
 from app.server.guard import ApiError
 from app.server.replies import Json, Replies
@@ -29,16 +29,16 @@ _REASONS: dict[FinishReason, str] = {
 
 
 class AnthropicReplies(Replies):
-    """One answer's JSON: its thinking is a block of its own in front of the text."""
+    """One answer's JSON: thinking is a separate block before the text."""
 
     ping = b'event: ping\ndata: {"type":"ping"}\n\n'
 
-    def __init__(self, request: Any, wanted: Asked, pair: PairLoaded, model: str, answer: Answer) -> None:
+    def __init__(self, request: Any, wanted: EngineRequest, pair: PairLoaded, model: str, answer: Answer) -> None:
         super().__init__(request, wanted, pair, model, answer)
         self._blocks = 0
-        """How many have begun."""
+        """The number begun so far."""
         self._kind = ""
-        """Of the block that has begun last."""
+        """The last block's kind."""
         self._message: Json = {
             "id": "msg_" + secrets.token_urlsafe(24),
             "type": "message",
@@ -84,7 +84,7 @@ class AnthropicReplies(Replies):
     def failed(self, error: ApiError) -> Json:
         return {"type": "error", **error.body()}
 
-    def _parts(self, said: Said) -> Iterator[Json]:
+    def _parts(self, said: AnswerContent) -> Iterator[Json]:
         for kind, new in (("thinking", said.thinking), ("text", said.text)):
             if new:
                 yield from self._block(kind)
@@ -98,7 +98,7 @@ class AnthropicReplies(Replies):
         return {"type": "content_block_delta", "index": self._blocks - 1, "delta": delta}
 
     def _block(self, kind: str, block: Json | None = None) -> Iterator[Json]:
-        """Begin a ``block`` of a ``kind``, by default an empty one, unless the last one is of it."""
+        """Begin a block (by default an empty one) unless the last one is of this ``kind``."""
         if kind == self._kind:
             return
         if self._blocks:
@@ -133,11 +133,11 @@ def _usage(figures: Figures) -> Json:
 _CALL, _RESULT = "tool_use", "tool_result"
 
 
-def asked_by_messages(request: MessagesRequest, pair: PairLoaded, images: RequestImages, warnings: Warnings) -> Asked:
-    """What to ask the engine. Raises `ApiError`.
-
-    Without ``thinking`` the model isn't to think, as at Anthropic's: clients take the first block for the answer.
-    """
+def prepare_message(
+    request: MessagesRequest, pair: PairLoaded, images: RequestImages, warnings: Warnings
+) -> EngineRequest:
+    """Raises `ApiError`. Without ``thinking``, the model doesn't think, like Anthropic's: clients expect the answer in
+    the first block."""
     choice = request.tool_choice
     several = not (isinstance(choice, dict) and choice.get("disable_parallel_tool_use"))
     use = tool_use(request.tools or [], choice, warnings, several=several, custom=True)
@@ -159,7 +159,7 @@ def asked_by_messages(request: MessagesRequest, pair: PairLoaded, images: Reques
 
 
 def _add(history: History, message: AnthropicMessage) -> None:
-    """The messages that one of Anthropic's is made of: the results of calls are messages of their own."""
+    """Add one of Anthropic's messages; results of calls become separate messages."""
     blocks: list[Any] = message.content if isinstance(message.content, list) else [message.content or ""]
     said = [block for block in blocks if _kind(block) != _RESULT]
     for block in blocks:

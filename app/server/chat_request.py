@@ -1,4 +1,4 @@
-"""``/v1/chat/completions``: a request's messages, images and options as what an engine is asked."""
+"""Turns ``/v1/chat/completions`` into a request to the engine; has the parts shared by all dialects."""
 
 from __future__ import annotations
 
@@ -27,14 +27,12 @@ from app.server.guard import ApiError, invalid, not_supported
 from app.server.settings import command_for, likely
 from app.server.tools import as_object, check_together, is_name, template_id, tool_use
 
-# Images in a request: only those that it brings along. They are files for the engine, until the answer has ended.
-
 _DATA = re.compile(r"data:[a-zA-Z0-9.+/-]*;base64,")
 MOST_IMAGES = 64
 
 
 class RequestImages:
-    """The images of one request, in a private folder that is erased at the end of the ``with``."""
+    """The images contained in one request, in a private folder that is deleted at the end of the ``with``."""
 
     def __init__(self, pair: PairLoaded) -> None:
         self._can_see = pair.projector is not None
@@ -49,7 +47,7 @@ class RequestImages:
     ) -> None:
         self._found = []
         if self._folder:
-            with contextlib.suppress(OSError):  # Windows doesn't erase what is still open
+            with contextlib.suppress(OSError):  # Windows doesn't delete open files
                 self._folder.cleanup()
 
     def from_url(self, url: str) -> Image:
@@ -78,7 +76,7 @@ class RequestImages:
         return Image(hashlib.sha256(data).hexdigest(), str(self._path(len(self._found))))
 
     async def write(self) -> None:
-        """Let the engine read them. Raises `ApiError` for one that would take too much memory."""
+        """Write the files for the engine. Raises `ApiError` for an image that would take too much memory."""
         if self._found:
             await asyncio.to_thread(self._write)
 
@@ -90,18 +88,13 @@ class RequestImages:
         self._found = []
 
     def _path(self, number: int) -> Path:
-        """Of an image, in a folder that only this user can read."""
+        """An image's path, in a folder that only this user can read."""
         self._folder = self._folder or tempfile.TemporaryDirectory(prefix="slipstream-", ignore_cleanup_errors=True)
         return Path(self._folder.name) / f"Image {number}"
 
 
-# The chat in a request, as messages for an engine: the same for all forms of requests.
-#
-# A request fails only where an answer would be wrong: what can't be used in earlier messages is left out, with a
-# warning.
-
 Call = tuple[Any, Any, Any]
-"""The id, the name and the arguments."""
+"""Id, name and arguments."""
 ROLES: dict[str, Role] = {
     "developer": "system",
     "system": "system",
@@ -112,26 +105,25 @@ ROLES: dict[str, Role] = {
     "model": "assistant",
 }
 _IMAGES = ("image_url", "input_image", "image")
-"""Besides parts of any type that have an ``image_url``."""
+"""Types of image parts; any part with an ``image_url`` is one, too."""
 _THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
 _FILES = ("file", "input_file", "document", "input_audio", "audio", "video_url", "container_upload")
 _TEXTS = (
     *("title", "name", "tool_name", "text", "refusal", "summary", "content", "output", "resource"),
     *("query", "url", "uri"),
 )
-"""What of other parts is text, in this order."""
+"""Fields of other parts that are text, in this order."""
 _TEXT_KINDS = ("text/", "application/json", "application/xml")
 _HEADER = re.compile(r"\s*x-anthropic-[\w-]+:.*(?:\n|\Z)", re.IGNORECASE)
-"""A line for Anthropic's own server, with other digits in each request: nothing behind it would be cached."""
+"""A line for Anthropic's own server that differs in each request, so that nothing after it could be cached."""
 _UNSEEN = "[An image that you can't see.]"
 _UNREAD = "[A file that you can't read.]"
 
 
 class History:
-    """Takes messages in the order of the chat.
+    """Builds the engine's messages from those of a request in any dialect, added in order.
 
-    Attributes:
-        messages: Those so far.
+    A request fails only if the answer would be wrong: unusable parts of earlier messages are left out with a warning.
     """
 
     def __init__(self, images: RequestImages, warnings: Warnings) -> None:
@@ -139,15 +131,15 @@ class History:
         self._images = images
         self._warnings = warnings
         self._open: list[ToolCall] = []
-        """Calls whose results haven't come."""
+        """Calls without results so far."""
         self._unusable: list[ApiError] = []
-        """Errors of images and files since the last answer, which the user is asking about."""
+        """Errors about images and files since the last answer, which the current question may be about."""
         self._named: dict[str, str] = {}
-        """The name of each call that is shown as text, by its id."""
+        """The names of calls that are shown as text, by id."""
         self._calls = 0
 
     def add(self, role: str, content: Content) -> None:
-        """A message of any role but the assistant's and tools'."""
+        """Add a message by anyone but the assistant and tools."""
         if role not in ROLES:
             self._warnings.add(f"The role {quoted(role)} isn't known here; its messages were taken as the user's.")
         known = ROLES.get(role, "user")
@@ -157,8 +149,7 @@ class History:
     def answer(
         self, content: Content, thinking: Content = None, calls: Sequence[Call] = (), *, goes_on: bool = False
     ) -> None:
-        """A message of the assistant's, with its ``calls``. ``goes_on``: a part of the answer that comes last, if one
-        does."""
+        """Add a message by the assistant. ``goes_on``: append it to the last message if that is an answer."""
         for error in self._unusable:
             self._tell_left_out(error)
         self._unusable = []
@@ -189,7 +180,7 @@ class History:
         self.messages.append(new)
 
     def result(self, identity: Any, content: Content, name: Any = None) -> None:
-        """The result of a call; without an id, of the first one without a result, with this ``name`` if it has one."""
+        """Add the result of a call. Without an id, it belongs to the first open call (with this ``name``, if given)."""
         text, seen = self._content(content, "tool")
         call = self._called(identity, name)
         if call is None:
@@ -204,8 +195,8 @@ class History:
         self._sort_results()
 
     def whole(self) -> list[Message]:
-        """All messages: system messages at the beginning as one, since many templates know only one, and images in
-        results as the user's, who follows. Raises `ApiError` for what the user asks about now and can't be used."""
+        """All messages. Leading system messages are joined, because many templates support just one; images in results
+        move to the user's next message. Raises `ApiError` if the current question has unusable images or files."""
         if self._unusable:
             raise self._unusable[0]
         first = next((at for at, one in enumerate(self.messages) if one.role != "system"), len(self.messages))
@@ -228,7 +219,7 @@ class History:
     # ------------------------------------------------------------ calls
 
     def _sort_results(self) -> None:
-        """Put the last results in the order of their calls, by which alone many templates tell them apart."""
+        """Put the last results in the order of their calls, because many templates match them by order alone."""
         at = len(self.messages)
         while at and self.messages[at - 1].role == "tool":
             at -= 1
@@ -236,7 +227,7 @@ class History:
         self.messages[at:] = sorted(self.messages[at:], key=lambda one: places.get(one.tool_call_id, len(places)))
 
     def _call(self, identity: Any, name: Any, arguments: Any) -> ToolCall | str:
-        """A call, or its text where it can't be given to templates as one."""
+        """A call, or its text if templates can't take it as one."""
         self._calls += 1
         known = template_id(str(identity or f"call {self._calls}"))
         values = as_object(arguments)
@@ -276,7 +267,7 @@ class History:
         if isinstance(part, str):
             return part
         if not isinstance(part, dict) or not (part.get("type") or isinstance(part.get("text"), str)):
-            return _json(part)  # what a tool has found
+            return _json(part)  # a tool's result
         kind = part.get("type")
         text = _text_file(part) if kind in _FILES else _all_text(part)
         if text:
@@ -305,9 +296,9 @@ class History:
 
 
 def _parts(content: Content) -> list[Any]:
-    """The parts of a content."""
+    """The parts of a message's content."""
     if isinstance(content, dict) and isinstance(content.get("content"), list) and "type" not in content:
-        content = content["content"]  # a result as MCP has it
+        content = content["content"]  # MCP's form of a result
     if isinstance(content, list) and all(part is None or isinstance(part, str | dict) for part in content):
         return [part for part in content if part is not None]
     return [] if content is None else [content]
@@ -318,7 +309,7 @@ def _shown(images: tuple[Image, ...]) -> Message:
 
 
 def _image(part: dict[str, Any], images: RequestImages) -> Image:
-    """OpenAI's, Anthropic's or MCP's. Raises `ApiError`."""
+    """An image in OpenAI's, Anthropic's or MCP's form. Raises `ApiError`."""
     source, url = part.get("source"), part.get("image_url")
     if isinstance(part.get("data"), str):
         return images.from_base64(part["data"])
@@ -330,7 +321,7 @@ def _image(part: dict[str, Any], images: RequestImages) -> Image:
 
 
 def _all_text(value: Any) -> str:
-    """The text in a part of any kind."""
+    """All text in a part of any kind."""
     match value:
         case str():
             return value
@@ -344,7 +335,7 @@ def _all_text(value: Any) -> str:
 
 
 def _text_file(part: dict[str, Any]) -> str:
-    """The text of a file; empty: it isn't in the request, or it is no text."""
+    """A file's text; empty if it isn't text or not in the request."""
     inner = part.get("file") or part.get("source") or part
     if not isinstance(inner, dict):
         return ""
@@ -368,29 +359,29 @@ def _json(value: Any) -> str:
 
 
 _SPELLED_THINKING = re.compile(r"\s*<think>\s*(.*?)\s*</think>\s*", re.DOTALL)
-"""Thinking that other servers leave in the text of an answer."""
+"""Thinking that other servers leave in an answer's text."""
 _OFF = ("none", "off", "disabled")
 _LESS_EFFORT = ("minimal", "low", "medium", "high", "xhigh", "max")
 """In order."""
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A chat request for an engine; the tokens of ``continued`` have yet to be put into ``command``."""
+class EngineRequest:
+    """A request in the engine's terms; the tokens of ``continued`` aren't in ``command`` yet."""
 
     command: Generate
     warnings: Warnings
     continued: CheckText | None = None
-    """The beginning of the answer, where the request has it."""
+    """The beginning of the answer, if the request contains it."""
 
     @property
     def begun(self) -> str:
-        """Its text."""
+        """The text of ``continued``."""
         return self.continued.text if self.continued else ""
 
 
-def asked(request: ChatRequest, pair: PairLoaded, images: RequestImages, warnings: Warnings) -> Asked:
-    """What to ask the engine; what is left out of it is added to ``warnings``. Raises `ApiError`."""
+def prepare_chat(request: ChatRequest, pair: PairLoaded, images: RequestImages, warnings: Warnings) -> EngineRequest:
+    """Adds ``warnings`` about fields that are left out. Raises `ApiError`."""
     use = _tool_use(request, warnings)
     check_together(request, use, pair)
     messages = _messages(request.messages, images, warnings)
@@ -409,9 +400,9 @@ def asked(request: ChatRequest, pair: PairLoaded, images: RequestImages, warning
     return continuing(command, warnings, goes_on=goes_on is not False)
 
 
-def continuing(command: Generate, warnings: Warnings, *, goes_on: bool = True) -> Asked:
-    """The request for ``command``. With ``goes_on``, a last message of the assistant's is the beginning of the answer.
-    Raises `ApiError`."""
+def continuing(command: Generate, warnings: Warnings, *, goes_on: bool = True) -> EngineRequest:
+    """The request for ``command``. With ``goes_on``, a last message by the assistant begins the answer. Raises
+    `ApiError`."""
     messages = command.messages
     begun = messages[-1] if goes_on and messages and messages[-1].role == "assistant" else None
     if begun and begun.tool_calls:
@@ -421,7 +412,7 @@ def continuing(command: Generate, warnings: Warnings, *, goes_on: bool = True) -
         messages = [*messages, Message(role="user", content="")]
     command = msgspec.structs.replace(command, messages=messages)
     if begun is None or not (begun.content or begun.thinking):
-        return Asked(command, warnings)
+        return EngineRequest(command, warnings)
     spelled = _SPELLED_THINKING.match(begun.content)
     question = CheckText(
         request=0,
@@ -430,11 +421,11 @@ def continuing(command: Generate, warnings: Warnings, *, goes_on: bool = True) -
         thinking=command.thinking,
         template_variables=command.template_variables,
     )
-    return Asked(command, warnings, question)
+    return EngineRequest(command, warnings, question)
 
 
 def template_variables(wanted: Mapping[str, Any], pair: PairLoaded, warnings: Warnings) -> TemplateVariables:
-    """Those of the template's variables that it declares. Clients send ``enable_thinking`` to any model."""
+    """The variables that the template declares; clients send ``enable_thinking`` to any model."""
     declared = {name: value for name, value in wanted.items() if name in pair.template_variables and value is not None}
     for name, value in declared.items():
         if not isinstance(value, bool | int | float | str):
@@ -443,9 +434,9 @@ def template_variables(wanted: Mapping[str, Any], pair: PairLoaded, warnings: Wa
 
 
 def thinking_level(effort: str | None, levels: Sequence[str], warnings: Warnings) -> str:
-    """The model's level for an effort in OpenAI's words, or in its own; empty: as if nothing had been said.
+    """The model's level for an effort in OpenAI's words or its own; empty: the default.
 
-    The nearest of those it has, rather less than more.
+    If it doesn't have that level, the nearest one, preferably lower.
     """
     if effort is None or effort in levels:
         return effort or ""
@@ -462,7 +453,7 @@ def thinking_level(effort: str | None, levels: Sequence[str], warnings: Warnings
 
 
 def _tool_use(request: ChatRequest, warnings: Warnings) -> ToolUse | None:
-    """The tools, with those in the old form, of which an answer calls at most one."""
+    """The tools, including ``functions`` in the old form, which allow at most one call."""
     several = request.parallel_tool_calls is not False and not request.functions
     choice = request.tool_choice
     if request.functions and choice is None:

@@ -1,4 +1,4 @@
-"""The engine of a server: a process of its own, or that of a window."""
+"""The server's engine: its own process, or the window's."""
 
 from __future__ import annotations
 
@@ -37,41 +37,41 @@ from app.protocol.serving import (
 )
 from app.system import KnownError
 
-asking: ContextVar[str] = ContextVar("asking", default="?")
-"""The name of the program whose request is being answered, as it gives it."""
+client_name: ContextVar[str] = ContextVar("client_name", default="?")
+"""What the client calls itself whose request is being answered."""
 AnswerPart = GenerationStarted | PromptProgressed | RoundsReceived | GenerationFinished
 
 
 class Engine(Protocol):
-    """Where answers come from. Every method raises `KnownError` where the engine can't do it."""
+    """Where answers come from. Every method raises `KnownError` if it can't be carried out."""
 
     @property
     def pair(self) -> PairLoaded | None:
-        """The loaded pair, if there is one."""
+        """The loaded pair, if any."""
 
     @property
     def why_unavailable(self) -> str:
-        """A sentence for clients while nothing is loaded."""
+        """For clients, while nothing is loaded."""
 
     def generate(self, command: Generate) -> AsyncGenerator[AnswerPart, None]:
         """Answer a chat, one at a time. Closing the iterator cancels the answer within one verify pass."""
 
     async def ask_aside(self, question: AsideQuestion) -> AnsweredQuestion:
-        """Answer a question, also while an answer is being written."""
+        """Answer a question, even while an answer is being written."""
 
 
 _log = logging.getLogger("slipstream.server")
 _MOST_ENDS = 3
-"""How many times in a row an engine may end without having answered anything."""
+"""How many times in a row an engine may end before it finishes an answer."""
 
 
 class OwnEngine:
-    """The pair of one `Load`, in an engine process; see `app.server.engines.Engine`."""
+    """An `Engine` that runs a process with one pair."""
 
     why_unavailable = "The model isn't loaded now. Try again in a moment."
 
     def __init__(self, command: Load, usual: AnswerSettings = AnswerSettings()) -> None:  # noqa: B008 - frozen
-        """``usual``: how to draft for requests that say nothing about it."""
+        """``usual``: how to draft unless a request says otherwise."""
         self.pair: PairLoaded | None = None
         self._command = command
         self._usual = usual
@@ -86,7 +86,7 @@ class OwnEngine:
         return self.pair
 
     async def keep_running(self) -> None:
-        """Start the engine again whenever it ends, until this is canceled. Raises `KnownError` if it keeps ending."""
+        """Restart the engine whenever it ends, until canceled. Raises `KnownError` if it keeps ending."""
         while self._process is not None:
             await self._process.ended.wait()
             self.pair = None
@@ -94,7 +94,7 @@ class OwnEngine:
             self._ends += 1
             if self._ends > _MOST_ENDS:
                 raise KnownError("The engine ended several times in a row, so the server stops.")
-            _log.warning("the engine has ended and is started again")
+            _log.warning("the engine ended and is being restarted")
             try:
                 await self.start()
             except EngineEndedError as error:
@@ -130,19 +130,19 @@ NOTHING_LOADED = "No model is loaded in Slipstream's window."
 
 
 class WindowEngine:
-    """One pair of the window, from its load to the next; see `app.server.engines.Engine`."""
+    """An `Engine` for one pair of the window, until another one is loaded."""
 
     def __init__(self, pair: PairLoaded | None, why: str, send: Callable[[FromServer], None]) -> None:
-        """``why``: why there is no pair. ``send`` raises `ProtocolError` for a message that is too large."""
+        """``why``: why there is no pair. ``send`` raises `ProtocolError` if a message is too large."""
         self.pair = pair
         self.why_unavailable = why or NOTHING_LOADED
         self._send = send
         self._answer: tuple[int, asyncio.Queue[AnswerEvent | Unavailable]] = (0, asyncio.Queue())
-        """The number of the current answer, and its events so far."""
+        """The current answer's number, and its events."""
         self._questions: dict[int, asyncio.Future[AnsweredQuestion]] = {}
 
     def receive(self, event: AnswerEvent | AnsweredQuestion | Unavailable) -> None:
-        """Take a message from the window; what nobody waits for is dropped."""
+        """Handle a message from the window; drop it if nothing is waiting for it."""
         number, events = self._answer
         if (question := self._questions.get(event.request)) is not None:
             if question.done():
@@ -155,7 +155,7 @@ class WindowEngine:
             events.put_nowait(event)
 
     def close(self, why: str) -> None:
-        """The pair was unloaded: everything that is waiting fails, with ``why`` as the reason."""
+        """The pair was unloaded: everything waiting fails, with ``why`` as the reason."""
         self.pair, self.why_unavailable = None, why or NOTHING_LOADED
         number, events = self._answer
         events.put_nowait(Unavailable(request=number))
@@ -165,7 +165,7 @@ class WindowEngine:
 
     async def generate(self, command: Generate) -> AsyncGenerator[AnswerPart, None]:
         number, events = self._answer = next(_numbers), asyncio.Queue()
-        self._ask(AnswerRequested(client=asking.get(), command=msgspec.structs.replace(command, request=number)))
+        self._ask(AnswerRequested(client=client_name.get(), command=msgspec.structs.replace(command, request=number)))
         is_over = False
         try:
             while not is_over:
@@ -201,4 +201,4 @@ class WindowEngine:
 
 
 _numbers = count(1)
-"""Of requests and questions together, over all pairs."""
+"""For requests and questions together, across all pairs."""

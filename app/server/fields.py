@@ -1,4 +1,4 @@
-"""The fields of requests: which are read, which are left out with a warning, which are refused."""
+"""The fields of requests, and warnings about those that are ignored."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from app.server.guard import invalid
 
 T = TypeVar("T")
 Number = int | float
-"""Of any size: `settings` takes the nearest allowed value."""
+"""Any number: `settings` uses the nearest allowed value."""
 MOST_STOPS = 64
 MOST_BIASES = 1024
 StopText = Annotated[str, msgspec.Meta(max_length=1000)]
 Content = Any
-"""Text, parts, one part, or another value of a tool; ``None``: nothing."""
+"""Text, parts, one part, or any value from a tool; ``None``: nothing."""
 _NOT_READ = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
@@ -29,23 +29,23 @@ class StreamOptions(msgspec.Struct):
 
 class JsonSchema(msgspec.Struct):
     schema: msgspec.Raw = msgspec.Raw()
-    """Empty: not given."""
+    """Empty: not sent."""
     strict: Any = None
 
 
 class ResponseFormat(msgspec.Struct):
     type: Literal["text", "json_object", "json_schema"] | None = None
-    """Not given: what the schema says, or text."""
+    """Not sent: JSON by the schema if there is one, otherwise text."""
     json_schema: JsonSchema | None = None
     schema: msgspec.Raw = msgspec.Raw()
-    """llama-server's, with either of the JSON types; and that of ``/v1/responses``."""
+    """llama-server's, with either JSON type, and ``/v1/responses``'s."""
     name: str | None = None
     strict: Any = None
-    """In ``/v1/responses``."""
+    """``/v1/responses``'s."""
 
 
 class StructuredOutputs(msgspec.Struct):
-    """vLLM's; before, its fields were ``guided_json`` and so on."""
+    """vLLM's; its older versions have ``guided_json`` and so on."""
 
     json: Any = None
     regex: str | None = None
@@ -54,7 +54,7 @@ class StructuredOutputs(msgspec.Struct):
 
 
 class OwnOptions(msgspec.Struct):
-    """What only this server has."""
+    """Options that only this server has."""
 
     exact: bool | None = None
     """Use the accept rule ``exact``."""
@@ -70,8 +70,8 @@ class Speculative(msgspec.Struct):
 
 
 class Settings(msgspec.Struct, kw_only=True):
-    """What all requests for an answer have; ``None``: not given. What is called as in `Sampling` or `PerChat` means the
-    same (`settings`)."""
+    """The fields shared by all requests for an answer; ``None``: not sent. Those named as in `Sampling` or `PerChat`
+    mean the same (`settings`)."""
 
     model: str | None = None
     max_tokens: Number | None = None
@@ -94,9 +94,9 @@ class Settings(msgspec.Struct, kw_only=True):
     return_progress: bool | None = None
     response_format: ResponseFormat | None = None
     grammar: str | None = None
-    """In GBNF, llama-server's."""
+    """llama-server's, in GBNF."""
     json_schema: Any = None
-    """llama-server's, too."""
+    """llama-server's."""
     structured_outputs: StructuredOutputs | None = None
     guided_json: Any = None
     guided_regex: str | None = None
@@ -107,7 +107,7 @@ class Settings(msgspec.Struct, kw_only=True):
         | Annotated[list[Any], msgspec.Meta(max_length=MOST_BIASES)]
         | None
     ) = None
-    """By the numbers of tokens, or llama-server's pairs."""
+    """By token id, or llama-server's pairs."""
     slipstream: OwnOptions | None = None
     speculative: Speculative | None = None
     speculative_n_max: int | None = msgspec.field(default=None, name="speculative.n_max")
@@ -155,13 +155,13 @@ class ChatRequest(Settings, kw_only=True):
     tool_choice: Any = None
     parallel_tool_calls: bool | None = None
     functions: list[Any] | None = None
-    """The old form of tools."""
+    """The old form of ``tools``."""
     function_call: Any = None
-    """And of the choice among them."""
+    """The old form of ``tool_choice``."""
     chat_template_kwargs: dict[str, Any] | None = None
     reasoning_effort: str | None = None
     reasoning: ReasoningOptions | None = None
-    """OpenRouter's form of it."""
+    """OpenRouter's form of ``reasoning_effort``."""
     thinking_budget: int | None = msgspec.field(default=None, name="thinking_budget_tokens")
     continue_final_message: bool | Literal["content", "reasoning_content"] | None = None
 
@@ -193,7 +193,7 @@ class OutputConfig(msgspec.Struct):
 
 
 class MessagesRequest(Settings, kw_only=True):
-    """``/v1/messages`` and the count of their tokens, Anthropic's."""
+    """Anthropic's ``/v1/messages``, and its count of tokens."""
 
     messages: Annotated[list[AnthropicMessage], msgspec.Meta(min_length=1)]
     system: Content = None
@@ -201,7 +201,7 @@ class MessagesRequest(Settings, kw_only=True):
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
     output_format: ResponseFormat | None = None
-    """Its name in the beta."""
+    """The beta's name for ``output_config.format``."""
     tools: list[Any] | None = None
     tool_choice: Any = None
 
@@ -211,7 +211,7 @@ class MessagesRequest(Settings, kw_only=True):
 
 
 class Item(msgspec.Struct):
-    """A part of the chat in ``/v1/responses``: a message, a call, its result, a thought, or of another type."""
+    """An item of the chat in ``/v1/responses``: a message, a call, a result, thinking, or another type."""
 
     type: str | None = "message"
     role: str | None = None
@@ -250,14 +250,13 @@ class TokenizeRequest(msgspec.Struct, kw_only=True):
     content: str | None = None
     prompt: str | None = None
     add_special: bool | None = None
-    """With the BOS token."""
+    """Add the BOS token."""
     parse_special: bool | None = None
     with_pieces: bool | None = None
 
 
 def mended(body: bytes) -> bytes:
-    """The JSON of a request with U+FFFD for halves of characters, which programs send that cut text in the middle of
-    an emoji."""
+    """A request's JSON with U+FFFD for half surrogate pairs, sent by programs that cut text inside an emoji."""
     if b"\\u" not in body:
         return body
     try:
@@ -270,7 +269,7 @@ def mended(body: bytes) -> bytes:
 
 
 def parsed(body: bytes, kind: type[T]) -> T:
-    """The JSON of a request. Raises `ApiError`."""
+    """A request's JSON as a ``kind``. Raises `ApiError`."""
     try:
         return decoders.decode(body, kind, strict=False)
     except _NOT_READ as error:
@@ -278,10 +277,8 @@ def parsed(body: bytes, kind: type[T]) -> T:
         raise invalid(f"The request can't be used: {detail.rstrip('.')}.") from None
 
 
-# What was left out of a request that is answered all the same.
-#
-# Readers of requests, and whoever writes the answer (`Answer.warnings`), add sentences. These go into the answer
-# (``slipstream.warnings``), and into the log without the words of the request, which stand between “ and ” (`quoted`).
+# Warnings say what was ignored in a request. They go into the answer (``slipstream.warnings``), and into the log
+# without quotations from the request, which are between “ and ” (`quoted`).
 
 _QUOTED = re.compile(r"“.*”", re.DOTALL)
 _LONGEST_QUOTATION = 80
@@ -296,24 +293,24 @@ class Warnings:
         self._logged: list[str] = []
 
     def add(self, sentence: str, logged: str = "") -> None:
-        """``logged``: what goes into the log instead, where ``sentence`` quotes the request in another way."""
+        """``logged``: the log's version, if ``sentence`` quotes the request without `quoted`."""
         if sentence not in self.sentences and len(self.sentences) < _MOST:
             self.sentences.append(sentence)
             self._logged.append(logged or _QUOTED.sub("“…”", sentence))
 
     @property
     def for_log(self) -> str:
-        """Without the words of the request."""
+        """The warnings without words from the request."""
         return " ".join(dict.fromkeys(self._logged))
 
 
 def quoted(text: object) -> str:
-    """A word of the request in a sentence."""
+    """A word from the request, for a sentence."""
     shown = "".join(sign if sign.isprintable() else "\ufffd" for sign in str(text)[:_LONGEST_QUOTATION])
     return f"“{shown}”"
 
 
-# Fields of requests that other servers know and that would change an answer, but that aren't read here.
+# Other servers' fields that would change an answer but aren't supported here.
 
 _CHANGING = {
     *("prediction", "modalities", "audio", "web_search_options", "guided_grammar", "regex", "ebnf", "min_tokens"),
@@ -327,7 +324,7 @@ _TEXT_ONLY = b'["text"]'
 
 
 def unread(body: bytes) -> Warnings:
-    """Warnings about fields of a request that aren't read."""
+    """Warnings about unsupported fields of a request."""
     warnings = Warnings()
     for name, value in decoders.decode(body, dict[str, msgspec.Raw]).items():
         if name in _CHANGING and bytes(value) not in (*_NOTHING, _TEXT_ONLY):

@@ -1,4 +1,4 @@
-"""Requests for answers: from the body of a request to its answer, whole or streamed."""
+"""From the body of a request to its answer, whole or streamed."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from app.protocol.events import (
     RoundsReceived,
     TextChecked,
 )
-from app.server.answers import Answer, Answers, asked_aside, loaded_pair
-from app.server.anthropic import AnthropicReplies, asked_by_messages
-from app.server.chat_request import Asked, RequestImages, asked
+from app.server.answers import Answer, Answers, ask_aside, loaded_pair
+from app.server.anthropic import AnthropicReplies, prepare_message
+from app.server.chat_request import EngineRequest, RequestImages, prepare_chat
 from app.server.engines import AnswerPart, Engine
 from app.server.fields import (
     ChatRequest,
@@ -39,7 +39,7 @@ from app.server.fields import (
 from app.server.guard import ApiError, invalid, not_supported
 from app.server.http import Reply, StreamReply, json_reply
 from app.server.replies import ChatReplies, CompletionReplies, Replies
-from app.server.responses import ResponsesReplies, asked_by_responses
+from app.server.responses import ResponsesReplies, prepare_response
 from app.server.settings import command_for, likely
 
 Events = AsyncGenerator[AnswerPart | None, None]
@@ -47,22 +47,22 @@ Finished = Callable[[GenerationFinished, Warnings], None]
 
 
 class Generation:
-    """Answers with one engine."""
+    """Answers requests with one engine."""
 
     def __init__(self, engine: Engine, answers: Answers, model: str, ping_seconds: float) -> None:
-        """``model``: its id in replies."""
+        """``model``: the model's id in replies."""
         self._engine = engine
         self._answers = answers
         self._model = model
         self._ping_seconds = ping_seconds
 
     async def answer(self, form: Form, body: bytes, finished: Finished) -> Reply | StreamReply:
-        """The answer to a request of this form; ``finished`` is told of the end. Raises `ApiError`."""
+        """Answer a request of this form; ``finished`` is called at the end. Raises `ApiError`."""
         pair = loaded_pair(self._engine)
         request = parsed(body, form.request)
         async with AsyncExitStack() as stack:
             images = stack.enter_context(RequestImages(pair))
-            wanted = await self._whole(form.asked(request, pair, images, unread(body)), images)
+            wanted = await self._whole(form.prepare(request, pair, images, unread(body)), images)
             make = partial(form.replies, request, wanted, pair, self._model)
             return await self._reply(wanted, make, finished, stack, stream=bool(request.stream))
 
@@ -71,7 +71,7 @@ class Generation:
         pair = loaded_pair(self._engine)
         request = parsed(body, MessagesRequest)
         with RequestImages(pair) as images:
-            command = (await self._whole(asked_by_messages(request, pair, images, Warnings()), images)).command
+            command = (await self._whole(prepare_message(request, pair, images, Warnings()), images)).command
             question = CountPrompt(
                 request=0,
                 messages=command.messages,
@@ -79,48 +79,48 @@ class Generation:
                 template_variables=command.template_variables,
                 tools=command.tools,
             )
-            found = await asked_aside(self._engine, question, PromptCounted)
+            found = await ask_aside(self._engine, question, PromptCounted)
         if found.refused:
             raise invalid(found.refused)
         return json_reply({"input_tokens": found.tokens + len(command.continued)})
 
-    async def _whole(self, wanted: Asked, images: RequestImages) -> Asked:
-        """With the tokens of an answer that has begun, and its ``images`` in files. Raises `ApiError`."""
+    async def _whole(self, wanted: EngineRequest, images: RequestImages) -> EngineRequest:
+        """Write the ``images``, and fill in the tokens of a continued answer. Raises `ApiError`."""
         await images.write()
         if wanted.continued is None:
             return wanted
-        found = await asked_aside(self._engine, wanted.continued, TextChecked)
+        found = await ask_aside(self._engine, wanted.continued, TextChecked)
         if found.tokens is None:
             raise invalid("This answer can't be continued: the model has no tokens for exactly this text.")
         return replace(wanted, command=msgspec.structs.replace(wanted.command, continued=found.tokens))
 
     async def _reply(
         self,
-        wanted: Asked,
+        wanted: EngineRequest,
         make: Callable[[Answer], Replies],
         finished: Finished,
         stack: AsyncExitStack,
         *,
         stream: bool,
     ) -> Reply | StreamReply:
-        """What is in ``stack`` is kept until the answer has been sent."""
+        """``stack`` is closed after the answer has been sent."""
         answer = await stack.enter_async_context(self._answers.begun(wanted.command, wanted.warnings))
         if not stream:
             return json_reply(await self._checked(wanted, answer, make, finished, stack))
         events = answer.events(self._ping_seconds)
         replies = make(answer)
-        first = await anext(events)  # a request that is refused gets a status of its own
+        first = await anext(events)  # a refused request gets its own status instead
         return StreamReply(_parts(answer, first, events, replies, finished), stack.pop_all())
 
     async def _checked(
         self,
-        wanted: Asked,
+        wanted: EngineRequest,
         answer: Answer,
         make: Callable[[Answer], Replies],
         finished: Finished,
         stack: AsyncExitStack,
     ) -> dict[str, Any]:
-        """An answer as a whole; one that isn't valid by its schema is asked for once more, where that can help."""
+        """The whole answer. If it doesn't match its schema, try once more, unless that would give the same answer."""
         pieces, last = await _whole(answer, finished)
         if last.valid is False and wanted.command.sampling.temperature > 0:
             again = msgspec.structs.replace(wanted.command, seed=(answer.seed or 0) + 1)
@@ -152,7 +152,7 @@ async def _parts(
             if isinstance(event, GenerationFinished):
                 finished(event, answer.warnings)
         yield replies.end
-    except ApiError as error:  # the status has been sent
+    except ApiError as error:  # too late for a status
         yield replies.encoded(replies.failed(error))
 
 
@@ -172,14 +172,14 @@ def _json(event: AnswerPart, replies: Replies) -> Iterator[dict[str, Any]]:
             return replies.finish(event)
 
 
-def _asked_to_complete(
+def _prepare_completion(
     request: CompletionRequest, pair: PairLoaded, _images: RequestImages, warnings: Warnings
-) -> Asked:
-    """``/v1/completions``: the prompt as it is."""
+) -> EngineRequest:
+    """``/v1/completions``: the prompt without a chat template."""
     command = command_for(request, pair, [Message(role="user", content=_prompt(request, warnings))], warnings)
-    wanted = request.logprobs  # here ``true`` means what 1 does, and 0 asks for the tokens of the answer alone
+    wanted = request.logprobs  # here, ``true`` means 1, and 0 requests only the answer's own tokens
     logprobs = None if wanted is None or wanted is False else likely(wanted, warnings)
-    return Asked(msgspec.structs.replace(command, raw=True, logprobs=logprobs), warnings)
+    return EngineRequest(msgspec.structs.replace(command, raw=True, logprobs=logprobs), warnings)
 
 
 def _prompt(request: CompletionRequest, warnings: Warnings) -> str:
@@ -198,20 +198,20 @@ def _prompt(request: CompletionRequest, warnings: Warnings) -> str:
 
 
 class Form(NamedTuple):
-    """A form of requests and of their answers."""
+    """A dialect's requests and replies."""
 
     request: type[Settings]
-    asked: Callable[[Any, PairLoaded, RequestImages, Warnings], Asked]
-    """What the engine is asked. Raises `ApiError`."""
+    prepare: Callable[[Any, PairLoaded, RequestImages, Warnings], EngineRequest]
+    """Raises `ApiError`."""
     replies: type[Replies]
 
 
-_CHAT = Form(ChatRequest, asked, ChatReplies)
+_CHAT = Form(ChatRequest, prepare_chat, ChatReplies)
 FORMS: Mapping[str, Form] = {
     "/v1/chat/completions": _CHAT,
     "/chat/completions": _CHAT,
-    "/v1/completions": Form(CompletionRequest, _asked_to_complete, CompletionReplies),
-    "/v1/responses": Form(ResponsesRequest, asked_by_responses, ResponsesReplies),
-    "/v1/messages": Form(MessagesRequest, asked_by_messages, AnthropicReplies),
+    "/v1/completions": Form(CompletionRequest, _prepare_completion, CompletionReplies),
+    "/v1/responses": Form(ResponsesRequest, prepare_response, ResponsesReplies),
+    "/v1/messages": Form(MessagesRequest, prepare_message, AnthropicReplies),
 }
 """By path."""

@@ -1,7 +1,7 @@
-"""Who may ask, within which limits, with which key; and what is answered instead of a result.
+"""Access control: hosts, origins, keys, limits, and the errors that are sent instead of a result.
 
-A web page can have its host's name point to 127.0.0.1 (DNS rebinding): then it may read what this server answers, and
-only the Host header tells. Whatever another page sends has an Origin.
+A web page can make its host name resolve to 127.0.0.1 (DNS rebinding) and then read this server's answers; only the
+Host header gives it away. Requests from other pages have an Origin.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ _STATUS: dict[ErrorType, int] = {
 
 
 class ApiError(Exception):
-    """A request that isn't carried out. ``message`` goes to the client: a sentence, without paths."""
+    """A request is refused or failed. ``message`` is a sentence for the client, without paths."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class ApiError(Exception):
         headers: Mapping[str, str] | None = None,
         **details: int,
     ) -> None:
-        """``status``: where it isn't the usual one of this type. ``details`` go into the answer, too."""
+        """``status`` overrides the type's usual one. ``details`` go into the answer, too."""
         super().__init__(message)
         self.kind = kind
         self.message = message
@@ -82,7 +82,7 @@ def not_supported(message: str) -> ApiError:
 _HOST = re.compile(r"(?P<name>\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(?::[0-9]{1,5})?")
 _WEB_ORIGIN = re.compile(r"https?://(?P<host>[^/?#@\s]+)")
 _APP_SCHEMES = ("app", "file", "tauri", "vscode-webview", "vscode-file")
-"""Apps that are made of web pages."""
+"""Apps built from web pages."""
 _LOCAL_NAMES = ("localhost", "127.0.0.1", "[::1]")
 _ALLOWED_HEADERS = re.compile(
     r"authorization|content-type|accept|x-api-key|x-requested-with|user-agent|anthropic-[a-z-]+|openai-[a-z-]+"
@@ -96,17 +96,17 @@ Headers = Sequence[tuple[bytes, bytes]]
 
 @dataclass(frozen=True)
 class Guard:
-    """Who may use one server."""
+    """Who may use the server."""
 
     key: str | None = None
-    """What clients have to send; ``None``: any key or none will do."""
+    """Required of clients; ``None``: any key or none."""
     hosts: Collection[str] = ()
-    """Names for this computer besides the usual ones, in lower case."""
+    """Additional names for this computer, in lower case."""
     origins: Collection[str] = ()
-    """Web pages besides those of this computer, in lower case."""
+    """Additional web origins, in lower case."""
 
     def check_host(self, headers: Headers, local_address: str) -> None:
-        """Raises `ApiError` unless the request was meant for this computer. ``local_address``: where it arrived."""
+        """Raises `ApiError` unless the Host header names this computer. ``local_address``: where it arrived."""
         values = [value.decode("latin-1") for name, value in headers if name == b"host"]
         match = _HOST.fullmatch(values[0]) if len(values) == 1 else None
         if match is None:
@@ -119,7 +119,7 @@ class Guard:
             )
 
     def check_origin(self, headers: Headers) -> dict[str, str]:
-        """The headers that let a web page read the answer. Raises `ApiError` for a page that may not ask."""
+        """The headers that let a web page read the answer. Raises `ApiError` for a page without access."""
         values = [value.decode("latin-1").strip() for name, value in headers if name == b"origin"]
         if not values:
             return {}
@@ -163,7 +163,7 @@ class Guard:
 
 
 def preflight_headers(headers: Headers, methods: str) -> dict[str, str]:
-    """What a browser may send from a page that may ask; ``methods``: those of the route."""
+    """The answer's headers for a page with access; ``methods``: the route's."""
     values: Mapping[bytes, bytes] = dict(headers)
     wanted = values.get(b"access-control-request-headers", b"").decode("latin-1").lower()
     names = [name for part in wanted.split(",") if _ALLOWED_HEADERS.fullmatch(name := part.strip())]
@@ -178,14 +178,14 @@ def preflight_headers(headers: Headers, methods: str) -> dict[str, str]:
 
 
 def check_json(headers: Headers) -> None:
-    """Raises `ApiError` unless the body is said to be JSON, which no form of a web page can say."""
+    """Raises `ApiError` unless the content type is JSON, which a web page's form can't send."""
     values = [value.decode("latin-1") for name, value in headers if name == b"content-type"]
     if len(values) != 1 or values[0].partition(";")[0].strip().lower() != "application/json":
         raise ApiError("invalid_request_error", "The request needs Content-Type: application/json.", status=415)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether only this computer reaches an address."""
+    """Whether an address is only reachable from this computer."""
     try:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -200,28 +200,28 @@ def _is_same_address(name: str, address: str) -> bool:
 
 
 MAX_WAITING = 8
-"""Requests that wait while another one is answered; more get 429."""
+"""Waiting requests; more get 429."""
 MAX_TOKENIZED_CHARACTERS = 1_000_000
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The defaults are what is served with; tests have shorter times."""
+    """Tests use shorter times. Seconds."""
 
     header_bytes: int = 64 * 1024
     body_bytes: int = 32 * 1024 * 1024
     read: float = 30.0
-    """For the whole request, from its first byte on."""
+    """For the whole request, from its first byte."""
     idle: float = 75.0
-    """Between two requests of a connection."""
+    """Between two requests on a connection."""
     write: float = 30.0
-    """For a client that doesn't read its answer."""
+    """For a client that isn't reading its answer."""
     ping: float = 10.0
-    """Between two comments in a stream that has nothing to say yet."""
+    """Between pings in a silent stream."""
     connections: int = 32
-    """Requests on further connections get 429."""
+    """Requests on additional connections get 429."""
     refused_connections: int = 128
-    """More than these are closed at once."""
+    """Further connections are closed immediately."""
 
 
 _KEY = re.compile(r"[!-~]{16,512}")
@@ -229,7 +229,7 @@ _MOST_BYTES = 4096
 
 
 def key_from(path: Path) -> tuple[str, bool]:
-    """The key in ``path``, and whether it was made just now because there was no such file. Raises `KnownError`."""
+    """The key in ``path``, and whether it was just created because the file was missing. Raises `KnownError`."""
     try:
         with path.open("rb") as file:
             _check_mode(path, os.fstat(file.fileno()))

@@ -29,7 +29,7 @@ _ALWAYS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 _DROPS = struct.pack("hh" if sys.platform == "win32" else "ii", 1, 0)
-"""As ``SO_LINGER``: the connection is reset when it is closed."""
+"""For ``SO_LINGER``: closing resets the connection."""
 _encode = msgspec.json.Encoder().encode
 
 
@@ -44,7 +44,7 @@ class Head:
     local_address: str
     """Where the connection arrived."""
     is_surplus: bool = False
-    """There are too many connections: it will be refused."""
+    """Refuse it, because there are too many connections."""
 
 
 @dataclass(frozen=True)
@@ -63,21 +63,21 @@ class StreamReply:
 
     parts: AsyncGenerator[bytes, None]
     resources: AsyncExitStack
-    """Closed at the end of the stream, even if it never began."""
+    """Closed at the end of the stream, even if that never began."""
 
 
 Handler = Callable[[bytes], Awaitable[Reply | StreamReply]]
-"""Answers a request with this body. Raises `ApiError`. Canceled when the client is gone."""
+"""Answers a request with this body. Raises `ApiError`; canceled when the client leaves."""
 
 
 class Service(Protocol):
-    """What answers."""
+    """Answers requests."""
 
     def admit(self, head: Head) -> Handler:
-        """Decide on a request before its body is read. Raises `ApiError`."""
+        """Check a request before its body is read. Raises `ApiError`."""
 
     def origin_headers(self, head: Head) -> Mapping[str, str]:
-        """Headers of every answer to this request; none if `admit` refuses its host or origin."""
+        """CORS headers for every answer to this request; empty if its host or origin is refused."""
 
 
 def json_reply(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Reply:
@@ -111,20 +111,20 @@ class HttpConnection:
         self._local_address = str((writer.get_extra_info("sockname") or [""])[0])
 
     async def serve(self) -> None:
-        """Answer requests until the connection ends; whatever the client does, nothing is raised."""
+        """Answer requests until the connection ends. Never raises because of the client."""
         try:
             while await self._serve_one():
                 self._http.start_next_cycle()
             await self._linger()
         except (OSError, TimeoutError, h11.ProtocolError):
-            self._drop_unsent()  # the client has gone, doesn't read, or violated the protocol
+            self._drop_unsent()  # the client left, isn't reading, or violated the protocol
         finally:
             self._writer.transport.abort()
 
     # ------------------------------------------------------------ one request
 
     async def _serve_one(self) -> bool:
-        """Returns whether the connection may have another request."""
+        """Returns whether the connection can be reused."""
         head: Head | None = None
         try:
             try:
@@ -194,7 +194,7 @@ class HttpConnection:
     # ------------------------------------------------------------ the answer
 
     async def _while_connected(self, answering: Awaitable[None]) -> None:
-        """Wait for ``answering``, which is canceled when the client goes away. Raises what it raises."""
+        """Wait for ``answering``, and cancel it when the client leaves. Raises what it raises."""
         ahead = bytearray()
         answer = asyncio.ensure_future(answering)
         watch = asyncio.ensure_future(self._watch(ahead))
@@ -211,9 +211,9 @@ class HttpConnection:
             self._http.receive_data(bytes(ahead))
 
     async def _watch(self, ahead: bytearray) -> None:
-        """Return when the client is gone, or sends more than it may before it has its answer.
+        """Return when the client has left, or sent too much ahead of its answer.
 
-        A client that only shuts down its side of the connection can't be told from one that has gone.
+        A client that only shuts down its side of the connection can't be told from one that left.
         """
         with contextlib.suppress(OSError):
             while data := await self._reader.read(65536):
@@ -267,20 +267,20 @@ class HttpConnection:
         )
 
     async def _send(self, *events: h11.Event) -> None:
-        """Raises `TimeoutError` when the client doesn't read."""
+        """Raises `TimeoutError` if the client isn't reading."""
         data = b"".join(self._http.send(event) or b"" for event in events)
         self._writer.write(data)
         async with asyncio.timeout(self._limits.write):
             await self._writer.drain()
 
     def _drop_unsent(self) -> None:
-        """Have the system discard what the client hasn't read."""
+        """Have the system discard what the client hasn't read yet."""
         found = self._writer.get_extra_info("socket")
         with contextlib.suppress(OSError):
             found.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _DROPS)
 
     async def _linger(self) -> None:
-        """Close after the client had time to read its answer: closing while it still sends would discard the answer."""
+        """Give the client time to read its answer: closing while it is still sending would discard that."""
         async with asyncio.timeout(_LINGER_SECONDS):
             if self._writer.can_write_eof():
                 self._writer.write_eof()

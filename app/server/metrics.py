@@ -1,4 +1,4 @@
-"""How requests went: figures of an answer, counters since the start, the last requests."""
+"""Figures of an answer in several dialects, counters since the start, and a record of each request."""
 
 from __future__ import annotations
 
@@ -57,11 +57,11 @@ class _Histogram:
 
 
 class Metrics:
-    """What happened since the start.
+    """Counters since the start.
 
     Attributes:
-        running: Answers that are being written: 0 or 1.
-        waiting: Requests that wait for their turn.
+        running: Answers being written: 0 or 1.
+        waiting: Requests waiting for their turn.
         refused: Requests that got 429.
     """
 
@@ -106,7 +106,7 @@ class Metrics:
         self._request.add(figures.total_seconds)
 
     def text(self, model: str) -> str:
-        """All of them; ``model`` is vLLM's label."""
+        """All counters in Prometheus's format; ``model`` is vLLM's label."""
         name, about = "slipstream:requests_refused_total", "Requests that got 429"
         refused = _single(name, about, "counter", self.refused)
         return "\n".join([*self._as_llama_server(), *self._as_vllm(model), *refused, ""])
@@ -166,7 +166,7 @@ class Metrics:
         yield from self._request.lines(label)
 
     def _positions(self, name: str, label: str) -> Iterator[str]:
-        """Nothing before the first draft."""
+        """Empty before the first draft."""
         if self._per_position:
             yield f"# HELP {name} Accepted draft tokens by position"
             yield f"# TYPE {name} counter"
@@ -185,7 +185,7 @@ def _escaped(text: str) -> str:
 
 
 def usage(figures: Figures) -> dict[str, Any]:
-    """OpenAI's counts of tokens."""
+    """OpenAI's token counts."""
     return {
         "prompt_tokens": figures.prompt_tokens,
         "completion_tokens": figures.completion_tokens,
@@ -196,7 +196,7 @@ def usage(figures: Figures) -> dict[str, Any]:
 
 
 def timings(figures: Figures) -> dict[str, Any]:
-    """llama-server's; without ``draft_n`` where nothing was drafted, as there."""
+    """llama-server's ``timings``; like there, without ``draft_n`` if nothing was drafted."""
     processed, written = figures.prompt_tokens - figures.cached_tokens, figures.completion_tokens
     found = {
         "cache_n": figures.cached_tokens,
@@ -209,7 +209,7 @@ def timings(figures: Figures) -> dict[str, Any]:
 
 
 def vllm_metrics(figures: Figures) -> dict[str, Any]:
-    """vLLM's ``metrics`` of a request; without ``speculative_decoding`` where nothing was drafted."""
+    """vLLM's ``metrics`` of a request; without ``speculative_decoding`` if nothing was drafted."""
     speed = figures.decode_tokens_per_second
     first = figures.time_to_first_token_seconds
     found: dict[str, Any] = {
@@ -233,8 +233,8 @@ def vllm_metrics(figures: Figures) -> dict[str, Any]:
 
 
 def own_figures(figures: Figures, seed: int, plain_pass_seconds: float) -> dict[str, Any]:
-    """What `app.protocol.statistics` defines. ``speed_up_estimate`` is the decode speed ÷ that of plain passes as they
-    were measured when the pair was loaded, with an empty context; ``plain_pass_seconds`` is 0 if that wasn't measured.
+    """The figures of `app.protocol.statistics`. ``speed_up_estimate`` is the decode speed ÷ that of plain passes with
+    an empty context, measured when the pair was loaded; ``plain_pass_seconds`` 0: not measured.
     """
     draft, speed = figures.draft, figures.decode_tokens_per_second
     return {
@@ -254,13 +254,13 @@ def own_figures(figures: Figures, seed: int, plain_pass_seconds: float) -> dict[
 
 
 def acceptance_histogram(draft: DraftFigures) -> list[int]:
-    """Entry i: verify passes that accepted exactly i tokens; their sum is the number of all passes."""
+    """Entry i: the number of verify passes that accepted exactly i tokens."""
     at_least = [draft.verify_passes, *draft.accepted_per_position]
     return [more - fewer for more, fewer in pairwise([*at_least, 0])]
 
 
 def _timed(name: str, tokens: int, steps: int, speed: float | None) -> dict[str, Any]:
-    """``speed`` in tokens per second over ``steps`` of them: an answer's first token comes from its prompt."""
+    """``speed`` is over ``steps`` tokens, because an answer's first token comes from its prompt."""
     per_token = 1e3 / speed if speed else 0.0
     return {
         f"{name}_n": tokens,
@@ -274,27 +274,25 @@ def _milliseconds(seconds: float) -> float:
     return 1e3 * max(seconds, 0.0)
 
 
-# How requests went, for the log and for whoever shows the last ones: never what was said.
-
 _log = logging.getLogger("slipstream.server")
 _CLIENT = re.compile(rb"[A-Za-z0-9._+-]{1,40}(?:/[A-Za-z0-9._+-]{1,20})?")
 
-Told = Callable[[RequestEnded], None]
+OnEnded = Callable[[RequestEnded], None]
 
 
 class Record:
-    """One request, from its arrival to its end."""
+    """Logs and reports how one request went, without any of its text."""
 
-    def __init__(self, path: str, client: str, told: Told) -> None:
-        """``path``: one of ours, empty for an unknown one."""
+    def __init__(self, path: str, client: str, on_ended: OnEnded) -> None:
+        """``path``: empty if it isn't one of ours."""
         self._path = path
         self._client = client
-        self._told = told
+        self._on_ended = on_ended
         self._begun = time.monotonic()
         self._has_ended = False
 
     def finished(self, event: GenerationFinished, warnings: Warnings) -> None:
-        """An answer was written, although something was left out of the request."""
+        """An answer was written, perhaps with ``warnings``."""
         if warnings.sentences:
             _log.info("%s %s: %s", self._path, self._client, warnings.for_log)
         figures, seconds = event.figures, time.monotonic() - self._begun
@@ -310,16 +308,16 @@ class Record:
         self._end(200, figures.prompt_tokens, figures.completion_tokens)
 
     def refused(self, error: ApiError) -> None:
-        """It wasn't carried out."""
+        """The request was refused or failed."""
         _log.info("%s %s: %d %s", self._path or "an unknown path", self._client, error.status, error.kind)
         self._end(error.status)
 
     def answered(self) -> None:
-        """It was answered at once."""
+        """The request got a whole answer."""
         self._end(200)
 
     def left(self) -> None:
-        """No more is sent; that is too early unless something else was said before."""
+        """Nothing more is sent; unless the end was recorded before, the client left early."""
         self._end(0)
 
     def _end(self, status: int, prompt_tokens: int = 0, completion_tokens: int = 0) -> None:
@@ -334,11 +332,11 @@ class Record:
             prompt_tokens=prompt_tokens,
             completion_tokens=completion_tokens,
         )
-        self._told(ended)
+        self._on_ended(ended)
 
 
 def client_of(headers: Headers) -> str:
-    """The program that asks, by its own name; ``?`` if it has none that can be shown."""
+    """The client's name for itself; ``?`` without a presentable one."""
     agent = next((value for name, value in headers if name == b"user-agent"), b"")
     match = _CLIENT.match(agent)
     return match.group().decode() if match else "?"

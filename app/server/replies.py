@@ -1,4 +1,4 @@
-"""Answers as JSON, whole and in parts: what all forms share, and the form of OpenAI's ``/v1/chat/completions`` and
+"""Answers as JSON, whole or streamed: the base class for all dialects, and OpenAI's ``/v1/chat/completions`` and
 ``/v1/completions``.
 """
 
@@ -14,8 +14,8 @@ from app.protocol.events import GenerationFinished, PairLoaded, Piece, PromptPro
 from app.protocol.options import FinishReason
 from app.protocol.tools import ToolCall
 from app.server import metrics as shown
-from app.server.answers import Answer, Reader, Said, chat_logprobs, completion_logprobs
-from app.server.chat_request import Asked
+from app.server.answers import Answer, AnswerContent, Reader, chat_logprobs, completion_logprobs
+from app.server.chat_request import EngineRequest
 from app.server.guard import ApiError
 from app.server.http import server_sent
 
@@ -23,15 +23,15 @@ Json = dict[str, Any]
 
 
 class Replies:
-    """One answer's JSON: whole, or in the parts of a stream. Each form of answers is a subclass."""
+    """One answer's JSON, whole or in the parts of a stream. Each dialect is a subclass."""
 
     ping: ClassVar[bytes] = b": ping\n\n"
-    """What a stream has while there is nothing to say."""
+    """Sent while a stream is silent."""
     end: ClassVar[bytes] = b""
-    """Behind the last part of a stream."""
+    """Sent after the last part of a stream."""
 
-    def __init__(self, request: Any, wanted: Asked, pair: PairLoaded, model: str, answer: Answer) -> None:
-        """``request``: one of `app.server.fields`. ``model``: the id in replies."""
+    def __init__(self, request: Any, wanted: EngineRequest, pair: PairLoaded, model: str, answer: Answer) -> None:
+        """``request``: one of `app.server.fields`. ``model``: the model's id in replies."""
         self._request = request
         self._has_logprobs = wanted.command.logprobs is not None
         self._reader = Reader(pair, wanted.command, wanted.begun)
@@ -40,34 +40,34 @@ class Replies:
         self._answer = answer
 
     def whole(self, pieces: list[Piece], finished: GenerationFinished) -> Json:
-        """The answer at once."""
+        """The whole answer."""
         raise NotImplementedError
 
     def begin(self) -> Iterator[Json]:
-        """What comes first."""
+        """The first parts of a stream."""
         return iter(())
 
     def progress(self, event: PromptProgressed) -> Iterator[Json]:  # noqa: ARG002
-        """How far the prompt is, where that was asked for."""
+        """The progress of the prompt, if requested."""
         return iter(())
 
     def rounds(self, event: RoundsReceived) -> Iterator[Json]:
-        """The text of some rounds."""
+        """The parts for some rounds."""
         return self._parts(self._reader.read([piece for round_ in event.rounds for piece in round_.pieces]))
 
     def finish(self, finished: GenerationFinished) -> Iterator[Json]:
-        """What comes last."""
+        """The last parts of a stream."""
         raise NotImplementedError
 
     def failed(self, error: ApiError) -> Json:
-        """An error in a stream whose status has been sent."""
+        """An error after the stream has begun."""
         return error.body()
 
     def encoded(self, part: Json) -> bytes:
-        """A part as it is sent."""
+        """The bytes of a part."""
         return f"event: {part['type']}\n".encode() + server_sent(part)
 
-    def _parts(self, said: Said) -> Iterator[Json]:
+    def _parts(self, said: AnswerContent) -> Iterator[Json]:
         raise NotImplementedError
 
     def _figures(self, finished: GenerationFinished) -> Json:
@@ -79,9 +79,9 @@ class ChatReplies(Replies):
 
     end = b"data: [DONE]\n\n"
     _kinds = "chatcmpl-", "chat.completion", "chat.completion.chunk"
-    """How ids begin, and the types of a whole answer and of a part of one."""
+    """The prefix of ids, and the types of whole answers and of parts."""
     _nothing: ClassVar[Json] = {"delta": {}, "logprobs": None}
-    """The choice of a part that says nothing."""
+    """The choice in a part without content."""
     _reasons: ClassVar[dict[FinishReason, str]] = {
         "end": "stop",
         "stop_string": "stop",
@@ -90,7 +90,7 @@ class ChatReplies(Replies):
         "cancelled": "stop",
     }
 
-    def __init__(self, request: Any, wanted: Asked, pair: PairLoaded, model: str, answer: Answer) -> None:
+    def __init__(self, request: Any, wanted: EngineRequest, pair: PairLoaded, model: str, answer: Answer) -> None:
         super().__init__(request, wanted, pair, model, answer)
         self._begun = time.monotonic()
         self._count = 0
@@ -142,10 +142,10 @@ class ChatReplies(Replies):
 
     @property
     def _old_calls(self) -> bool:
-        """A call is a ``function_call``, as the request has ``functions``."""
+        """Whether calls are in the old form, because the request has ``functions``."""
         return bool(self._request.functions and not self._request.tools)
 
-    def _choice(self, said: Said) -> Json:
+    def _choice(self, said: AnswerContent) -> Json:
         message: Json = {"role": "assistant", "content": said.text or (None if said.calls else "")}
         if said.thinking:
             message["reasoning_content"] = said.thinking
@@ -155,7 +155,7 @@ class ChatReplies(Replies):
             message["tool_calls"] = [_call(call) for call in said.calls]
         return {"message": message, "logprobs": self._likely(said)}
 
-    def _parts(self, said: Said) -> Iterator[Json]:
+    def _parts(self, said: AnswerContent) -> Iterator[Json]:
         if said.thinking:
             yield self._part({"delta": {"reasoning_content": said.thinking}, "logprobs": None})
         if said.text or said.pieces:
@@ -166,7 +166,7 @@ class ChatReplies(Replies):
             yield self._part({"delta": delta, "logprobs": None})
             self._count += 1
 
-    def _likely(self, said: Said) -> Json | None:
+    def _likely(self, said: AnswerContent) -> Json | None:
         return chat_logprobs(said.pieces) if self._has_logprobs else None
 
     def _part(self, choice: Json | None, finished: GenerationFinished | None = None) -> Json:
@@ -181,7 +181,7 @@ class ChatReplies(Replies):
 
 
 class CompletionReplies(ChatReplies):
-    """``/v1/completions``; what a model thinks is part of its text there."""
+    """``/v1/completions``, where thinking is part of the text."""
 
     _kinds = "cmpl-", "text_completion", "text_completion"
     _nothing: ClassVar[Json] = {"text": "", "logprobs": None}
@@ -189,13 +189,13 @@ class CompletionReplies(ChatReplies):
     def begin(self) -> Iterator[Json]:
         return iter(())
 
-    def _choice(self, said: Said) -> Json:
+    def _choice(self, said: AnswerContent) -> Json:
         text = said.thinking + said.text
         likely = completion_logprobs(said.pieces, self._count) if self._has_logprobs else None
         self._count += len(text)
         return {"text": text, "logprobs": likely}
 
-    def _parts(self, said: Said) -> Iterator[Json]:
+    def _parts(self, said: AnswerContent) -> Iterator[Json]:
         if said:
             yield self._part(self._choice(said))
 

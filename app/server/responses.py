@@ -1,4 +1,4 @@
-"""``/v1/responses``: requests and replies. Nothing is kept from one request to the next."""
+"""``/v1/responses``: requests and replies. Nothing is stored between requests."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from app.protocol.commands import Message
 from app.protocol.events import Figures, GenerationFinished, PairLoaded, Piece
 from app.protocol.tools import ToolCall
 from app.server import metrics as shown
-from app.server.answers import Answer, Said
-from app.server.chat_request import ROLES, Asked, History, RequestImages, continuing, thinking_level
+from app.server.answers import Answer, AnswerContent
+from app.server.chat_request import ROLES, EngineRequest, History, RequestImages, continuing, thinking_level
 from app.server.fields import Item, ResponsesRequest, Warnings, quoted
 from app.server.guard import ApiError, not_supported
 from app.server.replies import Json, Replies
@@ -22,21 +22,22 @@ from app.server.settings import command_for
 from app.server.tools import Namespaced, check_together, namespaced, tool_use
 
 _KINDS = {"message": ("output_text", "msg_"), "reasoning": ("reasoning_text", "rs_")}
-"""Of items of text: the type of their only part, and how their ids begin."""
+"""For text items: the type of their only part, and the prefix of their ids."""
 
 
 class ResponsesReplies(Replies):
-    """One answer's JSON: its thinking, its text and each of its calls are items of their own."""
+    """One answer's JSON: thinking, text and each call are separate items."""
 
-    def __init__(self, request: ResponsesRequest, wanted: Asked, pair: PairLoaded, model: str, answer: Answer) -> None:
+    def __init__(
+        self, request: ResponsesRequest, wanted: EngineRequest, pair: PairLoaded, model: str, answer: Answer
+    ) -> None:
         super().__init__(request, wanted, pair, model, answer)
         self._namespaced = namespaced(request.tools or [])
         self._items: list[Json] = []
-        """The last one may go on."""
         self._is_open = False
-        """Whether it does."""
+        """Whether the last item is incomplete."""
         self._count = 0
-        """Events so far."""
+        """The number of events so far."""
         self._response: Json = {
             "id": "resp_" + secrets.token_urlsafe(24),
             "object": "response",
@@ -76,7 +77,7 @@ class ResponsesReplies(Replies):
 
     # ------------------------------------------------------------ items
 
-    def _parts(self, said: Said) -> Iterator[Json]:
+    def _parts(self, said: AnswerContent) -> Iterator[Json]:
         for kind, new in (("reasoning", said.thinking), ("message", said.text)):
             if new:
                 yield from self._open_item(kind)
@@ -88,7 +89,7 @@ class ResponsesReplies(Replies):
             yield from self._call(call)
 
     def _open_item(self, kind: str) -> Iterator[Json]:
-        """Begin an item of text, unless the last one is of this ``kind``."""
+        """Begin a text item, unless the open one is of this ``kind``."""
         if self._is_open and self._items[-1]["type"] == kind:
             return
         yield from self._close_item()
@@ -166,7 +167,7 @@ def _status(finished: GenerationFinished) -> str:
 
 
 def _echoed(request: ResponsesRequest) -> Json:
-    """What an answer repeats of its request."""
+    """The fields of its request that an answer repeats."""
     return {
         "instructions": request.instructions,
         "max_output_tokens": request.max_output_tokens,
@@ -198,14 +199,14 @@ def _usage(figures: Figures) -> Json:
     }
 
 
-# ``/v1/responses``: a request as what an engine is asked. Nothing is kept from one request to the next.
-
 _CALL, _RESULT = "_call", "_call_output"
-"""How the types of calls and of their results end."""
+"""Suffixes of the types of calls and results."""
 
 
-def asked_by_responses(request: ResponsesRequest, pair: PairLoaded, images: RequestImages, warnings: Warnings) -> Asked:
-    """What to ask the engine. Raises `ApiError`."""
+def prepare_response(
+    request: ResponsesRequest, pair: PairLoaded, images: RequestImages, warnings: Warnings
+) -> EngineRequest:
+    """Raises `ApiError`."""
     _check_supported(request, warnings)
     several = request.parallel_tool_calls is not False
     use = tool_use(request.tools or [], request.tool_choice, warnings, several=several)
@@ -245,7 +246,7 @@ def _add_to_answer(history: History, item: Item, kind: str) -> None:
         history.answer(item.content, goes_on=True)
     elif kind == "reasoning":
         history.answer("", _thought(item), goes_on=True)
-    elif item.call_id is None and kind != "function_call":  # it ran at OpenAI's, and has no result of its own
+    elif item.call_id is None and kind != "function_call":  # ran at OpenAI, and has no separate result
         history.answer(msgspec.to_builtins(item), goes_on=True)
     else:
         name = str(item.name or kind.removesuffix(_CALL))

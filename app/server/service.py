@@ -1,4 +1,4 @@
-"""What is answered at which path, and what clients are told about the model."""
+"""The server's paths, and what it tells clients about the model."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from app.models.names import name_of_blob, stem_of
 from app.protocol.commands import Tokenize
 from app.protocol.events import PairLoaded, Tokenized
 from app.server import guard, metrics
-from app.server.answers import Answers, asked_aside, loaded_pair
-from app.server.engines import Engine, asking
+from app.server.answers import Answers, ask_aside, loaded_pair
+from app.server.engines import Engine, client_name
 from app.server.fields import TokenizeRequest, mended, parsed
 from app.server.generation import FORMS, Finished, Generation
 from app.server.guard import MAX_TOKENIZED_CHARACTERS, ApiError, Guard, Limits, invalid
 from app.server.http import Handler, Head, Reply, StreamReply, json_reply
-from app.server.metrics import Record, Told, client_of
+from app.server.metrics import OnEnded, Record, client_of
 
 
 class ModelInfo:
-    """The answers about one target. The paths of files stay here."""
+    """Answers about one target. Never reveals paths."""
 
     def __init__(self, target: GgufHeader | None) -> None:
-        """``None``: there is none."""
+        """``None``: none is loaded."""
         self.id = (name_of_blob(target.path) or stem_of(target.path.name)) if target else "none"
         self._file = target.path.name if target else ""
         self._template = target.chat_template or "" if target else ""
@@ -49,7 +49,7 @@ class ModelInfo:
         return {"object": "list", "data": [self.model(pair)] if self._file else []}
 
     def model(self, pair: PairLoaded | None) -> dict[str, Any]:
-        """``/v1/models/ID``; without facts while nothing is loaded."""
+        """``/v1/models/ID``; without details while nothing is loaded."""
         found: dict[str, Any] = {"id": self.id, "object": "model", "created": self._created, "owned_by": "slipstream"}
         if pair:
             found["max_model_len"] = pair.context_length
@@ -62,7 +62,7 @@ class ModelInfo:
         return found
 
     def props(self, pair: PairLoaded) -> dict[str, Any]:
-        """``/props``, as llama-server has it, with a file's name for its path."""
+        """llama-server's ``/props``, with just the file's name as its path."""
         return {
             "default_generation_settings": {"n_ctx": pair.context_length, "params": _parameters(pair)},
             "total_slots": 1,
@@ -89,7 +89,7 @@ class ModelInfo:
 
 
 def _limits(pair: PairLoaded) -> list[str]:
-    """What this model, its chat template or this server can't do, as sentences."""
+    """Sentences about the limits of this model, its chat template and this server."""
     found = ["One answer to a request, no echo or suffix of a prompt, and no files but text and images."]
     found += filter(None, [up_to_rounding(pair)])
     if pair.projector is None:
@@ -132,17 +132,17 @@ class _Route:
     is_public: bool = False
     """Answered without a key."""
     is_polled: bool = False
-    """Asked for every few seconds, so nobody is told."""
+    """Requested every few seconds, so it isn't recorded."""
 
 
 class ModelService:
-    """Answers for one engine and its model; see `app.server.http.Service`."""
+    """A `Service` for one engine and its model."""
 
     def __init__(
-        self, engine: Engine, model: ModelInfo, guard: Guard, limits: Limits, told: Told = lambda _: None
+        self, engine: Engine, model: ModelInfo, guard: Guard, limits: Limits, on_ended: OnEnded = lambda _: None
     ) -> None:
-        """``told`` hears how each request went, except those that only look whether the server is there."""
-        self._told = told
+        """``on_ended`` is called with the outcome of each request, except for polled paths."""
+        self._on_ended = on_ended
         self._engine = engine
         self._model = model
         self._guard = guard
@@ -162,12 +162,12 @@ class ModelService:
         self._routes = {route.name: route for route in routes}
         self._one_model = get(f"{_MODEL}ID", lambda: json_reply(model.model(engine.pair)))
 
-    # ------------------------------------------------------------ who may ask
+    # ------------------------------------------------------------ access
 
     def admit(self, head: Head) -> Handler:
         """See `app.server.http.Service`."""
         route = self._route(head.path)
-        record = Record(route.name if route else "", client_of(head.headers), self._told)
+        record = Record(route.name if route else "", client_of(head.headers), self._on_ended)
         try:
             self._guard.check_host(head.headers, head.local_address)
             has_origin = bool(self._guard.check_origin(head.headers))
@@ -209,7 +209,7 @@ class ModelService:
         return self._routes.get(path)
 
     async def _answered(self, head: Head, route: _Route, record: Record, body: bytes) -> Reply | StreamReply:
-        asking.set(client_of(head.headers))
+        client_name.set(client_of(head.headers))
         try:
             reply = await route.answer(mended(body), record.finished)
         except ApiError as error:
@@ -244,7 +244,7 @@ class ModelService:
             request=0, text=text, special=request.parse_special is not False, bos=bool(request.add_special)
         )
         pair = loaded_pair(self._engine)
-        found = await asked_aside(self._engine, question, Tokenized)
+        found = await ask_aside(self._engine, question, Tokenized)
         tokens: list[object] = list(found.tokens)
         if request.with_pieces:
             pairs = zip(found.tokens, found.pieces, strict=True)
@@ -253,7 +253,7 @@ class ModelService:
 
 
 def _whole(method: str) -> Callable[..., _Route]:
-    """Makes routes of functions that answer at once."""
+    """Makes routes from functions that answer immediately."""
 
     def route(name: str, answer: Callable[[], Reply], *, is_public: bool = False, is_polled: bool = False) -> _Route:
         async def answered(_body: bytes, _finished: Finished) -> Reply:
@@ -274,7 +274,7 @@ def _preflight(head: Head, route: _Route | None) -> Handler:
 
 
 def _piece(piece: bytes) -> str | list[int]:
-    """Bytes that are no text go as numbers, as llama-server does."""
+    """Text, or like llama-server, a list of bytes if it isn't valid UTF-8."""
     try:
         return piece.decode()
     except UnicodeDecodeError:

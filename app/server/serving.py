@@ -1,4 +1,4 @@
-"""Listens, and ends in order; with a window's engine or without a window."""
+"""Listens for connections and shuts down in order; `serve` runs a server without a window."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.system import KnownError
 
 _log = logging.getLogger("slipstream.server")
 LOOPBACK = ("127.0.0.1", "::1")
-"""Both, because a program may take ``localhost`` for either."""
+"""Both, because ``localhost`` may mean either."""
 _NO_IPV6 = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT)
 _BACKLOG = 128
 
@@ -36,7 +36,7 @@ class Server:
         self._connections: set[asyncio.Task[None]] = set()
 
     async def open(self, host: str | None, port: int) -> list[tuple[str, int]]:
-        """Listen at ``host``, or by default at this computer's own addresses, and at ``port``, 0 for any.
+        """Listen at ``host`` (by default both loopback addresses) and ``port`` (0 for any free one).
 
         Returns the addresses. Raises `KnownError`.
         """
@@ -57,7 +57,7 @@ class Server:
         return opened
 
     async def close(self) -> None:
-        """Stop listening, and end all connections with what they are doing."""
+        """Stop listening, and cancel all connections."""
         for server in self._listening:
             server.close()
         connections = list(self._connections)
@@ -103,10 +103,10 @@ async def serve(
     on_progress: Callable[[LoadProgressed], None] = lambda _: None,
     on_ready: Ready = lambda *_: None,
 ) -> None:
-    """Load a pair and serve it until this is canceled; then the engine is ended, too.
+    """Load a pair and serve it until canceled, which also ends the engine.
 
-    ``host`` of ``None``: both of this computer's own addresses; ``port`` 0: any that is free. ``usual``: how to draft.
-    ``on_ready`` gets the pair, the addresses and the model's id. Raises `KnownError`.
+    ``host`` and ``port``: see `Server.open`. ``usual``: how to draft unless a request says otherwise. ``on_ready`` gets
+    the pair, the addresses and the model's id. Raises `KnownError`.
     """
     limits = limits or Limits()
     model = ModelInfo(read_header(load.target))

@@ -1,4 +1,4 @@
-"""How to answer, from the fields of a request: sampling, format, limits, and what this server doesn't do."""
+"""Turns a request's fields into an answer's settings: sampling, format, limits; warns about unsupported ones."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from app.server.fields import Number, OwnOptions, Settings, StructuredOutputs, W
 from app.server.guard import invalid
 
 _ALL = {"top_k": 0, "penalty_window": MAX_COUNT}
-"""For which a negative number means all."""
+"""The value for "all" of fields where a negative number means that."""
 _DRAFTERS: dict[str, DrafterChoice] = {name: name for name in get_args(DrafterChoice)} | {
-    "auto": "chain",  # `auto` is what the server was started with
+    "auto": "chain",  # the engine's `auto` would be the server's own choice
     "off": "none",
 }
 _MOST_BIAS = 100
@@ -39,9 +39,9 @@ _MOST_BIAS = 100
 def command_for(
     request: Settings, pair: PairLoaded, messages: list[Message], warnings: Warnings, thinking: str = ""
 ) -> Generate:
-    """An answer to ``messages``, after ``thinking`` at that level. Raises `ApiError`.
+    """A command to answer ``messages``, at this level of ``thinking``. Raises `ApiError`.
 
-    Nothing of it is stored, and a chat that is too long is refused: whoever sends it decides what leaves it.
+    Nothing is stored. A chat that is too long is refused, because the client should decide what to drop.
     """
     if request.n not in (None, 1):
         warnings.add("This server gives one answer per request, whatever n is.")
@@ -69,8 +69,7 @@ def command_for(
 
 
 def _limits(request: Settings, warnings: Warnings) -> dict[str, int | None]:
-    """The whole numbers among a chat's settings that the request has by the same name. ``None``, like a negative
-    number: no limit."""
+    """The integer settings of `PerChat` that the request has, too. ``None`` and negative numbers: no limit."""
     found: dict[str, int | None] = {}
     for name in PerChat.__struct_fields__:
         if isinstance(kind_of(PerChat, name), IntType) and hasattr(request, name):
@@ -81,14 +80,14 @@ def _limits(request: Settings, warnings: Warnings) -> dict[str, int | None]:
 
 
 def likely(others: int, warnings: Warnings) -> int:
-    """How many likely tokens there are with each one of the answer."""
+    """How many alternatives to send with each token."""
     if others > MAX_LOGPROBS:
         warnings.add(f"At most {MAX_LOGPROBS} likely tokens are given with each token of an answer.")
     return int(min(max(others, 0), MAX_LOGPROBS))
 
 
 def _drafter(wanted: str | None, pair: PairLoaded, warnings: Warnings) -> DrafterChoice:
-    """``auto``: what the server was started with."""
+    """``auto``: the drafter that the server was started with."""
     if wanted is None:
         return "auto"
     choice = _DRAFTERS.get(wanted)
@@ -111,7 +110,7 @@ def _draft_length(request: Settings, own: OwnOptions, warnings: Warnings) -> Dra
 
 
 def _sampling(request: Settings, usual: Sampling, warnings: Warnings) -> Sampling:
-    """``usual``: what is recommended for the target."""
+    """``usual``: the recommended sampling."""
     wanted: dict[str, Number | None] = {name: getattr(request, name) for name in Sampling.__struct_fields__}
     repetition = request.repeat_penalty if request.repetition_penalty is None else request.repetition_penalty
     if repetition is not None and repetition <= 0:
@@ -128,7 +127,7 @@ def _sampling(request: Settings, usual: Sampling, warnings: Warnings) -> Samplin
 
 
 def _nearest(table: type[msgspec.Struct], name: str, value: Number, warnings: Warnings) -> Number:
-    """The nearest number that the table allows."""
+    """The nearest allowed value."""
     least, most = range_of(table, name)
     nearest = min(max(value, least), most)
     if nearest != value:
@@ -157,7 +156,7 @@ def _stops(request: Settings) -> list[str]:
 
 
 def answer_format(request: Settings) -> AnswerFormat | None:
-    """What the answer has to follow, whichever server's fields say so. Raises `ApiError`."""
+    """The answer's format, from any server's fields. Raises `ApiError`."""
     wanted = request.response_format
     schema = bytes((wanted.json_schema or wanted).schema) if wanted else b""
     if wanted is None or wanted.type == "text" or not (wanted.type or schema):

@@ -38,19 +38,19 @@ _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
 _ID = re.compile(rf"[A-Za-z0-9]{{{ID_LENGTH}}}")
 _NOT_READ = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _FREE = {None: "auto", "auto": "auto", "none": "none", "required": "required", "any": "required"}
-"""What doesn't name a tool, in OpenAI's words."""
+"""Choices without a tool's name, and OpenAI's words for them."""
 
 
 @dataclass(frozen=True)
 class Namespaced:
-    """A function in a ``namespace``, as Codex sends those of MCP servers: its calls go back with both names."""
+    """A function in a ``namespace``, which is how Codex sends those of MCP servers; replies have both names."""
 
     namespace: str
     name: str
 
     @property
     def whole(self) -> str:
-        """What the model calls it."""
+        """The name for the model."""
         return self.namespace + ("" if self.namespace.endswith("_") else "__") + self.name
 
 
@@ -62,9 +62,9 @@ def is_name(name: Any) -> bool:
 def tool_use(
     sent: Sequence[Any], choice: Any, warnings: Warnings, *, several: bool = True, custom: bool = False
 ) -> ToolUse | None:
-    """What the model may call; ``None``: nothing. ``custom``: tools of this type are functions, as Anthropic's are.
+    """The tools for an answer, if any. ``custom``: tools of type ``custom`` are functions, like Anthropic's.
 
-    Raises `ApiError` where the request wants a call that there can't be.
+    Raises `ApiError` if the request requires an impossible call.
     """
     tools = _usable(_functions(sent, custom=custom, warnings=warnings), warnings)
     wanted, named, allowed = _choice(choice, warnings)
@@ -80,8 +80,8 @@ def tool_use(
 
 
 def check_together(request: Settings, use: ToolUse | None, pair: PairLoaded) -> None:
-    """Raises `ApiError` for formats that don't go together with tools."""
-    if use is None or use.required:  # then an answer is calls
+    """Raises `ApiError` for formats that can't be combined with tools."""
+    if use is None or use.required:  # required calls take the format's place
         return
     wanted = answer_format(request)
     if wanted and wanted.kind not in ("json_object", "json_schema"):
@@ -91,7 +91,7 @@ def check_together(request: Settings, use: ToolUse | None, pair: PairLoaded) -> 
 
 
 def namespaced(sent: Iterable[Any]) -> dict[str, Namespaced]:
-    """The functions in namespaces, by what the model calls them."""
+    """The functions in namespaces, by their names for the model."""
     found = [
         Namespaced(str(group.get("name") or ""), str(tool.get("name") or ""))
         for group in sent
@@ -103,7 +103,7 @@ def namespaced(sent: Iterable[Any]) -> dict[str, Namespaced]:
 
 
 def template_id(identity: str) -> str:
-    """What the chat template sees of the id of a call: Mistral's take nine letters and digits only."""
+    """A call's id for chat templates: Mistral's only accept nine letters and digits."""
     if _ID.fullmatch(identity):
         return identity
     return hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:ID_LENGTH]
@@ -112,7 +112,7 @@ def template_id(identity: str) -> str:
 def as_object(arguments: Any) -> str | None:
     """The arguments of an earlier call as a JSON object; ``None`` if they aren't one.
 
-    Clients send text, an object, nothing for a call without arguments (PHP's an empty list), or text in text.
+    Clients send text, an object, text within text, or for a call without arguments nothing or (PHP) an empty list.
     """
     text = ""
     try:
@@ -125,11 +125,11 @@ def as_object(arguments: Any) -> str | None:
         written = msgspec.json.encode(arguments).decode() if isinstance(arguments, dict) else None
     except _NOT_READ:
         return None
-    return written and (text or written)  # as it was written, so that the prompt stays the same
+    return written and (text or written)  # the original text, so that the prompt stays the same
 
 
 def _functions(sent: Iterable[Any], *, custom: bool, warnings: Warnings) -> list[dict[str, Any]]:
-    """The functions in any API's form, those of namespaces with their whole names."""
+    """The functions in any API's form; those in namespaces get their whole names."""
     found: list[dict[str, Any]] = []
     for tool in sent:
         kind = tool.get("type") if isinstance(tool, dict) else None
@@ -208,13 +208,12 @@ _NO_JSON = (ValueError, RecursionError)
 
 
 class CallReader:
-    """The calls of one answer, each of which is given out when it is whole: half a call is never.
+    """Finds the calls in one answer; a call is returned once it is complete.
 
-    The engine has the answer follow the format's grammar, so there is nothing else behind the first mark.
+    The engine enforces the format's grammar, so only calls come after the first mark.
     """
 
     def __init__(self, known: ToolFormat, tools: Sequence[Tool]) -> None:
-        """``tools``: those that the model may call."""
         before, after = known.call.split(ARGUMENTS)
         begins, _, self._value_end = known.parameter.partition(VALUE)
         self._parameter = _pattern(begins)
@@ -222,32 +221,31 @@ class CallReader:
         self._format = known
         self._before, self._after = _pattern(before), _pattern(after)
         self._text = ""
-        """What isn't decided."""
+        """Text that hasn't been returned yet."""
         self._calls = False
-        """Whether there are calls from here on."""
+        """Whether the calls have begun."""
         self._has_text = False
 
     def go_on(self, begun: str) -> None:
-        """The answer has begun with this, which isn't given out again."""
+        """Continue an answer that has ``begun`` with this."""
         if begun.strip() and (self._format.mark in begun or not self._format.anywhere):
             self.read(begun)
 
     def read(self, text: str) -> tuple[str, list[ToolCall]]:
-        """The answer goes on with ``text``: what of it is text, and the calls that are whole now."""
+        """Parse more of the answer; returns plain text and the calls that are complete now."""
         self._text += text
         shown = "" if self._calls else self._decided()
         return shown, self._whole_calls() if self._calls else []
 
     def end(self, *, cut: bool) -> str:
-        """The text that was held back, when the answer ends. Where it is ``cut``, what may be the beginning of a call
-        is left out."""
+        """The text held back at the end of the answer, without a possible beginning of a call if it was ``cut``."""
         if self._calls:
             return ""
         held, self._text = self._text, ""
         return held[: len(held) - _partial(held, self._format.mark)] if cut else held
 
     def _decided(self) -> str:
-        """What is text for certain: neither the beginning of a mark, nor spaces that may stand in front of one."""
+        """The text that can't be the beginning of a mark or the spaces before one."""
         held, mark = self._text, self._format.mark
         if not self._format.anywhere:
             begins = held.lstrip()
@@ -291,7 +289,7 @@ class CallReader:
         return ToolCall(identity, parts["name"], arguments)
 
     def _parameters(self, text: str, at: int, name: str) -> tuple[str, int] | None:
-        """The arguments in ``text`` that are written one by one, as JSON, and where they end; ``None``: they go on."""
+        """Arguments that are written one by one, as JSON, and where they end; ``None`` if incomplete."""
         schema, values = self._schemas.get(name, {}), dict[str, Any]()
         schemas = parameters_of(schema).schemas
         while head := self._parameter.match(text, at):
@@ -314,7 +312,7 @@ class CallReader:
 
 
 def _object(text: str, at: int, _name: str) -> tuple[str, int] | None:
-    """The arguments in ``text`` that are a JSON object, and where they end; ``None``: they go on."""
+    """Arguments that are one JSON object, and where they end; ``None`` if incomplete."""
     try:
         _, end = _decode(text, at)
     except _NO_JSON:

@@ -1,7 +1,6 @@
-"""A server that a window started, as a process of its own: it asks the window's engine, and ends with the window.
+"""The process of a server started by the window: it uses the window's engine, and ends with the window.
 
-It reads what the window says on its standard input, from `Serve` on, and answers on its standard output. Where the
-input ends, the window has gone.
+It reads the window's messages from its standard input, `Serve` first, and writes its own to its standard output.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ _END_SECONDS = 10.0
 
 
 class _Window:
-    """What is said to the window; written in a thread, because a window may be slow to read."""
+    """Sends messages to the window, in a thread because it may be slow to read."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
@@ -43,11 +42,11 @@ class _Window:
         threading.Thread(target=self._write, name="to-window", daemon=True).start()
 
     def send(self, message: FromServer) -> None:
-        """Raises `ProtocolError` for what is too large."""
+        """Raises `ProtocolError` if the message is too large."""
         self._unsent.put(encode_frame(message))
 
     def end(self, message: FromServer) -> None:
-        """Send the last message; returns when it is written."""
+        """Write the last message, and wait until that is done."""
         _write(self._stream, encode_frame(message))
 
     def _write(self) -> None:
@@ -56,7 +55,7 @@ class _Window:
 
 
 class _Served:
-    """Answers with what is loaded in the window now, as `app.server.http.Service`."""
+    """A `Service` for whichever pair is loaded in the window."""
 
     def __init__(self, window: _Window, guard: Guard, limits: Limits) -> None:
         self._window = window
@@ -72,7 +71,7 @@ class _Served:
         return self._service.origin_headers(head)
 
     async def receive(self, message: ToServer) -> None:
-        """Do what the window says."""
+        """Handle a message from the window."""
         match message:
             case PairServed():
                 await self._change(message)
@@ -98,7 +97,7 @@ class _Served:
 
 
 async def serve(messages: asyncio.Queue[ToServer | None], window: _Window, limits: Limits | None = None) -> None:
-    """Serve until the window has gone (``None``). Raises `KnownError` if it can't listen, and `ProtocolError`."""
+    """Serve until the window is gone (``None``). Raises `KnownError` if it can't listen, and `ProtocolError`."""
     limits = limits or Limits()
     first = await messages.get()
     if first is None:
@@ -131,7 +130,7 @@ def run() -> int:
         window.end(NotListening(message=str(error)))
         return 1
     except ProtocolError as error:
-        _log.error("the window said something unknown: %s", error)
+        _log.error("unexpected message from the window: %s", error)
         return 1
     return 0
 
@@ -152,21 +151,21 @@ async def _run(commands: BinaryIO, window: _Window) -> None:
 
 
 def _read(commands: BinaryIO, put: Callable[[ToServer | None], None], done: threading.Event) -> None:
-    """Pass on what the window says, and end this process when it has gone, by force if need be."""
+    """Pass on the window's messages; end this process when the window is gone, by force if necessary."""
     reader = FrameReader()
     try:
         while data := os.read(commands.fileno(), 65536):
             for body in reader.feed(data):
                 put(protocol.decode_to_server(body))
     except (OSError, ProtocolError) as error:
-        _log.error("the window can't be understood: %s", error)
+        _log.error("unreadable message from the window: %s", error)
     put(None)
     if not done.wait(_END_SECONDS):
         os._exit(1)
 
 
 def _write(stream: BinaryIO, data: bytes) -> bool:
-    """Whether somebody reads it."""
+    """Returns whether the window is still reading."""
     try:
         stream.write(data)
         stream.flush()

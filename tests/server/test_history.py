@@ -11,11 +11,11 @@ import pytest
 
 from app import system as decoders
 from app.protocol.events import ModelInfo, PairLoaded
-from app.server.anthropic import asked_by_messages
-from app.server.chat_request import Asked, RequestImages, asked
+from app.server.anthropic import prepare_message
+from app.server.chat_request import EngineRequest, RequestImages, prepare_chat
 from app.server.fields import ChatRequest, MessagesRequest, ResponsesRequest, Warnings, parsed
 from app.server.guard import ApiError
-from app.server.responses import asked_by_responses
+from app.server.responses import prepare_response
 
 Json = dict[str, Any]
 _EMPTY = {str: "", int: 0, float: 0.0, bool: False}
@@ -30,27 +30,27 @@ INPUT_IMAGE: Json = {"type": "input_image", "image_url": f"data:image/gif;base64
 LOOK: Json = {"type": "function", "function": {"name": "look", "description": "", "parameters": {"type": "object"}}}
 
 
-def chat(messages: list[Json], pair: PairLoaded = BLIND, **fields: Any) -> Asked:
+def chat(messages: list[Json], pair: PairLoaded = BLIND, **fields: Any) -> EngineRequest:
     with RequestImages(pair) as images:
-        return asked(
+        return prepare_chat(
             parsed(json.dumps({"messages": messages, **fields}).encode(), ChatRequest), pair, images, Warnings()
         )
 
 
-def claude(messages: list[Json], pair: PairLoaded = BLIND, **fields: Any) -> Asked:
+def claude(messages: list[Json], pair: PairLoaded = BLIND, **fields: Any) -> EngineRequest:
     body = json.dumps({"messages": messages, **fields}).encode()
     with RequestImages(pair) as images:
-        return asked_by_messages(parsed(body, MessagesRequest), pair, images, Warnings())
+        return prepare_message(parsed(body, MessagesRequest), pair, images, Warnings())
 
 
-def codex(items: list[Json], pair: PairLoaded = BLIND, **fields: Any) -> Asked:
+def codex(items: list[Json], pair: PairLoaded = BLIND, **fields: Any) -> EngineRequest:
     with RequestImages(pair) as images:
-        return asked_by_responses(
+        return prepare_response(
             parsed(json.dumps({"input": items, **fields}).encode(), ResponsesRequest), pair, images, Warnings()
         )
 
 
-def said(found: Asked) -> list[tuple[str, str]]:
+def said(found: EngineRequest) -> list[tuple[str, str]]:
     return [(one.role, one.content) for one in found.command.messages]
 
 
@@ -291,11 +291,11 @@ def test_such_a_line_elsewhere_is_text() -> None:
 # ------------------------------------------------------------ images
 
 
-def shown(found: Asked) -> list[int]:
+def shown(found: EngineRequest) -> list[int]:
     return [len(one.images) for one in found.command.messages]
 
 
-def tool_images() -> list[Asked]:
+def tool_images() -> list[EngineRequest]:
     """The same in all three APIs: a result with an image, for one that sees and one that doesn't."""
     found = []
     for pair in (SEEING, BLIND):
@@ -372,7 +372,7 @@ def test_a_file_that_is_no_text_likewise() -> None:
 # ------------------------------------------------------------ tools
 
 
-def names(found: Asked) -> list[str]:
+def names(found: EngineRequest) -> list[str]:
     return [tool.name for tool in found.command.tools.tools] if found.command.tools else []
 
 

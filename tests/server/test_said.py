@@ -8,7 +8,7 @@ from app.protocol.commands import Generate
 from app.protocol.events import Figures, GenerationFinished, ModelInfo, PairLoaded, Piece
 from app.protocol.options import FinishReason
 from app.protocol.tools import ToolUse
-from app.server.answers import Reader, Said
+from app.server.answers import AnswerContent, Reader
 from tests.support.tool_models import LIGHT, WEATHER
 
 MODEL = ModelInfo(
@@ -20,15 +20,15 @@ CALL = '<tool_call>\n{"name": "switch-light", "arguments": {"on": true}}\n</tool
 UNKNOWN = CALL.replace("switch-light", "drop_tables")
 
 
-def whole(thinking: str, text: str = "", reason: FinishReason = "end", tools: ToolUse | None = TOOLS) -> Said:
+def whole(thinking: str, text: str = "", reason: FinishReason = "end", tools: ToolUse | None = TOOLS) -> AnswerContent:
     """Piece by piece, as a stream has it."""
-    reader, parts = Reader(PAIR, Generate(request=1, messages=[], tools=tools)), list[Said]()
+    reader, parts = Reader(PAIR, Generate(request=1, messages=[], tools=tools)), list[AnswerContent]()
     for is_thinking, said in ((True, thinking), (False, text)):
         parts += [reader.read([Piece(text=letter, thinking=is_thinking)]) for letter in said]
     parts.append(reader.end(GenerationFinished(request=1, finish_reason=reason, figures=Figures())))
     calls = [call for part in parts for call in part.calls]
     assert reader.has_calls is bool(calls)
-    return Said("".join(part.thinking for part in parts), "".join(part.text for part in parts), calls)
+    return AnswerContent("".join(part.thinking for part in parts), "".join(part.text for part in parts), calls)
 
 
 @pytest.mark.parametrize(
