@@ -59,7 +59,7 @@ def token_blob(tokens: Sequence[int]) -> bytes:
 
 
 def message_of(row: Sequence[Any]) -> StoredMessage:
-    """From `MESSAGE`; without the texts of its attachments."""
+    """A message from its `MESSAGE` columns, without the texts of its attachments."""
     *fields, blob, attached = row
     fields += [_tokens(blob) if blob else (), _attachments(attached)]
     return StoredMessage(*fields)
@@ -85,7 +85,7 @@ def insert(connection: sqlite3.Connection, message: StoredMessage) -> None:
 def insert_attachments(
     connection: sqlite3.Connection, table: str, owner: str, attachments: Sequence[Attachment]
 ) -> None:
-    """Into ``attachments`` or ``unsent_attachments``; ``owner`` is the id of the message or chat."""
+    """Insert into ``attachments`` or ``unsent_attachments``; ``owner`` is the id of the message or chat."""
     rows = [
         (owner, place, one.sha256, one.kind, storable(one.name), one.size, one.media_type, one.width, one.height)
         for place, one in enumerate(attachments)

@@ -181,7 +181,7 @@ def _engine(work: Workplace) -> str:
 
 
 def _guide(work: Workplace) -> str:
-    """The same seed must give the same answer with and without a draft."""
+    """Checks that the same seed gives the same answer with and without a draft."""
     with _guide_loaded(work) as (engine, pair):
         if pair.draft_refused is not None:
             raise KnownError(f"The draft model is not used. {pair.draft_refused}")
@@ -324,7 +324,7 @@ def _with_time_limit(seconds: float, call: Callable[[], str | None], what: str) 
 
 
 def _window(work: Workplace) -> str:
-    """In a separate process, because Qt aborts the process if it has no display."""
+    """Opens the window in a separate process, which Qt aborts if there is no display."""
     limit = GPU_SECONDS if _has_gpu(work) else WINDOW_SECONDS
     begun = time.monotonic()
     platform_changes = {} if system.has_display(os.environ) else {"QT_QPA_PLATFORM": "offscreen"}  # in memory

@@ -77,7 +77,7 @@ def load_command(options: argparse.Namespace) -> Load:
 
 
 def _chat_template(choice: str | None) -> str:
-    """For `Load.chat_template`. Exits with a message if it is neither a name nor a file."""
+    """The value for `Load.chat_template`. Exits with a message if it is neither a name nor a file."""
     if not choice or choice in TEMPLATE_TITLES:
         return choice or ""
     if not Path(choice).is_file():

@@ -1,4 +1,4 @@
-"""The same prompts and seeds with and without a draft: what differs, how much faster it is, and a reproducible report.
+"""Compares answers with and without a draft, with the same prompts and seeds: differences, speed, and a report.
 
 Must never import chats, commands or the window; no Qt.
 """

@@ -134,7 +134,7 @@ def _shared(first: Sequence[object], second: Sequence[object]) -> int:
 
 
 def _word_at(text: str, character: int) -> str:
-    """From ``character`` to the end of its word, shown if there are no tokens."""
+    """The text from ``character`` to the end of the word, shown if there are no tokens."""
     words = text[character : character + 40].split(maxsplit=1)
     return words[0] if words else ""
 
@@ -143,7 +143,7 @@ def _word_at(text: str, character: int) -> str:
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """The same prompt and seed, without and with the draft."""
+    """Two answers to the same prompt with the same seed, without and with the draft."""
 
     prompt: Prompt
     seed: int

@@ -159,7 +159,7 @@ def _parts(path: Path) -> list[Path]:
 
 
 def _sha256(files: Sequence[Path], should_stop: Callable[[], bool]) -> str:
-    """Of all files in order, like ``cat FILE… | sha256sum``."""
+    """The hash of all files in order, like ``cat FILE… | sha256sum``."""
     found = hashlib.sha256()
     for path in files:
         with path.open("rb") as file:
@@ -198,7 +198,7 @@ def _processor() -> str:
 
 
 def _proc_processor(cpuinfo: str) -> str:
-    """From Linux's list of processors; ARM kernels leave the name out."""
+    """The name in Linux's list of processors; ARM kernels leave it out."""
     for line in cpuinfo.splitlines():
         key, _, value = line.partition(":")
         if key.strip().lower() == "model name":

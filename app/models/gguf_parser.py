@@ -537,7 +537,7 @@ class TokenizerFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tokenizer(TokenizerFacts, frozen=True, kw_only=True, eq=False):
-    """With its tokens."""
+    """A tokenizer with its tokens."""
 
     tokens: tuple[bytes, ...]
     eot_id: int | None

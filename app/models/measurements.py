@@ -58,7 +58,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     @property
     def speed_up(self) -> float:
-        """As a factor of the plain speed."""
+        """Speed with the draft ÷ plain speed."""
         return self.drafted_speed / self.plain_speed
 
 

@@ -389,7 +389,7 @@ class _Planner:
         return lesser
 
     def _longest(self, options: Options) -> LoadPlan | None:
-        """With the longest shorter context that fits, a multiple of `LEAST_CONTEXT`."""
+        """A plan with the longest shorter context that fits, a multiple of `LEAST_CONTEXT`."""
 
         def at(steps: int) -> LoadPlan:
             return self._placer.best(options._replace(context=steps * LEAST_CONTEXT))

@@ -28,6 +28,6 @@ def is_starter(path: str | Path) -> bool:
 
 
 def _places() -> list[Path]:
-    """In the source tree (from `scripts/setup`), beside the frozen program, and of the system's package."""
+    """The source tree (filled by `scripts/setup`), the frozen program's folder, and the system's package."""
     frozen = [Path(sys.executable).parent / "starter" / _FILE] if hasattr(sys, "_MEIPASS") else []
     return [system.resource("starter", _FILE), *frozen, _INSTALLED / _FILE]

@@ -107,7 +107,7 @@ def _lm_studio(home: Path) -> Iterator[Path]:
 
 
 def _hugging_face(environment: Mapping[str, str], home: Path) -> Path:
-    """By the rules of ``huggingface_hub.constants``."""
+    """Hugging Face's caches, by the rules of ``huggingface_hub.constants``."""
     for name in ("HF_HUB_CACHE", "HUGGINGFACE_HUB_CACHE"):
         if environment.get(name):
             return _expanded(environment[name], home)

@@ -42,7 +42,7 @@ UNKNOWN_FIT = FitBadge("–", detail="Not known yet.")
 
 
 def badge_for(shape: ModelShape, machine: MachineMemory) -> FitBadge:
-    """For the model alone, from its header."""
+    """The badge of a single model, from its header."""
     plan = make_plan(shape, None, machine)
     if not plan.fits:
         return FitBadge("Too large", "bad", plan.sentence)
@@ -56,7 +56,7 @@ def badge_for(shape: ModelShape, machine: MachineMemory) -> FitBadge:
 
 
 def badge_for_size(needed: int, machine: MachineMemory) -> FitBadge:
-    """For ``needed`` bytes, before a header is known."""
+    """The badge for ``needed`` bytes, before a header is known."""
     gpu = sum(device.free_bytes for device in machine.devices)
     about = f"Needs about {words.size(needed)}"
     if gpu and needed <= gpu:

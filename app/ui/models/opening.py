@@ -151,13 +151,13 @@ class Opening(QObject):
 
     @Slot(str, str)
     def open_pair(self, target: str, draft: str = "") -> None:
-        """The same with these files preselected; ``draft`` is empty for none."""
+        """Show the dialog with these files preselected; ``draft`` is empty for none."""
         bring_to_front(self._window)
         self._open_files(target, draft)
 
     @Slot(str)
     def open_file(self, name: str) -> None:
-        """The same for a file from a file manager or a terminal, with its best draft.
+        """Show the dialog for a file from a file manager or a terminal, with its best draft.
 
         ``name`` is a path or a ``file:`` address. A notice tells if it can't be opened.
         """

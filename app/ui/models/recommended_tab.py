@@ -78,7 +78,7 @@ class HubService(QObject):
         return ""
 
     def is_closed(self) -> bool:
-        """For questions that can stop early; may be called from any thread."""
+        """Tells questions to stop early; may be called from any thread."""
         return self._lane.is_closed()
 
     def ask(self, question: Callable[[Hub], T], done: Callable[[T], None], failed: Failed) -> Future[T]:

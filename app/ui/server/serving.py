@@ -145,7 +145,7 @@ class ServedAnswer:
         return self._end(event)
 
     def ended(self, reason: FinishReason) -> list[RoundsReceived | GenerationFinished]:
-        """The same if the answer ends between two parts."""
+        """The final events if the answer ends between two parts."""
         return self._end(GenerationFinished(request=0, finish_reason=reason, figures=Figures()))
 
     def failed(self, event: GenerationFailed) -> list[GenerationFailed | RoundsReceived | GenerationFinished]:
@@ -363,7 +363,7 @@ class Serving(QObject):
     # ------------------------------------------------------------ for the window
 
     def process_id(self) -> int:
-        """Of the server's process; 0 if there is none."""
+        """The id of the server's process; 0 if there is none."""
         return self._process.process_id()
 
     def is_writing(self) -> bool:
