@@ -195,7 +195,8 @@ class Library:
     def scan(self, is_canceled: Callable[[], bool] = lambda: False) -> list[LibraryEntry]:
         """All models, by title. Raises `Canceled` if told to stop; headers read by then are kept."""
         with self._lock:
-            scan = _Scan(self._index, self.origins.all(), self.used.all(), is_canceled)
+            origins = {Path(path): origin for path, origin in self.origins.all().items()}  # Windows: c:\\ is C:\\
+            scan = _Scan(self._index, origins, self.used.all(), is_canceled)
             try:
                 entries = scan.entries(self.folders())
             finally:
@@ -326,7 +327,7 @@ class _Scan:
     """One scan of folders: unchanged files come from the index, other headers are read."""
 
     index: LibraryIndex
-    origins: Mapping[str, Origin]
+    origins: Mapping[Path, Origin]
     used: Mapping[str, float]
     """When models were used, by path."""
     is_canceled: Callable[[], bool]
@@ -356,7 +357,7 @@ class _Scan:
         return entries
 
     def _listed(self, record: Record, available: bool = True) -> LibraryEntry:
-        origin, used = self.origins.get(record.path), self.used.get(record.path)
+        origin, used = self.origins.get(Path(record.path)), self.used.get(record.path)
         return entry_of(record, origin, available=available, last_used=used)
 
     def _missing(self, folder: ModelFolder, unreadable: Sequence[Path]) -> list[Record]:
