@@ -195,7 +195,7 @@ class Library:
     def scan(self, is_canceled: Callable[[], bool] = lambda: False) -> list[LibraryEntry]:
         """All models, by title. Raises `Canceled` if told to stop; headers read by then are kept."""
         with self._lock:
-            origins = {Path(path): origin for path, origin in self.origins.all().items()}  # Windows: c:\\ is C:\\
+            origins = {Path(path): origin for path, origin in self.origins.all().items()}  # on Windows, c: is C:
             scan = _Scan(self._index, origins, self.used.all(), is_canceled)
             try:
                 entries = scan.entries(self.folders())
