@@ -486,7 +486,7 @@ class Connection:
         try:
             for body in reader.feed(data):
                 event = decode_event(body)
-                if (shown := self._taken(event)) is not None:
+                if (shown := self._handle(event)) is not None:
                     yield shown
                 if self._reader is not reader:
                     return  # the caller started another process in response
@@ -495,7 +495,7 @@ class Connection:
             self._fault = ExitCause.PROTOCOL, str(error)
             raise
 
-    def _taken(self, event: Event) -> Event | Stalled | None:
+    def _handle(self, event: Event) -> Event | Stalled | None:
         """Update the state for ``event``; returns the event if the caller should see it."""
         match event:
             case Hello():

@@ -284,7 +284,7 @@ class Answering:
             return
         if self._is_started:
             raise RemoteError("cut", f"The connection to {host} was cut in the middle of the answer.")
-        raise RemoteError("not_a_server", f"{host} accepted the request but sent no answer in a form that is known.")
+        raise RemoteError("not_a_server", f"{host} accepted the request, but its answer has an unknown format.")
 
     def _reason(self) -> FinishReason:
         if self._stop and self._stop in self._command.stop:
@@ -307,7 +307,7 @@ class Answering:
 
     def _failed(self, error: RemoteError) -> None:
         figures = self._all_figures(None)
-        message = f"{error} What had come until then was kept." if figures.completion_tokens else str(error)
+        message = f"{error} The part that had arrived was kept." if figures.completion_tokens else str(error)
         self._send(
             GenerationFailed(
                 request=self._command.request,

@@ -162,7 +162,7 @@ class Answers:
                 answer.put(unavailable(self._engine))
             except Exception:
                 _log.exception("an answer failed")
-                answer.put(ApiError("server_error", "The server has made a mistake."))
+                answer.put(ApiError("server_error", "Something went wrong in the server; its log has the details."))
             finally:
                 self._seconds += 0.2 * (time.monotonic() - begun - self._seconds)
 

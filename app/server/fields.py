@@ -273,7 +273,7 @@ def parsed(body: bytes, kind: type[T]) -> T:
     try:
         return decoders.decode(body, kind, strict=False)
     except _NOT_READ as error:
-        detail = str(error) if isinstance(error, msgspec.ValidationError) else "it is no valid JSON"
+        detail = str(error) if isinstance(error, msgspec.ValidationError) else "it isn't valid JSON"
         raise invalid(f"The request can't be used: {detail.rstrip('.')}.") from None
 
 

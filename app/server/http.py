@@ -140,7 +140,7 @@ class HttpConnection:
                 raise ApiError("invalid_request_error", "The request took too long to arrive.", status=408) from None
             except h11.RemoteProtocolError as error:
                 status = error.error_status_hint
-                raise ApiError("invalid_request_error", "This is no valid HTTP request.", status=status) from None
+                raise ApiError("invalid_request_error", "This isn't a valid HTTP request.", status=status) from None
             await self._while_connected(self._answer(head, handler, body))
         except ApiError as error:
             await self._send_error(error, head)
@@ -183,7 +183,7 @@ class HttpConnection:
             if len(body) > limit:
                 raise too_large
         if not isinstance(event, h11.EndOfMessage):
-            raise invalid("The request ended in its middle.")
+            raise invalid("The request is incomplete.")
         return bytes(body)
 
     async def _next_event(self) -> object:
@@ -229,7 +229,9 @@ class HttpConnection:
             return
         except Exception:
             _log.exception("a request failed")
-            await self._send_error(ApiError("server_error", "The server has made a mistake."), head)
+            await self._send_error(
+                ApiError("server_error", "Something went wrong in the server; its log has the details."), head
+            )
             return
         if isinstance(reply, Reply):
             await self._send_reply(reply, head)

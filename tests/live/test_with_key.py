@@ -52,7 +52,7 @@ def test_killed_in_the_middle_of_an_answer(engine: RemoteEngine, keyed: LiveServ
     ended = engine.end()
     kept = sum(one.tokens for event in received for one in event.rounds) + sum(one.tokens for one in ended.rounds)
     failed = ended.failed
-    assert failed.cause == "cut" and failed.message.endswith("What had come until then was kept.")
+    assert failed.cause == "cut" and failed.message.endswith("The part that had arrived was kept.")
     assert failed.figures is not None and failed.figures.completion_tokens == kept >= 3
     again = engine.answer(COUNT, **GREEDY).failed
     assert again.cause == "unreachable" and "Nothing answers at" in again.message

@@ -111,7 +111,7 @@ def test_a_cut_keeps_what_came(hasty: RemoteEngine, ending: list[Any]) -> None:
     assert (answered.text(), answered.failed.cause) == (TEXT, "cut")
     assert answered.failed.figures is not None
     assert answered.failed.figures.completion_tokens == len(WORDS)
-    assert answered.failed.message.endswith("What had come until then was kept.")
+    assert answered.failed.message.endswith("The part that had arrived was kept.")
 
 
 def test_a_server_that_falls_silent() -> None:
