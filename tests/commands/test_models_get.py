@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ from typing import Any, get_args
 import pytest
 
 from app import cli
+from app.commands.output import show_progress
 from app.models.downloads.item import FILE_NAME as QUEUE_NAME
 from app.models.downloads.item import Item, ItemState, SavedItem
 from app.models.downloads.part import Part, part_path
@@ -291,3 +293,14 @@ def test_ctrl_c_keeps_what_came_and_the_same_command_goes_on(server: HubServer, 
     assert again.returncode == 0, again.stderr
     assert Path(again.stdout.strip()).read_bytes() == path.read_bytes()
     assert server.bodies()[-1].range == f"bytes={half}-"
+
+
+def test_progress_is_one_line_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "30")
+    show_progress("1 of 2 GB\n" * 9)
+    show_progress("")
+    _, shown, nothing = terminal.getvalue().split("\r\x1b[K")
+    assert shown.startswith("1 of 2 GB") and len(shown) < 30 and not nothing
