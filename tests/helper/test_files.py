@@ -165,7 +165,7 @@ def test_only_real_files_are_opened(helper: Helper, tmp_path: Path) -> None:
     (tmp_path / "loop.txt").symlink_to(tmp_path / "loop.txt")
     reasons = {name: reason_of(helper.ask(ReadFile(str(tmp_path / name)))) for name in ("pipe", "zero.txt", "")}
     assert reasons == {"pipe": "special", "zero.txt": "special", "": "folder"}
-    for name in ("gone.txt", "loop.txt", "a" * 5000):
+    for name in ("gone.txt", "loop.txt", "a" * 5000, "a\0b"):
         found = helper.ask(ReadFile(str(tmp_path / name)))
         assert isinstance(found, FileNotRead)
         assert (found.reason, bool(found.detail)) == ("unreadable", True)

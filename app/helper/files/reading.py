@@ -107,7 +107,10 @@ def _text(file: BinaryIO, request: ReadFile) -> FileRead | FileNotRead:
 
 def opened(path: str) -> BinaryIO:
     """Open a regular file: a pipe or a device might never end. Raises `RefusedError` and `OSError`."""
-    before = os.stat(path)  # noqa: PTH116 - raises for impossible names, too
+    try:
+        before = os.stat(path)  # noqa: PTH116 - the path stays as it was given
+    except ValueError as error:  # a NUL in the name
+        raise RefusedError("unreadable", str(error)) from None
     if stat.S_ISDIR(before.st_mode):
         raise RefusedError("folder")
     if not stat.S_ISREG(before.st_mode):
