@@ -21,6 +21,7 @@ from app.protocol.answering import AnswerSettings
 from app.protocol.events import RoundsReceived
 from app.system import KnownError
 from app.ui.chat.live_answer import conversation
+from app.ui.chat.writer import new_question
 from app.ui.engine import EngineState
 from app.ui.engine.pair_names import PairFiles
 from app.ui.widgets.tasks import BUG
@@ -469,4 +470,24 @@ def test_unsent_attachments_are_kept_for_each_chat(qtbot: QtBot, make_rig: MakeR
     assert rig.stored(lambda store: (store.unsent_attachments(None), store.unsent_attachments(chat_id))) == (
         (other,),
         (),
+    )
+
+
+@pytest.mark.parametrize(("is_sent", "left"), [(True, "typed since"), (False, "")])
+def test_what_is_left_in_the_composer_goes_with_what_is_sent(make_rig: MakeRig, is_sent: bool, left: str) -> None:
+    rig = make_rig()
+    rig.chats.begin(None)
+    first, later = rig.stored(lambda store: [store.keep(replace(NOTES, data=data)) for data in (b"1", b"2")])
+    rig.stored(lambda store: store.set_unsent(None, "First"))
+    rig.stored(lambda store: store.set_unsent_attachments(None, [first]))
+    unsent = rig.model.unsent
+    unsent.text, unsent.attachments, unsent.is_known = "typed since", (later,), True
+    write = unsent.question_writer(new_question("chat", "First", (first,), []), first_settings="{}", is_sent=is_sent)
+    rig.stored(write)
+    assert rig.stored(lambda store: (store.unsent("chat"), store.unsent_attachments("chat"))) == (
+        left,
+        (later,) if is_sent else (),
+    )
+    assert rig.stored(lambda store: (store.unsent(None), store.unsent_attachments(None))) == (
+        ("", ()) if is_sent else ("First", (first,))
     )
