@@ -10,7 +10,7 @@ from PySide6.QtWidgets import QFileDialog
 from app.ui.settings.window import ModelsPage
 from tests.support.hub_faults import Fault
 from tests.support.library_parts import small_model
-from tests.ui.models.windows import WAIT_MS, Windows, button, question, texts
+from tests.ui.models.windows import WAIT_MS, Pages, Windows, button, question, texts
 
 
 @pytest.fixture
@@ -30,6 +30,13 @@ def choose(page: ModelsPage, name: str, folder: Path) -> None:
     assert dialog.fileMode() is QFileDialog.FileMode.Directory
     dialog.fileSelected.emit(str(folder))
     dialog.reject()
+
+
+def test_the_folder_is_shown(windows: Windows, page: ModelsPage, pages: Pages) -> None:
+    windows.models.mkdir(parents=True)
+    button(page, "Show").click()
+    windows.library_idle()
+    assert pages.opened == [windows.models.as_uri()]
 
 
 def test_folders_are_added_and_removed(windows: Windows, page: ModelsPage, tmp_path: Path) -> None:
