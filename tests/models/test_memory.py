@@ -214,7 +214,9 @@ def test_within_a_tenth_of_what_loading_takes(tmp_path: Path, guide_pair: tuple[
         target = make_model(tmp_path / "grouped.gguf", weights="Q8_0", context_length=4096, **grouped)
     taken = resident(target, draft, LoadSettings(context_length=1024, kv_type="q8_0", chat_cache_mib=0))
     shapes = [shape_of(read_header(path)) for path in (target, draft) if path]
-    assert estimate(*shapes, context_length=1024, kv_type="q8_0").system.total == pytest.approx(taken, rel=0.1)
+    found = estimate(*shapes, context_length=1024, kv_type="q8_0").system.total
+    # What was free in the process before it loaded isn't counted as taken: that differs by megabytes between runs.
+    assert abs(found - taken) < 0.1 * taken + 8_000_000
 
 
 def resident(target: Path, draft: Path | None, settings: LoadSettings) -> int:
