@@ -216,7 +216,7 @@ def test_within_a_tenth_of_what_loading_takes(tmp_path: Path, guide_pair: tuple[
     shapes = [shape_of(read_header(path)) for path in (target, draft) if path]
     found = estimate(*shapes, context_length=1024, kv_type="q8_0").system.total
     # What was free in the process before it loaded isn't counted as taken: that differs by megabytes between runs.
-    assert abs(found - taken) < 0.1 * taken + 8_000_000
+    assert abs(found - taken) < 0.1 * taken + 4_000_000
 
 
 def resident(target: Path, draft: Path | None, settings: LoadSettings) -> int:
