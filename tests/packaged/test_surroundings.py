@@ -113,7 +113,7 @@ def _opens(app: PackagedApp) -> None:
 def _script(system: CleanSystem, app: PackagedApp, closed: str) -> str:
     """A starter that closes streams before it becomes the app."""
     script = f"{app.user.home}/start"
-    system.path(script).write_text(f'#!/bin/sh\nexec "{app.system}" "$@" {closed}\n', encoding="utf-8")
+    system.path(script).write_text(f'#!/bin/sh\nexec "{app.program}" "$@" {closed}\n', encoding="utf-8")
     system.path(script).chmod(0o755)
     return script
 
