@@ -214,9 +214,7 @@ def test_within_a_tenth_of_what_loading_takes(tmp_path: Path, guide_pair: tuple[
         target = make_model(tmp_path / "grouped.gguf", weights="Q8_0", context_length=4096, **grouped)
     taken = resident(target, draft, LoadSettings(context_length=1024, kv_type="q8_0", chat_cache_mib=0))
     shapes = [shape_of(read_header(path)) for path in (target, draft) if path]
-    found = estimate(*shapes, context_length=1024, kv_type="q8_0").system.total
-    # What was free in the process before it loaded isn't counted as taken: that differs by megabytes between runs.
-    assert abs(found - taken) < 0.1 * taken + 4_000_000
+    assert estimate(*shapes, context_length=1024, kv_type="q8_0").system.total == pytest.approx(taken, rel=0.1)
 
 
 def resident(target: Path, draft: Path | None, settings: LoadSettings) -> int:
@@ -227,7 +225,10 @@ def resident(target: Path, draft: Path | None, settings: LoadSettings) -> int:
         before = process.memory_info().rss
         engine.send(Load(request=1, target=str(target), draft=str(draft) if draft else None, settings=settings))
         prompt = [Message(role="user", content="3" * (engine.until(PairLoaded).context_length - 100))]
-        engine.send(Generate(request=2, messages=prompt, raw=True, max_tokens=16, sampling=Sampling(temperature=0)))
+        # The plan is for what takes most: long drafts of which the draft model's distributions are kept.
+        sampling = Sampling(temperature=0.8)
+        answer = Generate(request=2, messages=prompt, raw=True, max_tokens=16, sampling=sampling, seed=1)
+        engine.send(msgspec.structs.replace(answer, accept="rejection", draft_length=16))
         engine.until(GenerationFinished)
         return process.memory_info().rss - before
 
