@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import msgspec
 from msgspec.inspect import IntType, LiteralType
@@ -31,6 +31,8 @@ from app.protocol.options import (
     SplitMode,
 )
 from app.settings import Settings, SettingsFile
+
+N = TypeVar("N", int, float)
 
 
 class Option(NamedTuple):
@@ -84,27 +86,22 @@ def add_commands(parser: argparse.ArgumentParser, commands: Sequence[Command]) -
 
 def whole(least: int, most: int = MAX_COUNT) -> Callable[[str], int]:
     """The type of an option: a whole number within these limits."""
-
-    def parse(text: str) -> int:
-        value = int(text)
-        if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text} must be from {least} to {most}")
-        return value
-
-    parse.__name__ = "whole number"
-    return parse
+    return _within(int, "whole number", f"from {least} to {most}", least, most)
 
 
 def number(least: float, most: float) -> Callable[[str], float]:
     """The type of an option: a number within these limits."""
+    return _within(float, "number", f"from {least:g} to {most:g}", least, most)
 
-    def parse(text: str) -> float:
-        value = float(text)
+
+def _within(kind: Callable[[str], N], name: str, limits: str, least: N, most: N) -> Callable[[str], N]:
+    def parse(text: str) -> N:
+        value = kind(text)
         if not least <= value <= most:
-            raise argparse.ArgumentTypeError(f"{text} must be from {least:g} to {most:g}")
+            raise argparse.ArgumentTypeError(f"{text} must be {limits}")
         return value
 
-    parse.__name__ = "number"
+    parse.__name__ = name  # argparse says "invalid whole number value"
     return parse
 
 

@@ -272,9 +272,9 @@ class Splitter:
         """Whether line breaks that come next belong to a mark."""
         return False
 
-    def between(self, told: str) -> str:  # noqa: ARG002
-        """What the model writes between thinking and answer, with its control tokens: what the template has ``told``,
-        if that ends the thinking."""
+    def between(self, template_text: str) -> str:  # noqa: ARG002
+        """What the model writes between thinking and answer, control tokens included: the template's text, if that
+        ends the thinking."""
         return ""
 
     def expect_end(self) -> None:
@@ -356,8 +356,8 @@ class TagSplitter(Splitter):
     def trims(self) -> bool:
         return self._state == self._begin and self._trims and self._has_thought and not self._held.strip()
 
-    def between(self, told: str) -> str:
-        return told if self._format.spelled in told else self._format.between
+    def between(self, template_text: str) -> str:
+        return template_text if self._format.spelled in template_text else self._format.between
 
     def expect_end(self) -> None:
         self._is_ending = True
@@ -542,7 +542,7 @@ class ChannelSplitter(Splitter):
     def answers(self) -> bool:
         return not self.thinking and not self.undecided
 
-    def between(self, told: str) -> str:  # noqa: ARG002
+    def between(self, template_text: str) -> str:  # noqa: ARG002
         return f"<|end|><|start|>assistant{FINAL}"  # the template only tells how earlier turns looked, without channels
 
     def close(self) -> None:
