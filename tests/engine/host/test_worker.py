@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -52,7 +53,6 @@ from app.protocol.events import (
 from app.protocol.frames import FrameReader, decode_event
 from app.protocol.options import LoadSettings, Sampling
 from app.system import KnownError
-from tests.support.architectures import make
 from tests.support.engine_process import ROOT, EngineProcess
 from tests.support.gguf_files import CHATML_TEMPLATE
 from tests.support.mtp_models import make_table_model
@@ -65,6 +65,12 @@ GREEDY = Sampling(temperature=0)
 def process() -> Iterator[EngineProcess]:
     with EngineProcess() as process:
         yield process
+
+
+def endless(path: Path, **options: Any) -> Load:
+    """A model whose answer goes on until it is stopped, on every processor; drawn weights may choose an end."""
+    make_table_model(path, "glm4moe", context_length=8192, **options)
+    return Load(request=1, target=str(path), settings=LoadSettings(context_length=8192))
 
 
 def load(pair: Pair, context_length: int = 0) -> Load:
@@ -99,9 +105,7 @@ def test_a_whole_conversation(process: EngineProcess, random_pair: Pair) -> None
 
 
 def test_cancel_and_ping_are_answered_while_it_computes(process: EngineProcess, tmp_path: Path) -> None:
-    endless = make_table_model(tmp_path / "endless.gguf", "glm4moe", context_length=8192)
-    settings = LoadSettings(context_length=8192)
-    process.send(Load(request=1, target=str(endless), settings=settings), ask(sampling=GREEDY))
+    process.send(endless(tmp_path / "target.gguf"), ask(sampling=GREEDY))
     process.until(RoundsReceived)
     process.send(Ping())
     pong = process.until(Pong)
@@ -116,9 +120,7 @@ def test_cancel_and_ping_are_answered_while_it_computes(process: EngineProcess, 
 
 def test_thinking_is_stopped_while_it_computes(process: EngineProcess, tmp_path: Path) -> None:
     thinks = CHATML_TEMPLATE.replace("assistant\n{% endif %}", "assistant\n<think>\n{% endif %}")
-    target = make(tmp_path / "target.gguf", "llama", chat_template=thinks)
-    settings = LoadSettings(context_length=8192, threads=1)
-    process.send(Load(request=1, target=str(target), settings=settings), ask(sampling=HOT, draft_length=0))
+    process.send(endless(tmp_path / "target.gguf", chat_template=thinks), ask(sampling=GREEDY, draft_length=0))
     assert {p.thinking for r in process.until(RoundsReceived).rounds for p in r.pieces} <= {True}
     process.send(StopThinking())
     while not any(round_.forced for round_ in process.until(RoundsReceived).rounds):
@@ -129,9 +131,7 @@ def test_thinking_is_stopped_while_it_computes(process: EngineProcess, tmp_path:
 
 def test_tokens_are_counted_while_it_computes(process: EngineProcess, tmp_path: Path) -> None:
     messages = [Message(role="system", content="Be brief."), Message(role="user", content="hi")]
-    endless = tmp_path / "endless.gguf"
-    make_table_model(endless, "glm4moe", context_length=8192)
-    process.send(Load(request=1, target=str(endless), settings=LoadSettings(context_length=8192)))
+    process.send(endless(tmp_path / "target.gguf"))
     process.until(PairLoaded)
     process.send(CountTokens(request=1, messages=[]))
     assert process.until(TokensCounted).request == 1  # the process that renders templates has started by now
@@ -176,12 +176,12 @@ def test_a_chat_is_put_together_from_its_parts(process: EngineProcess, random_pa
     assert counted(ChatPart(messages=chat), Forget(), CountTokens(request=8, messages=[], kept=2)) == 0
 
 
-def test_memory_is_told_at_once_also_while_it_computes(process: EngineProcess, random_pair: Pair) -> None:
+def test_memory_is_told_at_once_also_while_it_computes(process: EngineProcess, tmp_path: Path) -> None:
     hello = process.next()
     process.send(ReadMemory())
     before = process.until(MemoryRead)
     assert isinstance(hello, Hello) and [device.name for device in before.devices] == [d.name for d in hello.devices]
-    process.send(load(random_pair, context_length=8192), ask(sampling=HOT))
+    process.send(endless(tmp_path / "target.gguf"), ask(sampling=GREEDY))
     process.until(RoundsReceived)
     process.send(ReadMemory())
     held = process.until(MemoryRead).own_bytes
@@ -191,8 +191,8 @@ def test_memory_is_told_at_once_also_while_it_computes(process: EngineProcess, r
     assert process.until(GenerationFinished).finish_reason == "cancelled"
 
 
-def test_quit_does_not_wait_for_what_is_queued(process: EngineProcess, random_pair: Pair) -> None:
-    process.send(load(random_pair, context_length=8192))
+def test_quit_does_not_wait_for_what_is_queued(process: EngineProcess, tmp_path: Path) -> None:
+    process.send(endless(tmp_path / "target.gguf"))
     process.until(PairLoaded)
     process.send(ask(2, sampling=GREEDY, max_tokens=2000), ask(3, sampling=GREEDY, max_tokens=2000), Quit())
     assert [process.until(GenerationFinished).finish_reason for _ in range(2)] == ["cancelled", "cancelled"]
@@ -271,13 +271,13 @@ def test_an_engine_killed_while_it_writes_leaves_nothing_that_is_read(random_pai
     assert saved_files(home) == []
 
 
-def test_forgetting_erases_what_is_on_disk_at_once(random_pair: Pair, home: Path) -> None:
+def test_forgetting_erases_what_is_on_disk_at_once(random_pair: Pair, home: Path, tmp_path: Path) -> None:
     with EngineProcess(EAGER) as process:
         cached_tokens(process, random_pair)
         end_as_the_window_does(process)
     assert saved_files(home)
     with EngineProcess() as process:
-        process.send(load(random_pair, context_length=8192), ask(3, sampling=HOT))
+        process.send(endless(tmp_path / "target.gguf"), ask(3, sampling=GREEDY))
         process.until(RoundsReceived)
         process.send(Forget(), Ping())
         assert process.until(Pong).busy
@@ -287,8 +287,8 @@ def test_forgetting_erases_what_is_on_disk_at_once(random_pair: Pair, home: Path
         process.until(Forgotten)  # what it computed with is gone now too
 
 
-def test_it_ends_when_the_window_is_gone(process: EngineProcess, random_pair: Pair) -> None:
-    process.send(load(random_pair, context_length=8192), ask(sampling=HOT))
+def test_it_ends_when_the_window_is_gone(process: EngineProcess, tmp_path: Path) -> None:
+    process.send(endless(tmp_path / "target.gguf"), ask(sampling=GREEDY))
     process.until(RoundsReceived)
     assert process.process.stdin is not None
     process.process.stdin.close()
