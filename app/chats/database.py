@@ -103,7 +103,7 @@ _TABLES = (
 )
 
 Migrations = Sequence[Sequence[str | Callable[[sqlite3.Connection], None]]]
-MIGRATIONS: Migrations = ()
+MIGRATIONS: Migrations = (("ALTER TABLE messages ADD COLUMN calls TEXT NOT NULL DEFAULT '[]'",),)
 """Step i takes a file from version `OLDEST` + i to the next. Never change a step that has been released: add one."""
 
 VERSION = OLDEST + len(MIGRATIONS)
@@ -111,7 +111,7 @@ VERSION = OLDEST + len(MIGRATIONS)
 _COLUMNS = {
     "chats": "id, title, created_at, updated_at, leaf_id, deleted_at, pinned_at, folder_id, settings, number",
     "messages": "seq, id, chat_id, parent_id, role, status, created_at, seed, finish_reason, pair, text, settings, "
-    "figures, provenance, tokens, thinking",
+    "figures, provenance, tokens, thinking, calls",
     "unsent": "chat_id, text",
     "folders": "id, name, created_at",
     "unindexed": "seq",

@@ -12,14 +12,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, cast, get_args
 
+import msgspec
+
+from app import system
 from app.protocol.answering import AnswerSettings
 from app.protocol.events import Piece
 from app.protocol.options import DrafterName
-from app.storage.json_file import lenient
+from app.storage.json_file import NOT_UNDERSTOOD, lenient
 
 Role = Literal["system", "user", "assistant"]
 Status = Literal["complete", "streaming", "stopped", "interrupted", "failed"]
 AttachmentKind = Literal["text", "image"]
+CallState = Literal["asked", "running", "done", "failed", "denied", "stopped"]
 PackedPiece: TypeAlias = "list[int | str | None]"
 
 TITLE_LENGTH = 40
@@ -97,6 +101,41 @@ class Attachment:
     """Whether the content is missing."""
 
 
+class StoredCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool call in an answer, and what came of it.
+
+    Its place is between the characters of the answer's text and thinking. Calls with the same ``tokens`` are of one
+    turn of the model: it wrote them together, and goes on when all have ended.
+    """
+
+    id: str
+    name: str
+    """Of the tool, as the model knows it."""
+    arguments: str = "{}"
+    """A JSON object, as the model wrote it."""
+    server: str = ""
+    """Whose tool it is, for display; empty: built in."""
+    tool: str = ""
+    """What that server calls it, if the model knows another name."""
+    text: int = 0
+    """Characters of the answer's text before it."""
+    thinking: int = 0
+    """Characters of the answer's thinking before it."""
+    tokens: int = 0
+    """Tokens of the answer up to the end of the turn that it is part of."""
+    state: CallState = "asked"
+    """``asked``: it waits for the user; ``stopped``: by the user, or because Slipstream ended."""
+    result: str = ""
+    """What the model gets; of a denied call the user's reason, of a failed one what went wrong."""
+    images: tuple[str, ...] = ()
+    """Hashes of the message's attachments that are part of the result."""
+    seconds: float = 0.0
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state not in ("asked", "running")
+
+
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
     """One message of a chat's tree. Messages with the same parent are versions of each other.
@@ -127,7 +166,19 @@ class StoredMessage:
     versions: int = 1
     tokens: Sequence[int] = ()
     """The token ids of an answer; empty if unknown."""
+    calls_json: str = "[]"
     attachments: tuple[Attachment, ...] = ()
+    """Of an answer: images that tools returned."""
+
+    @property
+    def calls(self) -> tuple[StoredCall, ...]:
+        """The tool calls of an answer, in order."""
+        if self.calls_json == "[]":
+            return ()
+        try:
+            return system.decode(self.calls_json.encode("utf-8", "replace"), tuple[StoredCall, ...])
+        except NOT_UNDERSTOOD:
+            return ()
 
     @property
     def settings(self) -> dict[str, object]:

@@ -21,6 +21,11 @@ class ChatSettings(PerChat, frozen=True, kw_only=True):
     preset: str = ""
     """The preset these values came from; empty for none. They may have been changed since."""
     sampling: SamplingChoice = SamplingChoice()
+    tools: list[str] | None = None
+    """Which tools the model may call, each as ``server.tool`` (built-in ones as ``.tool``); ``None``: those that the
+    settings offer in every chat."""
+    folders: list[str] = msgspec.field(default_factory=list)
+    """Folders that the built-in tools may read here. Presets don't have them."""
     answer_format: FormatChoice = "text"
     format_source: Annotated[str, Meta(max_length=MAX_GRAMMAR_CHARACTERS)] = ""
 

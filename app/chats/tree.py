@@ -24,7 +24,8 @@ COLUMNS = """
 ATTACHMENT = "sha256, kind, name, size, media_type, width, height"
 """The first fields of an `Attachment`."""
 LONG_COLUMNS = f"""
-    m.tokens, (SELECT json_group_array(json_array(position, {ATTACHMENT})) FROM attachments WHERE message_id = m.id)
+    m.tokens, m.calls,
+    (SELECT json_group_array(json_array(position, {ATTACHMENT})) FROM attachments WHERE message_id = m.id)
 """
 MESSAGE = f"""
     {COLUMNS},
@@ -43,8 +44,8 @@ SEARCHED = f"{SHOWN_TEXT} || iif(m.thinking = '', '', char(10) || m.thinking)"
 """All text that is searched and indexed."""
 _INSERT = """
     INSERT INTO messages (id, chat_id, parent_id, role, text, status, created_at, seed, finish_reason, pair,
-        settings, figures, provenance, thinking, tokens)
-    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+        settings, figures, provenance, thinking, tokens, calls)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 """
 
 
@@ -60,8 +61,8 @@ def token_blob(tokens: Sequence[int]) -> bytes:
 
 def message_of(row: Sequence[Any]) -> StoredMessage:
     """A message from its `MESSAGE` columns, without the texts of its attachments."""
-    *fields, blob, attached = row
-    fields += [_tokens(blob) if blob else (), _attachments(attached)]
+    *fields, blob, calls, attached = row
+    fields += [_tokens(blob) if blob else (), calls, _attachments(attached)]
     return StoredMessage(*fields)
 
 
@@ -74,7 +75,7 @@ def insert(connection: sqlite3.Connection, message: StoredMessage) -> None:
             *(one.id, one.chat_id, one.parent_id, one.role, storable(one.text), one.status, one.created_at),
             *(one.seed, one.finish_reason, one.pair),
             *(storable(one.settings_json), storable(one.figures_json), storable(one.provenance_json)),
-            *(storable(one.thinking), token_blob(one.tokens)),
+            *(storable(one.thinking), token_blob(one.tokens), storable(one.calls_json)),
         ),
     )
     insert_attachments(connection, "attachments", message.id, message.attachments)
@@ -133,7 +134,7 @@ _DOWN = """
 """
 _ALL = """
     seq, id, chat_id, parent_id, role, status, created_at, seed, finish_reason, pair, text, settings, figures,
-    provenance, thinking, tokens
+    provenance, thinking, tokens, calls
 """
 _STATUS = 5  # the position in these columns
 _PARENT = 3
@@ -184,7 +185,7 @@ def branch(connection: sqlite3.Connection, chat_id: str, leaf_id: str | None) ->
         query = f"SELECT {COLUMNS}, {LONG_COLUMNS} FROM messages m WHERE m.seq IN ({numbers}) ORDER BY m.seq"
         for (seq, parent_id), row in zip(some, connection.execute(query), strict=True):
             beside = versions[parent_id]
-            found.append(message_of((*row[:-2], beside.index(seq) + 1, len(beside), *row[-2:])))
+            found.append(message_of((*row[:-3], beside.index(seq) + 1, len(beside), *row[-3:])))
     return found
 
 

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from app import words
 from app.client.process import GenerationFailedError, TooLargeError
+from app.protocol.calls import CallReader
 from app.protocol.commands import Generate
 from app.protocol.events import (
     Figures,
@@ -32,7 +33,6 @@ from app.server.engines import AnswerPart, Engine
 from app.server.fields import Warnings
 from app.server.guard import MAX_WAITING, ApiError, invalid
 from app.server.metrics import Metrics
-from app.server.tools import CallReader
 from app.system import KnownError
 
 T = TypeVar("T")

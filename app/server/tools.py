@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import re
-import secrets
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,20 +13,11 @@ import msgspec
 from app import system
 from app.protocol.events import PairLoaded
 from app.protocol.tools import (
-    ARGUMENTS,
     FORMATS,
-    ID,
     ID_LENGTH,
-    KEY,
     MAX_TOOLS,
-    NAME,
-    VALUE,
     Tool,
-    ToolCall,
-    ToolFormat,
     ToolUse,
-    parameters_of,
-    text_value,
 )
 from app.server.fields import Settings, Warnings, quoted
 from app.server.guard import invalid, not_supported
@@ -201,132 +190,3 @@ def _check_named(named: str, names: Sequence[str], sent: Iterable[Any]) -> None:
     if named in kinds:
         raise not_supported(f"The request wants a call of {quoted(named)}, which this server can't offer.")
     raise invalid("The tool_choice names a tool that the request doesn't have.")
-
-
-_decode = json.JSONDecoder().raw_decode
-_NO_JSON = (ValueError, RecursionError)
-
-
-class CallReader:
-    """Finds the calls in one answer; a call is returned once it is complete.
-
-    The engine enforces the format's grammar, so only calls come after the first mark.
-    """
-
-    def __init__(self, known: ToolFormat, tools: Sequence[Tool]) -> None:
-        before, after = known.call.split(ARGUMENTS)
-        begins, _, self._value_end = known.parameter.partition(VALUE)
-        self._parameter = _pattern(begins)
-        self._schemas = {tool.name: tool.parameters for tool in tools}
-        self._format = known
-        self._before, self._after = _pattern(before), _pattern(after)
-        self._text = ""
-        """Text that hasn't been returned yet."""
-        self._calls = False
-        """Whether the calls have begun."""
-        self._has_text = False
-
-    def go_on(self, begun: str) -> None:
-        """Continue an answer that has ``begun`` with this."""
-        if begun.strip() and (self._format.mark in begun or not self._format.anywhere):
-            self.read(begun)
-
-    def read(self, text: str) -> tuple[str, list[ToolCall]]:
-        """Parse more of the answer; returns plain text and the calls that are complete now."""
-        self._text += text
-        shown = "" if self._calls else self._decided()
-        return shown, self._whole_calls() if self._calls else []
-
-    def end(self, *, cut: bool) -> str:
-        """The text held back at the end of the answer, without a possible beginning of a call if it was ``cut``."""
-        if self._calls:
-            return ""
-        held, self._text = self._text, ""
-        return held[: len(held) - _partial(held, self._format.mark)] if cut else held
-
-    def _decided(self) -> str:
-        """The text that can't be the beginning of a mark or the spaces before one."""
-        held, mark = self._text, self._format.mark
-        if not self._format.anywhere:
-            begins = held.lstrip()
-            if not self._has_text and (mark.startswith(begins) or begins.startswith(mark)):
-                self._calls = begins.startswith(mark)
-                self._text = begins if self._calls else held
-                return ""
-            self._has_text, self._text = True, ""
-            return held
-        before, found, _ = held.partition(mark)
-        if found:
-            self._calls, self._text = True, held[len(before) :]
-            return before.rstrip()
-        certain = len(held[: len(held) - _partial(held, mark)].rstrip())
-        self._text = held[certain:]
-        return held[:certain]
-
-    def _whole_calls(self) -> list[ToolCall]:
-        self._text = self._text.removeprefix(self._format.opening)
-        found: list[ToolCall] = []
-        while (one := self._next_call()) is not None:
-            found.append(one)
-        return found
-
-    def _next_call(self) -> ToolCall | None:
-        text = self._text.removeprefix(self._format.separator)
-        head = self._before.match(text)
-        if not head:
-            return None
-        read = self._parameters if self._format.parameter else _object
-        found = read(text, head.end(), head["name"])
-        if found is None:
-            return None
-        arguments, end = found
-        tail = self._after.match(text, end)
-        if not tail:
-            return None
-        self._text = text[tail.end() :]
-        parts = {**head.groupdict(), **tail.groupdict()}
-        identity = parts.get("id") or f"call_{secrets.token_hex(12)}"
-        return ToolCall(identity, parts["name"], arguments)
-
-    def _parameters(self, text: str, at: int, name: str) -> tuple[str, int] | None:
-        """Arguments that are written one by one, as JSON, and where they end; ``None`` if incomplete."""
-        schema, values = self._schemas.get(name, {}), dict[str, Any]()
-        schemas = parameters_of(schema).schemas
-        while head := self._parameter.match(text, at):
-            key = head["key"]
-            written = text_value(schemas.get(key, {}), schema)
-            if written is None:
-                try:
-                    values[key], end = _decode(text, head.end())
-                except _NO_JSON:
-                    return None
-            else:
-                end = text.find(self._value_end, head.end())
-                if end < 0:
-                    return None
-                values[key] = written.value(text[head.end() : end])
-            if not text.startswith(self._value_end, end):
-                return None
-            at = end + len(self._value_end)
-        return json.dumps(values, ensure_ascii=False), at
-
-
-def _object(text: str, at: int, _name: str) -> tuple[str, int] | None:
-    """Arguments that are one JSON object, and where they end; ``None`` if incomplete."""
-    try:
-        _, end = _decode(text, at)
-    except _NO_JSON:
-        return None
-    return text[at:end], end
-
-
-def _pattern(text: str) -> re.Pattern[str]:
-    escaped = re.escape(text)
-    named = escaped.replace(NAME, r"(?P<name>[A-Za-z0-9_.:/-]+)")
-    named = named.replace(KEY, r'(?P<key>[^<>"\n]+)')
-    return re.compile(named.replace(ID, rf"(?P<id>[A-Za-z0-9]{{{ID_LENGTH}}})"))
-
-
-def _partial(text: str, mark: str) -> int:
-    """How many characters at the end of ``text`` may be the beginning of ``mark``."""
-    return next((length for length in range(len(mark) - 1, 0, -1) if text.endswith(mark[:length])), 0)

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 from app.engine.host.engine import Engine
+from app.protocol.calls import CallReader
 from app.protocol.commands import CountPrompt, Message
 from app.protocol.options import Sampling
 from app.protocol.tools import (
@@ -26,7 +27,6 @@ from app.protocol.tools import (
     ToolFormatName,
     ToolUse,
 )
-from app.server.tools import CallReader
 from app.system import KnownError
 from tests.support.generation import ask, run
 from tests.support.matrix import in_proof

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from app.protocol.calls import CallReader
 from app.protocol.tools import ARGUMENTS, FORMATS, ID, KEY, NAME, VALUE, Tool, ToolFormat, ToolFormatName
-from app.server.tools import CallReader
 
 VALUES: list[dict[str, Any]] = [
     {"text": "</tool_call> <tool_call>\n\n</param", "size": 3, "kind": "big", "more": {"a": ["</arg_value>", None]}},
