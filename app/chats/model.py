@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, cast, get_args
 
@@ -134,6 +134,18 @@ class StoredCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def has_ended(self) -> bool:
         return self.state not in ("asked", "running")
+
+
+def parts_of(text: str, calls: Iterable[StoredCall]) -> Iterator[str | StoredCall]:
+    """An answer in reading order: pieces of its ``text``, where there is more than spaces, and its tool calls."""
+    start = 0
+    for call in calls:
+        if (before := text[start : call.text]).strip():
+            yield before
+        start = max(start, call.text)
+        yield call
+    if (rest := text[start:]).strip():
+        yield rest
 
 
 @dataclass(frozen=True, slots=True)
