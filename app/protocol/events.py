@@ -21,7 +21,7 @@ from app.protocol.options import (
     TextKind,
 )
 from app.protocol.remote import FiguresFrom, RemoteModel, ServerFailure, ServerProbed, ServersFound
-from app.protocol.tools import ToolFormatName
+from app.protocol.tools import ToolCall, ToolFormatName
 
 
 class Device(msgspec.Struct, frozen=True, kw_only=True):
@@ -360,10 +360,14 @@ class GenerationFinished(msgspec.Struct, frozen=True, kw_only=True, tag="generat
     """Expected tokens per second on such text for draft length 0, 1, …, from measured costs and acceptance."""
     valid: bool | None = None
     """Whether the answer matches a schema that couldn't be enforced completely; ``None``: not checked."""
+    tool_calls: list[ToolCall] = []
+    """Of a remote engine, whose pieces never have the text of a call: the answer's calls, after its text. Each has a
+    JSON object as arguments, and an id of its own in the chat; the name may be none of the tools'."""
 
     def has_only_thought(self, thinking: str, text: str) -> bool:
         """Whether the model ended by itself and only thought; the thinking is its answer then."""
-        return self.finish_reason == "end" and bool(thinking.strip()) and not text.strip()
+        is_all = self.finish_reason == "end" and not self.tool_calls
+        return is_all and bool(thinking.strip()) and not text.strip()
 
 
 class GenerationFailed(msgspec.Struct, frozen=True, kw_only=True, tag="generation_failed"):

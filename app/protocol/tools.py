@@ -61,6 +61,13 @@ class Tool(msgspec.Struct, frozen=True, kw_only=True):
     """Refuse parameters whose schema can't be enforced completely."""
 
 
+def definition(tool: Tool) -> dict[str, Any]:
+    """A tool as templates and servers expect it."""
+    parameters = tool.parameters or {"type": "object", "properties": {}}
+    function = {"name": tool.name, "description": tool.description, "parameters": parameters}
+    return {"type": "function", "function": function}
+
+
 class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
     """The tools for one answer."""
 

@@ -26,11 +26,12 @@ from app.protocol.events import (
 )
 from app.protocol.options import FinishReason
 from app.protocol.statistics import Statistics
+from app.protocol.tools import ToolCall
 from app.remote import figures as counters
 from app.remote.connecting import Session
 from app.remote.figures import ServerFigures
-from app.remote.http import RemoteError
-from app.remote.replies import DONE, Lines, Part, ThinkMarks, part_of
+from app.remote.http import RemoteError, mapping
+from app.remote.replies import DONE, Calls, Lines, Part, ThinkMarks, part_of
 from app.remote.requests import request_for
 
 # llama-server sends one token at a time, each with the counters and the decoding time so far. Those are the same for
@@ -163,9 +164,11 @@ class Answering:
         self._begun = time.monotonic()
         self._seed = secrets.randbelow(_MAX_SEED) if command.seed is None else command.seed
         self._rounds = Rounds()
+        self._calls = Calls()
         self._statistics = Statistics()
         self._usage: dict[str, int] = {}
         self._prompt_speed: float | None = None
+        self._called: list[ToolCall] = []
         self._finish = self._stop = ""
         self._is_done = self._is_started = False
         self._unsent: list[Round] = []
@@ -178,6 +181,8 @@ class Answering:
             self._before = await self._counters()
             await self._read(*request_for(self._command, self._session, self._seed))
             self._check_end()
+            used = {call.id for message in self._command.messages for call in message.tool_calls}
+            self._called = [] if self._finish in _REASONS else self._calls.all(used)
         except asyncio.CancelledError:
             self._finished("cancelled", None)
             raise
@@ -239,6 +244,8 @@ class Answering:
         self._stop = part.stop or self._stop
         self._prompt_speed = part.prompt_speed or self._prompt_speed
         self._usage |= part.usage
+        for piece in part.calls:
+            self._calls.add(mapping(piece))
         if not self._is_started:
             self._start(part)
         if part.progress is not None and not self._rounds.count:
@@ -280,7 +287,7 @@ class Answering:
         host = self._session.http.address.host
         if self._finish in _BROKEN:
             raise RemoteError("cut", f"{host} stopped in the middle of the answer.")
-        if self._finish or (self._is_done and self._rounds.count):
+        if self._finish or (self._is_done and (self._rounds.count or self._calls)):
             return
         if self._is_started:
             raise RemoteError("cut", f"The connection to {host} was cut in the middle of the answer.")
@@ -302,6 +309,7 @@ class Answering:
                 finish_reason=reason,
                 figures=figures,
                 stop_string=self._stop if reason == "stop_string" else None,
+                tool_calls=[] if reason == "cancelled" else self._called,
             )
         )
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+import re
+import secrets
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from app.protocol.tools import ID_LENGTH, MAX_TOOLS, ToolCall
 from app.remote.figures import ServerFigures, in_reply
 from app.remote.http import RemoteError, first, mapping, number, parsed, real, reported, text
 
@@ -33,6 +37,8 @@ class Part:
     cached: int | None = None
     """Prompt tokens from the server's cache, sent during prompt processing."""
     figures: ServerFigures | None = None
+    calls: Sequence[Any] = ()
+    """Pieces of tool calls, for `Calls`."""
     error: RemoteError | None = None
 
 
@@ -61,6 +67,7 @@ def part_of(data: bytes, host: str) -> Part | None:
         progress=None if total is None or processed is None else (min(processed, total), total),
         cached=number(progress.get("cache")),
         figures=in_reply(root, choice),
+        calls=calls if isinstance(calls := delta.get("tool_calls"), list) else (),
     )
 
 
@@ -97,6 +104,63 @@ def _ollama_end(root: dict[str, Any]) -> str:
 def _ollama_prompt_speed(root: dict[str, Any]) -> float | None:
     tokens, taken = number(root.get("prompt_eval_count")), number(root.get("prompt_eval_duration"))
     return tokens / (taken * _NANOSECONDS) if tokens and taken else None
+
+
+# Tool calls, which come in pieces. Some servers leave out the index, or give all calls the same one.
+
+
+@dataclass
+class _Call:
+    index: int | None
+    id: str
+    name: str = ""
+    arguments: str = ""
+
+
+class Calls:
+    """Puts the calls of an answer together."""
+
+    def __init__(self) -> None:
+        self._calls: list[_Call] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._calls)
+
+    def add(self, piece: Mapping[str, Any]) -> None:
+        """Raises `RemoteError` if there are too many."""
+        function, index, identity = mapping(piece.get("function")), number(piece.get("index")), text(piece.get("id"))
+        name, arguments = text(function.get("name")), function.get("arguments")
+        call = self._begun(index, identity, name)
+        if call is None:
+            if len(self._calls) == MAX_TOOLS:
+                raise RemoteError("not_a_server", "The answer has too many tool calls to be genuine.")
+            self._calls.append(call := _Call(index, identity))
+        call.id, call.name = call.id or identity, call.name or name
+        call.arguments += json.dumps(arguments) if isinstance(arguments, dict) else text(arguments)
+
+    def _begun(self, index: int | None, identity: str, name: str) -> _Call | None:
+        """The call that a piece continues."""
+        if index is None and not identity:
+            return None if name or not self._calls else self._calls[-1]
+        found = [one for one in self._calls if (one.index == index if index is not None else one.id == identity)]
+        call = found[-1] if found else None
+        if call and ((identity and call.id not in ("", identity)) or (name and call.name not in ("", name))):
+            return None
+        return call or (self._calls[-1] if self._calls and not identity and not name else None)
+
+    def all(self, used: Collection[str]) -> list[ToolCall]:
+        """The calls; an id that is unusual or among those ``used`` is replaced by one that every template accepts.
+
+        Raises `RemoteError` for arguments that aren't an object.
+        """
+        found, taken = list[ToolCall](), set(used)
+        for call in self._calls:
+            if not isinstance(parsed((call.arguments or "{}").encode("utf-8", "replace")), dict):
+                raise RemoteError("refused", f"The model called {call.name} with arguments that aren't a JSON object.")
+            is_usual = re.fullmatch(r"[\w.:-]{1,64}", call.id, re.ASCII) and call.id not in taken
+            taken.add(identity := call.id if is_usual else secrets.token_hex(ID_LENGTH)[:ID_LENGTH])
+            found.append(ToolCall(identity, call.name, call.arguments or "{}"))
+        return found
 
 
 # The lines of a streamed answer: server-sent events, or Ollama's without a prefix.

@@ -15,6 +15,7 @@ from app.protocol.commands import CountTokens, Generate, Image, Message
 from app.protocol.events import TokensCounted
 from app.protocol.images import HEAD_BYTES, MOST_BYTES, read_head
 from app.protocol.options import AnswerFormat
+from app.protocol.tools import ToolUse, definition
 from app.remote.connecting import Session
 from app.remote.http import RemoteError, mapping, number, parsed, refusal
 
@@ -33,7 +34,7 @@ def request_for(command: Generate, session: Session, seed: int) -> tuple[str, di
     else:
         path = "/api/v0/chat/completions" if session.has_stats else "/v1/chat/completions"
         body["messages"] = [_message(message, session) for message in command.messages]
-        body |= _thinking(command, session) | _continuing(command, session)
+        body |= _thinking(command, session) | _continuing(command, session) | _tools(command.tools)
     body |= _sampling(command, session) | dialect.extras | _format(command.format)
     body["seed"] = seed
     if command.max_tokens is not None:
@@ -56,8 +57,6 @@ def _check(command: Generate, session: Session) -> None:
         )
     if command.continue_last and not remote.can_continue:
         raise RemoteError("refused", f"{name} can't continue an answer. Ask for a new one instead.")
-    if command.tools is not None:
-        raise RemoteError("refused", f"Slipstream can't pass tools on to {name} yet.")
     if command.continued:
         raise RemoteError("refused", "This answer was begun by another engine, and can't be continued here.")
     if command.raw and session.dialect.kind in ("ollama", "tgi"):
@@ -123,8 +122,34 @@ def schema_of(wanted: AnswerFormat) -> object:
     return schema
 
 
-def _message(message: Message, session: Session) -> dict[str, Any]:
+def _tools(use: ToolUse | None) -> dict[str, Any]:
+    if use is None:
+        return {}
+    found: dict[str, Any] = {"tools": list(map(definition, use.tools))}
+    if use.only:
+        found["tool_choice"] = {"type": "function", "function": {"name": use.only}}
+    elif use.required:
+        found["tool_choice"] = "required"
+    return found if use.several else {**found, "parallel_tool_calls": False}
+
+
+def _said(message: Message, session: Session) -> dict[str, Any]:
+    """A message without its images and thinking."""
     found: dict[str, Any] = {"role": message.role, "content": message.content}
+    if message.role == "tool":
+        found["tool_call_id"] = message.tool_call_id
+        if message.tool_name and session.dialect.kind in ("llama.cpp", "slipstream", "vllm", "sglang"):
+            found["name"] = message.tool_name  # for templates that write it
+    if message.tool_calls:
+        found["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in message.tool_calls
+        ]
+    return found
+
+
+def _message(message: Message, session: Session) -> dict[str, Any]:
+    found = _said(message, session)
     if message.images:
         shown = [{"type": "image_url", "image_url": {"url": data_url(image)}} for image in message.images]
         found["content"] = [*shown, {"type": "text", "text": message.content}]
@@ -171,6 +196,7 @@ def _ollama(command: Generate, session: Session, seed: int) -> tuple[str, dict[s
         "messages": _ollama_messages(command.messages),
         "stream": True,
         "options": options,
+        **_tools(command.tools),
     }
     if command.thinking in ("off", "on"):
         body["think"] = command.thinking == "on"
@@ -187,6 +213,11 @@ def _ollama_messages(messages: Sequence[Message]) -> list[dict[str, Any]]:
         entry: dict[str, Any] = {"role": message.role, "content": message.content}
         if message.thinking:
             entry["thinking"] = message.thinking
+        if message.role == "tool":
+            entry["tool_name"] = message.tool_name
+        calls = ({"name": call.name, "arguments": parsed(call.arguments)} for call in message.tool_calls)
+        if message.tool_calls:
+            entry["tool_calls"] = [{"function": call} for call in calls]
         if message.images:
             entry["images"] = [_image(image)[0] for image in message.images]
         found.append(entry)
@@ -222,7 +253,7 @@ async def _tokens(messages: list[Message], session: Session) -> int:
     path, name = _PLACES[session.dialect.kind]
     body = {
         "model": session.model,
-        "messages": [{"role": message.role, "content": message.content} for message in messages],
+        "messages": [_said(message, session) for message in messages],
     }
     answer = await session.http.post(path, body, _SECONDS)
     if answer.status != 200:

@@ -260,6 +260,9 @@ class Reader:
         """The text held back at the end of the answer. If the model only thought, its thinking is the answer, including
         any calls."""
         held = self._calls.end(cut=finished.finish_reason != "end") if self._calls else ""
+        if finished.tool_calls:
+            self.has_calls = True
+            return AnswerContent(text=held, calls=finished.tool_calls)
         thought = "".join(self._thought)
         said = "said" if self._has_text or self.has_calls else held
         if not finished.has_only_thought(thought, said):

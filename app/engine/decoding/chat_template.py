@@ -15,7 +15,7 @@ from app.engine.decoding import Vocabulary
 from app.helper import messages as helper_messages
 from app.protocol.commands import Message
 from app.protocol.options import TEMPLATE_TITLES, GeneralTemplate, TemplateKind, TemplateVariables
-from app.protocol.tools import Tool
+from app.protocol.tools import Tool, definition
 from app.system import KnownError
 
 Answer = TypeVar("Answer")
@@ -116,13 +116,6 @@ def _shown(message: Message, *, text_arguments: bool) -> helper_messages.Message
     return helper_messages.Message(
         message.role, message.content, message.thinking, calls, message.tool_call_id, message.tool_name
     )
-
-
-def definition(tool: Tool) -> dict[str, Any]:
-    """A tool as templates expect it."""
-    parameters = tool.parameters or {"type": "object", "properties": {}}
-    function = {"name": tool.name, "description": tool.description, "parameters": parameters}
-    return {"type": "function", "function": function}
 
 
 def _asked(process: helper.Helper, request: helper_messages.Request[Answer | helper_messages.TemplateFailed]) -> Answer:

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from app.engine.decoding import Vocabulary
-from app.engine.decoding.chat_template import ChatTemplate, definition
+from app.engine.decoding.chat_template import ChatTemplate
 from app.engine.decoding.grammar import is_mark
 from app.protocol.commands import Message
 from app.protocol.tools import (
@@ -32,6 +32,7 @@ from app.protocol.tools import (
     ToolFormat,
     ToolFormatName,
     ToolUse,
+    definition,
     parameters_of,
     text_value,
 )
