@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, cast, get_args
 
 import msgspec
@@ -148,6 +148,27 @@ def parts_of(text: str, calls: Iterable[StoredCall]) -> Iterator[str | StoredCal
         yield rest
 
 
+def calls_of(stored: str) -> tuple[StoredCall, ...]:
+    """Read `calls_to_json`; nothing if it is damaged."""
+    if stored == "[]":
+        return ()
+    try:
+        return system.decode(stored.encode("utf-8", "replace"), tuple[StoredCall, ...])
+    except NOT_UNDERSTOOD:
+        return ()
+
+
+def calls_to_json(calls: Sequence[StoredCall]) -> str:
+    """The stored form."""
+    return to_json(msgspec.to_builtins(calls))
+
+
+def calls_stopped(stored: str) -> str:
+    """The same where nobody decides about those that wait, or hears of those that run, any more."""
+    calls = [one if one.has_ended else msgspec.structs.replace(one, state="stopped") for one in calls_of(stored)]
+    return calls_to_json(calls) if calls else stored
+
+
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
     """One message of a chat's tree. Messages with the same parent are versions of each other.
@@ -185,12 +206,14 @@ class StoredMessage:
     @property
     def calls(self) -> tuple[StoredCall, ...]:
         """The tool calls of an answer, in order."""
-        if self.calls_json == "[]":
-            return ()
-        try:
-            return system.decode(self.calls_json.encode("utf-8", "replace"), tuple[StoredCall, ...])
-        except NOT_UNDERSTOOD:
-            return ()
+        return calls_of(self.calls_json)
+
+    @property
+    def interrupted(self) -> StoredMessage:
+        """The same where Slipstream ended, or the chat was copied, while it was being written."""
+        if self.status != "streaming":
+            return self
+        return replace(self, status="interrupted", calls_json=calls_stopped(self.calls_json))
 
     @property
     def settings(self) -> dict[str, object]:

@@ -23,7 +23,20 @@ from app.chats import attachments, erasing, transfer, tree
 from app.chats.attachments import AttachmentFiles, Content, attachments_folder
 from app.chats.database import MEMORY, back_up_daily, known_errors, open_database, remove_old
 from app.chats.formats.records import ChatRecord
-from app.chats.model import Attachment, Chat, Folder, Found, PackedPiece, StoredMessage, sort_key, title_for, to_json
+from app.chats.model import (
+    Attachment,
+    Chat,
+    Folder,
+    Found,
+    PackedPiece,
+    StoredCall,
+    StoredMessage,
+    calls_stopped,
+    calls_to_json,
+    sort_key,
+    title_for,
+    to_json,
+)
 from app.chats.search import Search, Upkeep
 from app.chats.transfer import Added
 from app.chats.tree import (
@@ -34,6 +47,7 @@ from app.chats.tree import (
     insert,
     insert_attachments,
     message_of,
+    replace_attachments,
     storable,
     token_blob,
 )
@@ -373,37 +387,48 @@ class ChatStore(ChatFile):
         provenance: Sequence[PackedPiece],
         tokens: Sequence[int] = (),
         thinking: str = "",
+        calls: Sequence[StoredCall] = (),
+        attachments: Sequence[Attachment] = (),
     ) -> None:
-        """Save what has streamed so far. Does nothing once the answer is finished."""
-        self._write(
-            """
-            UPDATE messages SET text = ?, provenance = ?, thinking = ?, tokens = ?
-            WHERE id = ? AND status = 'streaming'
-            """,
-            (storable(text), storable(to_json(provenance)), storable(thinking), token_blob(tokens), message_id),
-            list_changes=False,
-        )
+        """Save what there is so far; ``attachments``: images that tools returned. Does nothing once the answer is
+        finished."""
+        texts = (storable(one) for one in (text, to_json(provenance), thinking, calls_to_json(calls)))
+        with self._writing(list_changes=False) as connection:
+            changed = connection.execute(
+                """
+                UPDATE messages SET text = ?, provenance = ?, thinking = ?, calls = ?, tokens = ?
+                WHERE id = ? AND status = 'streaming'
+                """,
+                (*texts, token_blob(tokens), message_id),
+            )
+            if changed.rowcount and attachments:
+                replace_attachments(connection, message_id, attachments)
+        self._files.use(attachments)
 
     def finish_answer(self, answer: StoredMessage) -> None:
         """Save the complete answer and how it ended. Does nothing if it or its chat was deleted."""
-        texts = answer.text, answer.provenance_json, answer.settings_json, answer.figures_json, answer.thinking
+        one = answer
+        texts = one.text, one.provenance_json, one.settings_json, one.figures_json, one.thinking, one.calls_json
         changing = self._upkeep.removing("m.id", [answer.id], is_erased=False)  # in case it was finished before
         with known_errors(self._path), changing, self._writing() as connection:
-            connection.execute(
+            changed = connection.execute(
                 """
-                UPDATE messages SET text = ?, provenance = ?, settings = ?, figures = ?, thinking = ?, tokens = ?,
-                    status = ?, finish_reason = ?, seed = ? WHERE id = ?
+                UPDATE messages SET text = ?, provenance = ?, settings = ?, figures = ?, thinking = ?, calls = ?,
+                    tokens = ?, status = ?, finish_reason = ?, seed = ? WHERE id = ?
                 """,
                 (
                     *(storable(text) for text in texts),
                     *(token_blob(answer.tokens), answer.status, answer.finish_reason, answer.seed, answer.id),
                 ),
             )
+            if changed.rowcount:
+                replace_attachments(connection, answer.id, answer.attachments)
             connection.execute(
                 "INSERT OR IGNORE INTO unindexed SELECT seq FROM messages WHERE id = ? AND status != 'streaming'",
                 (answer.id,),
             )
             connection.execute("UPDATE chats SET updated_at = ? WHERE id = ?", (self._clock(), answer.chat_id))
+        self._files.use(answer.attachments)
 
     def resume_answer(self, message_id: str) -> StoredMessage:
         """Set a finished answer to streaming again, to be continued."""
@@ -414,8 +439,12 @@ class ChatStore(ChatFile):
         return self.message(message_id)
 
     def mark_interrupted(self) -> None:
-        """At the start: mark answers that were streaming when the app ended as interrupted."""
+        """At the start: mark answers that were streaming when the app ended as interrupted, and their open calls as
+        stopped."""
+        query = "SELECT calls, seq FROM messages WHERE status = 'streaming' AND calls != '[]'"
         with self._writing() as connection:
+            calling = [(calls_stopped(calls), seq) for calls, seq in connection.execute(query)]
+            connection.executemany("UPDATE messages SET calls = ? WHERE seq = ?", calling)
             connection.execute(
                 "INSERT OR IGNORE INTO unindexed SELECT seq FROM messages WHERE status = 'streaming'",
             )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from app.chats.model import Attachment, StoredMessage
+from app.chats.model import Attachment, StoredMessage, calls_stopped
 
 CHAT = """
     chats.id, chats.title, chats.created_at, chats.updated_at, chats.leaf_id,
@@ -94,6 +94,12 @@ def insert_attachments(
     connection.executemany(f"INSERT INTO {table} VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", rows)
 
 
+def replace_attachments(connection: sqlite3.Connection, message_id: str, attachments: Sequence[Attachment]) -> None:
+    """Set those of a message."""
+    connection.execute("DELETE FROM attachments WHERE message_id = ?", (message_id,))
+    insert_attachments(connection, "attachments", message_id, attachments)
+
+
 def _attachments(found: str) -> tuple[Attachment, ...]:
     if found == "[]":
         return ()
@@ -138,6 +144,7 @@ _ALL = """
 """
 _STATUS = 5  # the position in these columns
 _PARENT = 3
+_CALLS = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False, weakref_slot=True)
@@ -259,7 +266,7 @@ def undo(connection: sqlite3.Connection, deletion: Deletion) -> None:
         if values[1] == deletion.message_id:
             values[_PARENT] = parent
         if values[_STATUS] == "streaming":  # it is no longer being written
-            values[_STATUS] = "interrupted"
+            values[_STATUS], values[_CALLS] = "interrupted", calls_stopped(values[_CALLS])
         connection.execute(f"INSERT INTO messages ({_ALL}) VALUES ({places})", values)
         connection.execute("INSERT OR IGNORE INTO unindexed VALUES (?)", (values[0],))
     ids = {row[1] for row in rows}
@@ -282,8 +289,7 @@ def copy(
     """Copy a branch into another chat, which then shows it. An unfinished answer becomes interrupted there."""
     parent_id = None
     for message in messages:
-        status = "interrupted" if message.status == "streaming" else message.status
-        copied = replace(message, id=new_id(), chat_id=chat_id, parent_id=parent_id, status=status)
+        copied = replace(message.interrupted, id=new_id(), chat_id=chat_id, parent_id=parent_id)
         insert(connection, copied)
         parent_id = copied.id
     set_leaf(connection, chat_id, parent_id)

@@ -59,7 +59,7 @@ def test_there_is_a_file_of_every_version() -> None:
 
 
 def test_a_new_file_is_like_one_that_was_written_step_by_step(path: Path) -> None:
-    """Up to version 4, each version altered the tables of the one before."""
+    """Each version altered the tables of the one before."""
 
     def described(connection: sqlite3.Connection) -> dict[str, object]:
         names = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema ORDER BY name")]
@@ -69,7 +69,7 @@ def test_a_new_file_is_like_one_that_was_written_step_by_step(path: Path) -> Non
                 found[f"{pragma} {name}"] = connection.execute(f"PRAGMA {pragma}({name})").fetchall()
         return found
 
-    with contextlib.closing(sqlite3.connect(DATA / "chats-version-4.sqlite")) as before:
+    with contextlib.closing(sqlite3.connect(DATA / f"chats-version-{VERSION}.sqlite")) as before:
         migrated = described(before)
     with ChatStore(path) as store:
         assert described(store._connection) == migrated

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Literal
 from urllib.parse import urlsplit
 
+import msgspec
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app.chats.model import Status, StoredMessage, title_for
@@ -27,6 +29,8 @@ CONSENT = "consent"
 """Subject of the notice that asks whether a chat may go to a server."""
 SERVER = "server"
 """Subject of the notice about an answer that a server didn't finish."""
+Decision = Literal["once", "chat", "always", "deny"]
+"""About a tool call; ``chat`` and ``always`` allow the tool from now on."""
 ENGINE_LOST = f"The engine stopped{WHILE_WRITTEN}"
 
 
@@ -173,6 +177,16 @@ class Answers(QObject):
         self.open.remove(live)
         live.job = None
         end()
+
+    # ------------------------------------------------------------ tool calls
+
+    def decide(self, live: LiveAnswer, call_id: str, decision: Decision, reason: str = "") -> None:
+        """The user decides about a call of this answer. Does nothing if it doesn't wait."""
+        call = live.call(call_id)
+        if call is None or call.state != "asked":
+            return
+        if decision == "deny":
+            live.set_call(msgspec.structs.replace(call, state="denied", result=reason.strip()))
 
     # ------------------------------------------------------------ servers
 

@@ -14,7 +14,17 @@ import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.chats.attachments import prompt_images, prompt_text
-from app.chats.model import PackedPiece, Status, StoredMessage, pack, to_json, unpack
+from app.chats.model import (
+    PackedPiece,
+    Status,
+    StoredCall,
+    StoredMessage,
+    calls_stopped,
+    calls_to_json,
+    pack,
+    to_json,
+    unpack,
+)
 from app.chats.settings import ChatSettings
 from app.chats.store import new_id
 from app.models.hub.recommended import recommended
@@ -199,6 +209,8 @@ class LiveAnswer(QObject):
         context_start: Id of the first message after those that no longer fit into the context.
         prompt_progress: Tokens of the prompt that are done, and all of them; ``None`` before that is known.
         is_thinking: Whether what arrived last is thinking.
+        calls: Its tool calls so far, and what has come of them.
+        is_writing_call: Whether the model is writing a call; `calls` has it when it is complete.
 
     Signals:
         begun: The engine is being asked; `message` is there.
@@ -206,6 +218,7 @@ class LiveAnswer(QObject):
         prompt_progressed: Tokens of the prompt done, and all of them.
         thinking_changed: The model begins to think, or to answer.
         rounds_received: More `Round` objects, their pieces in `pieces` already.
+        calls_changed: There are others, one has another state or makes progress, or the model begins to write one.
         ended: Its `Figures`, or ``None`` where it came to none. `message` is complete.
         withdrawn: It was given up before the engine was asked.
     """
@@ -215,6 +228,7 @@ class LiveAnswer(QObject):
     prompt_progressed = Signal(int, int)
     thinking_changed = Signal(bool)
     rounds_received = Signal(list)
+    calls_changed = Signal()
     ended = Signal(object)
     withdrawn = Signal()
 
@@ -244,7 +258,12 @@ class LiveAnswer(QObject):
         self._known = self._judged = 0
         self.context_start: str | None = None
         self.prompt_progress: tuple[int, int] | None = None
-        self.is_thinking = False
+        self.is_thinking = self.is_writing_call = False
+        self.calls: list[StoredCall] = list(continued.calls) if continued else []
+        self.attachments = list(continued.attachments) if continued else []
+        """Images that tools returned."""
+        self._progress: dict[str, str] = {}
+        """By call: what is told of those that run."""
         self.is_private = is_private
         self._version, self._continued, self._seed = version, continued, seed
         self._conversation: Conversation | None = None
@@ -276,6 +295,30 @@ class LiveAnswer(QObject):
     def thinking_seconds(self) -> float:
         """How long the model has thought so far."""
         return self._clock.seconds()
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a call waits for the user. The engine is free then."""
+        return not self.is_writing_call and any(call.state == "asked" for call in self.calls)
+
+    def call(self, call_id: str) -> StoredCall | None:
+        """The call with this id."""
+        return next((one for one in self.calls if one.id == call_id), None)
+
+    def set_call(self, call: StoredCall) -> None:
+        """Something has come of this call."""
+        self.calls = [call if one.id == call.id else one for one in self.calls]
+        self._progress.pop(call.id, None)
+        self.calls_changed.emit()
+
+    def progress(self, call_id: str) -> str:
+        """How far a running call is, for the user; empty where nothing is known."""
+        return self._progress.get(call_id, "")
+
+    def set_progress(self, call_id: str, text: str) -> None:
+        """A running call tells how far it is."""
+        self._progress[call_id] = text
+        self.calls_changed.emit()
 
     def tokens(self) -> list[int]:
         """The ids of its tokens; empty where the engine does not tell them."""
@@ -428,6 +471,8 @@ class LiveAnswer(QObject):
             provenance_json=to_json(self.packed()),
             thinking=self.thinking(),
             tokens=array("i", self.stored_tokens()),
+            calls_json=calls_stopped(calls_to_json(self.calls)),
+            attachments=tuple(self.attachments),
             status=status,
             finish_reason=reason,
             seed=self._seed,

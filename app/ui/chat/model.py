@@ -15,12 +15,12 @@ from typing import TypeVar
 from PySide6.QtCore import QObject, Signal, Slot
 
 from app.chats.attachments import Content
-from app.chats.model import Attachment, Chat, StoredMessage, title_for
+from app.chats.model import Attachment, Chat, StoredCall, StoredMessage, title_for
 from app.chats.settings import ChatSettings, chat_settings
 from app.chats.store import ChatStore, new_id
 from app.chats.tree import Deletion
 from app.system import KnownError
-from app.ui.chat.answers import Answers
+from app.ui.chat.answers import Answers, Decision
 from app.ui.chat.live_answer import LiveAnswer, can_continue, was_cut
 from app.ui.chat.writer import ChatWriter, StoredChats, UnsentMessage, edited_answer, new_question
 
@@ -40,11 +40,13 @@ class ChatState(enum.Enum):
     WAITING = "waiting"
     """A message waits for its answer to begin."""
     ANSWERING = "answering"
+    ASKING = "asking"
+    """A tool call of the answer waits for the user; the engine is free."""
 
     @property
     def is_busy(self) -> bool:
         """Whether an answer is being written or waited for."""
-        return self in (ChatState.WAITING, ChatState.ANSWERING)
+        return self in (ChatState.WAITING, ChatState.ANSWERING, ChatState.ASKING)
 
     @property
     def is_waiting(self) -> bool:
@@ -131,6 +133,7 @@ class ChatModel(QObject):
         self._queued: _Queued | None = None
         self._replaced: list[StoredMessage] = []
         """What is shown again if the answer that waits is withdrawn."""
+        self._saved_calls: list[StoredCall] = []
         self._told_state = self.state
 
     # ------------------------------------------------------------ what it is doing
@@ -138,7 +141,9 @@ class ChatModel(QObject):
     @property
     def state(self) -> ChatState:
         if self.live is not None:
-            return ChatState.WAITING if self.live.message is None else ChatState.ANSWERING
+            if self.live.message is None:
+                return ChatState.WAITING
+            return ChatState.ASKING if self.live.is_asking else ChatState.ANSWERING
         if self._queued is not None:
             return ChatState.WAITING
         return ChatState.OPENING if self._reading else ChatState.IDLE
@@ -383,6 +388,11 @@ class ChatModel(QObject):
         if self.live is not None:
             self._answers.stop_thinking(self.live)
 
+    def decide(self, call_id: str, decision: Decision, reason: str = "") -> None:
+        """What the user decides about a call that waits; ``reason``: of a denied one, for the model."""
+        if self.live is not None:
+            self._answers.decide(self.live, call_id, decision, reason)
+
     def choose_version(self, message_id: str, step: int) -> bool:
         """Show an earlier (negative) or later version of a message, and what followed it."""
         if self._idle_place(message_id) is None:
@@ -515,6 +525,7 @@ class ChatModel(QObject):
     def _await(self, live: LiveAnswer) -> None:
         self.live = live
         live.begun.connect(self._on_begun)
+        live.calls_changed.connect(self._on_calls_changed)
         live.ended.connect(self._on_ended)
         live.withdrawn.connect(self._on_withdrawn)
         self._refresh()
@@ -535,6 +546,15 @@ class ChatModel(QObject):
         self.writer.begin_answer(live)
         self._refresh()
         self.answer_begun.emit()
+
+    @Slot()
+    def _on_calls_changed(self) -> None:
+        """Whatever becomes of a call is stored at once; how far it is, isn't."""
+        live = self.live
+        if live is not None and live.message is not None and live.calls is not self._saved_calls:
+            self._saved_calls = live.calls
+            self.writer.save_now(live)
+        self._refresh()
 
     @Slot()
     def _on_ended(self) -> None:

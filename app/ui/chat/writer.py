@@ -205,10 +205,19 @@ class ChatWriter(QObject):
         if live is None or live.message is None or not live.pieces or not self.is_idle():
             return
         if self._intervals >= min(MOST_INTERVALS, 1 + len(live.pieces) // TOKENS_PER_INTERVAL):
-            self._intervals = 0
-            message_id, tokens = live.message.id, live.stored_tokens()
-            text, packed, thinking = live.text(), live.packed(), live.thinking()
-            self.write(lambda store: store.update_answer(message_id, text, packed, tokens, thinking), replaces="answer")
+            self.save_now(live)
+
+    def save_now(self, live: LiveAnswer) -> None:
+        """Save what there is of it."""
+        assert live.message is not None
+        self._intervals = 0
+        message_id, tokens = live.message.id, live.stored_tokens()
+        text, packed, thinking = live.text(), live.packed(), live.thinking()
+        calls, images = tuple(live.calls), tuple(live.attachments)
+        self.write(
+            lambda store: store.update_answer(message_id, text, packed, tokens, thinking, calls, images),
+            replaces="answer",
+        )
 
 
 class StoredPresets(QObject):
