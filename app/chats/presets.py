@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from app import system
-from app.chats.settings import ChatSettings
+from app.chats.settings import ChatSettings, without_folders
 from app.protocol.answering import SamplingChoice
 from app.storage.files import write_export
 from app.storage.json_file import (
@@ -76,7 +76,7 @@ def read_preset(path: Path) -> PresetFile:
 
 def preset_as_file(name: str, settings: ChatSettings) -> bytes:
     values = msgspec.to_builtins(settings)
-    del values["preset"]
+    del values["preset"], values["folders"]
     return encode({"format": FORMAT, "version": VERSION, "name": name, "settings": values})
 
 
@@ -143,7 +143,7 @@ def _read_own(path: Path, content: dict[str, Any]) -> PresetFile:
     ignored = [key for key in values if key not in known]
     if isinstance(sampling, dict):
         ignored += [f"sampling.{key}" for key in sampling if key not in SamplingChoice.__struct_fields__]
-    settings = msgspec.structs.replace(settings, preset="")
+    settings = without_folders(msgspec.structs.replace(settings, preset=""))
     return PresetFile(name=_name(path, content), settings=settings, ignored=ignored, unusable=unusable)
 
 
@@ -279,11 +279,12 @@ class Presets:
         known = _known(self._content, name)
         if known is None:
             return None
-        return msgspec.structs.replace(lenient(ChatSettings, self._content.presets[known], []), preset=known)
+        settings = without_folders(lenient(ChatSettings, self._content.presets[known], []))
+        return msgspec.structs.replace(settings, preset=known)
 
     def is_changed(self, settings: ChatSettings) -> bool:
         """Whether these settings differ from the preset they came from; ``False`` without a preset."""
-        return bool(settings.preset) and self.get(settings.preset) != settings
+        return bool(settings.preset) and self.get(settings.preset) != without_folders(settings)
 
     def free_name(self, name: str) -> str:
         """``name``, with a number added if it is taken."""
@@ -440,4 +441,4 @@ def _free(file: _File, name: str) -> str:
 def _with(file: _File, name: str, settings: ChatSettings) -> dict[str, dict[str, Any]]:
     if len(file.presets) >= MAX_PRESETS and name not in file.presets:
         raise KnownError(f"There are already {MAX_PRESETS} presets. Delete one first.")
-    return {**file.presets, name: msgspec.to_builtins(msgspec.structs.replace(settings, preset=""))}
+    return {**file.presets, name: msgspec.to_builtins(without_folders(msgspec.structs.replace(settings, preset="")))}

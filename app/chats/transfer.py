@@ -15,7 +15,7 @@ from app.chats.attachments import AttachmentFiles, Content
 from app.chats.formats import slipstream
 from app.chats.formats.records import AttachmentRecord, ChatRecord, MessageRecord
 from app.chats.model import Attachment, Chat, StoredMessage, title_of, to_json
-from app.chats.settings import chat_settings
+from app.chats.settings import chat_settings, without_folders
 from app.chats.tree import CHAT, MESSAGE_AS_STORED, insert, message_of, storable
 from app.helper import Helper, HelperError, NotStarted, TookTooLong, TooMuchMemory
 from app.helper.messages import DrawPage, FileNotRead, FileReason, Form, ReadFile
@@ -53,7 +53,7 @@ def record_of(connection: sqlite3.Connection, chat_id: str, files: AttachmentFil
         current=chat.leaf_id,
         folder=folder[0] if folder else "",
         pinned_at=chat.pinned_at,
-        settings=msgspec.to_builtins(settings) if settings is not None else {},
+        settings=msgspec.to_builtins(without_folders(settings)) if settings is not None else {},
         messages=[_message_record(message_of(row), files) for row in connection.execute(query, (chat_id,))],
     )
 
@@ -142,7 +142,7 @@ def _add_chat(
         """,
         (
             *(chat_id, storable(title), created, updated),
-            *(settings.to_json() if settings is not None else "", record.pinned_at, folder_id),
+            *(without_folders(settings).to_json() if settings is not None else "", record.pinned_at, folder_id),
         ),
     )
     ids = {message.id: _hashed(chat_id, message.id) for message in record.messages}

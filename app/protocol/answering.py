@@ -203,6 +203,11 @@ WORDS: dict[str, Words] = {
     "format_source": Words(
         "Schema or grammar", "The JSON schema, the regular expression or the grammar that answers follow."
     ),
+    "tools": Words(
+        "Tools",
+        "Which tools the model may call in this chat. Before one runs you are asked, unless you have allowed it.",
+    ),
+    "folders": Words("Folders", "Folders that Slipstream's own tools may read in this chat."),
     "overflow": Words(
         "When the context is full",
         "A model can only see a limited amount of text at once. When a chat grows longer than that, it can end "

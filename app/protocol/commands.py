@@ -151,6 +151,7 @@ class CountTokens(msgspec.Struct, frozen=True, kw_only=True, tag="count_tokens")
     thinking: str = ""
     """As in `Generate.thinking`."""
     template_variables: TemplateVariables = msgspec.field(default_factory=dict)
+    tools: ToolUse | None = None
 
 
 class CountPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="count_prompt"):

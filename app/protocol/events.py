@@ -404,7 +404,7 @@ class TokensScored(msgspec.Struct, frozen=True, kw_only=True, tag="tokens_scored
 
 class TokensCounted(msgspec.Struct, frozen=True, kw_only=True, tag="tokens_counted"):
     """The prompt's tokens if the text were sent now, not counting messages that would be left out; ``system`` +
-    ``messages`` + ``text`` is its length."""
+    ``messages`` + ``text`` + ``tools`` is its length."""
 
     request: int
     system: int
@@ -421,6 +421,8 @@ class TokensCounted(msgspec.Struct, frozen=True, kw_only=True, tag="tokens_count
     """For each of `CountTokens.parts`."""
     images: list[int] = []
     """For each of `CountTokens.images`; included in ``text``."""
+    tools: int = 0
+    """What the model is told about its tools."""
 
 
 class PromptCounted(msgspec.Struct, frozen=True, kw_only=True, tag="prompt_counted"):

@@ -21,7 +21,7 @@ from app.chats.formats.records import ChatRecord, MessageRecord
 from app.chats.formats.writing import WRITE
 from app.chats.importing import Import, Imported
 from app.chats.model import StoredMessage, to_json
-from app.chats.settings import ChatSettings
+from app.chats.settings import ChatSettings, chat_settings
 from app.chats.store import ChatStore, new_id
 from app.helper import Died, Helper, NotStarted, TookTooLong, TooMuchMemory, shared
 from app.protocol.answering import SamplingChoice
@@ -92,6 +92,19 @@ def test_our_own_json_has_everything(tmp_path: Path) -> None:
         assert other.chat(chat_id).folder_id == folder.id
         assert [message.text for message in other.branch(chat_id)] == ["How hot?\n\n<b>&</b> 🍵", "90 °C."]
         assert other.branch(chat_id)[1].versions == 2
+
+
+def test_nobody_elses_file_says_which_folders_may_be_read(tmp_path: Path) -> None:
+    with ChatStore(MEMORY) as store, ChatStore(MEMORY) as other:
+        chat = store.create_chat("A", settings=ChatSettings(tools=[".read_file"], folders=["/secret"]).to_json())
+        add_question(store, chat.id, None, "What is there?")
+        path = export(store, [chat.id], "json", tmp_path / "chat.json")
+        text = path.read_text(encoding="utf-8")
+        assert "/secret" not in text and '"folders":[]' in text
+        path.write_text(text.replace('"folders":[]', '"folders":["/"]'), encoding="utf-8")
+        [added] = import_all(other, path).added
+        assert chat_settings(other.chat(added).settings) == ChatSettings(tools=[".read_file"])
+        assert chat_settings(store.chat(chat.id).settings).folders == ["/secret"]  # type: ignore[union-attr]
 
 
 def test_a_chat_is_known_where_it_came_from_and_where_it_went(tmp_path: Path) -> None:

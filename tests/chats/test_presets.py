@@ -162,3 +162,28 @@ def test_files_come_and_go(path: Path, tmp_path: Path) -> None:
         presets.export_file("gone", file)
     with pytest.raises(KnownError, match=r"nowhere couldn't be written|brief\.json couldn't be written"):
         presets.export_file("Brief", tmp_path / "nowhere" / "brief.json")
+
+
+def test_a_preset_has_tools_but_never_folders(path: Path, tmp_path: Path) -> None:
+    here = ChatSettings(tools=[".calculate", "gone.search"], folders=[str(tmp_path)])
+    presets = Presets(path)
+    presets.save("Mine", here)
+    assert str(tmp_path) not in path.read_text(encoding="utf-8")
+    expected = ChatSettings(preset="Mine", tools=[".calculate", "gone.search"])
+    assert presets.get("Mine") == Presets(path).get("Mine") == expected
+    assert not presets.is_changed(ChatSettings(preset="Mine", tools=here.tools, folders=here.folders))
+    assert presets.is_changed(ChatSettings(preset="Mine", folders=here.folders))
+    file = tmp_path / "mine.json"
+    presets.export_file("Mine", file)
+    assert "folders" not in json.loads(file.read_text(encoding="utf-8"))["settings"]
+    content = {"format": "slipstream-preset", "version": 1, "settings": {"tools": None, "folders": ["/"]}}
+    file.write_text(json.dumps(content), encoding="utf-8")
+    read = presets.import_file(file)
+    assert read.settings == ChatSettings() and presets.get(read.name) == ChatSettings(preset=read.name)
+
+
+def test_a_file_with_folders_in_a_preset_gives_none(path: Path) -> None:
+    path.write_text(json.dumps({"version": 1, "presets": {"Old": {"seed": 3}, "Bad": {"folders": ["/"]}}}))
+    presets = Presets(path)
+    assert presets.get("Old") == ChatSettings(preset="Old", seed=3)  # of a version without tools
+    assert presets.get("Bad") == ChatSettings(preset="Bad")

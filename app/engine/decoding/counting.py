@@ -7,7 +7,9 @@ in a chat of any length, except for reading its messages.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import msgspec
 
 from app.engine.decoding.chat_template import TemplateInputs
 from app.engine.decoding.prompt import PromptBuilder, content_of, parts, unheard_of
@@ -45,9 +47,10 @@ class TokenCounter:
         system, turns = parts(command.messages)
         text = Message(role="user", content=command.text.strip(), images=command.images)
         before = list(turns)
-        if turns and turns[-1].role == "user":  # some templates don't allow two questions in a row
+        if turns and turns[-1].role != "assistant":  # some templates don't allow two questions in a row
             before.append(Message(role="assistant", content=""))
-        inputs = self._prompts.inputs(command.messages, variables)
+        tools = command.tools.tools if command.tools else ()
+        inputs = self._prompts.inputs(command.messages, variables, tools)
 
         def length(kept: list[Message]) -> int:
             return self._tokens([*system, *kept[:-1]], text, inputs) + command.attached
@@ -55,10 +58,11 @@ class TokenCounter:
         cut = self._prompts.fitting.cut(system, [*before, text], command.overflow, length)
         kept = cut.kept([*before, text])[:-1]
         bare = self._tokens([], _NOTHING, inputs)
+        bare_without_tools = self._tokens([], _NOTHING, replace(inputs, tools=())) if tools else bare
         own = self._tokens(system, _NOTHING, inputs) - bare if system else 0
         without = self._tokens([*system, *kept], _NOTHING, inputs)
         has_text = bool(text.content or text.images)
-        typed = self._tokens([*system, *kept], text, inputs) - without + bare if has_text else 0
+        typed = self._tokens([*system, *kept], text, inputs) - without + bare_without_tools if has_text else 0
         dropped = min(cut.end, len(turns)) - cut.first
         word = unheard_of()
         return TokensCounted(
@@ -71,6 +75,7 @@ class TokenCounter:
             first_dropped=len(system) + cut.first if dropped else 0,
             parts=[len(self._tokenizer.tokens((word, {word: part}), goes_on=True)) for part in command.parts],
             images=[len(self._tokenizer.images([image])) for image in command.images],
+            tools=bare - bare_without_tools,
         )
 
     def forget(self) -> None:
@@ -88,8 +93,9 @@ class TokenCounter:
 
     def _frame(self, messages: Sequence[Message], inputs: TemplateInputs) -> _Frame | None:
         """``None`` if the template doesn't write the last message exactly once."""
-        texts = ((message.role, content_of(message), message.thinking) for message in messages)
-        key, frames = hash((inputs.now.date(), *inputs.variables.items(), *texts)), self._frames
+        texts = ((one.role, content_of(one), one.thinking, one.tool_calls, one.tool_name) for one in messages)
+        others = inputs.now.date(), msgspec.json.encode(inputs.tools), *inputs.variables.items()
+        key, frames = hash((*others, *texts)), self._frames
         if key in frames:
             frame = frames.pop(key)
         else:

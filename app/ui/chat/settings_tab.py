@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QFileDialog, QFrame, QInputDialog, QLineEdit, QMen
 from shiboken6 import isValid
 
 from app.chats.presets import MAX_NAME_LENGTH, PresetFile, Presets
-from app.chats.settings import ChatSettings
+from app.chats.settings import ChatSettings, without_folders
 from app.helper.answer_format import checked_grammar, left_to_model
 from app.models.hub.recommended import SOURCE_TEXTS, recommended
 from app.protocol.answering import WORDS, SamplingChoice
@@ -40,6 +40,8 @@ CHANGE_DELAY_MS = 300
 NO_PRESET = "None"
 _TOP = ("system_prompt", "answer_format", "format_source")
 """What is always in sight. What is about thinking is shown for models that think, all else under More."""
+_ELSEWHERE = ("preset", "sampling", "tools", "folders")
+"""What has no field of its own by its type."""
 _EXAMPLES: dict[str, str] = {
     "json_schema": '{"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}',
     "regex": "(yes|no), because .{10,200}",
@@ -105,7 +107,7 @@ class ChatSettingsTab(QFrame):
         self.preset_button.setMenu(self.preset_menu)
         self._preset_state = label("", "quiet", scale=0.9)
         self.save_changes, self.undo = small_link("Save"), small_link("Undo")
-        keys = (key for key in ChatSettings.__struct_fields__ if key not in ("preset", "sampling"))
+        keys = (key for key in ChatSettings.__struct_fields__ if key not in _ELSEWHERE)
         self.by_key: dict[str, Any] = {key: field_for(key) for key in keys}
         self.parameters = {key: Parameter(key) for key in SamplingChoice.__struct_fields__}
         self.format_problem = label("", "warning", wraps=True, scale=0.9)
@@ -444,8 +446,9 @@ class ChatSettingsTab(QFrame):
         """Put the values of a preset into a chat; what no preset has can be brought back."""
         if model is self._model:
             self.commit()
-        before, chosen = model.settings, self._presets.get(name) or ChatSettings()
-        is_kept = before == (self._presets.get(before.preset) or ChatSettings())
+        before = model.settings
+        chosen = msgspec.structs.replace(self._presets.get(name) or ChatSettings(), folders=before.folders)
+        is_kept = without_folders(before) == (self._presets.get(before.preset) or ChatSettings())
         if model is self._model:
             self._replaced = None if is_kept or chosen == before else (before, chosen)
         model.set_settings(chosen)
@@ -458,7 +461,8 @@ class ChatSettingsTab(QFrame):
         if self._replaced is not None:
             before, self._replaced = self._replaced[0], None
         else:
-            before = self._presets.get(self._model.settings.preset) or self._model.settings
+            now = self._model.settings
+            before = msgspec.structs.replace(self._presets.get(now.preset) or now, folders=now.folders)
         self._model.set_settings(before)
         self.preset.setFocus()
 

@@ -15,6 +15,7 @@ from app.engine.llama.model import Model
 from app.protocol.commands import CountTokens, Message
 from app.protocol.events import TokensCounted
 from app.protocol.options import Overflow
+from app.protocol.tools import Tool, ToolCall, ToolUse
 from app.system import KnownError
 from tests.engine.decoding.test_prompt import SHORT, SpacedWords, Words, chat, text_of, user
 from tests.support.gguf_files import CHATML_TEMPLATE, Vocabulary, bpe_vocabulary, make_model, spm_vocabulary
@@ -24,6 +25,11 @@ STRICT = (
     "{{ raise_exception('roles must alternate') }}{% endif %}{{ m.role }}\n{{ m.content | trim }}</s>{% endfor %}"
 )
 TWICE = "{% for m in messages %}{{ m.content }}</s>{% endfor %}{{ messages[-1].content }}"
+TOOLS = (
+    "{% if tools %}[{{ tools | tojson }}]{% endif %}{% for m in messages %}{{ m.role[0] }}:{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}<tool_call>\n{{ {'name': c.function.name, 'arguments': c.function.arguments} | tojson }}\n"
+    "</tool_call>{% endfor %}</s>{% endfor %}"
+)
 SYSTEM = Message(role="system", content="Be brief.")
 ANSWER = Message(role="assistant", content="It is </s> so.")
 
@@ -54,6 +60,40 @@ def test_the_sum_is_what_the_prompt_would_take(vocabulary: Words, before: list[M
     assert told.system + told.messages + told.text == len(asked.tokens)
     assert (told.system > 0) == (SYSTEM in before) and (told.messages > 0) == (ANSWER in before)
     assert counted(own, before, text) == told
+
+
+@pytest.mark.parametrize("template", [TOOLS, SHORT])  # a form of its own, and the general one
+@pytest.mark.parametrize("system", [[], [SYSTEM]])
+@pytest.mark.parametrize("has_calls", [False, True])
+def test_tools_calls_and_results_are_in_the_sum(template: str, system: list[Message], has_calls: bool) -> None:
+    prompts, own = counter(Words(template), 10_000)
+    calls = [
+        Message(role="assistant", content="", tool_calls=(ToolCall("abcdefghi", "look", '{"at": "sky"}'),)),
+        Message(role="tool", content="blue", tool_call_id="abcdefghi", tool_name="look"),
+        Message(role="assistant", content="It is blue."),
+    ]
+    before = [*system, user("Which color?"), *calls] if has_calls else system
+    use = ToolUse(tools=[Tool(name="look", description="Looks at something.")])
+    told = own.count(CountTokens(request=1, messages=before, text="b", tools=use), {})
+    asked = prompts.chat([*before, user("b")], tools=use.tools)
+    assert told.system + told.messages + told.text + told.tools == len(asked.tokens)
+    assert told.tools > len("Looks at something.")
+    more = ToolUse(tools=[Tool(name="look", description="Looks at something far away.")])
+    longer = own.count(CountTokens(request=2, messages=before, text="b", tools=more), {})
+    assert longer.tools - told.tools == len(" far away")
+    assert (longer.system, longer.messages, longer.text) == (told.system, told.messages, told.text)
+    without = counted(own, before, "b")
+    assert without.tools == 0 and without.text == told.text
+
+
+def test_a_call_with_other_arguments_is_another_prompt() -> None:
+    prompts, own = counter(Words(TOOLS))
+    for arguments in ("{}", '{"at": "sky"}'):
+        call = Message(role="assistant", content="", tool_calls=(ToolCall("abcdefghi", "look", arguments),))
+        before = [user("a"), call, Message(role="tool", content="blue", tool_call_id="abcdefghi", tool_name="look")]
+        told = counted(own, before, "b")
+        asked = prompts.chat([*before, Message(role="assistant", content=""), user("b")])
+        assert told.messages + told.text == len(asked.tokens)
 
 
 @pytest.mark.parametrize("overflow", ["drop_oldest", "keep_ends", "stop"])

@@ -98,6 +98,17 @@ def test_what_a_preset_replaces_can_be_brought_back(rig: SettingsRig) -> None:
     assert not rig.tab._preset_row.isVisible()  # nothing was lost: the preset has it
 
 
+def test_a_preset_brings_its_tools_and_leaves_the_folders_of_the_chat(rig: SettingsRig) -> None:
+    rig.save("Math", ChatSettings(tools=[".calculate"], folders=["/elsewhere"]))
+    rig.model.set_settings(ChatSettings(folders=["/mine"]))
+    rig.choose("Math")
+    assert rig.chosen == ChatSettings(preset="Math", tools=[".calculate"], folders=["/mine"])
+    assert not rig.tab.undo.isVisible()  # nothing was replaced, and the preset is as it was
+    rig.model.set_settings(ChatSettings(preset="Math", tools=[], folders=["/mine"]))
+    rig.tab.undo.click()
+    assert rig.chosen == ChatSettings(preset="Math", tools=[".calculate"], folders=["/mine"])
+
+
 def test_renaming_and_duplicating(rig: SettingsRig) -> None:
     rig.save("Brief", BRIEF)
     rig.choose("Brief")
