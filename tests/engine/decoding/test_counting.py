@@ -27,8 +27,9 @@ STRICT = (
 TWICE = "{% for m in messages %}{{ m.content }}</s>{% endfor %}{{ messages[-1].content }}"
 TOOLS = (
     "{% if tools %}[{{ tools | tojson }}]{% endif %}{% for m in messages %}{{ m.role[0] }}:{{ m.content }}"
-    "{% for c in m.tool_calls or [] %}<tool_call>\n{{ {'name': c.function.name, 'arguments': c.function.arguments} | tojson }}\n"
-    "</tool_call>{% endfor %}</s>{% endfor %}"
+    "{% for c in m.tool_calls or [] %}<tool_call>\n"
+    "{{ {'name': c.function.name, 'arguments': c.function.arguments} | tojson }}\n</tool_call>{% endfor %}"
+    "</s>{% endfor %}"
 )
 SYSTEM = Message(role="system", content="Be brief.")
 ANSWER = Message(role="assistant", content="It is </s> so.")
