@@ -1,4 +1,7 @@
-"""Chooses the role: window, engine, remote engine, helper, server or command line. Imports neither Qt nor llama.cpp."""
+"""Chooses the role: window, engine, remote engine, helper, tools, server or command line.
+
+Imports neither Qt nor llama.cpp.
+"""
 
 from __future__ import annotations
 
@@ -29,6 +32,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from app.helper.process import run as run_helper
 
         return run_helper()
+    if arguments == ["--role=tools"]:
+        from app.tools.process import run as run_tools
+
+        return run_tools()
     if arguments == ["--role=server"]:
         from app.server.windowed import run as run_server
 

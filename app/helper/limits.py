@@ -11,9 +11,10 @@ ends.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,15 @@ MEMORY_STATUS = 3
 """The exit status of a helper that ran out of memory during a request."""
 _LARGE = 128 * 1024 * 1024
 _CPU_SLACK_SECONDS = 2
+_confined: list[int] = []
+"""The limit that `confine` set, if any."""
 
 
-def confine() -> None:
-    """Limit this process's memory, and forbid core dumps, which would contain other people's text."""
+def confine(memory: int = MEMORY_LIMIT, *, children: bool = True) -> None:
+    """Limit this process's memory, and forbid core dumps, which would contain other people's text.
+
+    Without ``children``, those that are started within `unconfined` may use more.
+    """
     if sys.platform == "win32":
         return
     import resource
@@ -42,8 +48,25 @@ def confine() -> None:
         pages = Path("/proc/self/statm").read_text(encoding="ascii").split()
         reserved, resident = (int(count) * resource.getpagesize() for count in pages[:2])
         # Reserved address space (libraries, locales) takes no memory, and differs between systems.
-        most = reserved - resident + MEMORY_LIMIT
-        resource.setrlimit(resource.RLIMIT_AS, (most, most))
+        most = reserved - resident + memory
+        resource.setrlimit(resource.RLIMIT_AS, (most, most if children else resource.getrlimit(resource.RLIMIT_AS)[1]))
+        _confined.append(most)
+
+
+@contextlib.contextmanager
+def unconfined() -> Iterator[None]:
+    """A process that is started inside doesn't get this one's memory limit."""
+    if not _confined or sys.platform == "win32":
+        yield
+        return
+    import resource
+
+    hard = resource.getrlimit(resource.RLIMIT_AS)[1]
+    resource.setrlimit(resource.RLIMIT_AS, (hard, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (_confined[-1], hard))
 
 
 def allow_request(seconds: float) -> None:

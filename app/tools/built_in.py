@@ -1,0 +1,203 @@
+"""The tools that Slipstream has itself: the time, a calculator, and the files that the user attached to the chat."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from app import words
+from app.helper.client import Helper, HelperError
+from app.helper.limits import READING_SECONDS
+from app.helper.messages import FileRead, ReadFile
+from app.system import KnownError
+from app.tools.calculator import calculate
+from app.tools.messages import CallEnded, CallTool, ServerTool
+
+
+def _described(name: str, title: str, description: str, required: list[str], **properties: str) -> ServerTool:
+    kinds = {one: "integer" if one == "first_line" else "string" for one in properties}
+    schemas = {one: {"type": kinds[one], "description": text} for one, text in properties.items()}
+    schema = {"type": "object", "properties": schemas, "required": required, "additionalProperties": False}
+    return ServerTool(name=name, title=title, description=description, parameters=schema, approach="read_only")
+
+
+TOOLS = (
+    _described(
+        "current_time",
+        "Current time",
+        "The current date, weekday and time.",
+        [],
+        time_zone="A name like Europe/Berlin; without it, the user's time zone.",
+    ),
+    _described(
+        "calculate",
+        "Calculator",
+        "Calculate exactly, with fractions and numbers of any length.",
+        ["expression"],
+        expression="For example: (1/3 + 0.1) * 2**64, sqrt(2), factorial(20), round(22/7, 3).",
+    ),
+    _described(
+        "read_file",
+        "Read a file",
+        "Read a file that the user attached to this chat, or one in its folders, as text; a long one in pages.",
+        ["path"],
+        path="The name of an attached file, or a path in one of the folders.",
+        first_line="Where to begin: the number of a line, from 1.",
+    ),
+    _described(
+        "list_folder",
+        "List a folder",
+        "List the files that the user attached to this chat and its folders, or what is in one of these folders.",
+        [],
+        path="The path of a folder; without it, everything that is attached.",
+    ),
+)
+"""They only read, so that each may be offered as read-only."""
+_LINES, _CHARACTERS = 500, 40_000
+"""Of one page of a file."""
+_ENTRIES = 500
+"""Of one folder."""
+_LARGEST = 100 * 1024 * 1024
+
+
+async def carry_out(call: CallTool) -> CallEnded:
+    """Run one of `TOOLS`, in a thread because a disk may be slow."""
+    begun = time.monotonic()
+    state: Any = "done"
+    try:
+        arguments = msgspec.json.decode(call.arguments or "{}", type=dict[str, Any])  # noqa: TID251 - no class of ours
+        run = _RUN.get(call.tool)
+        if run is None:
+            raise KnownError(f"There is no tool “{words.printable(call.tool)}”.")
+        text = await asyncio.to_thread(run, arguments, call)
+    except (KnownError, OSError) as error:
+        state, text = "failed", str(getattr(error, "strerror", None) or error)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        state, text = "failed", f"The arguments can't be read: {error}."
+    return CallEnded(request=call.request, state=state, text=text, seconds=time.monotonic() - begun)
+
+
+def _text(arguments: dict[str, Any], name: str, default: str | None = None) -> str:
+    value = arguments.get(name, default)
+    if not isinstance(value, str):
+        raise KnownError(f"The argument “{name}” has to be a text.")
+    return value
+
+
+def _current_time(arguments: dict[str, Any], _call: CallTool) -> str:
+    name = _text(arguments, "time_zone", "").strip()
+    try:
+        now = datetime.now(ZoneInfo(name)) if name else datetime.now().astimezone()
+    except (ValueError, OSError) as error:  # ZoneInfoNotFoundError is a KeyError
+        raise KnownError(f"“{words.printable(name)}” is no time zone; use a name like Europe/Berlin.") from error
+    except KeyError as error:
+        raise KnownError(f"There is no time zone “{words.printable(name)}”; use a name like Europe/Berlin.") from error
+    days = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
+    return f"{now.isoformat(timespec='seconds')} ({days[now.weekday()]}, {name or now.tzname()})"
+
+
+def _calculate(arguments: dict[str, Any], _call: CallTool) -> str:
+    return calculate(_text(arguments, "expression"))
+
+
+# ------------------------------------------------------------ files
+
+
+def _read_file(arguments: dict[str, Any], call: CallTool) -> str:
+    name = _text(arguments, "path")
+    first = arguments.get("first_line", 1)
+    if not isinstance(first, int) or first < 1:
+        raise KnownError("The argument “first_line” has to be a number from 1.")
+    lines = _content(name, call).splitlines()
+    page: list[str] = []
+    room = _CHARACTERS
+    for line in lines[first - 1 : first - 1 + _LINES]:
+        if len(line) > room and page:
+            break
+        page.append(words.shortened(line, _CHARACTERS))
+        room -= len(line)
+    last = first - 1 + len(page)
+    if not page:
+        return f"[The file has {words.count(len(lines), 'line')}.]"
+    more = f" Go on with first_line {last + 1}." if last < len(lines) else ""
+    note = f"\n[Lines {first} to {last} of {len(lines)}.{more}]" if more or first > 1 else ""
+    return "\n".join(page) + note
+
+
+def _content(name: str, call: CallTool) -> str:
+    """The text of a file of the chat, or of one in its folders."""
+    for attached in call.attached:
+        if attached.name == name:
+            return attached.text if not attached.path else _text_of(Path(attached.path))
+    return _text_of(_inside(name, call))
+
+
+def _text_of(path: Path) -> str:
+    if not path.is_file():
+        raise KnownError("There is no such file." if not path.exists() else "That is no file.")
+    if path.stat().st_size > _LARGEST:
+        raise KnownError(f"The file is larger than {words.size(_LARGEST)}.")
+    helper = Helper(READING_SECONDS)
+    try:
+        answer = helper.ask(ReadFile(path=str(path)))
+    except HelperError as error:
+        raise KnownError("The file can't be read: it takes too long or too much memory.") from error
+    finally:
+        helper.stop()
+    if isinstance(answer, FileRead):
+        return answer.text
+    raise KnownError(_REASONS.get(answer.reason, f"The file can't be read as text ({answer.reason})."))
+
+
+_REASONS = {"empty": "The file is empty.", "image": "The file is an image.", "folder": "That is a folder."}
+
+
+def _inside(name: str, call: CallTool) -> Path:
+    """A path in the chat's folders, after all links. Raises `KnownError` for any other one."""
+    if "\0" in name:
+        raise KnownError("That is no path.")
+    roots = [Path(os.path.realpath(folder)) for folder in call.folders]
+    for root in roots:
+        path = Path(os.path.realpath(root / name))
+        if path.is_relative_to(root) and (path.exists() or root is roots[-1]):
+            return path
+    if not roots:
+        raise KnownError("No folder was added to this chat, and no file of that name.")
+    raise KnownError("Only the files of this chat and its folders can be read.")
+
+
+def _list_folder(arguments: dict[str, Any], call: CallTool) -> str:
+    name = _text(arguments, "path", "")
+    if not name:
+        attached = [f"{one.name} (attached)" for one in call.attached]
+        return "\n".join([*attached, *(f"{folder}{os.sep}" for folder in call.folders)]) or "[Nothing is attached.]"
+    folder = _inside(name, call)
+    if not folder.is_dir():
+        raise KnownError("There is no such folder.")
+    lines: list[str] = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if len(lines) > _ENTRIES * 20:
+                break
+            is_folder = entry.is_dir(follow_symlinks=False)
+            size = "" if is_folder else f" ({words.size(entry.stat(follow_symlinks=False).st_size)})"
+            lines.append(f"{words.printable(entry.name, 255)}{os.sep if is_folder else size}")
+    shown = sorted(lines)[:_ENTRIES]
+    more = [f"[{len(lines) - len(shown)} more]"] if len(lines) > len(shown) else []
+    return "\n".join([*shown, *more]) or "[The folder is empty.]"
+
+
+_RUN: dict[str, Callable[[dict[str, Any], CallTool], str]] = {
+    "current_time": _current_time,
+    "calculate": _calculate,
+    "read_file": _read_file,
+    "list_folder": _list_folder,
+}

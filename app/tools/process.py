@@ -1,0 +1,193 @@
+"""The tools process: `ToTools` as frames on stdin, `FromTools` on stdout, a log on stderr.
+
+The main thread runs an event loop with one task a server and one a call. A second thread reads the messages, and ends
+the process when its input closes, with all servers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Coroutine
+from typing import Any, BinaryIO
+
+import msgspec
+
+from app import system
+from app.helper import limits
+from app.protocol import frames
+from app.tools import built_in
+from app.tools.messages import (
+    BUILT_IN,
+    CallEnded,
+    CallTool,
+    CancelCall,
+    FromTools,
+    GetPrompt,
+    QuestionWithdrawn,
+    Quit,
+    ReadResource,
+    Reply,
+    StartServer,
+    StopServer,
+    ToTools,
+    UserAsked,
+    decode_to_tools,
+)
+from app.tools.server import Request, Server
+
+log = logging.getLogger("slipstream.tools")
+_QUIT_SECONDS = 15.0
+"""Until all servers must have ended: each gets two seconds to leave, and two after SIGTERM."""
+_MEMORY_LIMIT = 2 * 1024 * 1024 * 1024
+"""Bytes of this process alone. A message of 25 MB with a million values takes a few hundred MB."""
+
+
+class ToolsProcess:
+    """Carries out messages in an event loop, until Quit or the end of the input."""
+
+    def __init__(self, messages: BinaryIO, answers: BinaryIO) -> None:
+        self._messages = messages
+        self._answers = answers
+        self._servers: dict[str, tuple[Server, asyncio.Task[None]]] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
+        """By name: a server has ended before another one of its name starts."""
+        self._calls: dict[int, asyncio.Task[None]] = {}
+        self._questions: dict[int, asyncio.Future[Reply]] = {}
+        self._last_question = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._is_over = asyncio.Event()
+
+    async def run(self) -> None:
+        loop = asyncio.get_running_loop()
+        if sys.platform != "win32":
+            loop.add_signal_handler(signal.SIGTERM, self._is_over.set)
+        threading.Thread(target=self._read, args=(loop,), name="messages", daemon=True).start()
+        await self._is_over.wait()
+        ending = [*self._calls.values(), *(task for _, task in self._servers.values()), *self._tasks]
+        for task in ending:
+            task.cancel()
+        await asyncio.wait(ending, timeout=_QUIT_SECONDS) if ending else None
+
+    def _read(self, loop: asyncio.AbstractEventLoop) -> None:
+        """In its own thread: Windows can't wait for a pipe in an event loop."""
+        reader = frames.FrameReader()
+        try:
+            while data := os.read(self._messages.fileno(), 65536):
+                for body in reader.feed(data):
+                    loop.call_soon_threadsafe(self._receive, decode_to_tools(body))
+        except (OSError, frames.ProtocolError) as error:
+            log.error("the messages can't be read: %s", error)
+        except RuntimeError:
+            return  # the loop has ended
+        with contextlib.suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._receive, Quit())
+        time.sleep(_QUIT_SECONDS * 2)
+        os._exit(0)  # something hangs
+
+    def _receive(self, message: ToTools) -> None:
+        match message:
+            case StartServer():
+                self._do(self._replace(message.entry.name, message))
+            case StopServer():
+                self._do(self._replace(message.name, None))
+            case CallTool() | GetPrompt() | ReadResource():
+                self._calls[message.request] = asyncio.create_task(self._carry_out(message))
+            case CancelCall():
+                if (call := self._calls.get(message.request)) is not None:
+                    call.cancel()
+            case Reply():
+                if (question := self._questions.pop(message.question, None)) and not question.done():
+                    question.set_result(message)
+            case Quit():
+                self._is_over.set()
+
+    def _do(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # ------------------------------------------------------------ servers
+
+    async def _replace(self, name: str, start: StartServer | None) -> None:
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            _, task = self._servers.pop(name, (None, None))
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+            if start is not None:
+                server = Server(start.entry, self._tell, self._ask)
+                self._servers[name] = server, asyncio.create_task(server.run())
+
+    async def _carry_out(self, request: Request) -> None:
+        begun = time.monotonic()
+        try:
+            if isinstance(request, CallTool) and request.server == BUILT_IN:
+                ended = await built_in.carry_out(request)
+            elif request.server in self._servers:
+                ended = await self._servers[request.server][0].carry_out(request)
+            else:
+                text = f"The server “{request.server}” isn't running."
+                ended = CallEnded(request=request.request, state="failed", text=text)
+        except asyncio.CancelledError:
+            seconds = time.monotonic() - begun
+            ended = CallEnded(request=request.request, state="stopped", seconds=seconds)
+        except Exception as error:
+            log.exception("a call failed unexpectedly")
+            ended = CallEnded(request=request.request, state="failed", text=f"An unexpected error: {error!r}")
+        finally:
+            self._calls.pop(request.request, None)
+            self._tell(ended)
+
+    def _ask(self, asked: UserAsked) -> asyncio.Future[Reply]:
+        self._last_question += 1
+        number = self._last_question
+        question: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+
+        def on_done(_: object) -> None:
+            if self._questions.pop(number, None) is not None:  # not by the user's answer
+                self._tell(QuestionWithdrawn(question=number))
+
+        self._questions[number] = question
+        question.add_done_callback(on_done)
+        self._tell(msgspec.structs.replace(asked, question=number))
+        return question
+
+    def _tell(self, message: FromTools) -> None:
+        try:
+            frame = frames.encode_frame(message)
+        except (frames.ProtocolError, ValueError, TypeError, OverflowError, RecursionError) as error:
+            log.error("a %s couldn't be sent: %s", type(message).__name__, error)
+            if not isinstance(message, CallEnded):
+                return
+            text = "The result can't be passed on."
+            frame = frames.encode_frame(CallEnded(request=message.request, state="failed", text=text))
+        try:
+            self._answers.write(frame)
+            self._answers.flush()
+        except OSError:
+            self._is_over.set()  # nobody listens any more
+
+
+def run() -> int:
+    """The entry point of the process."""
+    logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
+    for library in ("mcp", "client", "asyncio"):
+        logging.getLogger(library).setLevel(logging.CRITICAL)  # their records have what servers sent
+    for interrupt in (signal.SIGINT, getattr(signal, "SIGBREAK", None)):
+        if interrupt is not None:
+            # Ctrl+C goes to who started this process. A function, because servers would inherit SIG_IGN.
+            signal.signal(interrupt, lambda *_: None)
+    messages, answers = system.claim_streams()
+    limits.confine(_MEMORY_LIMIT, children=False)
+    try:
+        asyncio.run(ToolsProcess(messages, answers).run())
+    except OSError as error:
+        log.info("the pipe broke: %s", error)
+    os._exit(0)  # a tool in a thread may hang

@@ -1,0 +1,429 @@
+"""One MCP server: started, listed, asked, and ended; `ServerChanged` tells how it is."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import mcp_types as mcp
+import msgspec
+from mcp.client.session import ClientSession
+from mcp.shared.exceptions import MCPError
+from pydantic import ValidationError
+
+from app import __version__, words
+from app.protocol.tools import MAX_TOOLS
+from app.system import KnownError
+from app.tools import transport
+from app.tools.messages import (
+    MAX_RESULT_IMAGES,
+    MAX_RESULT_TEXT,
+    CallEnded,
+    CallProgressed,
+    CallTool,
+    FromTools,
+    GetPrompt,
+    PromptArgument,
+    ReadResource,
+    Reply,
+    ResultImage,
+    ServerChanged,
+    ServerEntry,
+    ServerPrompt,
+    ServerResource,
+    ServerTool,
+    UserAsked,
+)
+
+_PAGES, _MAX_LISTED = 100, 1000
+"""Of a list; of prompts and of resources."""
+_MAX_NAME, _MAX_DESCRIPTION, _MAX_SCHEMA, _MAX_QUESTION = 200, 10_000, 100_000, 100_000
+_MAX_QUESTIONS = 3
+"""Open ones of a server."""
+_LEAST_START_SECONDS = 120.0
+"""The first start of npx or uvx downloads the server."""
+_LONGEST_SECONDS = 3600.0
+"""For a call with progress."""
+_PROGRESS_SECONDS, _CHANGE_SECONDS = 0.1, 1.0
+"""The least time between two messages about the same."""
+_CLIENT = mcp.Implementation(name="Slipstream", version=__version__)
+
+Request = CallTool | GetPrompt | ReadResource
+Ask = Callable[[UserAsked], "asyncio.Future[Reply]"]
+
+
+class _Session(ClientSession):
+    async def validate_tool_result(self, name: str, result: mcp.CallToolResult) -> None:
+        """Not done: a regular expression in the server's schema could take forever, and the model reads text."""
+
+
+class _Clock:
+    """The time for a request. It begins anew with progress, and doesn't run while the user is asked something."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._last = asyncio.get_running_loop().time() + max(seconds, _LONGEST_SECONDS)
+        self.timeout = asyncio.timeout(seconds)
+
+    def begin_anew(self) -> None:
+        with contextlib.suppress(RuntimeError):  # it has run out
+            self.timeout.reschedule(min(asyncio.get_running_loop().time() + self._seconds, self._last))
+
+    def stop(self) -> None:
+        with contextlib.suppress(RuntimeError):
+            self.timeout.reschedule(None)
+
+
+class Server:
+    """A server from `run` until that is canceled or ends because the server failed."""
+
+    def __init__(self, entry: ServerEntry, tell: Callable[[FromTools], None], ask: Ask) -> None:
+        self.entry = entry
+        self._tell = tell
+        self._ask = ask
+        self._log = transport.Log(self._on_log)
+        self._session: ClientSession | None = None
+        self._offers: dict[str, Any] = {}
+        """The fields of `ServerChanged` about what it offers."""
+        self._clocks: set[_Clock] = set()
+        self._questions: set[asyncio.Future[Reply]] = set()
+        self._has_changed = asyncio.Event()
+        self._lists_changed = False
+
+    async def run(self) -> None:
+        self._say("starting")
+        try:
+            await self._serve()
+        except asyncio.CancelledError:
+            self._say("stopped")
+            raise
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise
+            self._say("failed", _reason(error))
+        finally:
+            self._session = None
+
+    async def _serve(self) -> None:
+        async with contextlib.AsyncExitStack() as stack:
+            seconds = max(self.entry.timeout_seconds, _LEAST_START_SECONDS)
+            async with self._clock(seconds):
+                read, write = await stack.enter_async_context(self._streams())
+                session = _Session(
+                    read,
+                    write,
+                    sampling_callback=self._on_sampling,
+                    elicitation_callback=self._on_elicitation,
+                    list_roots_callback=self._on_roots,
+                    logging_callback=self._on_logging,
+                    message_handler=self._on_message,
+                    client_info=_CLIENT,
+                )
+                await stack.enter_async_context(session)
+                await session.initialize()
+                await self._list(session)
+            self._session = session
+            self._say("ready")
+            while await self._has_changed.wait():
+                self._has_changed.clear()
+                if self._lists_changed:
+                    self._lists_changed = False
+                    try:
+                        async with asyncio.timeout(self.entry.timeout_seconds):
+                            await self._list(session)
+                    except (MCPError, ValidationError, TimeoutError) as error:
+                        self._log.add(f"Its changed lists couldn't be read: {_reason(error)}")
+                self._say("ready")
+                await asyncio.sleep(_CHANGE_SECONDS)
+
+    def _streams(self) -> contextlib.AbstractAsyncContextManager[tuple[Any, Any]]:
+        return transport.command(self.entry, self._log)
+
+    def _say(self, state: Any, message: str = "") -> None:
+        offers = self._offers if state == "ready" else {}
+        log = list(self._log.lines)
+        self._tell(ServerChanged(name=self.entry.name, state=state, message=message, log=log, **offers))
+
+    def _on_log(self) -> None:
+        self._has_changed.set()
+
+    # ------------------------------------------------------------ what it offers
+
+    async def _list(self, session: ClientSession) -> None:
+        can = session.server_capabilities or mcp.ServerCapabilities()
+        tools = await _listed(session.list_tools, "tools") if can.tools else []
+        prompts = await _listed(session.list_prompts, "prompts") if can.prompts else []
+        resources = await _listed(session.list_resources, "resources") if can.resources else []
+        usable = {tool.name: tool for one in reversed(tools) if (tool := _tool(one)) is not None}
+        kept = list(usable.values())[::-1][:MAX_TOOLS]
+        about = session.server_info
+        self._offers = {
+            "tools": kept,
+            "left_out": len(tools) - len(kept),
+            "prompts": [_prompt(one) for one in prompts if len(one.name) <= _MAX_NAME][:_MAX_LISTED],
+            "resources": [_resource(one) for one in resources if len(one.uri) <= _MAX_DESCRIPTION][:_MAX_LISTED],
+            "version": words.printable(f"{about.title or about.name} {about.version}", _MAX_NAME) if about else "",
+        }
+
+    async def _on_message(self, message: Any) -> None:
+        changed = mcp.ToolListChangedNotification, mcp.PromptListChangedNotification
+        if isinstance(message, (*changed, mcp.ResourceListChangedNotification)):
+            self._lists_changed = True
+            self._has_changed.set()
+
+    async def _on_logging(self, params: mcp.LoggingMessageNotificationParams) -> None:
+        text = params.data if isinstance(params.data, str) else repr(params.data)[:_MAX_DESCRIPTION]
+        self._log.add(f"{params.level}: {text}")
+
+    # ------------------------------------------------------------ requests
+
+    async def carry_out(self, request: Request) -> CallEnded:
+        """Ask the server; its answer, or what went wrong. Being canceled cancels the request there as well."""
+        begun = time.monotonic()
+        text, images, is_error = "", list[ResultImage](), True
+        try:
+            if self._session is None:
+                raise KnownError(f"The server “{self.entry.name}” isn't running.")
+            async with self._clock(self.entry.timeout_seconds) as clock:
+                text, images, is_error = await self._answer(self._session, request, clock)
+        except TimeoutError:
+            text = f"The server didn't answer within {words.duration(self.entry.timeout_seconds)}."
+        except MCPError as error:
+            has_ended = error.code == mcp.CONNECTION_CLOSED
+            text = "The server ended before it answered." if has_ended else error.message[:_MAX_DESCRIPTION]
+        except Exception as error:
+            text = _reason(error)
+        seconds = time.monotonic() - begun
+        state: Literal["done", "failed"] = "failed" if is_error else "done"
+        return CallEnded(request=request.request, state=state, text=text, images=images, seconds=seconds)
+
+    async def _answer(
+        self, session: ClientSession, request: Request, clock: _Clock
+    ) -> tuple[str, list[ResultImage], bool]:
+        last = 0.0
+
+        async def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            nonlocal last
+            clock.begin_anew()
+            now = time.monotonic()
+            if now - last >= _PROGRESS_SECONDS:
+                last = now
+                text = words.printable(message or "", _MAX_NAME)
+                self._tell(CallProgressed(request=request.request, done=progress, total=total, message=text))
+
+        match request:
+            case CallTool():
+                arguments = _arguments(request.arguments)
+                result = await session.call_tool(request.tool, arguments, progress_callback=on_progress)
+                content: Iterable[Any] = result.content
+                text, images = _shown(content)
+                if not text and result.structured_content is not None:
+                    text = _cut(msgspec.json.encode(result.structured_content).decode())
+                return text, images, bool(result.is_error)
+            case GetPrompt():
+                prompt = await session.get_prompt(request.name, request.arguments)
+                return *_shown(message.content for message in prompt.messages), False
+            case ReadResource():
+                resource = await session.read_resource(request.uri)
+                return *_shown(resource.contents), False
+
+    @contextlib.asynccontextmanager
+    async def _clock(self, seconds: float) -> AsyncIterator[_Clock]:
+        """The time for a request; questions to the user are withdrawn at the end of the last one."""
+        clock = _Clock(seconds)
+        self._clocks.add(clock)
+        try:
+            async with clock.timeout:
+                yield clock
+        finally:
+            self._clocks.discard(clock)
+            for question in self._questions if not self._clocks else ():
+                if not question.done():
+                    question.set_result(Reply(question=0, action="cancel"))
+
+    # ------------------------------------------------------------ questions of the server
+
+    async def asked(self, kind: Any, message: str, *, url: str = "", fields: dict[str, Any] | None = None) -> Reply:
+        """Ask the user, if that may come of a request of ours."""
+        if not self._clocks or len(self._questions) >= _MAX_QUESTIONS or len(str(fields)) > _MAX_SCHEMA:
+            return Reply(question=0, action="decline")
+        text = words.shortened(message, _MAX_QUESTION)
+        name = self.entry.name
+        question = self._ask(UserAsked(question=0, server=name, kind=kind, message=text, url=url, fields=fields or {}))
+        self._questions.add(question)
+        for clock in self._clocks:
+            clock.stop()
+        try:
+            return await question
+        finally:
+            self._questions.discard(question)
+            for clock in self._clocks if not self._questions else ():
+                clock.begin_anew()
+
+    async def _on_elicitation(self, context: Any, params: mcp.ElicitRequestParams) -> mcp.ElicitResult:  # noqa: ARG002
+        if isinstance(params, mcp.ElicitRequestURLParams):
+            reply = await self.asked("login", params.message, url=params.url)
+        else:
+            reply = await self.asked("elicitation", params.message, fields=params.requested_schema)
+        content = reply.content if reply.action == "accept" and reply.content else None
+        return mcp.ElicitResult(action=reply.action, content=content)
+
+    async def _on_sampling(
+        self,
+        context: Any,  # noqa: ARG002
+        params: mcp.CreateMessageRequestParams,
+    ) -> mcp.CreateMessageResult | mcp.ErrorData:
+        texts = [f"System: {params.system_prompt}"] if params.system_prompt else []
+        for message in params.messages:
+            content = message.content if isinstance(message.content, list) else [message.content]
+            texts.append(f"{message.role.capitalize()}: {_shown(content)[0]}")
+        reply = await self.asked("sampling", "\n\n".join(texts))
+        text = reply.content.get("text")
+        if reply.action != "accept" or not isinstance(text, str):
+            return mcp.ErrorData(code=-1, message="The user refused.")
+        answer = mcp.TextContent(type="text", text=text)
+        return mcp.CreateMessageResult(role="assistant", content=answer, model="Slipstream", stop_reason="endTurn")
+
+    async def _on_roots(self, context: Any) -> mcp.ListRootsResult:  # noqa: ARG002
+        folders = (Path(folder).absolute() for folder in self.entry.folders)
+        return mcp.ListRootsResult(roots=[mcp.Root.model_validate({"uri": one.as_uri()}) for one in folders])
+
+
+async def _listed(page_of: Callable[..., Awaitable[Any]], what: str) -> list[Any]:
+    """All pages of a list, as far as anybody would look."""
+    found: list[Any] = []
+    cursor = None
+    for _ in range(_PAGES):
+        page = await page_of(params=mcp.PaginatedRequestParams(cursor=cursor))
+        found += getattr(page, what)
+        cursor = page.next_cursor
+        if cursor is None or len(found) > _MAX_LISTED:
+            break
+    return found
+
+
+def _tool(tool: mcp.Tool) -> ServerTool | None:
+    """``None``: unusable."""
+    try:
+        size = len(msgspec.json.encode(tool.input_schema))
+    except (ValueError, TypeError, RecursionError, OverflowError):
+        return None
+    if not 0 < len(tool.name) <= _MAX_NAME or size > _MAX_SCHEMA:
+        return None
+    hints = tool.annotations or mcp.ToolAnnotations()
+    return ServerTool(
+        name=tool.name,
+        title=words.shortened(tool.title or hints.title or "", _MAX_NAME),
+        description=words.shortened(tool.description or "", _MAX_DESCRIPTION),
+        parameters=tool.input_schema,
+        approach="read_only" if hints.read_only_hint else "destructive" if hints.destructive_hint else "",
+    )
+
+
+def _prompt(prompt: mcp.Prompt) -> ServerPrompt:
+    arguments = [
+        PromptArgument(
+            name=one.name,
+            description=words.shortened(one.description or "", _MAX_DESCRIPTION),
+            is_required=bool(one.required),
+        )
+        for one in (prompt.arguments or [])[:MAX_TOOLS]
+        if len(one.name) <= _MAX_NAME
+    ]
+    title, description = prompt.title or "", prompt.description or ""
+    return ServerPrompt(
+        name=prompt.name,
+        title=words.shortened(title, _MAX_NAME),
+        description=words.shortened(description, _MAX_DESCRIPTION),
+        arguments=arguments,
+    )
+
+
+def _resource(resource: mcp.Resource) -> ServerResource:
+    return ServerResource(
+        uri=resource.uri,
+        name=words.shortened(resource.title or resource.name, _MAX_NAME),
+        description=words.shortened(resource.description or "", _MAX_DESCRIPTION),
+        media_type=words.shortened(resource.mime_type or "", _MAX_NAME),
+        size=min(max(resource.size or 0, 0), 1 << 53),
+    )
+
+
+def _arguments(text: str) -> dict[str, Any]:
+    try:
+        arguments = msgspec.json.decode(text or "{}")  # noqa: TID251 - no class of ours
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise KnownError(f"The arguments aren't JSON: {error}.") from error
+    if not isinstance(arguments, dict):
+        raise KnownError("The arguments aren't a JSON object.")
+    return arguments
+
+
+def _shown(content: Iterable[Any]) -> tuple[str, list[ResultImage]]:
+    """The text and the images of content blocks; what can't be shown is named."""
+    texts: list[str] = []
+    images: list[ResultImage] = []
+    for block in content:
+        match block:
+            case mcp.TextContent() | mcp.TextResourceContents():
+                texts.append(block.text)
+            case mcp.EmbeddedResource(resource=mcp.TextResourceContents() as resource):
+                texts.append(f"[Resource {resource.uri}]\n{resource.text}")
+            case mcp.EmbeddedResource(resource=mcp.BlobResourceContents() as resource):
+                _add_image(resource.blob, resource.mime_type, f"Resource {resource.uri}", texts, images)
+            case mcp.BlobResourceContents():
+                _add_image(block.blob, block.mime_type, f"Resource {block.uri}", texts, images)
+            case mcp.ImageContent():
+                _add_image(block.data, block.mime_type, "Image", texts, images)
+            case mcp.AudioContent():
+                texts.append(f"[Audio, {block.mime_type}, not shown]")
+            case mcp.ResourceLink():
+                texts.append(f"[Link to the resource {block.uri}: {block.title or block.name}]")
+            case _:
+                texts.append(f"[{type(block).__name__}, not shown]")
+    return _cut("\n".join(texts)), images
+
+
+def _add_image(data: str, media_type: str | None, name: str, texts: list[str], images: list[ResultImage]) -> None:
+    kind = words.printable(media_type or "of unknown type", _MAX_NAME)
+    try:
+        content = base64.b64decode(data)
+    except ValueError:
+        texts.append(f"[{name}, {kind}, damaged]")
+        return
+    if not kind.startswith("image/"):
+        texts.append(f"[{name}, {kind}, {words.size(len(content))}, not shown]")
+    elif sum(len(image.data) for image in images) + len(content) > MAX_RESULT_IMAGES:
+        texts.append(f"[{name}, {kind}, {words.size(len(content))}: left out, the result is too large]")
+    else:
+        images.append(ResultImage(media_type=kind, data=content))
+
+
+def _cut(text: str) -> str:
+    data = text.encode("utf-8", "replace")
+    if len(data) <= MAX_RESULT_TEXT:
+        return text
+    note = f"\n[The result was cut here: it has {words.size(len(data))}.]"
+    return data[: MAX_RESULT_TEXT - len(note)].decode("utf-8", "ignore") + note
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong, for the user."""
+    while isinstance(error, BaseExceptionGroup):
+        known = error.subgroup(KnownError)
+        error = (known or error).exceptions[0]
+    match error:
+        case KnownError():
+            return str(error)
+        case TimeoutError():
+            return "It didn't answer in time."
+        case ValidationError():
+            return f"Its answer doesn't follow the protocol: {words.printable(str(error.errors()[0]['msg']), 200)}."
+        case MCPError():
+            return words.printable(error.message, 500)
+    return words.printable(f"{type(error).__name__}: {error}", 500)

@@ -1,0 +1,299 @@
+"""The streams between one MCP server and the library's session.
+
+Whatever a server sends stays within limits: lines are cut, bad bytes are replaced, what isn't a message goes to its
+log, and a server that sends without end is ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import anyio
+import anyio.abc
+import anyio.lowlevel
+from mcp.client.stdio import get_default_environment
+from mcp.os.posix.utilities import terminate_posix_process_tree
+from mcp.os.win32.utilities import (
+    close_process_job,
+    create_windows_process,
+    get_windows_executable_command,
+    terminate_windows_process_tree,
+)
+from mcp.shared.message import SessionMessage
+from mcp_types import PARSE_ERROR, ErrorData, JSONRPCError, JSONRPCRequest, JSONRPCResponse, jsonrpc_message_adapter
+
+from app import words
+from app.helper import limits
+from app.system import KnownError
+from app.tools.messages import ServerEntry
+
+MAX_LINE = 25_000_000
+"""Bytes of one message."""
+_MAX_VALUES = 1_000_000
+"""Lists, objects and their members in one message: each takes many times the memory of its text."""
+_MAX_OPEN_REQUESTS = 100
+"""Of the server to us, unanswered."""
+_LOG_LINES, _LOG_CHARACTERS = 200, 500
+_FLOOD, _STEADY, _MESSAGE = 200_000_000, 10_000_000, 10_000
+"""What a server may send at once and in a second for long, in bytes, and what a message counts besides its bytes."""
+_EXIT_SECONDS = 2.0
+"""For a server whose stdin was closed, and again after SIGTERM."""
+_ID = re.compile(rb'"id"\s*:\s*(\d{1,9})\s*[,}]')
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
+
+
+class Log:
+    """The last lines that a server printed."""
+
+    def __init__(self, on_change: Callable[[], None]) -> None:
+        self.lines: deque[str] = deque(maxlen=_LOG_LINES)
+        self._on_change = on_change
+
+    def add(self, line: str | bytes) -> None:
+        line = line[: _LOG_CHARACTERS * 4]
+        text = line.decode("utf-8", "replace") if isinstance(line, bytes) else line
+        self.lines.append(words.shortened(words.visible(text.rstrip()).replace("\n", " "), _LOG_CHARACTERS))
+        self._on_change()
+
+
+class Flow:
+    """Ends a server that sends without end."""
+
+    def __init__(self) -> None:
+        self._level = 0.0
+        self._last = time.monotonic()
+
+    def take(self, size: int, messages: int = 0) -> None:
+        """Raises `KnownError`."""
+        now = time.monotonic()
+        self._level = max(self._level - (now - self._last) * _STEADY, 0.0) + size + messages * _MESSAGE
+        self._last = now
+        if self._level > _FLOOD:
+            raise KnownError("It was ended because it sent data without end.")
+
+
+class Lines:
+    """Cuts a server's output into lines. Of one that is too long, only the beginning and the end are there."""
+
+    def __init__(self) -> None:
+        self._parts: list[bytes] = []
+        self._size = 0
+        self._end = b""
+
+    def feed(self, data: bytes) -> list[tuple[bytes, bool]]:
+        """Add bytes; returns the lines that they complete, and for each whether it is too long."""
+        lines = []
+        *ended, rest = data.split(b"\n")
+        for part in ended:
+            self._add(part)
+            is_long = self._size > MAX_LINE
+            lines.append((b"".join(self._parts) + (self._end if is_long else b""), is_long))
+            self._parts, self._size, self._end = [], 0, b""
+        self._add(rest)
+        return lines
+
+    def _add(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._size <= MAX_LINE:
+            self._parts.append(part)
+        else:
+            self._end = (self._end + part)[-200:]
+            self._parts = [b"".join(self._parts)[:200]]
+
+
+def message_in(line: bytes, is_long: bool = False) -> SessionMessage | None:
+    """The message that ``line`` is. A bad answer to a request of ours is made one that says so, if its number can be
+    found; otherwise ``None``."""
+    if not is_long and not _is_too_much(line):
+        with contextlib.suppress(ValueError, RecursionError, MemoryError):
+            text = line.decode("utf-8", "replace")
+            return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
+        why = "The server's answer can't be read."
+    else:
+        why = f"The server's answer is too large: more than {words.size(MAX_LINE)}, or than a million values."
+    ends = line[:200], line[-200:]
+    number = next((found for end in ends if line.lstrip().startswith(b"{") and (found := _ID.search(end))), None)
+    if number is None:
+        return None
+    error = ErrorData(code=PARSE_ERROR, message=why)
+    return SessionMessage(JSONRPCError(jsonrpc="2.0", id=int(number[1]), error=error))
+
+
+def _is_too_much(line: bytes) -> bool:
+    def values(text: bytes) -> int:
+        return sum(map(text.count, (b"[", b"{", b",")))
+
+    return len(line) > _MAX_VALUES and values(line) > _MAX_VALUES and values(_STRING.sub(b"", line)) > _MAX_VALUES
+
+
+class Guarded:
+    """A stream of messages from a server, for the library's session. Raises `KnownError` where the server floods."""
+
+    def __init__(self, stream: Any, flow: Flow) -> None:
+        self._stream = stream
+        self._flow = flow
+        self._open = 0
+
+    def answered(self, message: SessionMessage) -> None:
+        """Count an answer of ours."""
+        if isinstance(message.message, JSONRPCResponse | JSONRPCError):
+            self._open -= 1
+
+    async def receive(self) -> SessionMessage | Exception:
+        item: SessionMessage | Exception = await self._stream.receive()
+        self._flow.take(0, messages=1)
+        if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCRequest):
+            self._open += 1
+            if self._open > _MAX_OPEN_REQUESTS:
+                raise KnownError("It was ended because it asked too many questions at once.")
+        return item
+
+    def __aiter__(self) -> Guarded:
+        return self
+
+    async def __anext__(self) -> SessionMessage | Exception:
+        try:
+            return await self.receive()
+        except anyio.EndOfStream:
+            raise StopAsyncIteration from None
+
+    async def aclose(self) -> None:
+        await self._stream.aclose()
+
+    async def __aenter__(self) -> Guarded:
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        await self.aclose()
+
+
+# ------------------------------------------------------------ a command
+
+
+@contextlib.asynccontextmanager
+async def command(entry: ServerEntry, log: Log) -> AsyncIterator[tuple[Guarded, Any]]:
+    """Start a server; its streams. At the end, it and all that it started are ended. Raises `KnownError` if it can't be
+    started, and in the middle (through the task group) when it ends by itself."""
+    flow = Flow()
+    process = await _started(entry)
+    to_session, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    sent, from_session = anyio.create_memory_object_stream[SessionMessage](0)
+    guarded = Guarded(received, flow)
+    async with anyio.create_task_group() as tasks:
+        ending = anyio.Event()
+        tasks.start_soon(_read, process, to_session, flow, log, ending)
+        tasks.start_soon(_write, process, from_session, guarded)
+        tasks.start_soon(_listen, process, Flow(), log)
+        try:
+            yield guarded, sent
+        finally:
+            ending.set()
+            with anyio.CancelScope(shield=True):
+                await _end(process)
+            tasks.cancel_scope.cancel()
+            for stream in (to_session, received, sent, from_session):
+                stream.close()
+
+
+async def _started(entry: ServerEntry) -> anyio.abc.Process:
+    environment = {**get_default_environment(), **entry.env}
+    folder = str(Path(entry.cwd).expanduser()) if entry.cwd else None
+    if folder and not Path(folder).is_dir():
+        raise KnownError(f"Its working folder {folder} doesn't exist.")
+    try:
+        if sys.platform == "win32":
+            program = await anyio.to_thread.run_sync(get_windows_executable_command, entry.command)
+            started = await create_windows_process(program, entry.args, environment, cast(Any, subprocess.PIPE), folder)
+            return cast(anyio.abc.Process, started)
+        with limits.unconfined():
+            return await anyio.open_process(
+                [entry.command, *entry.args],
+                env=environment,
+                cwd=folder,
+                start_new_session=True,
+            )
+    except FileNotFoundError as error:
+        name = entry.command
+        raise KnownError(f"“{name}” was not found. Install it, or enter the full path of the program.") from error
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise KnownError(f"“{entry.command}” couldn't be started: {reason}.") from error
+
+
+async def _read(process: anyio.abc.Process, to_session: Any, flow: Flow, log: Log, ending: anyio.Event) -> None:
+    lines = Lines()
+    assert process.stdout is not None
+    with contextlib.suppress(anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+        while True:
+            data = await process.stdout.receive()
+            flow.take(len(data))
+            for line, is_long in lines.feed(data):
+                message = message_in(line, is_long)
+                if message is not None:
+                    await to_session.send(message)
+                elif line.strip():
+                    flow.take(0, messages=1)
+                    log.add(line)
+    if ending.is_set():
+        return
+    # Not process.wait(): a process that inherited the pipes would make one that has ended look alive.
+    with anyio.move_on_after(_EXIT_SECONDS):
+        while process.returncode is None:
+            await anyio.sleep(0.01)
+    status = process.returncode
+    raise KnownError("It closed its output." if status is None else f"It has ended, with status {status}.")
+
+
+async def _write(process: anyio.abc.Process, from_session: Any, guarded: Guarded) -> None:
+    assert process.stdin is not None
+    with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+        async for message in from_session:
+            guarded.answered(message)
+            body = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            await process.stdin.send(f"{body}\n".encode("utf-8", "replace"))
+
+
+async def _listen(process: anyio.abc.Process, flow: Flow, log: Log) -> None:
+    rest = b""
+    assert process.stderr is not None
+    with contextlib.suppress(anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+        while True:
+            data = await process.stderr.receive()
+            flow.take(len(data))
+            *lines, rest = (rest + data).split(b"\n")
+            rest = rest[-4 * _LOG_CHARACTERS :]
+            for line in lines[-_LOG_LINES:]:
+                log.add(line)
+    if rest:
+        log.add(rest)
+
+
+async def _end(process: anyio.abc.Process) -> None:
+    """Close its stdin, wait a moment, and end it with all that it started."""
+
+    async def has_ended() -> bool:
+        with anyio.move_on_after(_EXIT_SECONDS):
+            while process.returncode is None:
+                await anyio.sleep(0.01)
+        return process.returncode is not None
+
+    assert process.stdin is not None
+    with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+        await process.stdin.aclose()
+    has_left = await has_ended()
+    if sys.platform == "win32":
+        await (anyio.lowlevel.checkpoint() if has_left else terminate_windows_process_tree(process))
+        close_process_job(process)  # ends what is left in it
+    else:
+        await terminate_posix_process_tree(process, _EXIT_SECONDS)
+    await has_ended()
+    with contextlib.suppress(OSError):
+        process._process._transport.close()  # type: ignore[attr-defined]  # as the library: a survivor may hold a pipe

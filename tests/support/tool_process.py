@@ -1,0 +1,52 @@
+"""The real tools process, and entries for servers made of this folder's scripts."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from app.tools.client import ToolsProcess
+from app.tools.messages import CallEnded, CallProgressed, FromTools, Reply, ServerChanged, ServerEntry, UserAsked
+
+ROOT = str(Path(__file__).parents[2])
+
+
+def entry(name: str = "test", module: str = "tool_server", *arguments: str, **fields: Any) -> ServerEntry:
+    """A server that a module of this folder is."""
+    fields.setdefault("timeout_seconds", 60.0)
+    command, args = sys.executable, ["-m", f"tests.support.{module}", *arguments]
+    return ServerEntry(name=name, command=command, args=args, cwd=ROOT, **fields)
+
+
+class Process(ToolsProcess):
+    """Keeps what it was asked and told."""
+
+    def __init__(self) -> None:
+        self.asked: list[UserAsked] = []
+        self.progress: list[CallProgressed] = []
+        self.replies: list[Reply | None] = []
+        """For the questions to come, in order; without one the answer is no, with ``None`` there is none."""
+        super().__init__(self._reply, self.progress.append)
+
+    def _reply(self, asked: UserAsked) -> Reply | None:
+        self.asked.append(asked)
+        return self.replies.pop(0) if self.replies else Reply(question=0, action="decline")
+
+    def run(self, tool: str, server: str = "test", **arguments: Any) -> CallEnded:
+        return self.call(server, tool, json.dumps(arguments))
+
+    def until(self, name: str, *states: str) -> ServerChanged:
+        """Wait for one of these states of a server."""
+        while True:
+            message = self.receive()
+            if isinstance(message, ServerChanged) and message.name == name and message.state in states:
+                return message
+
+    def next(self, kind: type[FromTools]) -> Any:
+        """Wait for a message of this kind."""
+        while True:
+            message = self.receive()
+            if isinstance(message, kind):
+                return message
