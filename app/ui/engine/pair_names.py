@@ -16,11 +16,21 @@ import msgspec
 from app import system, words
 from app.models.mtp import TURNED_OFF
 from app.models.names import base_name, model_name
+from app.protocol import answering
 from app.protocol.commands import Load
 from app.protocol.events import Figures, KindFigures, ModelInfo, PairLoaded
-from app.protocol.options import TEMPLATE_TITLES, DrafterChoice, DrafterName, DraftLength, HeadChoice, LoadSettings
+from app.protocol.options import (
+    TEMPLATE_TITLES,
+    DrafterChoice,
+    DrafterName,
+    DraftLength,
+    FormatChoice,
+    HeadChoice,
+    LoadSettings,
+)
 from app.protocol.remote import SERVER_NAMES, RemoteModel, Server
 from app.protocol.statistics import acceptance_rate, thinking_and_answer
+from app.protocol.tools import FORMATS
 from app.settings import Pair
 from app.words import printable, visible
 
@@ -189,6 +199,18 @@ def guide_files() -> PairFiles:
 
 def is_guide(target: str) -> bool:
     return Path(target) == Path(guide_files().target)
+
+
+def why_no_tools(answer_format: FormatChoice, pair: PairLoaded | None) -> str:
+    """Why the model isn't offered the tools of a chat with this format, in a sentence; empty if it is."""
+    if pair is not None and pair.remote is None and is_guide(pair.target.path):
+        return "The guide doesn't use tools. Other models do."
+    if answer_format in ("regex", "lark", "gbnf"):
+        wanted = answering.TITLES["answer_format"][answer_format]
+        return f"Tools can't be used together with the answer format “{wanted}”."
+    if answer_format != "text" and pair is not None and not FORMATS[pair.tool_format].anywhere:
+        return "This model writes tool calls as JSON, so tools can't be used together with an answer format."
+    return ""
 
 
 class LoadingMarker:

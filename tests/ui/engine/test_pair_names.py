@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from app.protocol.events import ModelInfo, PairLoaded
+from app.protocol.options import FormatChoice
 from app.protocol.remote import RemoteModel, Server
 from app.settings import Pair
 from app.ui.engine.pair_names import (
@@ -19,6 +20,7 @@ from app.ui.engine.pair_names import (
     recent_titles,
     server_name,
     speaker,
+    why_no_tools,
 )
 
 GUIDE = ModelInfo(path=guide_files().target, name="guide", parameters=16_300_000)
@@ -115,3 +117,17 @@ def test_a_model_on_a_server_is_called_by_both() -> None:
     assert recent_title(Pair("", server="http://[")) == "http://["
     own = Server(kind="slipstream", version="slipstream-0.1.0", address="http://127.0.0.1:8642")
     assert server_name(own) == "Slipstream 0.1.0"
+
+
+def test_when_the_tools_of_a_chat_are_not_offered() -> None:
+    large = PairLoaded(request=1, target=LARGE)
+    as_json = replace(large, tool_format="llama")
+    kinds: tuple[FormatChoice, ...] = ("text", "json_object", "json_schema", "regex", "lark", "gbnf")
+    for kind in kinds[:3]:
+        assert not why_no_tools(kind, large)
+        assert not why_no_tools(kind, None)
+    assert not why_no_tools("text", as_json)
+    assert "can't be used together" in why_no_tools("json_object", as_json)
+    for kind in kinds[3:]:
+        assert "answer format “" in why_no_tools(kind, None)
+    assert why_no_tools("text", PairLoaded(request=1, target=GUIDE)).startswith("The guide")
