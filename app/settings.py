@@ -115,6 +115,9 @@ class Settings(msgspec.Struct, kw_only=True):
     ] = 2
 
     server: Annotated[ServerSettings, Meta(description="The API server")] = ServerSettings()
+    built_in_tools: Annotated[list[str], Meta(description="Slipstream's own tools that are on in all chats")] = (
+        msgspec.field(default_factory=list)
+    )
 
     last_pair: Annotated[Pair | None, Meta(description="The pair that was loaded last")] = None
     """``None``: the bundled pair."""

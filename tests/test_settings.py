@@ -81,6 +81,7 @@ def test_every_setting_survives_being_saved(path: Path) -> None:
         "model_loads": {"/m/ü.gguf": LoadSettings(context_length=512), "C:\\m.gguf": LoadSettings()},
         "model_heads": {"/m/ü.gguf": "on", "C:\\m.gguf": "off"},
         "model_templates": {"/m/ü.gguf": "/m/own.jinja", "C:\\m.gguf": "chatml"},
+        "built_in_tools": ["calculate"],
         "server": ServerSettings(on=True, port=1234, for_others=True, address="192.168.1.5", hosts=["tower"]),
         "last_pair": Pair("/m/ü.gguf", "/m/d.gguf"),
         "recent_pairs": [Pair("/m/ü.gguf", "/m/d.gguf"), Pair("C:\\m.gguf")],

@@ -74,6 +74,7 @@ class App(QObject):
         self.opening.begin()
         self.chat_list.begin()
         self.server.apply()
+        self.ctx.tools.begin()
         self.windows.begin()
         parser()  # made now, not with the first message
 

@@ -30,6 +30,7 @@ from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_names import LoadingMarker
 from app.ui.engine.queue import EngineQueue
 from app.ui.notices import NoticeList
+from app.ui.tools.service import ToolService
 from app.ui.widgets.questions import Notifier
 from app.ui.widgets.tasks import Lane
 
@@ -117,6 +118,7 @@ class AppContext:
     presets: StoredPresets
     chats: OpenChats
     operations: ChatOperations
+    tools: ToolService
     actions: Actions
     notifier: Notifier
     closing: ExitStack
@@ -148,12 +150,34 @@ def make_context(
     chats = OpenChats(store, answers, notice_list, default_settings, temporary_store, parent)
     presets.changed.connect(chats.use_defaults)
     loader.pair_changed.connect(chats.use_defaults)
+    tools = ToolService(system.data_dir(), settings.values, notice_list, parent)
+    settings.changed.connect(tools.apply_settings)
     closing = ExitStack()
     # The last one ends first: answers are stored, then the engine ends, then all that is written has an end.
-    for end in (notifier.clear, presets.close, settings.close, store.close, loader.shutdown, settings.save):
+    for end in (
+        notifier.clear,
+        presets.close,
+        settings.close,
+        store.close,
+        loader.shutdown,
+        tools.close,
+        settings.save,
+    ):
         closing.callback(end)
     closing.callback(chats.shut_down)
     operations = ChatOperations(store, parent)
     return AppContext(
-        settings, notice_list, engine, loader, queue, store, presets, chats, operations, actions, notifier, closing
+        settings,
+        notice_list,
+        engine,
+        loader,
+        queue,
+        store,
+        presets,
+        chats,
+        operations,
+        tools,
+        actions,
+        notifier,
+        closing,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,6 +23,9 @@ PASSING = (
     "server", "crash", "settings", "measure", "export", "file", "drafting", "attachments", "blind", "scans", "better",
 )  # fmt: skip
 """Subjects whose notices disappear when the user sends the next message."""
+
+
+_LAST_LINES = 3
 
 
 @dataclass(frozen=True)
@@ -284,6 +288,12 @@ def api_server_failed(reason: str) -> Notice:
     """It can't listen; ``reason`` is a sentence."""
     text = f"The API server didn't start. {reason}"
     return Notice("warning", text, ("api_server_settings", "restart_api_server", "dismiss"))
+
+
+def tools_failed(sentences: str, lines: Sequence[str]) -> Notice:
+    """A server of tools, or the process that runs them, has failed; ``lines`` are what it printed."""
+    last = " / ".join(words.shortened(line, 200) for line in lines[-_LAST_LINES:] if line.strip())
+    return Notice("warning", f"{sentences} It last printed: “{last}”." if last else sentences, ("dismiss",))
 
 
 def told(text: str) -> Notice:

@@ -1,0 +1,184 @@
+"""The servers that the user has added: on disk, with their secrets in the keyring, and as they are started."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from app import words
+from app.storage.json_file import KeyedFile
+from app.storage.secrets import SecretStore
+from app.system import KnownError
+from app.tools.messages import ServerEntry
+
+FILE_NAME = "tool-servers.json"
+MOST_SERVERS = 64
+MISSING = "${secret}"
+"""Stands in the file, and in an entry if it couldn't be found, for a value that is in the keyring."""
+_LOGIN = "login"
+_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASS|KEY|CREDENTIAL|AUTH|COOKIE|SESSION|DSN|\bPAT\b|_PAT$", re.IGNORECASE)
+_SECRET_VALUE = re.compile(
+    r"(sk|pk|rk|ghp|gho|ghs|github_pat|glpat|xox[abps]|hf|AKIA|eyJ)[-_A-Za-z0-9]{12}|://[^/\s]*:[^/\s]+@"
+)
+
+
+class _Secrets(SecretStore):
+    what = "secret"
+    _pattern = re.compile(r"[^\0]{1,60000}")
+
+
+class ServerEntries:
+    """The user's servers, in one file in ``folder``. Not for the window's thread: a keyring may ask for its password.
+
+    Environment variables and headers that look like secrets are stored in the keyring or, if there is none, in memory.
+    """
+
+    def __init__(self, folder: Path | None) -> None:
+        self._file = KeyedFile(
+            folder / FILE_NAME if folder else None,
+            ServerEntry,
+            inside="servers",
+            key=lambda entry: entry.name,
+            most=MOST_SERVERS,
+            what="The list of tool servers",
+        )
+        self._secrets = _Secrets()
+
+    def all(self) -> dict[str, ServerEntry]:
+        """By name. A secret that isn't found is `MISSING`."""
+
+        def filled(entry: ServerEntry) -> ServerEntry:
+            return _with_secrets(
+                entry, lambda key, value: (self._secrets.get(key) or value) if value == MISSING else value
+            )
+
+        return {name: filled(entry) for name, entry in self._file.all().items()}
+
+    def put(self, entry: ServerEntry, instead_of: str = "") -> bool:
+        """Store a server, in place of the one of this name. Returns whether its secrets will be there next time.
+        Raises `NotSavedError`, and `KnownError` for a secret that isn't one."""
+        lasts = True
+
+        def hidden(key: str, value: str) -> str:
+            nonlocal lasts
+            if value == MISSING or not _is_secret(key.rpartition(": ")[2], value):
+                return value
+            if self._secrets.get(key) != value:
+                self._secrets.set(key, value)
+            lasts = lasts and self._secrets.where(key) == "keyring"
+            return MISSING
+
+        stored = _with_secrets(entry, hidden)
+        others = [instead_of] if instead_of and instead_of != entry.name else []
+        for name in others:
+            self._forget(name, self._file.get(name))
+        self._file.put_all({entry.name: stored}, without=others)
+        return lasts
+
+    def remove(self, name: str) -> None:
+        """With its secrets. Raises `NotSavedError`, and `KnownError` if the keyring doesn't delete them."""
+        entry = self._file.get(name)
+        self._file.remove(name)
+        self._forget(name, entry)
+
+    def login(self, name: str) -> str:
+        """The OAuth login of a server; empty without one."""
+        return self._secrets.get(_key(name, _LOGIN)) or ""
+
+    def keep_login(self, name: str, secret: str) -> None:
+        """An empty one forgets it. Raises `KnownError`."""
+        key = _key(name, _LOGIN)
+        if secret:
+            self._secrets.set(key, secret)
+        elif self._secrets.get(key):
+            self._secrets.delete(key)
+
+    def _forget(self, name: str, entry: ServerEntry | None) -> None:
+        values = [*entry.env, *entry.headers] if entry else []
+        for key in [_key(name, value) for value in [_LOGIN, *values]]:
+            if self._secrets.get(key):
+                self._secrets.delete(key)
+
+
+def _key(server: str, what: str) -> str:
+    return f"Tools of {server}: {what}"
+
+
+def _with_secrets(entry: ServerEntry, change: Callable[[str, str], str]) -> ServerEntry:
+    """The entry with each variable and header as ``change`` (name in the keyring, value) has it."""
+    env = {name: change(_key(entry.name, name), value) for name, value in entry.env.items()}
+    headers = {name: change(_key(entry.name, name), value) for name, value in entry.headers.items()}
+    return msgspec.structs.replace(entry, env=env, headers=headers)
+
+
+def _is_secret(name: str, value: str) -> bool:
+    return bool(value) and "${" not in value and bool(_SECRET_NAME.search(name) or _SECRET_VALUE.search(value))
+
+
+VARIABLE = re.compile(r"\$\{(?:(?P<kind>env|input):)?(?P<name>[A-Za-z_][\w.-]*)(?::-(?P<default>[^}]*))?\}")
+
+
+def resolved(entry: ServerEntry, environment: Mapping[str, str] = os.environ) -> ServerEntry:
+    """The entry with values in place of ``${env:NAME}``, ``${NAME}`` and ``${userHome}``, to be started. Raises
+    `KnownError` if there is none."""
+
+    def value(match: re.Match[str]) -> str:
+        name, default = match["name"], match["default"]
+        if match["kind"] != "input":
+            if match[0] == MISSING:
+                raise KnownError(
+                    f"A secret of “{entry.name}” isn't stored any more: this computer has no keyring, or it doesn't "
+                    "open. Edit the server and enter the secret again."
+                )
+            if name == "userHome":
+                return str(Path.home())
+            if (found := environment.get(name, default)) is not None:
+                return found
+        raise KnownError(f"“{entry.name}” needs a value for {match[0]}, and there is none. Edit the server to set it.")
+
+    return _changed(entry, lambda text: VARIABLE.sub(value, text))
+
+
+def with_inputs(entry: ServerEntry, values: Mapping[str, str]) -> ServerEntry:
+    """The entry with what the user entered for ``${input:…}``."""
+    return _changed(
+        entry,
+        lambda text: VARIABLE.sub(
+            lambda match: values.get(match["name"], match[0]) if match["kind"] == "input" else match[0], text
+        ),
+    )
+
+
+def texts_of(entry: ServerEntry) -> list[str]:
+    """All that may have something like ``${env:NAME}`` in it."""
+    return [entry.command, *entry.args, *entry.env.values(), entry.cwd, entry.url, *entry.headers.values()]
+
+
+def _changed(entry: ServerEntry, change: Callable[[str], str]) -> ServerEntry:
+    return msgspec.structs.replace(
+        entry,
+        command=change(entry.command),
+        args=[change(arg) for arg in entry.args],
+        env={name: change(value) for name, value in entry.env.items()},
+        cwd=change(entry.cwd),
+        url=change(entry.url),
+        headers={name: change(value) for name, value in entry.headers.items()},
+    )
+
+
+def command_line(entry: ServerEntry) -> str:
+    """What is started, or the address, on one line: every argument can be told from the others, and nothing is
+    invisible."""
+    if entry.url:
+        return words.printable(entry.url, 10_000)
+    return " ".join(_quoted(part) for part in [entry.command, *entry.args])
+
+
+def _quoted(part: str) -> str:
+    shown = words.printable(part, 10_000)
+    return shown if shown == part and shlex.quote(part) == part else f"'{shown}'"

@@ -1,0 +1,90 @@
+"""Tools as they are offered to the model: with a name that it can write, and a hash of what the user would allow."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from app.protocol.tools import MAX_TOOLS, Tool
+from app.tools.messages import BUILT_IN, ServerEntry, ServerTool
+
+MOST_OFFERED = MAX_TOOLS
+DISPLAY_NAME = "Slipstream"
+"""Of the server `BUILT_IN`."""
+_MOST_CHARACTERS = 64
+"""What other programs accept, too."""
+
+
+@dataclass(frozen=True)
+class OfferedTool:
+    """A tool that the model may be offered."""
+
+    server: str
+    """`BUILT_IN`, or the name of the server that has it."""
+    tool: ServerTool
+    name: str
+    """As the model knows it."""
+    fingerprint: str
+    """Another one if its description, its arguments or what its server runs is another."""
+
+    @property
+    def key(self) -> str:
+        """``server.tool``; of a built-in tool ``.tool``."""
+        return tool_key(self.server, self.tool.name)
+
+    @property
+    def server_name(self) -> str:
+        """For display."""
+        return self.server or DISPLAY_NAME
+
+    def for_model(self) -> Tool:
+        return Tool(name=self.name, description=self.tool.description, parameters=self.tool.parameters)
+
+
+def tool_key(server: str, tool: str) -> str:
+    return f"{server}.{tool}"
+
+
+def offered_tools(
+    tools: Mapping[str, Sequence[ServerTool]], entries: Mapping[str, ServerEntry] | None = None
+) -> list[OfferedTool]:
+    """The tools of these servers, always in the same order: built-in ones first. Each has a name of its own: what its
+    server calls it or, if others have that name too, with the server's name in front."""
+    first = {(server, tool.name): tool for server, several in tools.items() for tool in reversed(several)}
+    pairs = [(server, tool) for (server, _name), tool in sorted(first.items(), key=lambda one: one[0])]
+    own = Counter(_clean(tool.name) for _, tool in pairs)
+    plain = [_clean(tool.name if own[_clean(tool.name)] == 1 else f"{server}_{tool.name}") for server, tool in pairs]
+    count = Counter(plain)
+    known = entries or {}
+    return [
+        OfferedTool(server, tool, name if count[name] == 1 else _with_hash(name, server, tool), hash_)
+        for (server, tool), name in zip(pairs, plain, strict=True)
+        for hash_ in [_fingerprint(server, tool, known.get(server))]
+    ]
+
+
+def _clean(name: str) -> str:
+    cleaned = re.sub(r"[^A-Za-z0-9_-]+", "_", name).strip("_") or "tool"
+    return cleaned if len(cleaned) <= _MOST_CHARACTERS else _cut(cleaned, name)
+
+
+def _cut(cleaned: str, whole: str) -> str:
+    return f"{cleaned[: _MOST_CHARACTERS - 9]}_{_hash(whole)[:8]}"
+
+
+def _with_hash(name: str, server: str, tool: ServerTool) -> str:
+    return _cut(name, tool_key(server, tool.name))
+
+
+def _fingerprint(server: str, tool: ServerTool, entry: ServerEntry | None) -> str:
+    runs = [entry.command, entry.args, entry.url] if entry and server != BUILT_IN else []
+    says = [tool.name, tool.title, tool.description, tool.parameters, tool.approach]
+    return _hash(json.dumps([server, runs, says], sort_keys=True))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()

@@ -1,0 +1,409 @@
+"""The tools process as the window sees it: the user's servers, what they offer, and calls."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from PySide6.QtCore import QObject, Signal, Slot
+
+from app import system
+from app.chats.settings import ChatSettings
+from app.client.connection import ExitCause, LogLines
+from app.protocol.frames import FrameReader, ProtocolError, encode_frame
+from app.settings import Settings
+from app.system import KnownError
+from app.tools.entries import ServerEntries, resolved
+from app.tools.messages import (
+    BUILT_IN,
+    Attached,
+    CallEnded,
+    CallProgressed,
+    CallTool,
+    CancelCall,
+    FromTools,
+    GetPrompt,
+    QuestionWithdrawn,
+    ReadResource,
+    Reply,
+    SecretChanged,
+    ServerChanged,
+    ServerEntry,
+    StartServer,
+    StopServer,
+    ToTools,
+    UserAsked,
+    decode_from_tools,
+)
+from app.tools.offered import MOST_OFFERED, OfferedTool, offered_tools
+from app.tools.permissions import Permissions
+from app.ui import notices
+from app.ui.engine.client import ChildProcess
+from app.ui.notices import NoticeList
+from app.ui.widgets.tasks import Lane
+
+_log = logging.getLogger("slipstream.tools")
+_QUIT_MS = 5000
+_PATIENCE_SECONDS = 5.0
+NOTICE = "tools"
+_ENDED = "The process that runs tools ended unexpectedly."
+_NO_SERVER = "There is no server called “{}” that is switched on."
+
+Request = CallTool | GetPrompt | ReadResource
+
+
+class ToolJob(QObject):
+    """A call, or another request to a server.
+
+    Attributes:
+        request: Its number.
+
+    Signals:
+        progressed: How much is done, of how much (``None``: unknown), and what the server says about it.
+        ended: A `CallEnded`, once, whatever happens; never before the method that made the job has returned.
+    """
+
+    progressed = Signal(float, object, str)
+    ended = Signal(object)
+
+    def __init__(self, request: int, parent: QObject) -> None:
+        super().__init__(parent)
+        self.request = request
+
+
+class ToolService(QObject):
+    """One for a window. The process is started when the first server is on or a built-in tool is called; if it ended
+    unexpectedly, when it is next needed.
+
+    Attributes:
+        servers: What each server has last told.
+        entries: The user's servers, by name.
+        permissions: Which tools the user has allowed.
+        has_keyring: Whether the secrets of all servers will be there next time.
+
+    Signals:
+        changed: A server, an entry or a permission is another one now.
+        asked: A `UserAsked`, to be answered with `reply`.
+        withdrawn: The number of a question that needs no answer any more.
+    """
+
+    changed = Signal()
+    asked = Signal(object)
+    withdrawn = Signal(int)
+
+    def __init__(
+        self,
+        folder: Path | None,
+        settings: Settings,
+        notice_list: NoticeList,
+        parent: QObject | None = None,
+        *,
+        command: Sequence[str] = (),
+    ) -> None:
+        """``folder`` has the lists of servers and permissions; ``command`` starts the process."""
+        super().__init__(parent)
+        self.servers: dict[str, ServerChanged] = {}
+        self.entries: dict[str, ServerEntry] = {}
+        self.has_keyring = True
+        self._lane = Lane(self, "tools")
+        self._stored = ServerEntries(folder)
+        self.permissions = Permissions(folder, lambda write: self._lane.submit(write, None, self._on_failed))
+        self._settings = settings
+        self._is_offline = settings.offline
+        self._notice_list = notice_list
+        self._command = list(command) or system.own_command("--role=tools")
+        self._process = ChildProcess(self)
+        self._process.output_received.connect(self._on_output)
+        self._process.ended.connect(self._on_ended)
+        self._reader: FrameReader | None = None
+        """Of the running process."""
+        self._lines = LogLines()
+        self._last = 0
+        self._jobs: dict[int, ToolJob] = {}
+        self._waiting: dict[str, list[Request]] = {}
+        """Requests by the server that they wait for."""
+        self._questions: set[int] = set()
+        self._offered: list[OfferedTool] | None = None
+
+    def begin(self) -> None:
+        """Read the list of servers, and start those that are on."""
+        self._lane.submit(self._stored.all, self._on_read, self._on_failed)
+
+    def close(self) -> None:
+        """Write what is to be written, and end the process and all servers for good."""
+        self._lane.close(_PATIENCE_SECONDS, finish=True)
+        self._reader = None
+        self._process.close(_QUIT_MS)
+
+    def process_id(self) -> int:
+        """0 when there is none."""
+        return self._process.process_id()
+
+    # ------------------------------------------------------------ what is offered
+
+    def all_tools(self) -> list[OfferedTool]:
+        """The tools of all servers that are ready, and the built-in ones, without those that are switched off."""
+        from app.tools.built_in import TOOLS
+
+        if self._offered is None:
+            tools = {BUILT_IN: list(TOOLS)} | {
+                name: [tool for tool in self.servers[name].tools if tool.name not in entry.off]
+                for name, entry in self.entries.items()
+                if entry.is_on and name in self.servers and self.servers[name].state != "failed"
+            }
+            self._offered = offered_tools(tools, self.entries)
+        return self._offered
+
+    def offered(self, settings: ChatSettings) -> list[OfferedTool]:
+        """The tools that are on in a chat with these settings, always in the same order."""
+        tools, chosen, own = self.all_tools(), settings.tools, self._settings.built_in_tools
+        if chosen is None:
+            on = [tool for tool in tools if tool.server != BUILT_IN or tool.tool.name in own]
+        else:
+            on = [tool for tool in tools if tool.key in chosen]
+        return on[:MOST_OFFERED]
+
+    # ------------------------------------------------------------ requests
+
+    def call(
+        self, tool: OfferedTool, arguments: str, attached: Sequence[Attached] = (), folders: Sequence[str] = ()
+    ) -> ToolJob:
+        """Call a tool. The user must have allowed it; the files and folders are for built-in tools."""
+        is_ours = tool.server == BUILT_IN
+        return self._request(
+            CallTool(
+                request=self._last + 1,
+                server=tool.server,
+                tool=tool.tool.name,
+                arguments=arguments,
+                attached=list(attached) if is_ours else [],
+                folders=list(folders) if is_ours else [],
+            )
+        )
+
+    def get_prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> ToolJob:
+        return self._request(GetPrompt(request=self._last + 1, server=server, name=name, arguments=dict(arguments)))
+
+    def read_resource(self, server: str, uri: str) -> ToolJob:
+        return self._request(ReadResource(request=self._last + 1, server=server, uri=uri))
+
+    def cancel(self, job: ToolJob) -> None:
+        """Give it up; it ends all the same."""
+        if job.request not in self._jobs:
+            return
+        for waiting in self._waiting.values():
+            if any(one.request == job.request for one in waiting):
+                waiting[:] = [one for one in waiting if one.request != job.request]
+                self._end_later(CallEnded(request=job.request, state="stopped"))
+                return
+        self._send(CancelCall(request=job.request))
+
+    def reply(self, question: int, action: Literal["accept", "decline", "cancel"], **content: object) -> None:
+        """The user's answer to `asked`; does nothing if it isn't needed any more."""
+        if question in self._questions:
+            self._questions.remove(question)
+            self._send(Reply(question=question, action=action, content=content))
+
+    def _request(self, request: Request) -> ToolJob:
+        self._last = request.request
+        job = self._jobs[request.request] = ToolJob(request.request, self)
+        name = request.server
+        entry = self.entries.get(name)
+        if name != BUILT_IN and (entry is None or not entry.is_on):
+            self._end_later(CallEnded(request=job.request, state="failed", text=_NO_SERVER.format(name)))
+            return job
+        self._run()
+        if name == BUILT_IN or self.servers[name].state == "ready":
+            self._send_request(request)
+        else:
+            self._waiting.setdefault(name, []).append(request)
+            if self.servers[name].state != "starting":
+                self.start(name)
+        return job
+
+    def _send_request(self, request: Request) -> None:
+        try:
+            self._send(request)
+        except ProtocolError:
+            text = "This is too large for a tool."
+            self._end_later(CallEnded(request=request.request, state="failed", text=text))
+
+    def _end_later(self, ended: CallEnded) -> None:
+        self._lane.post(lambda: self._end_job(ended))
+
+    def _end_job(self, ended: CallEnded) -> None:
+        job = self._jobs.pop(ended.request, None)
+        if job is not None:
+            job.ended.emit(ended)
+            job.deleteLater()
+
+    # ------------------------------------------------------------ servers
+
+    def put(self, entry: ServerEntry, instead_of: str = "") -> None:
+        """Add a server, or change the one of this name, and start it if it is on. The user has seen what it runs."""
+        before = self.entries.get(instead_of or entry.name)
+        if before is not None and before.name != entry.name:
+            self._drop(before.name)
+        self.entries[entry.name] = entry
+        if not entry.is_on:
+            self._send(StopServer(name=entry.name))
+            self._changed(ServerChanged(name=entry.name, state="stopped"))
+        elif before is None or before != msgspec.structs.replace(entry, off=before.off):
+            self.start(entry.name)
+        else:
+            self._changed(self.servers[entry.name])
+
+        def stored(lasts: bool) -> None:
+            self.has_keyring = self.has_keyring and lasts
+            self.changed.emit()
+
+        self._lane.submit(lambda: self._stored.put(entry, instead_of), stored, self._on_failed)
+
+    def remove(self, name: str) -> None:
+        """End this server and forget it, its secrets, and what was allowed of it."""
+        self._drop(name)
+        for key, allowed in self.permissions.all().items():
+            if allowed.server == name:
+                self.permissions.withdraw(key)
+        self._lane.submit(lambda: self._stored.remove(name), None, self._on_failed)
+        self.changed.emit()
+
+    def start(self, name: str) -> None:
+        """Start a server, or start it again."""
+        self._run()
+        entry, is_offline = self.entries[name], self._settings.offline
+        known = self.servers.get(name)
+        self._changed(ServerChanged(name=name, state="starting", tools=known.tools if known else []))
+
+        def prepare() -> StartServer:
+            return StartServer(entry=resolved(entry), secret=self._stored.login(name), is_offline=is_offline)
+
+        def prepared(message: StartServer) -> None:
+            if self.entries.get(name) == entry and entry.is_on:
+                self._send(message)
+
+        self._lane.submit(prepare, prepared, lambda error: self._on_server_failed(name, str(error)))
+
+    @Slot()
+    def apply_settings(self) -> None:
+        """Working offline begins or ends, which only concerns servers at addresses."""
+        if self._is_offline != self._settings.offline:
+            self._is_offline = self._settings.offline
+            for name, entry in self.entries.items():
+                if entry.is_on and entry.url:
+                    self.start(name)
+
+    def _drop(self, name: str) -> None:
+        self._send(StopServer(name=name))
+        self.entries.pop(name, None)
+        self.servers.pop(name, None)
+        self._offered = None
+        self._release(name, _NO_SERVER.format(name))
+        self._notice_list.remove(f"{NOTICE} {name}")
+
+    def _on_read(self, entries: dict[str, ServerEntry]) -> None:
+        self.entries = {**entries, **self.entries}
+        for name in entries.keys() - self.servers.keys():
+            if entries[name].is_on:
+                self.start(name)
+            else:
+                self.servers[name] = ServerChanged(name=name, state="stopped")
+        self._offered = None
+        self.changed.emit()
+
+    def _on_failed(self, error: KnownError) -> None:
+        self._notice_list.show(NOTICE, notices.plain_text(str(error)))
+        self.changed.emit()
+
+    # ------------------------------------------------------------ the process
+
+    def _run(self) -> None:
+        if self._reader is None:
+            self._reader, self._lines = FrameReader(), LogLines()
+            self._process.start(self._command, self._lines)
+
+    def _send(self, message: ToTools) -> None:
+        """Does nothing without a process. Raises `ProtocolError` if it is too large."""
+        self._process.write(encode_frame(message))
+
+    @Slot(object)
+    def _on_output(self, data: bytes) -> None:
+        if (reader := self._reader) is None:
+            return
+        try:
+            for body in reader.feed(data):
+                self._on_message(decode_from_tools(body))
+        except ProtocolError as error:
+            _log.error("protocol violation: %s", error)
+            self._process.kill()
+
+    def _on_message(self, message: FromTools) -> None:
+        match message:
+            case ServerChanged():
+                if (entry := self.entries.get(message.name)) is not None and entry.is_on:
+                    self._on_server_changed(message)
+            case CallProgressed():
+                if (job := self._jobs.get(message.request)) is not None:
+                    job.progressed.emit(message.done, message.total, message.message)
+            case CallEnded():
+                self._end_job(message)
+            case UserAsked():
+                self._questions.add(message.question)
+                self.asked.emit(message)
+            case QuestionWithdrawn():
+                self._questions.discard(message.question)
+                self.withdrawn.emit(message.question)
+            case SecretChanged():
+                name, secret = message.server, message.secret
+                if name in self.entries:
+                    self._lane.submit(lambda: self._stored.keep_login(name, secret), None, self._on_failed)
+
+    def _on_server_changed(self, message: ServerChanged) -> None:
+        name = message.name
+        subject = f"{NOTICE} {name}"
+        if message.state == "failed":
+            text = f"“{name}” can't be used for tools. {message.message}"
+            self._notice_list.show(subject, notices.tools_failed(text, message.log))
+        elif message.state == "ready":
+            self._notice_list.remove(subject)
+        self._changed(message)
+        if message.state == "ready":
+            for request in self._waiting.pop(name, []):
+                self._send_request(request)
+        elif message.state != "starting":
+            self._release(name, message.message or f"“{name}” has stopped.")
+
+    def _on_server_failed(self, name: str, text: str) -> None:
+        """Before it was started."""
+        if name in self.entries:
+            self._on_server_changed(ServerChanged(name=name, state="failed", message=text))
+
+    def _changed(self, server: ServerChanged) -> None:
+        self.servers[server.name] = server
+        self._offered = None
+        self.changed.emit()
+
+    def _release(self, name: str, text: str) -> None:
+        """Nothing waits for this server any more; ``text`` says why."""
+        for request in self._waiting.pop(name, []):
+            self._end_later(CallEnded(request=request.request, state="failed", text=text))
+
+    @Slot(object, str)
+    def _on_ended(self, cause: ExitCause, detail: str) -> None:
+        _log.warning("the tools process ended: %s (%s)", cause.value, detail)
+        self._reader = None
+        self._waiting.clear()
+        text = f"The process that runs tools ended unexpectedly ({detail}). It starts again when a tool is used."
+        self._notice_list.show(NOTICE, notices.tools_failed(text, self._lines.last()))
+        for request in self._jobs:
+            self._end_later(CallEnded(request=request, state="failed", text=_ENDED))
+        for question in list(self._questions):
+            self._on_message(QuestionWithdrawn(question=question))
+        for name, server in self.servers.items():
+            if self.entries[name].is_on and server.state != "failed":
+                # Its tools are still offered: calling one starts it again.
+                self.servers[name] = msgspec.structs.replace(server, state="stopped", message=_ENDED)
+        self.changed.emit()
