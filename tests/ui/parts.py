@@ -34,6 +34,7 @@ from app.ui.engine.pair import PairLoader
 from app.ui.engine.pair_names import LoadingMarker, PairFiles
 from app.ui.engine.queue import EngineQueue
 from app.ui.notices import NoticeList
+from app.ui.tools.service import ToolService
 from app.ui.widgets.questions import Notifier
 from tests.ui.recorded_actions import Recorded
 
@@ -114,7 +115,9 @@ class Rig:
         """What a part of the window is made with."""
         settings = WindowSettings(SettingsFile(self.folder / "settings.json"), self.notice_list)
         presets = StoredPresets(Presets(self.folder / FILE_NAME), self.notice_list)
+        tools = ToolService(self.folder, self.values, self.notice_list)
         closing = ExitStack()
+        closing.callback(tools.close)
         closing.callback(presets.close)
         closing.callback(settings.close)
         return AppContext(
@@ -127,6 +130,7 @@ class Rig:
             presets=presets,
             chats=self.chats,
             operations=ChatOperations(self.store),
+            tools=tools,
             actions=self.actions,
             notifier=Notifier(),
             closing=closing,

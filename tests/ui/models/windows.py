@@ -39,6 +39,7 @@ from app.ui.notices import NoticeList
 from app.ui.server.control import ServerControl
 from app.ui.server.serving import Serving
 from app.ui.settings.window import SettingsWindow
+from app.ui.tools.service import ToolService
 from app.ui.widgets.questions import Notifier
 from tests.support.hub_server import HubServer
 from tests.ui.recorded_actions import Recorded
@@ -77,6 +78,7 @@ class Windows:
             engine=self.engine,
             loader=loader,
             queue=EngineQueue(self.engine, loader, self.engine),
+            tools=ToolService(self.folder, self.values, self.notice_list, self.engine),
             actions=self.actions,
             notifier=Notifier(self.engine),
             closing=ExitStack(),
