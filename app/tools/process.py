@@ -122,7 +122,7 @@ class ToolsProcess:
                 task.cancel()
                 await asyncio.wait([task])
             if start is not None:
-                server = Server(start.entry, self._tell, self._ask)
+                server = Server(start, self._tell, self._ask)
                 self._servers[name] = server, asyncio.create_task(server.run())
 
     async def _carry_out(self, request: Request) -> None:

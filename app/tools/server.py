@@ -6,7 +6,7 @@ import asyncio
 import base64
 import contextlib
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
@@ -20,6 +20,7 @@ from app import __version__, words
 from app.protocol.tools import MAX_TOOLS
 from app.system import KnownError
 from app.tools import transport
+from app.tools.address import LOST, address
 from app.tools.messages import (
     MAX_RESULT_IMAGES,
     MAX_RESULT_TEXT,
@@ -32,11 +33,12 @@ from app.tools.messages import (
     ReadResource,
     Reply,
     ResultImage,
+    SecretChanged,
     ServerChanged,
-    ServerEntry,
     ServerPrompt,
     ServerResource,
     ServerTool,
+    StartServer,
     UserAsked,
 )
 
@@ -82,8 +84,9 @@ class _Clock:
 class Server:
     """A server from `run` until that is canceled or ends because the server failed."""
 
-    def __init__(self, entry: ServerEntry, tell: Callable[[FromTools], None], ask: Ask) -> None:
-        self.entry = entry
+    def __init__(self, start: StartServer, tell: Callable[[FromTools], None], ask: Ask) -> None:
+        self._start = start
+        self.entry = start.entry
         self._tell = tell
         self._ask = ask
         self._log = transport.Log(self._on_log)
@@ -92,13 +95,19 @@ class Server:
         """The fields of `ServerChanged` about what it offers."""
         self._clocks: set[_Clock] = set()
         self._questions: set[asyncio.Future[Reply]] = set()
+        self._pauses = 0
         self._has_changed = asyncio.Event()
         self._lists_changed = False
+        self._is_lost = False
+        """It doesn't know our session any more: it was started anew."""
 
     async def run(self) -> None:
         self._say("starting")
         try:
             await self._serve()
+            while self._is_lost:
+                self._is_lost = False
+                await self._serve()
         except asyncio.CancelledError:
             self._say("stopped")
             raise
@@ -113,10 +122,12 @@ class Server:
         async with contextlib.AsyncExitStack() as stack:
             seconds = max(self.entry.timeout_seconds, _LEAST_START_SECONDS)
             async with self._clock(seconds):
-                read, write = await stack.enter_async_context(self._streams())
+                streams = await stack.enter_async_context(
+                    address(self._start, self) if self.entry.url else transport.command(self.entry, self._log)
+                )
                 session = _Session(
-                    read,
-                    write,
+                    streams.read,
+                    streams.write,
                     sampling_callback=self._on_sampling,
                     elicitation_callback=self._on_elicitation,
                     list_roots_callback=self._on_roots,
@@ -129,7 +140,7 @@ class Server:
                 await self._list(session)
             self._session = session
             self._say("ready")
-            while await self._has_changed.wait():
+            while await self._has_changed.wait() and not self._is_lost:
                 self._has_changed.clear()
                 if self._lists_changed:
                     self._lists_changed = False
@@ -140,9 +151,6 @@ class Server:
                         self._log.add(f"Its changed lists couldn't be read: {_reason(error)}")
                 self._say("ready")
                 await asyncio.sleep(_CHANGE_SECONDS)
-
-    def _streams(self) -> contextlib.AbstractAsyncContextManager[tuple[Any, Any]]:
-        return transport.command(self.entry, self._log)
 
     def _say(self, state: Any, message: str = "") -> None:
         offers = self._offers if state == "ready" else {}
@@ -194,8 +202,11 @@ class Server:
         except TimeoutError:
             text = f"The server didn't answer within {words.duration(self.entry.timeout_seconds)}."
         except MCPError as error:
-            has_ended = error.code == mcp.CONNECTION_CLOSED
+            has_ended = error.code == mcp.CONNECTION_CLOSED and not self.entry.url
             text = "The server ended before it answered." if has_ended else error.message[:_MAX_DESCRIPTION]
+            if error.message == LOST:
+                self._is_lost = True
+                self._has_changed.set()
         except Exception as error:
             text = _reason(error)
         seconds = time.monotonic() - begun
@@ -256,14 +267,27 @@ class Server:
         name = self.entry.name
         question = self._ask(UserAsked(question=0, server=name, kind=kind, message=text, url=url, fields=fields or {}))
         self._questions.add(question)
+        try:
+            with self.paused():
+                return await question
+        finally:
+            self._questions.discard(question)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """The time of requests doesn't run while the user does something."""
+        self._pauses += 1
         for clock in self._clocks:
             clock.stop()
         try:
-            return await question
+            yield
         finally:
-            self._questions.discard(question)
-            for clock in self._clocks if not self._questions else ():
+            self._pauses -= 1
+            for clock in self._clocks if not self._pauses else ():
                 clock.begin_anew()
+
+    def on_secret(self, secret: str) -> None:
+        self._tell(SecretChanged(server=self.entry.name, secret=secret))
 
     async def _on_elicitation(self, context: Any, params: mcp.ElicitRequestParams) -> mcp.ElicitResult:  # noqa: ARG002
         if isinstance(params, mcp.ElicitRequestURLParams):

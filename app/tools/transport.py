@@ -37,7 +37,7 @@ from app.tools.messages import ServerEntry
 
 MAX_LINE = 25_000_000
 """Bytes of one message."""
-_MAX_VALUES = 1_000_000
+MAX_VALUES = 1_000_000
 """Lists, objects and their members in one message: each takes many times the memory of its text."""
 _MAX_OPEN_REQUESTS = 100
 """Of the server to us, unanswered."""
@@ -65,19 +65,32 @@ class Log:
 
 
 class Flow:
-    """Ends a server that sends without end."""
+    """Ends a server that sends without end. Its methods raise `KnownError`."""
 
     def __init__(self) -> None:
         self._level = 0.0
         self._last = time.monotonic()
+        self._open_requests = 0
 
     def take(self, size: int, messages: int = 0) -> None:
-        """Raises `KnownError`."""
         now = time.monotonic()
         self._level = max(self._level - (now - self._last) * _STEADY, 0.0) + size + messages * _MESSAGE
         self._last = now
         if self._level > _FLOOD:
             raise KnownError("It was ended because it sent data without end.")
+
+    def receive(self, message: SessionMessage | Exception) -> None:
+        """Count a message from the server."""
+        self.take(0, messages=1)
+        if isinstance(message, SessionMessage) and isinstance(message.message, JSONRPCRequest):
+            self._open_requests += 1
+            if self._open_requests > _MAX_OPEN_REQUESTS:
+                raise KnownError("It was ended because it asked too much at once.")
+
+    def send(self, message: SessionMessage) -> None:
+        """Count a message to the server."""
+        if isinstance(message.message, JSONRPCResponse | JSONRPCError):
+            self._open_requests -= 1
 
 
 class Lines:
@@ -131,76 +144,42 @@ def _is_too_much(line: bytes) -> bool:
     def values(text: bytes) -> int:
         return sum(map(text.count, (b"[", b"{", b",")))
 
-    return len(line) > _MAX_VALUES and values(line) > _MAX_VALUES and values(_STRING.sub(b"", line)) > _MAX_VALUES
+    return len(line) > MAX_VALUES and values(line) > MAX_VALUES and values(_STRING.sub(b"", line)) > MAX_VALUES
 
 
-class Guarded:
-    """A stream of messages from a server, for the library's session. Raises `KnownError` where the server floods."""
+class Streams:
+    """Two pairs of connected streams: what the library's session reads and writes, and our ends of them."""
 
-    def __init__(self, stream: Any, flow: Flow) -> None:
-        self._stream = stream
-        self._flow = flow
-        self._open = 0
+    def __init__(self) -> None:
+        self.to_session, self.read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+        self.write, self.from_session = anyio.create_memory_object_stream[SessionMessage](0)
 
-    def answered(self, message: SessionMessage) -> None:
-        """Count an answer of ours."""
-        if isinstance(message.message, JSONRPCResponse | JSONRPCError):
-            self._open -= 1
-
-    async def receive(self) -> SessionMessage | Exception:
-        item: SessionMessage | Exception = await self._stream.receive()
-        self._flow.take(0, messages=1)
-        if isinstance(item, SessionMessage) and isinstance(item.message, JSONRPCRequest):
-            self._open += 1
-            if self._open > _MAX_OPEN_REQUESTS:
-                raise KnownError("It was ended because it asked too many questions at once.")
-        return item
-
-    def __aiter__(self) -> Guarded:
-        return self
-
-    async def __anext__(self) -> SessionMessage | Exception:
-        try:
-            return await self.receive()
-        except anyio.EndOfStream:
-            raise StopAsyncIteration from None
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    async def __aenter__(self) -> Guarded:
-        return self
-
-    async def __aexit__(self, *_error: object) -> None:
-        await self.aclose()
+    def close(self) -> None:
+        for stream in (self.to_session, self.read, self.write, self.from_session):
+            stream.close()
 
 
 # ------------------------------------------------------------ a command
 
 
 @contextlib.asynccontextmanager
-async def command(entry: ServerEntry, log: Log) -> AsyncIterator[tuple[Guarded, Any]]:
-    """Start a server; its streams. At the end, it and all that it started are ended. Raises `KnownError` if it can't be
-    started, and in the middle (through the task group) when it ends by itself."""
-    flow = Flow()
+async def command(entry: ServerEntry, log: Log) -> AsyncIterator[Streams]:
+    """Start a server. At the end, it and all that it started are ended. Raises `KnownError` if it can't be started, and
+    in the middle (through the task group) when it ends by itself."""
     process = await _started(entry)
-    to_session, received = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    sent, from_session = anyio.create_memory_object_stream[SessionMessage](0)
-    guarded = Guarded(received, flow)
+    streams, flow, ending = Streams(), Flow(), anyio.Event()
     async with anyio.create_task_group() as tasks:
-        ending = anyio.Event()
-        tasks.start_soon(_read, process, to_session, flow, log, ending)
-        tasks.start_soon(_write, process, from_session, guarded)
-        tasks.start_soon(_listen, process, Flow(), log)
+        tasks.start_soon(_read, process, streams, flow, log, ending)
+        tasks.start_soon(_write, process, streams, flow)
+        tasks.start_soon(_listen, process, log)
         try:
-            yield guarded, sent
+            yield streams
         finally:
             ending.set()
             with anyio.CancelScope(shield=True):
                 await _end(process)
             tasks.cancel_scope.cancel()
-            for stream in (to_session, received, sent, from_session):
-                stream.close()
+            streams.close()
 
 
 async def _started(entry: ServerEntry) -> anyio.abc.Process:
@@ -228,17 +207,21 @@ async def _started(entry: ServerEntry) -> anyio.abc.Process:
         raise KnownError(f"“{entry.command}” couldn't be started: {reason}.") from error
 
 
-async def _read(process: anyio.abc.Process, to_session: Any, flow: Flow, log: Log, ending: anyio.Event) -> None:
+_CLOSED = anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError
+
+
+async def _read(process: anyio.abc.Process, streams: Streams, flow: Flow, log: Log, ending: anyio.Event) -> None:
     lines = Lines()
     assert process.stdout is not None
-    with contextlib.suppress(anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+    with contextlib.suppress(*_CLOSED):
         while True:
             data = await process.stdout.receive()
             flow.take(len(data))
             for line, is_long in lines.feed(data):
                 message = message_in(line, is_long)
                 if message is not None:
-                    await to_session.send(message)
+                    flow.receive(message)
+                    await streams.to_session.send(message)
                 elif line.strip():
                     flow.take(0, messages=1)
                     log.add(line)
@@ -252,19 +235,19 @@ async def _read(process: anyio.abc.Process, to_session: Any, flow: Flow, log: Lo
     raise KnownError("It closed its output." if status is None else f"It has ended, with status {status}.")
 
 
-async def _write(process: anyio.abc.Process, from_session: Any, guarded: Guarded) -> None:
+async def _write(process: anyio.abc.Process, streams: Streams, flow: Flow) -> None:
     assert process.stdin is not None
-    with contextlib.suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
-        async for message in from_session:
-            guarded.answered(message)
+    with contextlib.suppress(*_CLOSED):
+        async for message in streams.from_session:
+            flow.send(message)
             body = message.message.model_dump_json(by_alias=True, exclude_unset=True)
             await process.stdin.send(f"{body}\n".encode("utf-8", "replace"))
 
 
-async def _listen(process: anyio.abc.Process, flow: Flow, log: Log) -> None:
-    rest = b""
+async def _listen(process: anyio.abc.Process, log: Log) -> None:
+    flow, rest = Flow(), b""
     assert process.stderr is not None
-    with contextlib.suppress(anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
+    with contextlib.suppress(*_CLOSED):
         while True:
             data = await process.stderr.receive()
             flow.take(len(data))
@@ -286,7 +269,7 @@ async def _end(process: anyio.abc.Process) -> None:
         return process.returncode is not None
 
     assert process.stdin is not None
-    with contextlib.suppress(OSError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+    with contextlib.suppress(*_CLOSED):
         await process.stdin.aclose()
     has_left = await has_ended()
     if sys.platform == "win32":

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import socket
+import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -50,3 +54,22 @@ class Process(ToolsProcess):
             message = self.receive()
             if isinstance(message, kind):
                 return message
+
+
+@contextlib.contextmanager
+def http_server(module: str = "tool_server", *, is_login: bool = False, port: int = 0) -> Iterator[str]:
+    """A server of this folder on loopback; its address."""
+    with socket.socket() as listening:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(("127.0.0.1", port))
+        listening.listen(100)
+        number, port = listening.fileno(), listening.getsockname()[1]
+        arguments = [str(number), str(port)] if is_login else [str(number)]
+        process = subprocess.Popen(
+            [sys.executable, "-m", f"tests.support.{module}", *arguments], cwd=ROOT, pass_fds=[number]
+        )
+        try:
+            yield f"http://127.0.0.1:{port}/mcp"
+        finally:
+            process.kill()
+            process.wait()

@@ -1,6 +1,7 @@
-"""A real MCP server, made with the library's server side: ``python -m tests.support.tool_server [PORT]``.
+"""A real MCP server, made with the library's server side: ``python -m tests.support.tool_server [SOCKET]``.
 
-On stdio, or with a port on streamable HTTP. Its tools do one thing each that a client has to cope with.
+On stdio, or with the number of an inherited socket on streamable HTTP. Each tool does one thing that a client has to
+cope with.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+import socket
 import subprocess
 import sys
 from typing import Any
@@ -188,8 +190,16 @@ def drawn() -> bytes:
     return PNG
 
 
+def serve(app: Any, number: str) -> None:
+    """Serve on a socket that was inherited: whoever connects before waits."""
+    import uvicorn
+
+    config = uvicorn.Config(app, log_level="critical", timeout_graceful_shutdown=1)
+    uvicorn.Server(config).run(sockets=[socket.socket(fileno=int(number))])
+
+
 if __name__ == "__main__":
     if sys.argv[1:]:
-        server.run("streamable-http", port=int(sys.argv[1]))
+        serve(server.streamable_http_app(), sys.argv[1])
     else:
         server.run()
