@@ -15,6 +15,7 @@ from mcp.server.auth.provider import (
     AccessToken,
     AuthorizationCode,
     AuthorizationParams,
+    OAuthAuthorizationServerProvider,
     RefreshToken,
     construct_redirect_uri,
 )
@@ -26,7 +27,7 @@ from pydantic import AnyHttpUrl
 from tests.support.tool_server import serve
 
 
-class Provider:  # its methods are the library's interface
+class Provider(OAuthAuthorizationServerProvider[AuthorizationCode, RefreshToken, AccessToken]):
     """Who comes is let in, once they have been to the login page."""
 
     def __init__(self) -> None:
