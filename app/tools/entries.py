@@ -14,6 +14,7 @@ from app import words
 from app.storage.json_file import KeyedFile
 from app.storage.secrets import SecretStore
 from app.system import KnownError
+from app.tools.known import find_program
 from app.tools.messages import ServerEntry
 
 FILE_NAME = "tool-servers.json"
@@ -124,8 +125,8 @@ VARIABLE = re.compile(r"\$\{(?:(?P<kind>env|input):)?(?P<name>[A-Za-z_][\w.-]*)(
 
 
 def resolved(entry: ServerEntry, environment: Mapping[str, str] = os.environ) -> ServerEntry:
-    """The entry with values in place of ``${env:NAME}``, ``${NAME}`` and ``${userHome}``, to be started. Raises
-    `KnownError` if there is none."""
+    """The entry to be started: with values in place of ``${env:NAME}``, ``${NAME}`` and ``${userHome}``, and with the
+    path of its program. Raises `KnownError` if there is no such value."""
 
     def value(match: re.Match[str]) -> str:
         name, default = match["name"], match["default"]
@@ -141,7 +142,12 @@ def resolved(entry: ServerEntry, environment: Mapping[str, str] = os.environ) ->
                 return found
         raise KnownError(f"“{entry.name}” needs a value for {match[0]}, and there is none. Edit the server to set it.")
 
-    return _changed(entry, lambda text: VARIABLE.sub(value, text))
+    entry = _changed(entry, lambda text: VARIABLE.sub(value, text))
+    program = find_program(entry.command, environment.get("PATH", ""))
+    if program is None or program.parent == Path():
+        return entry
+    path = os.pathsep.join([str(program.parent), environment.get("PATH", "")])
+    return msgspec.structs.replace(entry, command=str(program), env={"PATH": path, **entry.env})
 
 
 def with_inputs(entry: ServerEntry, values: Mapping[str, str]) -> ServerEntry:
