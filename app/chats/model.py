@@ -15,6 +15,8 @@ from typing import Literal, TypeAlias, cast, get_args
 import msgspec
 
 from app import system
+from app.chats.formats.records import CallState as CallState
+from app.chats.formats.records import StoredCall as StoredCall
 from app.protocol.answering import AnswerSettings
 from app.protocol.events import Piece
 from app.protocol.options import DrafterName
@@ -23,7 +25,6 @@ from app.storage.json_file import NOT_UNDERSTOOD, lenient
 Role = Literal["system", "user", "assistant"]
 Status = Literal["complete", "streaming", "stopped", "interrupted", "failed"]
 AttachmentKind = Literal["text", "image"]
-CallState = Literal["asked", "running", "done", "failed", "denied", "stopped"]
 PackedPiece: TypeAlias = "list[int | str | None]"
 
 TITLE_LENGTH = 40
@@ -67,6 +68,8 @@ class Snippet:
     """Start and length of each match in ``text``, in characters."""
     is_thinking: bool = False
     """Whether the line is from the thinking."""
+    is_call: bool = False
+    """Whether it is from a tool call or its result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,41 +102,6 @@ class Attachment:
     """The path of the content; empty if it is in memory only or missing."""
     is_missing: bool = field(default=False, compare=False)
     """Whether the content is missing."""
-
-
-class StoredCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool call in an answer, and what came of it.
-
-    Its place is between the characters of the answer's text and thinking. Calls with the same ``tokens`` are of one
-    turn of the model: it wrote them together, and goes on when all have ended.
-    """
-
-    id: str
-    name: str
-    """Of the tool, as the model knows it."""
-    arguments: str = "{}"
-    """A JSON object, as the model wrote it."""
-    server: str = ""
-    """Whose tool it is, for display; empty: built in."""
-    tool: str = ""
-    """What that server calls it, if the model knows another name."""
-    text: int = 0
-    """Characters of the answer's text before it."""
-    thinking: int = 0
-    """Characters of the answer's thinking before it."""
-    tokens: int = 0
-    """Tokens of the answer up to the end of the turn that it is part of."""
-    state: CallState = "asked"
-    """``asked``: it waits for the user; ``stopped``: by the user, or because Slipstream ended."""
-    result: str = ""
-    """What the model gets; of a denied call the user's reason, of a failed one what went wrong."""
-    images: tuple[str, ...] = ()
-    """Hashes of the message's attachments that are part of the result."""
-    seconds: float = 0.0
-
-    @property
-    def has_ended(self) -> bool:
-        return self.state not in ("asked", "running")
 
 
 def parts_of(text: str, calls: Iterable[StoredCall]) -> Iterator[str | StoredCall]:

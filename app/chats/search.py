@@ -8,6 +8,7 @@ first, up to `MOST_READ` characters.
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
 import sqlite3
@@ -21,8 +22,8 @@ from operator import add
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from app.chats.model import Chat, Found, Snippet
-from app.chats.tree import CHAT, SEARCHED, SHOWN_TEXT
+from app.chats.model import Chat, Found, Snippet, calls_of
+from app.chats.tree import CALLS, CHAT, SEARCHED, SHOWN_TEXT, storable
 
 # The search index: which messages contain which trigrams, in an SQLite file of its own (FTS5). A separate file can be
 # rebuilt at any time: damage to it costs no chat, backups leave it out, and checking or rewriting the chats doesn't
@@ -214,17 +215,42 @@ def words_of(search: str) -> list[str]:
     return list(dict.fromkeys(fold(search.replace("\0", " ")).split()))
 
 
-def message_snippets(message_id: str, text: str, thinking: str, words: Sequence[str]) -> list[Snippet]:
-    """A snippet of a message, and one of its thinking for the words that only the thinking contains."""
-    shown = snippet(message_id, text, words)
-    if not thinking:
-        return [shown] if shown else []
-    folded = fold(text)
-    thought = snippet(message_id, thinking, [word for word in words if word not in folded], is_thinking=True)
-    return [one for one in (shown, thought) if one is not None]
+def message_snippets(message_id: str, text: str, thinking: str, calls: str, words: Sequence[str]) -> list[Snippet]:
+    """A snippet of a message, and of its thinking and its tool calls for the words that only they contain."""
+    found = [snippet(message_id, text, words)]
+    for more, is_call in ((thinking, False), (calls, True)):
+        if more:
+            folded = fold(text)
+            words = [word for word in words if word not in folded]
+            found.append(snippet(message_id, more, words, is_thinking=not is_call, is_call=is_call))
+            text = more
+    return [one for one in found if one is not None]
 
 
-def snippet(message_id: str, text: str, words: Sequence[str], *, is_thinking: bool = False) -> Snippet | None:
+def text_of_calls(stored: bytes) -> str:
+    """What is searched in the tool calls of an answer: names, arguments and results, as text without JSON's escapes."""
+    calls = calls_of(stored.decode("utf-8", "replace"))
+    return storable("\n".join(part for one in calls for part in (one.name, *_arguments(one.arguments), one.result)))
+
+
+def _arguments(written: str) -> list[str]:
+    try:
+        return list(_lines(json.loads(written), ""))
+    except (ValueError, RecursionError):
+        return [written]
+
+
+def _lines(value: object, name: str) -> Iterator[str]:
+    if isinstance(value, dict | list):
+        for key, one in value.items() if isinstance(value, dict) else ((name, one) for one in value):
+            yield from _lines(one, key)
+    else:
+        yield f"{name}: {value if isinstance(value, str) else json.dumps(value)}"
+
+
+def snippet(
+    message_id: str, text: str, words: Sequence[str], *, is_thinking: bool = False, is_call: bool = False
+) -> Snippet | None:
     """A line around the first of the words; ``None`` if none occurs."""
     text = _composed(text)
     folded, places = _with_places(text)
@@ -236,7 +262,7 @@ def snippet(message_id: str, text: str, words: Sequence[str], *, is_thinking: bo
     start, end = _line(text, first, max(last + 1, first + _AFTER))
     inside = " ".join(text[start:end].split())
     line = f"{'…' if start > 0 else ''}{inside}{'…' if end < len(text) else ''}"
-    return Snippet(message_id, line, matches(line, words), is_thinking)
+    return Snippet(message_id, line, matches(line, words), is_thinking, is_call)
 
 
 def matches(text: str, words: Sequence[str]) -> tuple[tuple[int, int], ...]:
@@ -297,6 +323,7 @@ class Upkeep:
     def __init__(self, connection: sqlite3.Connection, path: Path | None) -> None:
         """``path`` of the chat file; ``None`` for chats in memory, which have no index."""
         self._connection = connection
+        connection.create_function("text_of_calls", 1, text_of_calls, deterministic=True)
         self._path = path.with_name(path.name + ".search") if path is not None else None
         self._index: SearchIndex | None = None
         self._tries = 2 if path is not None else 0
@@ -525,7 +552,9 @@ class _Run:
         most = {chat_id: MOST_SNIPPETS if place < _WITH_ALL else 1 for place, chat_id in enumerate(ordered)}
         wanted = {chat_id: self._wanted(chat_id, most[chat_id]) for chat_id in ordered}
         every = list(dict.fromkeys(one for some in wanted.values() for one in some))
-        texts = _by_id(self._connection, f"m.seq, m.id, {SHOWN_TEXT}, m.thinking", "messages m", "m.seq", every)
+        texts = _by_id(
+            self._connection, f"m.seq, m.id, {SHOWN_TEXT}, m.thinking, {CALLS}", "messages m", "m.seq", every
+        )
         shown = (
             self._shown(Chat(*rows[chat_id]), [texts[one] for one in wanted[chat_id] if one in texts], most[chat_id])
             for chat_id in ordered
@@ -598,12 +627,12 @@ class _Run:
         """A chat with its snippets; ``None`` if its messages no longer contain a word."""
         missing = [word for word in self._words if chat.id not in word.titles]
         found: list[tuple[int, Snippet]] = []
-        for seq, message_id, text, thinking in messages:
+        for seq, message_id, text, thinking, calls in messages:
             if missing and len(self._words) > 1:
-                there = {*_words_in(text, missing), *_words_in(thinking, missing)}
+                there = {word for part in (text, thinking, calls) for word in _words_in(part, missing)}
                 missing = [word for word in missing if word not in there]
             if len(found) < most:
-                some = message_snippets(message_id, text, thinking, self._texts)
+                some = message_snippets(message_id, text, thinking, calls, self._texts)
                 found += [(seq, one) for one in some[: most - len(found)]]
         if missing and not (found and len(self._words) == 1):
             return None

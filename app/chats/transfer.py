@@ -14,7 +14,7 @@ from app import words
 from app.chats.attachments import AttachmentFiles, Content
 from app.chats.formats import slipstream
 from app.chats.formats.records import AttachmentRecord, ChatRecord, MessageRecord
-from app.chats.model import Attachment, Chat, StoredMessage, title_of, to_json
+from app.chats.model import Attachment, Chat, StoredMessage, calls_to_json, title_of, to_json
 from app.chats.settings import chat_settings, without_folders
 from app.chats.tree import CHAT, MESSAGE_AS_STORED, insert, message_of, storable
 from app.helper import Helper, HelperError, NotStarted, TookTooLong, TooMuchMemory
@@ -96,8 +96,12 @@ def _digest(record: ChatRecord) -> str:
     """A hash of a chat's messages, without its title, which may have been changed since."""
     places = {message.id: place for place, message in enumerate(record.messages)}
     said = [
-        # Without attachments, the same as before attachments existed, so that earlier imports are recognized.
-        (places.get(one.parent or ""), one.role, one.text, one.thinking, *(part.sha256() for part in one.attachments))
+        # Without attachments and calls, the same as before these existed, so that earlier imports are recognized.
+        (
+            *(places.get(one.parent or ""), one.role, one.text, one.thinking),
+            *(part.sha256() for part in one.attachments),
+            *(part for call in one.calls for part in (call.name, call.arguments, call.result)),
+        )
         for one in record.messages
     ]
     return hashlib.sha256(storable(json.dumps(said)).encode()).hexdigest()
@@ -157,6 +161,12 @@ def _add_chat(
 def _stored(
     message: MessageRecord, chat_id: str, ids: dict[str, str], created: float, files: AttachmentFiles
 ) -> StoredMessage:
+    kept = tuple(_kept(one, files) for one in message.attachments)
+    hashes = {one.sha256 for one in kept}
+    calls = [
+        msgspec.structs.replace(one, images=tuple(image for image in one.images if image in hashes))
+        for one in message.calls
+    ]
     return StoredMessage(
         id=ids[message.id],
         chat_id=chat_id,
@@ -173,7 +183,8 @@ def _stored(
         provenance_json=to_json(message.provenance),
         thinking=message.thinking,
         tokens=message.tokens,
-        attachments=tuple(_kept(one, files) for one in message.attachments),
+        calls_json=calls_to_json(calls),
+        attachments=kept,
     )
 
 
@@ -213,6 +224,7 @@ def _message_record(message: StoredMessage, files: AttachmentFiles) -> MessageRe
         provenance=list(message.provenance),
         tokens=list(message.tokens),
         attachments=[_attachment_record(one, files) for one in message.attachments],
+        calls=list(message.calls),
     )
 
 

@@ -40,7 +40,9 @@ SHOWN_TEXT = """
         (SELECT name FROM attachments WHERE message_id = m.id ORDER BY position)), '')
 """
 """The text of a message followed by the names of its attachments."""
-SEARCHED = f"{SHOWN_TEXT} || iif(m.thinking = '', '', char(10) || m.thinking)"
+CALLS = "iif(m.calls = '[]', '', char(10) || text_of_calls(CAST(m.calls AS BLOB)))"
+"""The text of its tool calls; `app.chats.search` has the function."""
+SEARCHED = f"{SHOWN_TEXT} || iif(m.thinking = '', '', char(10) || m.thinking) || {CALLS}"
 """All text that is searched and indexed."""
 _INSERT = """
     INSERT INTO messages (id, chat_id, parent_id, role, text, status, created_at, seed, finish_reason, pair,

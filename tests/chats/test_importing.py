@@ -276,7 +276,12 @@ def test_other_exports_can_be_imported(tmp_path: Path, name: str) -> None:
             assert sum(len(other.record(one).messages) for one in imported.added) == 37
 
 
-def said(store: ChatStore, chat_id: str) -> list[tuple[str, str, str]]:
+def said(store: ChatStore, chat_id: str) -> list[tuple[object, ...]]:
     """What the model would read."""
-    branch = store.branch(chat_id)
-    return [(message.role, message.thinking, prompt_text(message.text, message.attachments)) for message in branch]
+    return [
+        (
+            *(message.role, message.thinking, prompt_text(message.text, message.attachments)),
+            *((one.name, one.arguments, one.state, one.result) for one in message.calls),
+        )
+        for message in store.branch(chat_id)
+    ]

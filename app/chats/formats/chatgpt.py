@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from app.chats.formats.json_stream import reason_for
-from app.chats.formats.records import ChatRecord, LeftOut, MessageRecord, Node, arranged, message_of, settings_of
+from app.chats.formats.json_stream import Answer, reason_for
+from app.chats.formats.records import ChatRecord, LeftOut, MessageRecord, Node, arranged, settings_of
 from app.chats.formats.turns import Document, changed
 from app.chats.formats.values import file_text, items, mapping, mappings, seconds, text
 
@@ -152,8 +152,7 @@ def _fill(node: Node, message: dict[str, Any], prompts: dict[str, None], left_ou
             prompts[prompt] = None
     elif role not in ("user", "assistant") or message.get("recipient", "all") != "all":
         if message.get("recipient") not in (_CREATE, _UPDATE) and not mapping(metadata.get("canvas")):
-            left_out["tools"] += 1
-            left_out["images"] += sum(_counts_as(part) == "images" for part in items(content.get("parts")))
+            node.message, node.joins = _tool(message, left_out), True
     elif _is_hidden(metadata) or kind == "model_editable_context":
         left_out["hidden"] += 1
     else:
@@ -171,12 +170,23 @@ def _fill_text(node: Node, message: dict[str, Any], left_out: LeftOut) -> None:
     if text(mapping(message["author"]).get("role")) == "assistant":
         node.message = _answer(message, without_marks(written, metadata, left_out))
     else:
-        node.message = message_of("user", written, seconds(message.get("create_time")))
+        node.message = Answer(left_out, written).message("user", seconds(message.get("create_time")))
 
 
 def _answer(message: dict[str, Any], written: str = "", thinking: str = "") -> MessageRecord | None:
     model, created = text(mapping(message.get("metadata")).get("model_slug")), seconds(message.get("create_time"))
-    return message_of("assistant", written, created, thinking, model)
+    return Answer(LeftOut(), written, thinking).message("assistant", created, model)
+
+
+def _tool(message: dict[str, Any], left_out: LeftOut) -> MessageRecord | None:
+    """A call of a tool, which is whom the message is for, or what the tool returned."""
+    answer, content, author = Answer(left_out), mapping(message.get("content")), mapping(message.get("author"))
+    said = text(content.get("text")) or text(content.get("result")) or _text_of(content, left_out)
+    if author.get("role") == "assistant":
+        answer.call("", message.get("recipient"), said)
+    else:
+        answer.result("", said, failed=content.get("content_type") == "system_error", name=author.get("name"))
+    return answer.message("assistant", seconds(message.get("create_time")))
 
 
 def _is_hidden(metadata: dict[str, Any]) -> bool:

@@ -6,6 +6,7 @@ import html
 import re
 from typing import Any
 
+from app.chats.formats.json_stream import Answer
 from app.chats.formats.records import (
     UNNAMED,
     AttachmentRecord,
@@ -15,7 +16,6 @@ from app.chats.formats.records import (
     Node,
     Role,
     arranged,
-    message_of,
 )
 from app.chats.formats.turns import Document
 from app.chats.formats.values import items, mapping, mappings, seconds, text
@@ -55,7 +55,8 @@ def read(record: dict[str, Any], left_out: LeftOut) -> ChatRecord:
         name = text(message.get("uuid")) or str(number)
         # Current exports name the parent; the first message names one that doesn't exist.
         parent = text(message.get("parent_message_uuid")) or before
-        nodes[name] = Node(parent, _message(message, documents, left_out))
+        read = _message(message, documents, left_out)
+        nodes[name] = Node(parent, read, joins=read is not None and bool(read.calls))
         before = name
     messages, current = arranged(nodes, text(record.get("current_leaf_message_uuid")) or before)
     return ChatRecord(
@@ -69,8 +70,8 @@ def read(record: dict[str, Any], left_out: LeftOut) -> ChatRecord:
 
 
 def _message(message: dict[str, Any], documents: dict[str, Document], left_out: LeftOut) -> MessageRecord | None:
-    whole, thinking = _said(message, documents, left_out)
-    attachments: list[AttachmentRecord] = []
+    answer = _said(message, documents, left_out)
+    attachments = answer.attachments
     for attachment in mappings(message.get("attachments")):
         name = text(attachment.get("file_name"))
         if content := text(attachment.get("extracted_content")):
@@ -81,28 +82,53 @@ def _message(message: dict[str, Any], documents: dict[str, Document], left_out: 
         if (name := text(file.get("file_name"))) not in {one.name for one in attachments}:
             left_out[_kind_of(name)] += 1
     role: Role = "user" if message.get("sender") == "human" else "assistant"
-    return message_of(role, whole, seconds(message.get("created_at")), thinking, attachments=attachments)
+    return answer.message(role, seconds(message.get("created_at")))
 
 
-def _said(message: dict[str, Any], documents: dict[str, Document], left_out: LeftOut) -> tuple[str, str]:
-    """The text with the documents written beside it, and the thinking."""
-    written: list[str] = []
-    thinking: list[str] = []
+def _said(message: dict[str, Any], documents: dict[str, Document], left_out: LeftOut) -> Answer:
+    """The text with the documents written beside it, the thinking, and the other calls of tools."""
+    answer = Answer(left_out)
+    written: set[str] = set()
     for part in mappings(message.get("content")):
         match part.get("type"):
             case "text" | "voice_note":
-                written.append(_without_tags(text(part.get("text")), thinking))
+                _say(answer, text(part.get("text")))
                 left_out["references"] += len(items(part.get("citations")))
             case "thinking":
-                thinking.append(text(part.get("thinking")))
-            case "tool_use" if (document := _document(part, documents, left_out)) is not None:
-                written.append(document.part())
+                answer.think(text(part.get("thinking")))
+            case "tool_use" | "tool_result":
+                _add_call(answer, part, documents, written, left_out)
             case "image":
                 left_out["images"] += 1
             case str(kind) if kind not in _SILENT:
                 left_out["tools"] += 1
-    whole = "\n\n".join(filter(str.strip, written)) or _without_tags(text(message.get("text")), thinking)
-    return whole, "\n\n".join(filter(str.strip, thinking))
+    if not answer.text:
+        _say(answer, text(message.get("text")))
+    return answer
+
+
+def _add_call(
+    answer: Answer, part: dict[str, Any], documents: dict[str, Document], written: set[str], left_out: LeftOut
+) -> None:
+    """``written``: the calls that wrote documents and whose results, which tell a reader nothing, are still to come."""
+    name = text(part.get("name"))
+    call_id = text(part.get("tool_use_id")) or text(part.get("id")) or name  # older exports have no ids
+    if part["type"] == "tool_result":
+        if call_id not in written:
+            answer.result(call_id, part.get("content"), failed=part.get("is_error") is True, name=name)
+        written.discard(call_id)
+    elif (document := _document(part, documents, left_out)) is not None:
+        answer.say(document.part())
+        written.add(call_id)
+    else:
+        answer.call(call_id, name, part.get("input"), part.get("integration_name"))
+
+
+def _say(answer: Answer, written: str) -> None:
+    thoughts: list[str] = []
+    answer.say(_without_tags(written, thoughts))
+    for one in thoughts:
+        answer.think(one)
 
 
 def _kind_of(name: str) -> str:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from typing import TypeAlias
 
-from app.chats.formats.markdown import author_of, date_of, ending_of, thinking_title, title_of
-from app.chats.formats.records import AttachmentRecord, ChatRecord, MessageRecord
+from app.chats.formats.markdown import author_of, call_title, date_of, ending_of, thinking_title, title_of
+from app.chats.formats.records import AttachmentRecord, ChatRecord, MessageRecord, StoredCall
 
 Render: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
 """Turns Markdown into safe HTML."""
@@ -35,6 +35,8 @@ svg { max-width: 100%; }
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
+_MOST_PRINTED = 4000
+"""Characters of a tool's result on paper."""
 _MEDIA_TYPES = {b"\x89PNG": "image/png", b"\xff\xd8": "image/jpeg", b"GIF8": "image/gif", b"BM": "image/bmp"}
 
 
@@ -42,12 +44,15 @@ def write(chat: ChatRecord, render: Render) -> str:
     """The shown branch. Thinking and the texts of attached files are folded."""
     title, date = escape(title_of(chat)), escape(date_of(chat))
     body = [f"<h1>{title}</h1>", f'<p class="quiet">{date}</p>' if date else ""]
-    for message, thinking, text in _rendered(chat, render):
+    for message, thinking, turns in _rendered(chat, render):
         body.append(f"<h2>{escape(author_of(message))}</h2>")
         if thinking:
             summary = escape(thinking_title(message))
             body.append(f"<details><summary>{summary}</summary>\n{thinking}</details>")
-        body += [*map(_folded, message.attachments), text, _ending(message)]
+        body += map(_folded, message.attachments)
+        for text, calls in turns:
+            body += [text, *(f"<details><summary>{_title(one)}</summary>\n{_call(one)}</details>" for one in calls)]
+        body.append(_ending(message))
     return "\n".join(
         (
             '<!doctype html>\n<html>\n<head>\n<meta charset="utf-8">',
@@ -63,20 +68,38 @@ def write(chat: ChatRecord, render: Render) -> str:
 def for_paper(chat: ChatRecord, render: Render) -> str:
     """The same for Qt's rich text, which can't fold and has fewer styles; attached files only show their names."""
     body = [f"<h1>{escape(title_of(chat))}</h1>", f"<p><i>{escape(date_of(chat))}</i></p>"]
-    for message, thinking, text in _rendered(chat, render):
+    for message, thinking, turns in _rendered(chat, render):
         body.append(f"<h3>{escape(author_of(message))}</h3>")
         if thinking:
             body.append(f"<blockquote><i>{escape(thinking_title(message))}</i>{thinking}</blockquote>")
         body += [f"<p><i>{escape(one.name)}</i></p>" for one in message.attachments]
-        body += [text, _ending(message)]
+        for text, calls in turns:
+            body += [
+                text,
+                *(f"<blockquote><i>{_title(one)}</i>{_call(one, _MOST_PRINTED)}</blockquote>" for one in calls),
+            ]
+        body.append(_ending(message))
     return "\n".join(filter(None, body))
 
 
-def _rendered(chat: ChatRecord, render: Render) -> list[tuple[MessageRecord, str, str]]:
-    """The messages as HTML, with their thinking."""
-    branch = chat.branch()
-    html = render([text for message in branch for text in (message.thinking, message.text)])
-    return list(zip(branch, html[::2], html[1::2], strict=True))
+def _rendered(
+    chat: ChatRecord, render: Render
+) -> Iterator[tuple[MessageRecord, str, list[tuple[str, list[StoredCall]]]]]:
+    """The messages with their thinking, and their text in pieces with tool calls after them, as HTML."""
+    found = [(message, message.turns()) for message in chat.branch()]
+    html = iter(render([text for one, turns in found for text in (one.thinking, *(said for said, _ in turns))]))
+    for message, turns in found:
+        yield message, next(html), [(next(html), calls) for _, calls in turns]
+
+
+def _title(call: StoredCall) -> str:
+    return escape(f"{call_title(call)}: {call.name}{f' ({call.server})' if call.server else ''}")
+
+
+def _call(call: StoredCall, most: int | None = None) -> str:
+    """The arguments and the result of a tool call as plain text, each at most ``most`` characters."""
+    parts = [one if most is None or len(one) <= most else f"{one[:most]}…" for one in (call.arguments, call.result)]
+    return "".join(f'<pre style="white-space: pre-wrap">{escape(one)}</pre>' for one in parts if one)
 
 
 def _folded(attachment: AttachmentRecord) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from app import system
-from app.chats.formats.json_stream import image_of, reason_for
+from app.chats.formats.json_stream import Answer, image_of, reason_for
 from app.chats.formats.records import (
     UNNAMED,
     AttachmentRecord,
@@ -18,10 +18,9 @@ from app.chats.formats.records import (
     MessageRecord,
     arranged,
     in_a_row,
-    message_of,
     settings_of,
 )
-from app.chats.formats.values import items, mapping, mappings, seconds, text
+from app.chats.formats.values import mapping, mappings, seconds, text
 
 NAME = "jan"
 _THREAD = "thread.json"
@@ -67,34 +66,41 @@ def _thread(data: bytes) -> dict[str, Any]:
 
 
 def _message(record: dict[str, Any], left_out: LeftOut) -> MessageRecord | None:
-    if (role := record.get("role")) not in ("user", "assistant"):
+    if (role := record.get("role")) not in ("user", "assistant", "tool"):
         left_out["hidden" if role == "system" else "tools"] += 1
         return None
-    written: list[str] = []
-    thinking = ""
+    answer, metadata = Answer(left_out), mapping(record.get("metadata"))
     for part in mappings(record.get("content")):
-        value = text(mapping(part.get("text")).get("value")) or text(part.get("text"))
-        if part.get("type") == "text":
-            written.append(value)
-        elif part.get("type") == "reasoning":
-            thinking = value
-    metadata = mapping(record.get("metadata"))
-    left_out["tools"] += len(items(metadata.get("tool_calls")))
-    model, created = text(metadata.get("modelId")) or text(metadata.get("model")), seconds(record.get("created_at"))
-    whole = "\n\n".join(filter(None, written))
-    return message_of(role, whole, created, thinking, model, _attached(record, left_out))
-
-
-def _attached(record: dict[str, Any], left_out: LeftOut) -> list[AttachmentRecord]:
-    found: list[AttachmentRecord] = []
-    for part in mappings(record.get("content")):
-        if (kind := text(part.get("type"))) in ("text", "reasoning"):
-            continue
-        if (image := image_of(part)) is not None:
-            found.append(image)
-        else:
-            left_out[reason_for(kind)] += 1
-    for file in mappings(mapping(record.get("metadata")).get("inline_file_contents")):
+        _add(answer, record, part, left_out)
+    for one in mappings(metadata.get("tool_calls")):  # of older versions
+        tool, function = mapping(one.get("tool")), mapping(mapping(one.get("tool")).get("function"))
+        _call(answer, tool.get("id"), function.get("name"), function.get("arguments"), one.get("response"))
+    for file in mappings(metadata.get("inline_file_contents")):
         if content := text(file.get("content")):
-            found.append(AttachmentRecord(kind="text", name=text(file.get("name")) or UNNAMED, text=content))
-    return found
+            name = text(file.get("name")) or UNNAMED
+            answer.attachments.append(AttachmentRecord(kind="text", name=name, text=content))
+    model, created = text(metadata.get("modelId")) or text(metadata.get("model")), seconds(record.get("created_at"))
+    return answer.message("user" if role == "user" else "assistant", created, model)
+
+
+def _add(answer: Answer, record: dict[str, Any], part: dict[str, Any], left_out: LeftOut) -> None:
+    value = text(mapping(part.get("text")).get("value")) or text(part.get("text"))
+    match text(part.get("type")):
+        case "text" if record["role"] == "tool":
+            answer.result(record.get("tool_call_id"), value)
+        case "text":
+            answer.say(value)
+        case "reasoning":
+            answer.think(value)
+        case "tool_call":
+            _call(answer, part.get("tool_call_id"), part.get("tool_name"), part.get("input"), part.get("output"))
+        case kind if (image := image_of(part)) is None:
+            left_out[reason_for(kind)] += 1
+        case _:
+            answer.attachments.append(image)
+
+
+def _call(answer: Answer, call_id: object, name: object, arguments: object, returned: object) -> None:
+    answer.call(call_id, name, arguments)
+    if returned is not None:
+        answer.result(call_id, returned, failed=bool(mapping(returned).get("error")))

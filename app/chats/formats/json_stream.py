@@ -11,11 +11,31 @@ import binascii
 import codecs
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
-from app.chats.formats.records import AttachmentRecord, LeftOut, Reason
-from app.chats.formats.values import items, mapping, text
+import msgspec
+
+from app.chats.formats.records import (
+    AttachmentRecord,
+    Ending,
+    LeftOut,
+    MessageRecord,
+    Reason,
+    Role,
+    StoredCall,
+    moved,
+)
+from app.chats.formats.values import (
+    arguments_of,
+    as_json,
+    from_json,
+    items,
+    mapping,
+    mappings,
+    text,
+    without_thinking,
+)
 from app.protocol.images import HEAD_BYTES, problem_of, read_head
 
 READ_CHARACTERS = 512 * 1024
@@ -229,8 +249,81 @@ def image_from(url: object, name: str = "") -> AttachmentRecord | None:
 def image_of(part: dict[str, Any]) -> AttachmentRecord | None:
     """The image of a message part; newer forms have the URL as a plain string."""
     address = part.get("image_url")
+    if part.get("type") == "image" and text(part.get("data")):  # of a tool
+        address = f"data:{text(part.get('mimeType'))};base64,{part['data']}"
     return image_from(mapping(address).get("url", address))
 
 
 def data_url(image: AttachmentRecord) -> str:
     return f"data:{image.media_type or 'image/png'};base64,{base64.b64encode(image.data).decode()}"
+
+
+def listed(calls: Sequence[StoredCall]) -> list[dict[str, Any]]:
+    """Calls as in OpenAI's API."""
+    functions = [(one.id, {"name": one.name, "arguments": one.arguments}) for one in calls]
+    return [{"id": call_id, "type": "function", "function": function} for call_id, function in functions]
+
+
+class Answer:
+    """A message that is put together from its parts, in order; tool calls and results have their places between."""
+
+    def __init__(self, left_out: LeftOut, text: str = "", thinking: str = "") -> None:
+        self.text, self.thinking = text, thinking
+        self.calls: list[StoredCall] = []
+        self.attachments: list[AttachmentRecord] = []
+        self._left_out = left_out
+
+    def say(self, written: str) -> None:
+        self.text = "\n\n".join(filter(str.strip, (self.text, written)))
+
+    def think(self, written: str) -> None:
+        self.thinking = "\n\n".join(filter(str.strip, (self.thinking, written)))
+
+    def call(self, call_id: object, name: object, arguments: object, server: object = "") -> None:
+        self._add(call_id, name, arguments_of(arguments), server=text(server))
+
+    def call_all(self, listed: object) -> None:
+        """Calls as in OpenAI's API, also as JSON."""
+        for one in mappings(from_json(listed) if isinstance(listed, str) else listed):
+            call = mapping(one.get("function")) or one
+            self.call(one.get("id"), call.get("name"), call.get("arguments"))
+
+    def result(self, call_id: object, returned: object, *, failed: bool = False, name: object = "") -> None:
+        """What came of a call: text, or parts of any kind."""
+        content = mapping(returned).get("content", returned)
+        written, images = list[str](), list[AttachmentRecord]()
+        for part in content if isinstance(content, list) else [content]:
+            fields = mapping(part)
+            if (image := image_of(fields)) is not None:
+                images.append(image)
+            elif isinstance(part, str) or text(fields.get("text")):
+                written += [text(part), *(text(fields.get(key)) for key in ("title", "url", "text"))]
+            elif (reason := reason_for(fields.get("type"))) in ("images", "recordings"):
+                self._left_out[reason] += 1
+            elif part is not None:
+                written.append(as_json(part))
+        self.attachments += images
+        said, hashes = "\n".join(filter(None, written)), tuple(one.sha256() for one in images)
+        self._add(call_id, name, "", result=said, images=hashes, state="failed" if failed else "done")
+
+    def _add(self, call_id: object, name: object, arguments: str, **more: Any) -> None:
+        more |= {"text": len(self.text), "thinking": len(self.thinking)}
+        identity = str(call_id) if isinstance(call_id, str | int) else ""
+        self.calls.append(StoredCall(id=identity, name=text(name), arguments=arguments, **more))
+
+    def message(
+        self, role: Role, created_at: float | None, model: str = "", status: Ending = "complete"
+    ) -> MessageRecord | None:
+        """The message, whose place in the chat isn't known yet; ``None`` if it is empty.
+
+        For an answer without thinking, leading text between the usual marks becomes its thinking.
+        """
+        thinking, written = self.thinking, self.text
+        if role == "assistant" and not thinking.strip():
+            thinking, written = without_thinking(written)
+        if not (written.strip() or thinking.strip() or self.attachments or self.calls):
+            return None
+        message = MessageRecord("", None, role, written, created_at, thinking, status=status)
+        calls = [moved(one, len(written) - len(self.text)) for one in self.calls]
+        model = model if role == "assistant" else ""
+        return msgspec.structs.replace(message, model=model, attachments=self.attachments, calls=calls)

@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from app.chats.formats.json_stream import data_url, image_from, reason_for
+from app.chats.formats.json_stream import Answer, data_url, image_from, listed, reason_for
 from app.chats.formats.records import (
     UNNAMED,
     AttachmentRecord,
@@ -16,7 +16,6 @@ from app.chats.formats.records import (
     MessageRecord,
     Node,
     arranged,
-    message_of,
     settings_of,
 )
 from app.chats.formats.values import mapping, mappings, seconds, text
@@ -63,10 +62,11 @@ def _chat(session: dict[str, Any], messages: list[dict[str, Any]], left_out: Lef
             pass
         elif role == "system":
             system = text(message.get("content")) or system
-        elif role not in ("user", "assistant"):
+        elif role not in ("user", "assistant", "tool"):
             left_out["tools"] += 1
         else:
             node.message = _message(message, left_out)
+            node.joins = node.message is not None and bool(node.message.calls)
         nodes[str(message.get("id"))] = node
     arranged_messages, current = arranged(nodes, text(session.get("currNode")) or None)
     return ChatRecord(
@@ -82,65 +82,81 @@ def _chat(session: dict[str, Any], messages: list[dict[str, Any]], left_out: Lef
 
 
 def _message(message: dict[str, Any], left_out: LeftOut) -> MessageRecord | None:
-    if message.get("toolCalls") not in (None, "", []):
-        left_out["tools"] += 1
-    attachments: list[AttachmentRecord] = []
-    for extra in mappings(message.get("extra")):
+    answer, role = Answer(left_out, text(message.get("content"))), message["role"]
+    extras = list(mappings(message.get("extra")))
+    if role == "tool":
+        parts = [{**one, "text": one.get("content"), "image_url": one.get("base64Url")} for one in extras]
+        returned, answer.text = [answer.text, *parts], ""
+        answer.result(message.get("toolCallId"), returned)
+    for extra in extras if role != "tool" else ():
+        name = text(extra.get("name"))
         if content := text(extra.get("content")):
-            attachments.append(AttachmentRecord(kind="text", name=text(extra.get("name")) or UNNAMED, text=content))
-        elif (image := image_from(extra.get("base64Url"), text(extra.get("name")))) is not None:
-            attachments.append(image)
+            answer.attachments.append(AttachmentRecord(kind="text", name=name or UNNAMED, text=content))
+        elif (image := image_from(extra.get("base64Url"), name)) is not None:
+            answer.attachments.append(image)
         else:
             left_out[reason_for(extra.get("type"))] += 1
-    thinking = text(message.get("reasoningContent")) or text(message.get("thinking"))
+    answer.thinking = text(message.get("reasoningContent")) or text(message.get("thinking"))
+    answer.call_all(message.get("toolCalls"))
     created, model = seconds(message.get("timestamp")), text(message.get("model"))
-    return message_of(message["role"], text(message.get("content")), created, thinking, model, attachments)
+    return answer.message("user" if role == "user" else "assistant", created, model)
 
 
 def write(chat: ChatRecord) -> str:
     last = int((chat.updated_at or 0) * 1000)
     root = f"{chat.id}-root"
-    children: dict[str, list[str]] = {}
-    for message in chat.messages:
-        children.setdefault(message.parent or root, []).append(message.id)
-    session = {"id": chat.id, "name": chat.title, "currNode": chat.current or root, "lastModified": last}
-    lines: list[dict[str, Any]] = [{"harness": "llama.app", "type": "session", **session}]
+    session: dict[str, Any] = {
+        "id": chat.id,
+        "name": chat.title,
+        "currNode": chat.current or root,
+        "lastModified": last,
+    }
     if chat.pinned_at is not None:
-        lines[0]["pinned"] = True
+        session["pinned"] = True
     system = text(mapping(chat.settings).get("system_prompt"))
     top = f"{chat.id}-system" if system else root
     begun = int((chat.created_at or 0) * 1000)
     above = {"convId": chat.id, "type": "root", "timestamp": begun, "role": "system", "content": ""}
-    lines.append(_line({"id": root, **above, "parent": None, "children": [top] if system else children.get(root, [])}))
+    messages: list[dict[str, Any]] = [{"id": root, **above, "parent": None}]
     if system:
-        prompt = {**above, "type": "system", "content": system, "parent": root, "children": children.get(root, [])}
-        lines.append(_line({"id": top, **prompt}))
+        messages.append({"id": top, **above, "type": "system", "content": system, "parent": root})
     for message in chat.messages:
-        written: dict[str, Any] = {
-            "id": message.id,
-            "convId": chat.id,
-            "type": "text",
-            "timestamp": int((message.created_at or chat.created_at or 0) * 1000),
-            "role": message.role,
-            "content": message.text,
-            "parent": message.parent or top,
-            "children": children.get(message.id, []),
-        }
-        if message.thinking:
+        messages += _written(message, chat, top)
+    children: dict[str, list[str]] = {}
+    for one in messages:
+        children.setdefault(one["parent"], []).append(one["id"])
+    lines = [{"type": "message", "message": {**one, "children": children.get(one["id"], [])}} for one in messages]
+    lines.insert(0, {"harness": "llama.app", "type": "session", **session})
+    return "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
+
+
+def _written(message: MessageRecord, chat: ChatRecord, top: str) -> Iterator[dict[str, Any]]:
+    """A message as it stands there: one with tool calls is several, with the results between them."""
+    parent = message.parent or top
+    common = {"convId": chat.id, "type": "text", "timestamp": int((message.created_at or chat.created_at or 0) * 1000)}
+    for place, (piece, calls) in enumerate(message.turns()):
+        name = f"{message.id}-{place}" if calls else message.id
+        said = piece.strip() if message.calls else piece
+        written = {"id": name, **common, "role": message.role, "content": said, "parent": parent}
+        if message.thinking and not place:
             written["reasoningContent"] = message.thinking
         if message.model:
             written["model"] = message.model
-        if message.attachments:
-            written["extra"] = [_extra(one) for one in message.attachments]
-        lines.append(_line(written))
-    return "\n".join(json.dumps(line, ensure_ascii=False) for line in lines)
+        of_tools = {image for one in message.calls for image in one.images}
+        if extra := [_extra(one) for one in message.attachments if not place and one.sha256() not in of_tools]:
+            written["extra"] = extra
+        if calls:
+            written["toolCalls"] = json.dumps(listed(calls), ensure_ascii=False)
+        yield written
+        parent = name
+        for number, call in enumerate(one for one in calls if one.state != "stopped"):
+            extra = [_extra(one) for one in message.attachments if one.sha256() in call.images]
+            result = {"role": "tool", "toolCallId": call.id, "content": call.result, "parent": parent, "extra": extra}
+            parent = f"{name}-{number}"
+            yield {"id": parent, **common, **result}
 
 
 def _extra(file: AttachmentRecord) -> dict[str, str]:
     if file.kind == "image":
         return {"type": "IMAGE", "name": file.name, "base64Url": data_url(file)}
     return {"type": "TEXT", "name": file.name, "content": file.text}
-
-
-def _line(message: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "message", "message": message}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from app.chats.formats.records import ChatRecord, LeftOut, MessageRecord, Node, arranged, message_of, settings_of
-from app.chats.formats.values import items, mapping, mappings, seconds, text
+from app.chats.formats.json_stream import Answer
+from app.chats.formats.records import ChatRecord, LeftOut, MessageRecord, Node, arranged, settings_of
+from app.chats.formats.values import from_json, mapping, mappings, seconds, text
 
 NAME = "lm_studio"
 _PROMPT = "llm.prediction.systemPrompt"
@@ -56,34 +57,37 @@ def _message(version: dict[str, Any], model: str, left_out: LeftOut) -> MessageR
     if (role := version.get("role")) not in ("user", "assistant"):
         left_out["hidden"] += 1
         return None
-    written: list[str] = []
-    thinking: list[str] = []
-    for step in _steps(version, left_out):
-        parts = thinking if mapping(step.get("style")).get("type") == "thinking" else written
-        parts.append(_text(step.get("content"), left_out))
-    said, thought = ("\n\n".join(filter(None, parts)) for parts in (written, thinking))
+    answer = Answer(left_out)
+    steps = list(mappings(version.get("steps"))) if "steps" in version else [{**version, "type": "contentBlock"}]
+    failed = {str(step.get("callId")) for step in steps if "Failed" in text(_status(step).get("type"))}
+    for step in steps:
+        if step.get("type") == "contentBlock":
+            _add(answer, step, failed, left_out)
     name = text(mapping(version.get("senderInfo")).get("senderName"))
-    return message_of(role, said, thinking=thought, model=name or model)
+    return answer.message(role, None, name or model)
 
 
-def _steps(version: dict[str, Any], left_out: LeftOut) -> list[dict[str, Any]]:
-    """The parts of a message that have content."""
-    if "steps" not in version:
-        return [version]
-    steps = list(mappings(version.get("steps")))
-    left_out["tools"] += sum(step.get("type") == "toolStatus" for step in steps)
-    return [step for step in steps if step.get("type") == "contentBlock"]
+def _status(step: dict[str, Any]) -> dict[str, Any]:
+    """How a tool call went."""
+    return mapping(mapping(step.get("statusState")).get("status"))
 
 
-def _text(content: object, left_out: LeftOut) -> str:
+def _add(answer: Answer, step: dict[str, Any], failed: set[str], left_out: LeftOut) -> None:
     """Join the text parts: with a draft model, drafted and other tokens are in separate parts."""
+    add = answer.think if mapping(step.get("style")).get("type") == "thinking" else answer.say
     found = ""
-    for part in items(content):
-        match mapping(part).get("type"):
+    for part in mappings(step.get("content")):
+        call_id = str(part.get("callId"))
+        match part.get("type"):
             case "text" if part.get("isStructural") is not True:  # the marks around the thinking
                 found += text(part.get("text"))
             case "file":
                 left_out["images" if part.get("fileType") == "image" else "files"] += 1
-            case "toolCallRequest" | "toolCallResult":
-                left_out["tools"] += 1
-    return found
+            case "toolCallRequest":
+                add(found)
+                found, arguments = "", part.get("parameters") or part.get("arguments")
+                answer.call(call_id, part.get("name"), arguments, part.get("pluginIdentifier"))
+            case "toolCallResult":
+                returned = from_json(text(part.get("content")))
+                answer.result(call_id, returned, failed=call_id in failed, name=part.get("name"))
+    add(found)

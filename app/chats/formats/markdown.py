@@ -3,25 +3,29 @@
 An invisible comment before each heading says what follows: ``<!-- slipstream 1f2e3d4c: assistant, thinking, stopped
 -->``. Its number occurs in no message of the chat, so that nothing in a message can pass for one of ours. Each message
 is closed before the next comment: ``closed 1`` means that the last line was added by us, such as the end of a code
-block in which an answer was stopped.
+block in which an answer was stopped. Comments also stand before a tool call and before the text after it.
 """
 
 from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from datetime import datetime
 from typing import get_args
 
+import msgspec
 from markdown_it import MarkdownIt
 
 from app.chats.formats.records import (
     AttachmentRecord,
+    CallState,
     ChatRecord,
     Ending,
     LeftOut,
     MessageRecord,
     Role,
+    StoredCall,
     arranged,
     in_a_row,
 )
@@ -65,26 +69,26 @@ def write(chat: ChatRecord) -> str:
     if started := date_of(chat):
         blocks.append(f"*{started}*")
     for message in branch:
-        said, flags = _said(message)
-        blocks.append(f"<!-- slipstream {number}: {', '.join([message.role, *flags])} -->")
-        blocks.append(f"## {' '.join(author_of(message).split())}")
-        blocks += said
+        for flags, said in _parts(message):
+            blocks += [f"<!-- slipstream {number}: {', '.join(flags)} -->", *said]
     return "\n\n".join(blocks) + "\n"
 
 
 def _number(branch: list[MessageRecord]) -> str:
     """Eight hexadecimal digits that don't occur in the messages, always the same for the same messages."""
     texts = [part for one in branch for part in (one.text, one.thinking, *(file.text for file in one.attachments))]
+    texts += [part for one in branch for call in one.calls for part in (call.name, call.arguments, call.result)]
     number = hashlib.sha256("".join(texts).encode("utf-8", "replace")).hexdigest()[:8]
     while any(number in text for text in texts):
         number = hashlib.sha256(number.encode()).hexdigest()[:8]
     return number
 
 
-def _said(message: MessageRecord) -> tuple[list[str], list[str]]:
-    """The blocks below a heading, and the words in the comment that name them."""
-    blocks: list[str] = []
-    flags: list[str] = []
+def _parts(message: MessageRecord) -> Iterator[tuple[list[str], list[str]]]:
+    """The parts of a message: the words in the comment, and the blocks below it. The text is one, or several with tool
+    calls between them.
+    """
+    flags, blocks = [str(message.role)], [f"## {' '.join(author_of(message).split())}"]
     if message.thinking:
         lines = [f"*{thinking_title(message)}*", "", *message.thinking.split("\n")]
         blocks.append("\n".join(f"> {line}" if line else ">" for line in lines))
@@ -93,14 +97,20 @@ def _said(message: MessageRecord) -> tuple[list[str], list[str]]:
     images = [f"*({' '.join(one.name.split())})*" for one in message.attachments if one.kind == "image"]
     flags += [f"{name} {len(found)}" for name, found in (("files", files), ("images", images)) if found]
     blocks += [*files, *images]
-    closers = _closers("\n\n".join([*blocks, message.text]))
-    if message.text or closers:
-        blocks.append("\n".join([message.text, *closers]))
-    flags += [f"closed {len(closers)}"] if closers else []
-    if ending := ending_of(message):
-        blocks.append(f"*({ending})*")
-        flags.append(message.status)
-    return blocks, flags
+    for text, calls in message.turns():
+        closers = _closers("\n\n".join([*blocks, text]))
+        if text or closers:
+            blocks.append("\n".join([text, *closers]))
+        flags += [f"closed {len(closers)}"] if closers else []
+        if not calls and (ending := ending_of(message)):
+            blocks.append(f"*({ending})*")
+            flags.append(message.status)
+        if blocks:
+            yield flags, blocks
+        for call in calls:
+            result = [file_text("", call.result)] if call.result else []
+            yield ["call", call.state], [f"*{call_title(call)}*", file_text(call.name, call.arguments), *result]
+        flags, blocks = ["text"], []
 
 
 def _closers(body: str) -> list[str]:
@@ -150,26 +160,27 @@ def read(content: str, left_out: LeftOut) -> ChatRecord:
         created = None
     found: list[MessageRecord] = []
     parts = content.split(f"<!-- slipstream {first[1]}: ")[1:]
-    for place, part in enumerate(parts, 1):
-        end = "\n\n" if place < len(parts) else "\n"
-        if (message := _message(part.removesuffix(end), left_out)) is None:
+    parts = [*(one.removesuffix("\n\n") for one in parts[:-1]), *(one.removesuffix("\n") for one in parts[-1:])]
+    for part in parts:
+        if found and part.startswith(("call, ", "text")):
+            found[-1] = _continued(found[-1], part)
+        elif (message := _message(part, left_out)) is None:
             left_out["damaged"] += 1
         else:
             found.append(message)
-    messages, current = arranged(in_a_row(found), None)
+    messages, current = arranged(in_a_row(found, joins=False), None)
     name = title.removeprefix("# ").strip()
     return ChatRecord(title="" if name == _UNTITLED else name, created_at=created, current=current, messages=messages)
 
 
 def _message(part: str, left_out: LeftOut) -> MessageRecord | None:
     head, _, rest = part.partition(" -->\n\n## ")
-    name, *words = head.split(", ")
+    name, flags = _flags(head)
     role: Role | None = next((one for one in get_args(Role) if one == name), None)
     if role is None:
         return None
     heading, _, body = rest.partition("\n")
     body = body.removeprefix("\n")
-    flags = {word: int(count) if count.isdecimal() else 0 for word, _, count in (one.partition(" ") for one in words)}
     thinking = ""
     if "thinking" in flags and (quoted := _QUOTE.match(body)):
         thinking = "\n".join(line[2:] for line in quoted[0].split("\n")[2:])
@@ -177,13 +188,7 @@ def _message(part: str, left_out: LeftOut) -> MessageRecord | None:
     files, body = _taken(body, _FILE, flags.get("files", 0))
     images, body = _taken(body, _IMAGE, flags.get("images", 0))
     left_out["images"] += len(images)
-    status: Ending = next((one for one in _ENDINGS if one in flags), "complete")
-    if status != "complete" or "closed" in flags:
-        body = body.rstrip("\n")  # added by an editor
-    if status != "complete":
-        body = body.removesuffix(f"*({_ENDINGS[status]})*").removesuffix("\n\n")
-    if closed := flags.get("closed"):
-        body = "\n".join(body.split("\n")[:-closed])
+    body, status = _text(body, flags)
     return MessageRecord(
         id="",
         parent=None,
@@ -194,6 +199,45 @@ def _message(part: str, left_out: LeftOut) -> MessageRecord | None:
         status=status,
         attachments=[AttachmentRecord(kind="text", name=one["name"] or "", text=one["text"]) for one in files],
     )
+
+
+def _flags(head: str) -> tuple[str, dict[str, int]]:
+    name, *words = head.split(", ")
+    parts = (one.partition(" ") for one in words)
+    return name, {word: int(count) if count.isdecimal() else 0 for word, _, count in parts}
+
+
+def _text(body: str, flags: dict[str, int]) -> tuple[str, Ending]:
+    """A text without what was added to it, and how it ended."""
+    status: Ending = next((one for one in _ENDINGS if one in flags), "complete")
+    if status != "complete" or "closed" in flags:
+        body = body.rstrip("\n")  # added by an editor
+    if status != "complete":
+        body = body.removesuffix(f"*({_ENDINGS[status]})*").removesuffix("\n\n")
+    if closed := flags.get("closed"):
+        body = "\n".join(body.split("\n")[:-closed])
+    return body, status
+
+
+def _continued(message: MessageRecord, part: str) -> MessageRecord:
+    """The message with a tool call, or with more text."""
+    head, _, body = part.partition(" -->\n\n")
+    name, flags = _flags(head)
+    if name == "text":
+        said, status = _text(body, flags)
+        return msgspec.structs.replace(message, text=message.text + said, status=status)
+    blocks, _ = _taken(body.partition("\n\n")[2] + "\n\n", _FILE, 2)
+    texts = [*(one["text"] for one in blocks), "{}", ""]
+    call = StoredCall(
+        id="",
+        name=blocks[0]["name"] or "" if blocks else "",
+        arguments=texts[0],
+        result=texts[1] if len(blocks) == 2 else "",
+        text=len(message.text),
+        thinking=len(message.thinking),
+        state=next((one for one in get_args(CallState) if one in flags), "stopped"),
+    )
+    return msgspec.structs.replace(message, calls=[*message.calls, call])
 
 
 def _taken(body: str, block: re.Pattern[str], count: int) -> tuple[list[re.Match[str]], str]:
@@ -225,6 +269,10 @@ def author_of(message: MessageRecord) -> str:
 def ending_of(message: MessageRecord) -> str:
     """How an answer ended, if that is worth mentioning."""
     return _ENDINGS.get(message.status, "")
+
+
+def call_title(call: StoredCall) -> str:
+    return "Tool call" if call.state == "done" else f"Tool call, {call.state}"
 
 
 def thinking_title(message: MessageRecord) -> str:

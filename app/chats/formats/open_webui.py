@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import html
-import json
 import re
 from typing import Any
 
-from app.chats.formats.json_stream import image_from, parts_of
+from app.chats.formats.json_stream import Answer, image_from, parts_of
 from app.chats.formats.records import (
     UNNAMED,
     AttachmentRecord,
@@ -18,17 +17,17 @@ from app.chats.formats.records import (
     Node,
     arranged,
     in_a_row,
-    message_of,
     settings_of,
 )
-from app.chats.formats.values import file_text, items, mapping, mappings, seconds, text
+from app.chats.formats.values import from_json, items, mapping, mappings, seconds, text
 
 NAME = "open_webui"
-_OPENED = re.compile(r'^<details type="(reasoning|tool_calls|code_interpreter)"([^>]*)>', re.MULTILINE)
+_OPENED = re.compile(r'^<details type="(reasoning|tool_calls|code_interpreter)"((?:"[^"]*"|[^">])*)>', re.MULTILINE)
 _CLOSED = re.compile(r"(?:(?<=\n)|(?<=</summary>))</details>\s*")
 _SUMMARY = re.compile(r"<summary>.*?</summary>\n?", re.DOTALL)
 _QUOTE = re.compile(r"^> ?", re.MULTILINE)
-_OUTPUT = re.compile(r'\boutput="([^"]*)"')
+_ATTRIBUTE = re.compile(r'\b(\w+)="([^"]*)"')
+_CODE = re.compile(r"\A`{3,}\w*\n(.*?)\n?`{3,}\s*\Z", re.DOTALL)
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})", re.MULTILINE)
 
 
@@ -75,24 +74,26 @@ def read(record: dict[str, Any], left_out: LeftOut) -> ChatRecord:
 
 def _message(entry: dict[str, Any], left_out: LeftOut) -> MessageRecord | None:
     role = entry.get("role")
-    if role not in ("user", "assistant"):
+    if role not in ("user", "assistant", "tool"):
         left_out["hidden" if role == "system" else "tools"] += 1
         return None
-    written, attachments = parts_of(entry.get("content"), left_out)
-    thinking = ""
-    if role == "assistant":
-        written, thinking = _without_details(written, left_out)
-        said, thought = _output(entry.get("output"), left_out if not written.strip() else LeftOut())
-        written, thinking = written if written.strip() else said, thinking or thought
+    answer = Answer(left_out)
+    if role == "tool":
+        answer.result(entry.get("tool_call_id"), entry.get("content"), name=entry.get("name"))
+    else:
+        answer.text, attachments = parts_of(entry.get("content"), left_out)
+        if role == "assistant":
+            answer = _told(answer.text, entry, left_out)
+        answer.attachments += attachments
     left_out["references"] += len(items(entry.get("sources")) or items(entry.get("citations")))
     for file in mappings(entry.get("files")):
         if (attachment := _attachment(file)) is not None:
-            attachments.append(attachment)
+            answer.attachments.append(attachment)
         else:
             left_out["images" if _is_image(file) else "files"] += 1
     model, created = text(entry.get("modelName")) or text(entry.get("model")), seconds(entry.get("timestamp"))
     status: Ending = "failed" if entry.get("error") else "complete"
-    message = message_of(role, written, created, thinking, model, attachments, status)
+    message = answer.message("user" if role == "user" else "assistant", created, model, status)
     left_out["failed"] += message is None and bool(entry.get("error"))
     return message
 
@@ -116,29 +117,37 @@ def _is_image(file: dict[str, Any]) -> bool:
     return any(text(kind).startswith("image") for kind in kinds)
 
 
-def _output(output: object, left_out: LeftOut) -> tuple[str, str]:
-    """What newer versions store beside the text: the answer and the thinking."""
-    written: list[str] = []
-    thoughts: list[str] = []
+def _told(written: str, entry: dict[str, Any], left_out: LeftOut) -> Answer:
+    """An answer from its text, and from what newer versions store beside that if it has more."""
+    shown, told = _without_details(written, left_out), _output(entry.get("output"), left_out)
+    if not shown.text.strip() or (told.text.strip() and told.calls and not shown.calls):
+        shown, told = told, shown
+    shown.thinking = shown.thinking or told.thinking
+    shown.call_all(entry.get("tool_calls"))
+    return shown
+
+
+def _output(output: object, left_out: LeftOut) -> Answer:
+    answer = Answer(left_out)
     for item in mappings(output):
         said, _ = parts_of(item.get("content") or item.get("summary"), LeftOut())
         match text(item.get("type")).removeprefix("open_webui:"):
             case "message":
-                written.append(said)
+                answer.say(said)
             case "reasoning":
-                thoughts.append(said)
+                answer.think(said)
             case "code_interpreter":
-                language = text(item.get("lang")) or text(item.get("language"))
-                written.append(file_text("", text(item.get("code")), language))
+                _program(answer, text(item.get("code")), item.get("output"))
             case "function_call":
-                left_out["tools"] += 1
-    return "\n\n".join(filter(None, written)), "\n\n".join(filter(None, thoughts))
+                answer.call(item.get("call_id"), item.get("name"), item.get("arguments"))
+            case "function_call_output":
+                answer.result(item.get("call_id"), item.get("output"))
+    return answer
 
 
-def _without_details(written: str, left_out: LeftOut) -> tuple[str, str]:
-    """Split an answer from its thinking, which stands in it as a folded quotation."""
-    thoughts: list[str] = []
-    kept: list[str] = []
+def _without_details(written: str, left_out: LeftOut) -> Answer:
+    """The parts of an answer that stand in its text: thinking as a folded quotation, calls as tags."""
+    answer = Answer(left_out)
     at = seen = fences = 0
     for opened in _OPENED.finditer(written):
         if opened.start() < at:
@@ -149,18 +158,20 @@ def _without_details(written: str, left_out: LeftOut) -> tuple[str, str]:
             continue  # an example inside code
         if (closed := _CLOSED.search(written, opened.end())) is None:
             break
-        kept.append(written[at : opened.start()])
+        answer.text += written[at : opened.start()]
         body = _unescaped(_SUMMARY.sub("", written[opened.end() : closed.start()]).strip("\n"))
+        given = {name: from_json(html.unescape(value)) for name, value in _ATTRIBUTE.findall(opened[2])}
         if opened[1] == "reasoning":
-            thoughts.append(_QUOTE.sub("", body))
+            answer.think(_QUOTE.sub("", body))
         elif opened[1] == "code_interpreter":
-            output = _OUTPUT.search(opened[2])
-            result = _result(html.unescape(output[1])) if output else ""
-            kept.append("\n\n".join(filter(None, (body, file_text("", result) if result else ""))) + "\n\n")
+            _program(answer, _CODE.sub(r"\1", body), given.get("output"))
         else:
-            left_out["tools"] += 1
+            answer.call(given.get("id"), given.get("name"), given.get("arguments"))
+            if "result" in given:
+                answer.result(given.get("id"), given["result"])
         at = seen = closed.end()
-    return "".join([*kept, written[at:]]), "\n\n".join(filter(None, thoughts))
+    answer.text += written[at:]
+    return answer
 
 
 def _unescaped(body: str) -> str:
@@ -168,10 +179,8 @@ def _unescaped(body: str) -> str:
     return body if re.search(r"[<\"']", body) else html.unescape(body)
 
 
-def _result(output: str) -> str:
-    """What a program printed, from JSON."""
-    try:
-        found = mapping(json.loads(output))
-    except (ValueError, RecursionError):
-        return output
-    return "\n".join(text(found.get(key)) for key in ("stdout", "stderr", "result") if text(found.get(key)))
+def _program(answer: Answer, code: str, output: object) -> None:
+    """A program that the app ran, and what it printed."""
+    printed = [text(mapping(output).get(key)) for key in ("stdout", "stderr", "result")]
+    answer.call("", "code_interpreter", {"code": code})
+    answer.result("", text(output) or "\n".join(filter(None, printed)))

@@ -343,6 +343,10 @@ def _without_images(chat: ChatRecord) -> tuple[ChatRecord, int]:
 def _characters(chat: ChatRecord) -> int:
     """The approximate size of a chat in a message."""
     return sum(
-        len(one.text) + len(one.thinking) + 12 * (len(one.provenance) + len(one.tokens)) + _MESSAGE_CHARACTERS
+        len(one.text)
+        + len(one.thinking)
+        + 12 * (len(one.provenance) + len(one.tokens))
+        + _MESSAGE_CHARACTERS
+        + sum(len(call.arguments) + len(call.result) + _MESSAGE_CHARACTERS for call in one.calls)
         for one in chat.messages
     ) + sum(len(part.text) + 4 * len(part.data) // 3 for one in chat.messages for part in one.attachments)

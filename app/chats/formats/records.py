@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
-from itertools import pairwise
+from collections.abc import Callable, Container
+from itertools import groupby, pairwise
 from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from app.chats.formats.values import without_thinking
+from app.chats.formats.values import arguments_of
 
 Role = Literal["system", "user", "assistant"]
 Ending = Literal["complete", "stopped", "interrupted", "failed"]
+CallState = Literal["asked", "running", "done", "failed", "denied", "stopped"]
 Reason = Literal[
     "images",
     "files",
@@ -43,6 +44,11 @@ Beside: TypeAlias = Callable[[str], bytes]
 """Returns the content of another file in the same folder, by name; empty if it doesn't exist."""
 UNNAMED = "Attached text"
 """The name of a file without one."""
+MOST_CALLS = 1000
+"""The most tool calls that are imported of one answer."""
+MOST_RESULT = 1_000_000
+"""The most characters of a call's result or arguments that are imported."""
+_LONGEST_NAME = 200
 
 
 _Pixels = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -68,6 +74,41 @@ class AttachmentRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=
         return hashlib.sha256(self.content()).hexdigest()
 
 
+class StoredCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool call in an answer, and what came of it.
+
+    Its place is between the characters of the answer's text and thinking. Calls with the same ``tokens`` are of one
+    turn of the model: it wrote them together, and goes on when all have ended.
+    """
+
+    id: str
+    name: str
+    """Of the tool, as the model knows it."""
+    arguments: str = "{}"
+    """A JSON object, as the model wrote it."""
+    server: str = ""
+    """Whose tool it is, for display; empty: built in."""
+    tool: str = ""
+    """What that server calls it, if the model knows another name."""
+    text: int = 0
+    """Characters of the answer's text before it."""
+    thinking: int = 0
+    """Characters of the answer's thinking before it."""
+    tokens: int = 0
+    """Tokens of the answer up to the end of the turn that it is part of; the turn's number if tokens aren't known."""
+    state: CallState = "asked"
+    """``asked``: it waits for the user; ``stopped``: by the user, or because Slipstream ended."""
+    result: str = ""
+    """What the model gets; of a denied call the user's reason, of a failed one what went wrong."""
+    images: tuple[str, ...] = ()
+    """Hashes of the message's attachments that are part of the result."""
+    seconds: float = 0.0
+
+    @property
+    def has_ended(self) -> bool:
+        return self.state not in ("asked", "running")
+
+
 class MessageRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """One message. Messages with the same parent are versions of each other, oldest first."""
 
@@ -90,6 +131,16 @@ class MessageRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     provenance: list[Any] = []
     tokens: list[int] = []
     attachments: list[AttachmentRecord] = []
+    calls: list[StoredCall] = []
+    """While a file is read, a call without ``arguments`` is only the result of one before it."""
+
+    def turns(self) -> list[tuple[str, list[StoredCall]]]:
+        """The text in pieces, each with the tool calls after it; the last has none."""
+        found, at = list[tuple[str, list[StoredCall]]](), 0
+        for (end, _), calls in groupby(self.calls, lambda one: (one.text, one.tokens)):
+            found.append((self.text[at:end], list(calls)))
+            at = end
+        return [*found, (self.text[at:], [])]
 
 
 class ChatRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -120,27 +171,6 @@ class ChatRecord(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
             found.append(message)
             message = by_id.get(message.parent or "")
         return found[::-1]
-
-
-def message_of(
-    role: Role,
-    written: str,
-    created_at: float | None = None,
-    thinking: str = "",
-    model: str = "",
-    attachments: Sequence[AttachmentRecord] = (),
-    status: Ending = "complete",
-) -> MessageRecord | None:
-    """A message whose place in the chat isn't known yet; ``None`` if it is empty.
-
-    For an answer without ``thinking``, leading text between the usual marks becomes its thinking.
-    """
-    if role == "assistant" and not thinking.strip():
-        thinking, written = without_thinking(written)
-    if not (written.strip() or thinking.strip() or attachments):
-        return None
-    model = model if role == "assistant" else ""
-    return MessageRecord("", None, role, written, created_at, thinking, model, status, attachments=list(attachments))
 
 
 def settings_of(prompt: str) -> dict[str, Any]:
@@ -179,7 +209,9 @@ class Node(msgspec.Struct):
     message: MessageRecord | None = None
     """``None`` if nothing is imported here: what is below it moves up."""
     joins: bool = False
-    """Whether to put its text at the beginning of the answers below it, if it has no other children."""
+    """Whether to put it at the beginning of the answers below it, if it has no other children. What has tool calls is
+    also joined with the answer above.
+    """
 
 
 def arranged(nodes: dict[str, Node], current: str | None) -> tuple[list[MessageRecord], str | None]:
@@ -207,27 +239,84 @@ def arranged(nodes: dict[str, Node], current: str | None) -> tuple[list[MessageR
         message = msgspec.structs.replace(given, id=name, parent=parents[name])
         if (above := joined.get(message.parent)) is not None:
             message = _join(above, message)
-        below = [nodes[child].message for child in children.get(name, [])]
-        if nodes[name].joins and below and all(one is not None and one.role == "assistant" for one in below):
+        below = [nodes[child] for child in children.get(name, [])]
+        if message.role == "assistant" and below and all(_goes_on(nodes[name], one) for one in below):
             joined[name] = message
         else:
             found[name] = message
-    return list(found.values()), _leaf(nodes, children, current, found)
+    return list(map(_settled, found.values())), _leaf(nodes, children, current, found)
 
 
-def in_a_row(messages: list[MessageRecord]) -> dict[str, Node]:
-    """The nodes of a linear chat. The ids of the messages are not used."""
-    return {str(number): Node(str(number - 1) if number else None, one) for number, one in enumerate(messages)}
+def _goes_on(above: Node, below: Node) -> bool:
+    """Whether what is ``below`` is the same answer."""
+    message = below.message
+    if message is None or message.role != "assistant":
+        return False
+    return above.joins or (below.joins and bool(message.calls))
+
+
+def in_a_row(messages: list[MessageRecord], *, joins: bool = True) -> dict[str, Node]:
+    """The nodes of a linear chat. If it ``joins``, an answer goes on after tool calls. The ids are not used."""
+    above = [None, *map(str, range(len(messages)))]
+    return {str(place): Node(above[place], one, joins and bool(one.calls)) for place, one in enumerate(messages)}
 
 
 def _join(above: MessageRecord, below: MessageRecord) -> MessageRecord:
     """``below`` with the text of ``above`` at its beginning."""
+    text = "\n\n".join(filter(None, (above.text, below.text)))
+    thinking = "\n\n".join(filter(None, (above.thinking, below.thinking)))
+    by = len(text) - len(below.text), len(thinking) - len(below.thinking)
     return msgspec.structs.replace(
         below,
         parent=above.parent,
-        text="\n\n".join(filter(None, (above.text, below.text))),
-        thinking="\n\n".join(filter(None, (above.thinking, below.thinking))),
+        text=text,
+        thinking=thinking,
+        model=below.model or above.model,
         attachments=[*above.attachments, *below.attachments],
+        calls=[*above.calls, *(moved(one, *by) for one in below.calls)],
+    )
+
+
+def moved(call: StoredCall, text: int, thinking: int = 0) -> StoredCall:
+    return msgspec.structs.replace(call, text=call.text + text, thinking=call.thinking + thinking)
+
+
+def _settled(message: MessageRecord) -> MessageRecord:
+    """The message with its calls and their results together, in order and inside it; none waits for anything."""
+    calls = list[StoredCall]()
+    for one in message.calls if message.role == "assistant" else ():
+        if not one.arguments and (place := _called(calls, one.id)) is not None:
+            came = {"state": one.state, "result": one.result[:MOST_RESULT], "images": one.images}
+            calls[place] = msgspec.structs.replace(calls[place], **came)
+        elif len(calls) < MOST_CALLS:
+            calls.append(_sound(one, calls[-1] if calls else StoredCall(id="", name=""), message))
+    has_ids = len({one.id for one in calls} - {""}) == len(calls)
+    for place, one in enumerate(calls):
+        state: CallState = one.state if one.has_ended else "stopped"
+        calls[place] = msgspec.structs.replace(one, id=one.id if has_ids else f"call_{place + 1}", state=state)
+    return msgspec.structs.replace(message, calls=calls)
+
+
+def _called(calls: list[StoredCall], call_id: str) -> int | None:
+    """The call that a result belongs to: the one with its id, otherwise the first that waits for one."""
+    waiting = [place for place, one in enumerate(calls) if not one.has_ended]
+    return next((place for place in waiting if calls[place].id == call_id), waiting[0] if waiting else None)
+
+
+def _sound(call: StoredCall, before: StoredCall, message: MessageRecord) -> StoredCall:
+    """The call at a possible place, with arguments that are an object. After a result comes the next turn."""
+    return msgspec.structs.replace(
+        call,
+        id=call.id[:_LONGEST_NAME],
+        name=" ".join(call.name.split())[:_LONGEST_NAME] or "tool",
+        arguments=arguments_of(call.arguments[:MOST_RESULT]),
+        server=call.server[:_LONGEST_NAME],
+        tool=call.tool[:_LONGEST_NAME],
+        text=max(before.text, min(call.text, len(message.text))),
+        thinking=max(before.thinking, min(call.thinking, len(message.thinking))),
+        tokens=max(before.tokens, min(call.tokens, 2**31 - 1)) if call.tokens else before.tokens + before.has_ended,
+        result=call.result[:MOST_RESULT],
+        seconds=max(call.seconds, 0.0),
     )
 
 

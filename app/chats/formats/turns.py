@@ -6,30 +6,30 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
-from app.chats.formats.json_stream import data_url, parts_of
+from app.chats.formats.json_stream import Answer, data_url, listed, parts_of
 from app.chats.formats.records import (
-    AttachmentRecord,
     Beside,
     ChatRecord,
     LeftOut,
     MessageRecord,
     arranged,
     in_a_row,
-    message_of,
     settings_of,
 )
-from app.chats.formats.values import file_text, mappings, seconds, text
+from app.chats.formats.values import file_text, from_json, mappings, seconds, text
 
 OPENAI, SHAREGPT = "openai", "sharegpt"
 _ROLES = {
     **dict.fromkeys(("user", "human", "prompter"), "user"),
     **dict.fromkeys(("assistant", "gpt", "chatgpt", "model", "bot", "bing", "bard"), "assistant"),
     **dict.fromkeys(("system", "developer"), "system"),
+    **dict.fromkeys(("tool", "function", "observation", "function_response"), "result"),
+    "function_call": "calls",
 }
 
 
@@ -79,28 +79,30 @@ def _chat(record: dict[str, Any], turns: list[tuple[str, MessageRecord] | None])
 
 
 def _openai(message: dict[str, Any], left_out: LeftOut) -> tuple[str, MessageRecord] | None:
-    written, images = parts_of(message.get("content"), left_out)
-    if message.get("tool_calls") or message.get("function_call"):
-        left_out["tools"] += 1
-    return _turn(message.get("role"), written, message, left_out, images)
+    return _turn(message.get("role"), message.get("content"), message, left_out)
 
 
 def _turn(
-    name: object,
-    written: str,
-    message: dict[str, Any],
-    left_out: LeftOut,
-    images: Sequence[AttachmentRecord] = (),
+    name: object, content: object, message: dict[str, Any], left_out: LeftOut
 ) -> tuple[str, MessageRecord] | None:
     role = _ROLES.get(text(name).lower())
-    if role is None:
-        left_out["tools"] += 1
-        return None
-    is_answer = role == "assistant"
-    thinking = (text(message.get("reasoning_content")) or text(message.get("reasoning"))) if is_answer else ""
+    answer, said = Answer(left_out), role in ("user", "system")
+    match role:
+        case None:
+            left_out["tools"] += 1
+        case "result":
+            answer.result(message.get("tool_call_id"), content, name=message.get("name"))
+        case "calls":
+            called = from_json(text(content))
+            answer.call_all(called if isinstance(called, list) else [called])
+        case _:
+            answer.text, answer.attachments = parts_of(content, left_out)
+            if not said:
+                answer.thinking = text(message.get("reasoning_content")) or text(message.get("reasoning"))
+                answer.call_all(message.get("tool_calls") or [message.get("function_call")])
     created, model = seconds(message.get("created_at")), text(message.get("model"))
-    found = message_of("assistant" if is_answer else "user", written, created, thinking, model, images)
-    return (role, found) if found is not None else None
+    found = answer.message("user" if said else "assistant", created, model)
+    return (role or "", found) if found is not None else None
 
 
 def write_openai(chat: ChatRecord) -> str:
@@ -109,17 +111,23 @@ def write_openai(chat: ChatRecord) -> str:
     messages: list[dict[str, Any]] = [{"role": "system", "content": prompt}] if prompt else []
     for message in chat.branch():
         files = [file_text(one.name, one.text) for one in message.attachments if one.kind == "text"]
-        said = "\n\n".join(filter(None, [*files, message.text]))
         images = [
             {"type": "image_url", "image_url": {"url": data_url(one)}}
             for one in message.attachments
             if one.kind == "image"
         ]
-        content = [*images, *([{"type": "text", "text": said}] if said else [])] if images else said
-        written: dict[str, Any] = {"role": str(message.role), "content": content}
-        if message.thinking:
-            written["reasoning_content"] = message.thinking
-        messages.append(written)
+        for place, (piece, calls) in enumerate(message.turns()):
+            said = "\n\n".join(filter(None, [*files, piece.strip() if message.calls else piece]))
+            content = [*images, *([{"type": "text", "text": said}] if said else [])] if images else said
+            written: dict[str, Any] = {"role": str(message.role), "content": content}
+            if message.thinking and not place:
+                written["reasoning_content"] = message.thinking
+            if calls:
+                written["tool_calls"] = listed(calls)
+            messages += [written] if content or calls or not place else []
+            ended = [one for one in calls if one.state != "stopped"]
+            messages += [{"role": "tool", "tool_call_id": one.id, "content": one.result} for one in ended]
+            files, images = [], []
     return json.dumps({"messages": messages}, ensure_ascii=False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ _LATEST_SECONDS = 4102444800.0  # the year 2100
 _IN_MILLISECONDS = 1e11
 _IN_NANOSECONDS = 1e17
 _THINKING = re.compile(r"\s*<(think|thinking|thought|reasoning)>")
-_FENCE = re.compile(r"^ {0,3}(`{3,})", re.MULTILINE)
+_FENCE = re.compile(r"(?:^|\r) {0,3}(`{3,})", re.MULTILINE)
 
 
 def text(value: object) -> str:
@@ -66,6 +67,31 @@ def file_text(name: str, content: str, language: str = "") -> str:
     fence = "`" * max(3, 1 + max((len(one) for one in _FENCE.findall(content)), default=0))
     title = " ".join(name.split()).replace("`", "'")
     return "\n\n".join(filter(None, [f"`{title}`" if title else "", f"{fence}{language}\n{content.rstrip()}\n{fence}"]))
+
+
+def arguments_of(value: object) -> str:
+    """The arguments of a tool call as a JSON object: as they are written, if they are one."""
+    try:
+        if isinstance(value, str) and isinstance(json.loads(value), dict):
+            return value
+    except (ValueError, RecursionError):
+        pass
+    return as_json(value if isinstance(value, dict) else {"input": value} if value else {})
+
+
+def as_json(value: object) -> str:
+    try:
+        return json.dumps(value, ensure_ascii=False)
+    except (ValueError, RecursionError):
+        return "{}"
+
+
+def from_json(value: str) -> object:
+    """What ``value`` says as JSON; ``value`` itself if it isn't JSON."""
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError):
+        return value
 
 
 def _from_iso(value: str) -> float | None:

@@ -184,4 +184,8 @@ def test_what_is_heard_and_seen_is_counted() -> None:
         a=node("o", "assistant", "80 °C."),
     )  # fmt: skip
     assert shown(chat) == [("user", "", "How hot?"), ("assistant", "", "80 °C.")]
-    assert left_out == {"images": 3, "recordings": 2, "files": 1, "tools": 3}
+    assert [(one.name, one.arguments, one.result) for one in chat.branch()[1].calls] == [
+        ("tool", "{}", ""),
+        ("python", '{"input": "1"}', "1"),
+    ]
+    assert left_out == {"images": 3, "recordings": 2, "files": 1}

@@ -30,6 +30,11 @@ def shown(chat: ChatRecord) -> list[tuple[str, str, str]]:
     return [(message.role, message.thinking, message.text) for message in chat.branch()]
 
 
+def calls(chat: ChatRecord) -> list[tuple[str, str, str, str]]:
+    """Of all answers of the shown branch."""
+    return [(one.name, one.arguments, one.state, one.result) for message in chat.branch() for one in message.calls]
+
+
 def attached(chat: ChatRecord) -> list[tuple[str, str]]:
     """To the first question."""
     return [(one.name, one.text) for one in chat.messages[0].attachments]
@@ -60,7 +65,8 @@ def test_llama_cpp() -> None:
     assert attached(chat) == [("teas.txt", "Sencha\nGyokuro\n")]
     assert shown(chat) == TALK
     assert (versions(chat), [message.model for message in chat.messages]) == (VERSIONS, MODELS)
-    assert batch.left_out == {"images": 1, "tools": 2, "empty": 1}
+    assert calls(chat) == [("look_up", "{}", "done", "80")]
+    assert batch.left_out == {"images": 1, "empty": 1}
 
 
 def test_lm_studio() -> None:
@@ -72,7 +78,7 @@ def test_lm_studio() -> None:
     assert chat.settings == {"system_prompt": "Be brief."}
     assert shown(chat) == TALK
     assert (versions(chat), [message.model for message in chat.messages]) == (VERSIONS, MODELS)
-    assert batch.left_out == {"images": 1, "tools": 1}
+    assert batch.left_out == {"images": 1}
 
 
 def test_chatgpt() -> None:
@@ -84,7 +90,8 @@ def test_chatgpt() -> None:
     assert shown(chat) == TALK
     assert (versions(chat), [message.model for message in chat.messages]) == (VERSIONS, MODELS)
     assert [message.created_at for message in chat.messages] == [AT + 1, AT + 2, AT + 3, AT + 4]
-    assert batch.left_out == {"images": 1, "files": 1, "tools": 1, "references": 1}
+    assert calls(chat) == [("python", '{"input": "look_up()"}', "stopped", "")]
+    assert batch.left_out == {"images": 1, "files": 1, "references": 1}
 
 
 def test_claude() -> None:
@@ -98,7 +105,8 @@ def test_claude() -> None:
     assert_sound(branched)
     assert versions(branched) == ["No.", "Yes."]
     assert shown(branched)[-1] == ("assistant", "", "Yes.")
-    assert batch.left_out == {"images": 1, "tools": 2}
+    assert calls(chat) == [("look_up", "{}", "done", "")]
+    assert batch.left_out == {"images": 1}
 
 
 def test_open_webui() -> None:
@@ -134,7 +142,8 @@ def test_sharegpt() -> None:
     assert (chat.source, chat.id, chat.settings) == ("sharegpt", "sg-1", {"system_prompt": "Be brief."})
     assert shown(chat) == TALK
     assert shown(second) == [("user", "", "Milk first?"), ("assistant", "", "No.")]
-    assert batch.left_out == {"tools": 1}
+    assert calls(chat) == [("tool", "{}", "stopped", "")]
+    assert batch.left_out == {}
 
 
 def test_openai() -> None:
@@ -143,7 +152,8 @@ def test_openai() -> None:
     assert (chat.source, chat.settings) == ("openai", {"system_prompt": "Be brief."})
     assert shown(chat) == TALK
     assert shown(second) == [("user", "", "Milk first?"), ("assistant", "", "No.")]
-    assert batch.left_out == {"images": 1, "tools": 2}
+    assert (calls(chat), calls(second)) == ([("tool", "{}", "done", "80")], [("look_up", "{}", "stopped", "")])
+    assert batch.left_out == {"images": 1}
 
 
 def test_the_name_of_a_file_does_not_matter(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 from app.chats.formats import claude, lm_studio, open_webui
 from app.chats.formats.reading import ChatReading
 from app.chats.formats.records import ChatRecord, LeftOut
-from tests.chats.formats.test_formats import assert_sound, shown
+from tests.chats.formats.test_formats import assert_sound, calls, shown
 from tests.support.vision_models import make_image
 
 THOUGHT = 'First:\n\n> Is 85 < 90?\n```\ncode & more\n```\nIt\'s "fine".'
@@ -54,15 +54,17 @@ def test_several_thoughts_and_tools_in_open_webui() -> None:
     call = '<details type="tool_calls" done="true" name="f" arguments="{}">\n<summary>Done</summary>\n</details>\n'
     answer = f"{details('reasoning', '&gt; One.')}Well.\n{call}{details('reasoning', '&gt; Two.')}Yes."
     chat, left_out = webui({"role": "assistant", "content": answer})
-    assert (shown(chat), left_out) == ([("assistant", "One.\n\nTwo.", "Well.\nYes.")], {"tools": 1})
+    assert (shown(chat), left_out) == ([("assistant", "One.\n\nTwo.", "Well.\nYes.")], {})
+    [call_f] = chat.messages[0].calls
+    assert (call_f.name, call_f.text, call_f.thinking, call_f.state) == ("f", len("Well.\n"), len("One."), "stopped")
 
 
-def test_programs_that_open_webui_ran_stay_with_what_they_wrote() -> None:
+def test_programs_that_open_webui_ran_are_calls() -> None:
     output = escape(json.dumps({"stdout": "85 < 90", "stderr": None, "result": ""}))
     ran = details("code_interpreter", "```python\nprint('85 < 90')\n```", f' output="{output}"')
     chat, left_out = webui({"role": "assistant", "content": f"{ran}Yes."})
-    wanted = "```python\nprint('85 < 90')\n```\n\n```\n85 < 90\n```\n\nYes."
-    assert (shown(chat), left_out) == ([("assistant", "", wanted)], {})
+    assert (shown(chat), left_out) == ([("assistant", "", "Yes.")], {})
+    assert calls(chat) == [("code_interpreter", '{"code": "print(\'85 < 90\')"}', "done", "85 < 90")]
 
 
 def test_files_of_open_webui(tmp_path: Path) -> None:
@@ -92,8 +94,8 @@ def test_files_of_open_webui(tmp_path: Path) -> None:
 def test_answers_that_are_only_in_the_output() -> None:
     output = [
         {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "Hot?"}]},
-        {"type": "function_call", "name": "f", "arguments": "{}"},
-        {"type": "function_call_output", "output": [{"type": "input_text", "text": "80"}]},
+        {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"},
+        {"type": "function_call_output", "call_id": "c", "output": [{"type": "input_text", "text": "80"}]},
         {"type": "open_webui:code_interpreter", "lang": "python", "code": "print(80)"},
         {"type": "message", "content": [{"type": "output_text", "text": "80 °C."}]},
     ]
@@ -101,11 +103,9 @@ def test_answers_that_are_only_in_the_output() -> None:
         {"role": "assistant", "content": "", "output": output},
         {"role": "assistant", "content": "80 °C.", "output": output},
     )
-    assert shown(chat) == [
-        ("assistant", "Hot?", "```python\nprint(80)\n```\n\n80 °C."),
-        ("assistant", "Hot?", "80 °C."),
-    ]
-    assert left_out == {"tools": 1}
+    assert shown(chat) == [("assistant", "Hot?", "80 °C.")] * 2
+    assert calls(chat) == [("f", "{}", "done", "80"), ("code_interpreter", '{"code": "print(80)"}', "done", "")] * 2
+    assert left_out == {}
 
 
 def test_answers_of_several_models_are_versions() -> None:
@@ -142,7 +142,7 @@ def test_artifacts_of_claude_stand_in_the_answer() -> None:
     chat, left_out = of_claude(
         {"type": "text", "text": "Here:\n```\nThis block is not supported on your current device yet.\n```\n\n"},
         call("artifacts", command="create", id="1", type="text/markdown", title="Poem", content="Soft rain."),
-        {"type": "tool_result", "content": []},
+        {"type": "tool_result", "name": "artifacts", "content": [{"type": "text", "text": "OK"}]},
         call("artifacts", command="update", id="1", old_str="Soft", new_str="Hard"),
         call("artifacts", command="update", id="2", old_str="a", new_str="b"),
         call("create_file", path="/mnt/rain.py", file_text="print(1)", description="x"),
@@ -154,7 +154,9 @@ def test_artifacts_of_claude_stand_in_the_answer() -> None:
     parts = ["`Poem`", "```markdown\nSoft rain.\n```", "`Poem`", "```markdown\nHard rain.\n```"]
     parts += ["`rain.py`", "```\nprint(1)\n```", "`rain.py`", "```\nprint(2)\n```"]
     assert shown(chat)[1] == ("assistant", "", "\n\n".join(["Here:\n", *parts, "Done."]))
-    assert left_out == {"tools": 3, "changes": 1, "references": 1}
+    lost = '{"command": "update", "id": "2", "old_str": "a", "new_str": "b"}'
+    assert calls(chat) == [("artifacts", lost, "stopped", ""), ("web_search", '{"query": "rain"}', "stopped", "")]
+    assert left_out == {"changes": 1, "references": 1}
 
 
 def test_older_artifacts_of_claude() -> None:

@@ -25,7 +25,7 @@ MOST_SNIPPETS = 3
 _LINES = 2
 _BEFORE = 14
 """Characters of a passage that stand before its first match: in a narrow list more would hide it."""
-_THINKING = "Thinking: "
+_THINKING, _TOOL = "Thinking: ", "Tool: "
 """Before a passage that is not from the answer."""
 _Roles = Qt.ItemDataRole
 
@@ -49,7 +49,8 @@ def results_of(found: Sequence[Found], searched: str) -> list[Result]:
         title = title_of_chat(one.chat)
         rows.append(Result(one.chat, "", title, matches(title, words)))
         for snippet in one.snippets[:MOST_SNIPPETS]:
-            shown = _shown(snippet.text, snippet.matches, _THINKING if snippet.is_thinking else "")
+            label = _THINKING if snippet.is_thinking else _TOOL if snippet.is_call else ""
+            shown = _shown(snippet.text, snippet.matches, label)
             rows.append(Result(one.chat, snippet.message_id, *shown))
     return rows
 
