@@ -16,9 +16,10 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace as replace_struct
 
 from app.chats.database import MOST_DAYS, backup_folder, daily_backups
-from app.chats.model import to_json
+from app.chats.model import StoredCall, calls_to_json, to_json
 from app.chats.store import ChatStore
 from app.chats.worker import ChatWorker
 from app.storage.files import erase_chat_caches
@@ -51,9 +52,15 @@ def write_chats(store: ChatStore) -> tuple[str, str]:
             asked = add_question(store, chat_id, parents[chat_id], f"{words} {number} " * (1 + 40 * number))
             answer = begin_answer(store, chat_id, asked.id, "Guide", {"system_prompt": words})
             for length in (10, 100, 300):
-                store.update_answer(answer.id, f"{words} " * length, [[5, None, 1, words]], (), f"{words}. " * length)
+                call = StoredCall(id=words, name=words, result=f"{words}: " * length)
+                saved = f"{words} " * length, [[5, None, 1, words]], (), f"{words}. " * length, [call]
+                store.update_answer(answer.id, *saved)
             packed = to_json([[5, None, 1, words]])
-            whole = replace(answer, text=f"{words} " * 400, thinking=f"{words}. " * 500, provenance_json=packed)
+            call = StoredCall(id=words, name=words, arguments=to_json({words: words}), result=f"{words}: " * 600)
+            calls = calls_to_json([call, replace_struct(call, state="done")])
+            whole = replace(
+                answer, text=f"{words} " * 400, thinking=f"{words}. " * 500, provenance_json=packed, calls_json=calls
+            )
             store.finish_answer(replace(whole, status="complete"))
             parents[chat_id] = answer.id
     store.set_unsent(deleted, f"{secret} draft")

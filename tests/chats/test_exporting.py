@@ -8,13 +8,14 @@ from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from app.chats.attachments import Content
 from app.chats.database import MEMORY
 from app.chats.exporting import Export, file_name
 from app.chats.formats.html_page import for_paper
-from app.chats.model import StoredMessage
+from app.chats.model import StoredCall, StoredMessage, calls_to_json
 from app.chats.store import ChatStore, new_id
 from app.helper import Helper, shared
 from app.system import Canceled, KnownError
@@ -106,7 +107,11 @@ def test_nothing_in_a_chat_becomes_html_of_its_own() -> None:
         chat = store.create_chat("</title><script>alert(0)</script>")
         question = add_question(store, chat.id, None, HOSTILE)
         answer = begin_answer(store, chat.id, question.id, "<img src=x onerror=alert(3)>")
-        store.finish_answer(replace(answer, text=HOSTILE, thinking=HOSTILE, status="stopped"))
+        call = StoredCall(
+            id="c", name=HOSTILE, server=HOSTILE, arguments=HOSTILE, result=HOSTILE, text=9, state="failed"
+        )
+        calls = calls_to_json([call])
+        store.finish_answer(replace(answer, text=HOSTILE, thinking=HOSTILE, status="stopped", calls_json=calls))
         paper = for_paper(store.record(chat.id), Export(store.record, shared()).render)
         for page in (text_of(store, chat.id, "html"), paper):
             found = Tags()
@@ -122,6 +127,25 @@ def test_nothing_in_a_chat_becomes_html_of_its_own() -> None:
             }
             assert "<td>" in page  # what is harmless is shown as in the window
             assert "alert(1)" in page
+
+
+def test_calls_stand_where_they_were_made() -> None:
+    call = StoredCall(id="c", name="look_up", server="Tea", arguments='{"tea": "a\\"b"}', result="x" * 9000, text=5)
+    with ChatStore(MEMORY) as store:
+        answer = begin_answer(store, store.create_chat("Words").id, None, "Guide", {})
+        calls = calls_to_json([msgspec.structs.replace(call, state="done")])
+        store.finish_answer(replace(answer, text="Well.\n\n**80**", status="complete", calls_json=calls))
+        page = text_of(store, answer.chat_id, "html")
+        paper = for_paper(store.record(answer.chat_id), Export(store.record, shared()).render)
+        lines = text_of(store, answer.chat_id).splitlines()
+    shown = "<details><summary>Tool call: look_up (Tea)</summary>\n<pre>{&quot;tea&quot;: &quot;a\\&quot;b&quot;}</pre>"
+    assert page.index("Well.") < page.index(shown) < page.index("x" * 9000) < page.index("<strong>80</strong>")
+    assert paper.index("Well.") < paper.index("<i>Tool call: look_up (Tea)</i>") < paper.index("<strong>80</strong>")
+    assert "x" * 4000 + "…" in paper and "x" * 4001 not in paper
+    assert [line for line in lines[4:] if line and not line.startswith("<!-- ")] == [
+        *("## Guide", "Well.", "*Tool call*", "`look_up`", "```", '{"tea": "a\\"b"}', "```", "```", "x" * 9000, "```"),
+        "**80**",
+    ]
 
 
 def test_a_page_loads_nothing() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import string
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from app.chats.attachments import prompt_text
+from app.chats.attachments import Content, prompt_text
 from app.chats.database import MEMORY
 from app.chats.exporting import Export
 from app.chats.formats import slipstream
@@ -20,7 +22,7 @@ from app.chats.formats.reading import ChatReading
 from app.chats.formats.records import ChatRecord, MessageRecord
 from app.chats.formats.writing import WRITE
 from app.chats.importing import Import, Imported
-from app.chats.model import StoredMessage, to_json
+from app.chats.model import StoredCall, StoredMessage, calls_to_json, to_json
 from app.chats.settings import ChatSettings, chat_settings
 from app.chats.store import ChatStore, new_id
 from app.helper import Died, Helper, NotStarted, TookTooLong, TooMuchMemory, shared
@@ -33,6 +35,27 @@ from tests.support.chats import add_question, begin_answer
 def import_all(store: ChatStore, *paths: Path, folder: str = "") -> Imported:
     imported, _ = Import(paths).run(lambda chats: store.add_records(chats, folder))
     return imported
+
+
+CHART = b"\x89PNG of a result"
+CALLS = [
+    StoredCall(
+        id="c1",
+        name="tea__look_up",
+        arguments='{ "tea":"sencha",\n "n": [1, 2.50]}',
+        server="Tea",
+        tool="look_up",
+        text=3,
+        thinking=7,
+        tokens=1,
+        state="done",
+        result="``` 80 °C\n\0",
+        images=(hashlib.sha256(CHART).hexdigest(),),
+        seconds=0.25,
+    ),
+    StoredCall(id="c2", name="current_time", text=3, thinking=18, tokens=1, state="denied", result="Not now."),
+    StoredCall(id="c3", name="calculate", arguments='{"e":"1/0"}', text=6, thinking=18, tokens=3, state="failed"),
+]
 
 
 def rich_chat(store: ChatStore) -> str:
@@ -53,6 +76,8 @@ def rich_chat(store: ChatStore) -> str:
             tokens=[1, 2, 151_000],
             figures_json=to_json({"completion_tokens": 3, "draft": {"tested": 4}, "thinking_s": 2.5}),
             provenance_json=to_json([[18, "model", 0, None, True], [6, None, 1, "90"]]),
+            calls_json=calls_to_json(CALLS),
+            attachments=(store.keep(Content("image", "chart.png", CHART, "image/png", 2, 2)),),
         )
     )
     other = begin_answer(store, chat.id, question.id)
@@ -107,6 +132,74 @@ def test_nobody_elses_file_says_which_folders_may_be_read(tmp_path: Path) -> Non
         assert chat_settings(store.chat(chat.id).settings).folders == ["/secret"]  # type: ignore[union-attr]
 
 
+def test_calls_come_back_exactly(tmp_path: Path) -> None:
+    with ChatStore(MEMORY) as store, ChatStore(MEMORY) as other:
+        chat_id = rich_chat(store)
+        import_all(other, export(store, [chat_id], "json", tmp_path / "chat.json"))
+        for one in (store, other):
+            [answer] = [message for message in one.record(chat_id).messages if message.calls]
+            assert answer.calls == CALLS
+            assert [image.data for image in answer.attachments] == [CHART]
+
+
+def hostile(*calls: object, role: str = "assistant", text: str = "Tea") -> dict[str, Any]:
+    message = {"id": "a", "parent": None, "role": role, "text": text, "calls": calls}
+    return {"slipstream_chat": 1, "id": "x", "messages": [message]}
+
+
+def test_imported_calls_never_wait_and_lie_in_the_text(tmp_path: Path) -> None:
+    known = {"id": "a", "name": "f"}
+    path = tmp_path / "chats.json"
+    chats = [
+        hostile({**known, "state": "asked"}, {**known, "state": "running", "text": 99, "thinking": -5, "tokens": -1}),
+        hostile({**known, "name": " a\n" * 999, "arguments": "rm -rf", "seconds": -1.5}, {**known, "text": -3}),
+        hostile({**known, "state": "done", "result": "x" * 1_500_000, "images": ["0" * 64, "../../etc/passwd"]}),
+        hostile({**known, "arguments": "", "result": "unasked"}, {**known, "arguments": "[" * 5000}),
+        hostile(*({**known, "id": str(at), "tokens": 5000 - at} for at in range(5000))),
+        hostile(known, role="user"),
+    ]
+    path.write_text(json.dumps(chats))
+    with ChatStore(MEMORY) as store:
+        added = import_all(store, path).added
+        found = [store.branch(one)[0].calls for one in added]
+        assert [len(calls) for calls in found] == [2, 2, 1, 2, 1000, 0]
+        for calls in found:
+            assert len({one.id for one in calls}) == len(calls)
+            assert all(isinstance(json.loads(one.arguments), dict) and one.has_ended for one in calls)
+            assert list(calls) == sorted(calls, key=lambda one: (one.text, one.tokens))
+            assert all(0 <= one.text <= 3 and one.thinking == 0 and one.tokens >= 0 <= one.seconds for one in calls)
+            assert all(one.images == () and len(one.result) <= 1_000_000 and len(one.name) <= 200 for one in calls)
+
+
+@pytest.mark.parametrize(
+    "calls",
+    [
+        7,
+        [7],
+        [{"id": "a"}],
+        [{"id": 1, "name": "f"}],
+        [{"id": "a", "name": "f", "state": "allowed"}],
+        [{"id": "a", "name": "f", "text": 10**30}],
+        [{"id": "a", "name": "f", "result": {"x": 1}}],
+    ],
+)
+def test_a_message_with_impossible_calls_is_damaged(tmp_path: Path, calls: object) -> None:
+    chat = hostile()
+    chat["messages"].append({"id": "b", "parent": "a", "role": "assistant", "text": "", "calls": calls})
+    path = tmp_path / "chats.json"
+    path.write_text(json.dumps(chat))
+    batch = ChatReading([path]).next()
+    assert ([len(one.messages) for one in batch.chats], batch.left_out) == ([1], {"damaged": 1})
+
+
+def test_chats_with_too_much_in_their_calls_are_left_out(tmp_path: Path) -> None:
+    many = ({"id": str(at), "name": "f", "arguments": "x" * 13_000} for at in range(1000))
+    path = tmp_path / "chats.json"
+    path.write_text(json.dumps([hostile(*many), hostile({"id": "a", "name": "f", "result": "x" * 100_000_000})]))
+    batch = ChatReading([path]).next()
+    assert (batch.chats, batch.left_out) == ([], {"too_large": 2})
+
+
 def test_a_chat_is_known_where_it_came_from_and_where_it_went(tmp_path: Path) -> None:
     with ChatStore(MEMORY) as store, ChatStore(MEMORY) as other:
         chat_id = rich_chat(store)
@@ -122,7 +215,35 @@ def test_a_chat_is_known_where_it_came_from_and_where_it_went(tmp_path: Path) ->
 
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12)
-MESSAGES = st.builds(
+ARGUMENTS = st.dictionaries(TEXTS, TEXTS | st.integers() | st.none(), max_size=2).map(to_json)
+CALL = st.builds(
+    StoredCall,
+    id=st.uuids().map(str),
+    name=st.text(string.ascii_letters, min_size=1, max_size=9),
+    arguments=ARGUMENTS,
+    server=TEXTS,
+    tool=TEXTS,
+    state=st.sampled_from(["done", "failed", "denied", "stopped"]),
+    result=TEXTS,
+    seconds=st.floats(0, 1e6),
+)
+
+
+@st.composite
+def answers_with_calls(draw: st.DrawFn, texts: st.SearchStrategy[str]) -> MessageRecord:
+    """Calls in an order that is possible."""
+    text, thinking = draw(texts), draw(texts)
+    calls = draw(st.lists(CALL, max_size=4))
+    places = [sorted(draw(st.lists(st.integers(0, len(one)), min_size=4, max_size=4))) for one in (text, thinking)]
+    turns = sorted(draw(st.lists(st.integers(1, 3), min_size=4, max_size=4)))
+    placed = [
+        msgspec.structs.replace(one, text=places[0][at], thinking=places[1][at], tokens=turns[at])
+        for at, one in enumerate(calls)
+    ]
+    return MessageRecord("", None, "assistant", text, 1e9, thinking, calls=placed)
+
+
+MESSAGES = answers_with_calls(TEXTS) | st.builds(
     MessageRecord,
     id=st.just(""),
     parent=st.none(),
@@ -166,6 +287,7 @@ def test_any_chat_survives_export_and_import(
                     seed=record.seed,
                     figures_json=to_json(record.figures),
                     tokens=record.tokens,
+                    calls_json=calls_to_json(record.calls),
                 )
             )
         path = tmp_path / "chat.json"

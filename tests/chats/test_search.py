@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 import string
 from collections.abc import Iterator
@@ -13,10 +14,13 @@ import pytest
 
 from app.chats import search as searching
 from app.chats.database import MEMORY, back_up, backup_folder
-from app.chats.model import Found, StoredMessage
+from app.chats.model import Found, StoredCall, StoredMessage, calls_to_json
 from app.chats.store import ChatStore
+from app.chats.tree import SEARCHED, SHOWN_TEXT
 from tests.support.chats import add_question, begin_answer
 from tests.support.matrix import in_proof
+
+DATA = Path(__file__).parent.parent / "data"
 
 
 @pytest.fixture
@@ -154,6 +158,56 @@ def test_words_of_thinking_and_answer_are_found_and_a_snippet_says_which(store: 
     assert snippets("one.red") == []  # they are texts of their own
     store.delete_message(answer.id, following=False)
     assert snippets("perhaps") == []
+
+
+def with_calls(store: ChatStore, *calls: StoredCall, text: str = "It is in the kitchen.") -> StoredMessage:
+    asked = add_question(store, store.create_chat().id, None, "Where?")
+    answer = begin_answer(store, asked.chat_id, asked.id)
+    store.finish_answer(replace(answer, text=text, status="complete", calls_json=calls_to_json(calls)))
+    return store.message(answer.id)
+
+
+def test_tool_calls_are_found_by_their_names_arguments_and_results(store: ChatStore) -> None:
+    arguments = '{"path": "C:\\\\Tea", "note": "say \\"h\\u00e9llo\\"\\nto 7 cups", "tags": ["green", {"deep": 7.5}]}'
+    call = StoredCall(
+        id="c", name="find_kettle", arguments=arguments, result='Two <b>"kettles"</b>\nfound', state="done"
+    )
+    answer = with_calls(store, call)
+
+    def snippets(search: str) -> list[tuple[str, bool]]:
+        return [(one.text, one.is_call) for found in store.search(search) for one in found.snippets]
+
+    line = 'find_kettle path: C:\\Tea note: say "héllo" to 7 cups tags: green deep: 7.5 Two <b>"kettles"</b> found'
+    for words in ("find_kettle", "C:\\Tea", '"HÉLLO" cups', "deep 7.5", '"kettles"', "to"):
+        [(found, is_call)] = snippets(words)
+        assert is_call and line.endswith(found.lstrip("…")) and len(found) > 50
+    assert [is_call for _, is_call in snippets("kitchen kettles")] == [False, True]
+    assert snippets("u00e9") == snippets("nto") == []
+    store.delete_message(answer.id, following=False)
+    assert snippets("kettles") == []
+
+
+@pytest.mark.parametrize("stored", ["{", "[7]", '[{"id": "a"}]', '"x"', "[" * 3000, '[{"id":"a","name":"\\ud800"}]'])
+def test_damaged_tool_calls_cost_only_themselves(path: Path, stored: str) -> None:
+    with ChatStore(path) as store:
+        answer = with_calls(store, text="unmistakable")
+        store._connection.execute("UPDATE messages SET calls = ? WHERE id = ?", (stored, answer.id))
+        store._connection.execute("UPDATE messages SET calls = CAST(x'5bff' AS TEXT) WHERE role = 'user'")
+        for _ in range(2):
+            assert ids(store.search("unmistakable")) == [answer.chat_id]
+            index(store)
+        store.delete_chats([answer.chat_id])
+        store.erase_deleted()
+        assert store.search("unmistakable") == []
+
+
+def test_the_index_from_before_tools_is_still_valid(path: Path) -> None:
+    """Messages have to leave it with exactly the text with which they came, or their words stay in it."""
+    shutil.copyfile(DATA / "chats-version-4.sqlite", path)
+    with ChatStore(path) as store:
+        query = f"SELECT {SEARCHED}, {SHOWN_TEXT} || iif(m.thinking = '', '', char(10) || m.thinking) FROM messages m"
+        rows = store._connection.execute(query).fetchall()
+    assert rows and all(now == before for now, before in rows)
 
 
 def test_deleted_chats_and_messages_are_not_found(store: ChatStore) -> None:

@@ -21,6 +21,7 @@ h2 { font-size: 1rem; margin: 2rem 0 0.5rem; }
 .quiet { opacity: 0.7; font-size: 0.875rem; }
 details { border-left: 3px solid #8888; padding-left: 1rem; opacity: 0.85; }
 pre { padding: 0.75rem; border-radius: 8px; background: #8882; overflow-x: auto; }
+details > pre { white-space: pre-wrap; }
 code { font-family: ui-monospace, monospace; font-size: 0.875em; }
 table { border-collapse: collapse; }
 th, td { border: 1px solid #8886; padding: 0.25rem 0.5rem; }
@@ -36,7 +37,7 @@ _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 _MOST_PRINTED = 4000
-"""Characters of a tool's result on paper."""
+"""Characters of a tool's arguments or result on paper."""
 _MEDIA_TYPES = {b"\x89PNG": "image/png", b"\xff\xd8": "image/jpeg", b"GIF8": "image/gif", b"BM": "image/bmp"}
 
 
@@ -76,7 +77,7 @@ def for_paper(chat: ChatRecord, render: Render) -> str:
         for text, calls in turns:
             body += [
                 text,
-                *(f"<blockquote><i>{_title(one)}</i>{_call(one, _MOST_PRINTED)}</blockquote>" for one in calls),
+                *(f"<blockquote><i>{_title(one)}</i>{_printed(one)}</blockquote>" for one in calls),
             ]
         body.append(_ending(message))
     return "\n".join(filter(None, body))
@@ -96,10 +97,16 @@ def _title(call: StoredCall) -> str:
     return escape(f"{call_title(call)}: {call.name}{f' ({call.server})' if call.server else ''}")
 
 
-def _call(call: StoredCall, most: int | None = None) -> str:
-    """The arguments and the result of a tool call as plain text, each at most ``most`` characters."""
-    parts = [one if most is None or len(one) <= most else f"{one[:most]}…" for one in (call.arguments, call.result)]
-    return "".join(f'<pre style="white-space: pre-wrap">{escape(one)}</pre>' for one in parts if one)
+def _call(call: StoredCall) -> str:
+    """The arguments and the result of a tool call as plain text."""
+    return "".join(f"<pre>{escape(one)}</pre>" for one in (call.arguments, call.result) if one)
+
+
+def _printed(call: StoredCall) -> str:
+    """The same with lines that wrap, cut where it is long."""
+    parts = [one if len(one) <= _MOST_PRINTED else f"{one[:_MOST_PRINTED]}…" for one in (call.arguments, call.result)]
+    lines = [escape(one).replace("  ", "&nbsp; ").replace("\n", "<br>") for one in parts if one]
+    return "".join(f"<p><code>{one}</code></p>" for one in lines)
 
 
 def _folded(attachment: AttachmentRecord) -> str:

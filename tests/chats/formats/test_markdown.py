@@ -8,10 +8,12 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
+from msgspec.structs import replace
 
 from app.chats.formats import markdown
 from app.chats.formats.reading import ChatReading
-from app.chats.formats.records import AttachmentRecord, Batch, ChatRecord, MessageRecord
+from app.chats.formats.records import AttachmentRecord, Batch, ChatRecord, MessageRecord, StoredCall
+from tests.chats.test_importing import answers_with_calls
 
 
 def chat_of(*messages: MessageRecord, title: str = "Tea") -> ChatRecord:
@@ -38,7 +40,11 @@ def read_back(folder: Path, chat: ChatRecord) -> tuple[ChatRecord, Batch]:
 
 def seen(chat: ChatRecord) -> list[tuple[object, ...]]:
     return [
-        (one.role, one.text, one.thinking, one.model, one.status, [(file.name, file.text) for file in one.attachments])
+        (
+            *(one.role, one.text, one.thinking, one.model, one.status),
+            [(file.name, file.text) for file in one.attachments],
+            [(call.name, call.arguments, call.result.rstrip(), call.state, call.text) for call in one.calls],
+        )
         for one in chat.branch()
     ]
 
@@ -110,6 +116,28 @@ def test_what_comes_back(tmp_path: Path) -> None:
     assert batch.left_out == {"images": 1}
 
 
+@pytest.mark.parametrize("text", OPEN)
+def test_a_result_is_shown_as_it_is_whatever_it_says(tmp_path: Path, text: str) -> None:
+    """Also behind text that opens a fence, or HTML, in which the model was stopped."""
+    image = "![x](https://example.com/x.png)"
+    results = [f"{ending}{mark}{ending}{image}" for ending in ("\n", "\r", "\n   ") for mark in ("```", "`````", text)]
+    calls = [
+        StoredCall(id=str(at), name="f`<b>", result=result, text=len(text), state="failed")
+        for at, result in enumerate(results)
+    ]
+    chat = chat_of(said("assistant", f"{text}\n\nWell.", calls=calls), said("user", "**thanks**"))
+    tokens = MarkdownIt("commonmark").parse(markdown.write(chat))
+    fences = [one.content for one in tokens if one.type == "fence" and not one.level]
+    assert [one for one in fences if image in one] == [f"{one}\n".replace("\r", "\n") for one in results]
+    assert not [one for one in tokens if one.type == "inline" for part in one.children or () if part.type == "image"]
+    assert "<h2>You</h2>\n<p><strong>thanks</strong></p>" in MarkdownIt().render(markdown.write(chat))
+    found = read_back(tmp_path, chat)[0].branch()[0]
+    assert (found.text, len(found.calls)) == (f"{text}\n\nWell.", len(results))
+    assert [(call.name, call.text, call.result) for call in found.calls] == [
+        ("f'<b>", len(text), result) for result in results
+    ]
+
+
 def test_a_file_that_went_through_an_editor(tmp_path: Path) -> None:
     chat = chat_of(said("user", "a\nb"), said("assistant", "```\nc", status="stopped", thinking="d"))
     written = markdown.write(chat)
@@ -145,8 +173,18 @@ MESSAGES = st.builds(
 )
 
 
+WITH_CALLS = answers_with_calls(TEXTS).map(
+    lambda one: replace(
+        one,
+        calls=[
+            replace(call, result=call.result.strip(), arguments=call.arguments.replace("\r", " ")) for call in one.calls
+        ],
+    )
+)
+
+
 @settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
-@given(messages=st.lists(MESSAGES, min_size=1, max_size=5))
+@given(messages=st.lists(MESSAGES | WITH_CALLS, min_size=1, max_size=5))
 @example(messages=[said("user", "\n"), said("assistant", "\n\n", status="stopped"), said("user", "\n\n")])
 def test_any_chat_comes_back_from_markdown(tmp_path: Path, messages: list[MessageRecord]) -> None:
     chat = chat_of(*messages)
