@@ -142,7 +142,7 @@ def _content(name: str, call: CallTool) -> str:
 
 def _text_of(path: Path) -> str:
     if not path.is_file():
-        raise KnownError("There is no such file." if not path.exists() else "That is no file.")
+        raise KnownError("There is no such file." if not path.exists() else "That isn't a file.")
     if path.stat().st_size > _LARGEST:
         raise KnownError(f"The file is larger than {words.size(_LARGEST)}.")
     helper = Helper(READING_SECONDS)

@@ -34,6 +34,7 @@ from app.tools.messages import (
     Quit,
     ReadResource,
     Reply,
+    ServerChanged,
     StartServer,
     StopServer,
     ToTools,
@@ -92,6 +93,8 @@ class ToolsProcess:
         os._exit(0)  # something hangs
 
     def _receive(self, message: ToTools) -> None:
+        if self._is_over.is_set():
+            return
         match message:
             case StartServer():
                 self._do(self._replace(message.entry.name, message))
@@ -121,7 +124,9 @@ class ToolsProcess:
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
-            if start is not None:
+            if start is None:
+                self._tell(ServerChanged(name=name, state="stopped"))
+            else:
                 server = Server(start, self._tell, self._ask)
                 self._servers[name] = server, asyncio.create_task(server.run())
 

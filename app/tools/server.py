@@ -47,8 +47,6 @@ _PAGES, _MAX_LISTED = 100, 1000
 _MAX_NAME, _MAX_DESCRIPTION, _MAX_SCHEMA, _MAX_QUESTION = 200, 10_000, 100_000, 100_000
 _MAX_QUESTIONS = 3
 """Open ones of a server."""
-_LEAST_START_SECONDS = 120.0
-"""The first start of npx or uvx downloads the server."""
 _LONGEST_SECONDS = 3600.0
 """For a call with progress."""
 _PROGRESS_SECONDS, _CHANGE_SECONDS = 0.1, 1.0
@@ -108,20 +106,14 @@ class Server:
             while self._is_lost:
                 self._is_lost = False
                 await self._serve()
-        except asyncio.CancelledError:
-            self._say("stopped")
-            raise
-        except BaseException as error:
-            if isinstance(error, KeyboardInterrupt | SystemExit):
-                raise
+        except (Exception, BaseExceptionGroup) as error:
             self._say("failed", _reason(error))
         finally:
             self._session = None
 
     async def _serve(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
-            seconds = max(self.entry.timeout_seconds, _LEAST_START_SECONDS)
-            async with self._clock(seconds):
+            async with self._clock(2 * self.entry.timeout_seconds):  # npx or uvx may have to download it first
                 streams = await stack.enter_async_context(
                     address(self._start, self) if self.entry.url else transport.command(self.entry, self._log)
                 )
@@ -261,7 +253,8 @@ class Server:
 
     async def asked(self, kind: Any, message: str, *, url: str = "", fields: dict[str, Any] | None = None) -> Reply:
         """Ask the user, if that may come of a request of ours."""
-        if not self._clocks or len(self._questions) >= _MAX_QUESTIONS or len(str(fields)) > _MAX_SCHEMA:
+        is_asked_for = self._clocks and (self._session is not None or kind == "login")
+        if not is_asked_for or len(self._questions) >= _MAX_QUESTIONS or len(str(fields)) > _MAX_SCHEMA:
             return Reply(question=0, action="decline")
         text = words.shortened(message, _MAX_QUESTION)
         name = self.entry.name
@@ -418,6 +411,8 @@ def _add_image(data: str, media_type: str | None, name: str, texts: list[str], i
     try:
         content = base64.b64decode(data)
     except ValueError:
+        content = b""
+    if not content:
         texts.append(f"[{name}, {kind}, damaged]")
         return
     if not kind.startswith("image/"):

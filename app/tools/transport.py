@@ -42,7 +42,7 @@ MAX_VALUES = 1_000_000
 _MAX_OPEN_REQUESTS = 100
 """Of the server to us, unanswered."""
 _LOG_LINES, _LOG_CHARACTERS = 200, 500
-_FLOOD, _STEADY, _MESSAGE = 200_000_000, 10_000_000, 10_000
+_FLOOD, _STEADY, _MESSAGE = 100_000_000, 10_000_000, 10_000
 """What a server may send at once and in a second for long, in bytes, and what a message counts besides its bytes."""
 _EXIT_SECONDS = 2.0
 """For a server whose stdin was closed, and again after SIGTERM."""
@@ -250,7 +250,7 @@ async def _listen(process: anyio.abc.Process, log: Log) -> None:
     with contextlib.suppress(*_CLOSED):
         while True:
             data = await process.stderr.receive()
-            flow.take(len(data))
+            flow.take(10 * len(data))
             *lines, rest = (rest + data).split(b"\n")
             rest = rest[-4 * _LOG_CHARACTERS :]
             for line in lines[-_LOG_LINES:]:
