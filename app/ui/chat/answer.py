@@ -1,67 +1,56 @@
-"""An answer in the transcript: what the model thought, what it wrote, and below it the figures and the buttons.
+"""An answer in the transcript: what the model thought, what it wrote, the tools that it called in between, and below it
+the figures and the buttons.
 
 Nothing of the thinking is laid out before it is opened for the first time: it may be far longer than the answer.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from itertools import accumulate, groupby, pairwise
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QRectF, Qt, QTimer, Signal, Slot
-from PySide6.QtGui import QGuiApplication, QPainter, QPaintEvent
-from PySide6.QtWidgets import QLabel, QMenu, QPushButton, QToolButton, QWidget
+import msgspec
+from PySide6.QtCore import Qt, QTimer, Slot
+from PySide6.QtGui import QGuiApplication
+from PySide6.QtWidgets import QApplication, QLabel, QMenu, QPushButton, QToolButton, QWidget
 
 from app import words
-from app.chats.model import StoredMessage, unpack
+from app.chats.model import Attachment, StoredCall, StoredMessage, unpack
 from app.markdown.find import count_matches
 from app.protocol.events import Piece
 from app.ui.actions import Actions
-from app.ui.chat.footer import HELP, action_button, details_of, footer_of, note_of, thinking_title, thought_for
+from app.ui.chat.footer import (
+    ABOVE_TEXT,
+    BELOW_TEXT,
+    HELP,
+    INDENT,
+    FoldedPart,
+    action_button,
+    details_of,
+    footer_of,
+    note_of,
+    thinking_title,
+    thought_for,
+)
 from app.ui.chat.messages import MessageButtons, MessageWidget
-from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Column, Widths
 from app.ui.widgets.controls import explain, label
 
 if TYPE_CHECKING:
     from app.ui.chat.markdown.view import MarkdownView
+    from app.ui.chat.tool_cards import ToolCard
 
 _TICK_MS = 1000
-_INDENT = 16
-"""Of the text, beside the line that marks it."""
-_LINE_LEFT = 7
-_ABOVE_TEXT, _BELOW_TEXT = 4, 8
 _STOP_HELP = "Has the model answer now, with what it has thought so far."
 
 
-class _FoldButton(QPushButton):
-    """Opens and closes the text, and stays where it is on the screen."""
-
-    def __init__(self, column: Column, parent: QWidget) -> None:
-        super().__init__(parent, autoDefault=True)  # Enter presses it, too
-        self._column = column
-        self.setCheckable(True)
-        themes.set_role(self, "fold")
-
-    def nextCheckState(self) -> None:  # noqa: N802
-        self._column.keep_place(self, super().nextCheckState)
-
-
-class ThinkingPart(QWidget):
-    """The thinking of one answer, while it streams or afterwards.
-
-    Attributes:
-        button: Opens and closes it.
-        stop_button: Ends the thinking; only while the model thinks, and where that can be done.
-        view: The text; ``None`` before it was opened.
-
-    Signals:
-        height_changed: It needs another height.
-    """
-
-    height_changed = Signal()
+class ThinkingPart(FoldedPart):
+    """The thinking of one answer, while it streams or afterwards. ``view``: the text; ``None`` before it was opened."""
 
     def __init__(
         self,
@@ -71,14 +60,13 @@ class ThinkingPart(QWidget):
         dress_view: Callable[[MarkdownView], object],
         actions: Actions | None = None,
     ) -> None:
-        """``name``: what screen readers call the text. ``column``: whose entry it is in. ``dress_view`` makes a new
-        text look like the others. Without ``actions`` nobody can stop it here."""
-        super().__init__(parent)
+        """``name``: what screen readers call the text. ``dress_view`` makes a new text look like the others."""
+        super().__init__(column, parent, ("Stop thinking", _STOP_HELP, "skip_thinking"), actions)
+        self._timer = QTimer(self, interval=_TICK_MS)
+        self._timer.timeout.connect(self._tell_seconds)
         self.view: MarkdownView | None = None
         self._name = name
-        self._column = column
         self._dress_view = dress_view
-        self._actions = actions
         self._text: list[str] = []
         self._unseen: list[Piece] = []
         """What is given to the view when it is opened."""
@@ -87,13 +75,6 @@ class ThinkingPart(QWidget):
         self._matches = "", -1, 0
         """What was looked for in how long a text, and how often it is there."""
         self._seconds: Callable[[], float] = float
-        self._widths = Widths(0, 0)
-        self.button = _FoldButton(column, self)
-        self.stop_button: QPushButton | None = None
-        self._timer = QTimer(self, interval=_TICK_MS)
-        self._timer.timeout.connect(self._tell_seconds)
-        self.button.toggled.connect(self._on_toggled)
-        themes.follow(self, self._dress)
 
     # -- text
 
@@ -157,14 +138,6 @@ class ThinkingPart(QWidget):
 
     # -- how it is shown
 
-    @property
-    def is_open(self) -> bool:
-        return self.button.isChecked()
-
-    def set_open(self, is_open: bool) -> None:
-        """Show or hide the text."""
-        self.button.setChecked(is_open)
-
     def count(self, query: str) -> int:
         """How many matches there are, whether the text is open or not."""
         length = sum(map(len, self._text))
@@ -178,34 +151,20 @@ class ThinkingPart(QWidget):
 
     def fit(self, widths: Widths) -> int:
         """Use these widths; gives back the height it needs."""
-        self._widths = widths
-        size = self.button.sizeHint()
-        width = min(size.width(), widths.prose)
-        self.button.setGeometry(0, 0, width, size.height())
-        bottom = size.height()
-        if self.stop_button is not None and not self.stop_button.isHidden():
-            wanted = self.stop_button.sizeHint()
-            fits = width + 8 + wanted.width() <= widths.prose
-            top = (size.height() - wanted.height()) // 2 if fits else size.height()
-            left = width + 8 if fits else 0
-            self.stop_button.setGeometry(left, top, min(wanted.width(), widths.prose), wanted.height())
-            bottom = bottom if fits else top + wanted.height()
+        bottom = self._fit_buttons(widths)
         if self.view is not None and self.is_open:
-            self.view.set_widths(widths.prose - _INDENT, widths.code - _INDENT)
-            self.view.move(_INDENT, bottom + _ABOVE_TEXT)
-            bottom += _ABOVE_TEXT + self.view.content_height() + _BELOW_TEXT
+            self.view.set_widths(widths.prose - INDENT, widths.code - INDENT)
+            self._text_top = bottom + ABOVE_TEXT
+            self.view.move(INDENT, self._text_top)
+            bottom = self._text_top + self.view.content_height() + BELOW_TEXT
         self.resize(widths.code, bottom)
         return bottom
 
-    @Slot(bool)
-    def _on_toggled(self, is_open: bool) -> None:
+    def _show_content(self, is_open: bool) -> None:
         if is_open and self.view is None:
             self._make_view()
         if self.view is not None:
             self.view.setVisible(is_open)
-        self._dress()
-        self._tell()
-        self.height_changed.emit()
 
     def _make_view(self) -> None:
         from app.ui.chat.markdown.view import MarkdownView
@@ -220,7 +179,7 @@ class ThinkingPart(QWidget):
         view.height_changed.connect(self._on_view_height_changed)
         view.selection_dragged.connect(lambda point: self._column.show_point(view, point))
         if self._widths.prose:
-            view.set_widths(self._widths.prose - _INDENT, self._widths.code - _INDENT)
+            view.set_widths(self._widths.prose - INDENT, self._widths.code - INDENT)
         unseen, self._unseen = self._unseen, []
         if unseen or not self._is_finished:
             view.append_pieces(unseen)
@@ -235,26 +194,6 @@ class ThinkingPart(QWidget):
         if self.is_open:
             self.height_changed.emit()
 
-    def _show_stop(self, shown: bool) -> None:
-        if shown and self.stop_button is None:
-            self.stop_button = QPushButton("Stop thinking", self, autoDefault=False)
-            themes.set_role(self.stop_button, "link")
-            explain(self.stop_button, _STOP_HELP)
-            self.stop_button.clicked.connect(self._on_stop)
-        if self.stop_button is not None:
-            if not shown and self.stop_button.hasFocus():
-                self.button.setFocus(Qt.FocusReason.OtherFocusReason)
-            self.stop_button.setEnabled(shown)
-            self.stop_button.setVisible(shown)
-        self.height_changed.emit()
-
-    @Slot()
-    def _on_stop(self) -> None:
-        if self._actions is not None and self.stop_button is not None:
-            self.button.setFocus(Qt.FocusReason.OtherFocusReason)  # a disabled button would lose it
-            self.stop_button.setEnabled(False)
-            self._actions.run("skip_thinking")
-
     # -- what the button says
 
     @Slot()
@@ -262,32 +201,18 @@ class ThinkingPart(QWidget):
         seconds = int(self._seconds())
         self._show_title(f"Thinking… {words.duration(seconds)}" if seconds else "Thinking…")
 
-    def _show_title(self, title: str) -> None:
-        if title != self.button.text():
-            self.button.setText(title)
-            self._tell()
-            self.height_changed.emit()
-
-    def _tell(self) -> None:
-        """Tell screen readers, without the seconds while these still change."""
-        title = "Thinking" if self._timer.isActive() else self.button.text().replace(words.NO_BREAK, " ")
-        name = f"{title}, {'open' if self.is_open else 'closed'}"
-        if name != self.button.accessibleName():
-            self.button.setAccessibleName(name)
-
-    def _dress(self) -> None:
-        self.button.setIcon(icons.themed("chevron-down" if self.is_open else "chevron-right", themes.current()))
-        self.update()
-
-    def paintEvent(self, _event: QPaintEvent) -> None:
-        if self.view is not None and self.is_open:
-            top = self.view.y()
-            line = QRectF(_LINE_LEFT, top, 2, self.height() - _BELOW_TEXT - top)
-            QPainter(self).fillRect(line, themes.current().line)
+    def _tell(self, title: str = "") -> None:
+        """Without the seconds while these still change."""
+        super()._tell(title or ("Thinking" if self._timer.isActive() else ""))
 
 
 class AnswerMessage(MessageWidget):
-    """A model's answer in Markdown. ``thinking``: what the model thought before; ``None`` where it did not."""
+    """A model's answer in Markdown. ``view`` has its text up to the first tool call.
+
+    Attributes:
+        thinking: What the model thought before; ``None`` where it did not.
+        cards: The tool calls, in order.
+    """
 
     def __init__(self, message: StoredMessage, actions: Actions, parent: Column, opened: set[str]) -> None:
         """``opened``: the ids of the messages whose thinking the user wants to see; kept up to date here."""
@@ -297,6 +222,11 @@ class AnswerMessage(MessageWidget):
         self._is_complete = self._continues = False
         self._thinking_seconds: Callable[[], float] = float
         self.thinking: ThinkingPart | None = None
+        self.cards: list[ToolCard] = []
+        self._texts: dict[int, MarkdownView] = {0: self.view}
+        """By how many calls stand before."""
+        self._together: QPushButton | None = None
+        """Allows several calls that wait."""
         self.progress: QLabel | None = None
         self.note: QLabel | None = None
         self.footer: QLabel | None = None
@@ -321,43 +251,147 @@ class AnswerMessage(MessageWidget):
             part.hide()
             part.lower()  # the Tab key comes to it before the text
             part.set_open(self.stored.id in self._opened)
-            part.button.toggled.connect(self._on_thinking_toggled)
+            part.button.toggled.connect(partial(self._note_open, self.stored.id))
             part.height_changed.connect(self._on_part_changed)
         return self.thinking
 
-    @Slot(bool)
-    def _on_thinking_toggled(self, is_open: bool) -> None:
-        if is_open:
-            self._opened.add(self.stored.id)
-        else:
-            self._opened.discard(self.stored.id)
+    def _note_open(self, place: str, is_open: bool) -> None:
+        (self._opened.add if is_open else self._opened.discard)(place)
 
     @Slot()
     def _on_part_changed(self) -> None:
         self.height_changed.emit()
 
+    # -- tool calls
+
+    @property
+    def content(self) -> str:
+        if not self.cards:
+            return self.view.content
+        return "".join(self._texts[place].content for place in sorted(self._texts)).strip()
+
+    def set_calls(
+        self,
+        calls: Sequence[StoredCall],
+        images: Sequence[Attachment] = (),
+        progress: Callable[[str], str] = lambda _call_id: "",
+    ) -> None:
+        """Its tool calls so far, as they are now, and the images that they returned. ``progress``: how far one is, by
+        its id."""
+        from app.ui.chat.tool_cards import ToolCard, readers
+
+        focused = self._with_keyboard()
+        while len(self.cards) < len(calls):
+            self.cards.append(card := ToolCard(self._column, self, self._dress, self._actions))
+            place = f"{self.stored.id} {len(self.cards)}"
+            card.set_open(place in self._opened)
+            card.button.toggled.connect(partial(self._note_open, place))
+            card.height_changed.connect(self._on_part_changed)
+            card.show()
+        for card, call in zip(self.cards, calls, strict=True):
+            is_held = any(one.state == "asked" and one.tokens == call.tokens for one in calls)
+            card.show_call(call, images, is_held=is_held, progress=progress(call.id))
+        self._offer_together(readers(self.cards))
+        if focused is not None and focused.call.state != "asked" and not self.focus_question():
+            self._actions.run("focus_composer")
+
+    def _offer_together(self, calls: Sequence[StoredCall]) -> None:
+        if self._together is not None:
+            self._together.hide()
+            self._together.deleteLater()
+            self._together = None
+        if calls:
+            self._together = button = QPushButton(f"Allow these {len(calls)} in this chat", self, autoDefault=False)
+            names = words.listed([call.tool or call.name for call in calls])
+            explain(button, f"Allows {names}. The server says that they only read.")
+            for call in calls:
+                button.clicked.connect(partial(self._actions.run, "allow_in_chat", call.id))
+            button.show()
+
+    def _with_keyboard(self) -> ToolCard | None:
+        """The card with a question that has the keyboard."""
+        focus = QApplication.focusWidget() or self
+        return next((one for one in self.cards if one.question is not None and one.isAncestorOf(focus)), None)
+
+    def focus_question(self) -> bool:
+        """Give the keyboard to the first call that waits for the user; ``False`` if there is none."""
+        for card in self.cards:
+            if card.question is not None and card.call.state == "asked":
+                card.question.setFocus(Qt.FocusReason.OtherFocusReason)
+                return True
+        return False
+
+    def _text_after(self, place: int) -> MarkdownView:
+        """The text behind so many calls."""
+        if place not in self._texts:
+            view = self._texts[place] = self.another_view()
+            view.height_changed.connect(self._on_part_changed)
+            view.selection_dragged.connect(lambda point: self._column.show_point(view, point))
+            self._dress(view)
+            if place < len(self.cards):
+                view.stackUnder(self.cards[place])  # the Tab key goes by the order of the children
+        return self._texts[place]
+
+    def _parts(self) -> Iterator[MarkdownView | ToolCard]:
+        """In reading order."""
+        for place in range(len(self.cards) + 1):
+            if place in self._texts:
+                yield self._texts[place]
+            yield from self.cards[place : place + 1]
+
+    def _append(self, pieces: list[Piece]) -> None:
+        """More text, to its place between the calls."""
+        if not self.cards:
+            self.view.append_pieces(pieces)
+            return
+        so_far = sum(len(view.content) for view in self._texts.values())
+        starts = list(accumulate((card.call.text for card in self.cards), max))
+        for place, group in groupby(_by_place(pieces, starts, so_far), key=itemgetter(0)):
+            self._text_after(place).append_pieces([piece for _, piece in group])
+
     def views(self) -> list[MarkdownView]:
-        before = [self.thinking.view] if self.thinking is not None and self.thinking.view is not None else []
-        return [*before, self.view]
+        found = [self.thinking.view] if self.thinking is not None and self.thinking.view is not None else []
+        for part in self._parts() if self.cards else (self.view,):
+            found += [part] if not isinstance(part, FoldedPart) else part.views()
+        return found
+
+    def is_in_use(self) -> bool:
+        return super().is_in_use() or any(card.is_in_use() for card in self.cards)
 
     def is_drawn(self) -> bool:
-        return self.view.is_drawn and (self.thinking is None or self.thinking.is_drawn())
+        texts = all(view.is_drawn for view in self.views()) if self.cards else self.view.is_drawn
+        return texts and (self.thinking is None or self.thinking.is_drawn())
 
     def spoken(self) -> str:
-        if self.view.content or self.thinking is None:
-            return super().spoken()
-        return f"{super().spoken()}{self.thinking.button.accessibleName()}"
+        told = [super().spoken()]
+        if not self.content and self.thinking is not None:
+            told.append(self.thinking.button.accessibleName())
+        if self.cards:
+            waits = any(card.call.state == "asked" for card in self.cards)
+            told.append(f" {words.count(len(self.cards), 'tool call')}{', which waits for you' if waits else ''}.")
+        return "".join(told)
 
     def show_find(self, index: int) -> MarkdownView:
         """Those in the thinking come first; it is opened for them."""
         part = self.thinking
         before = part.count(self._query) if part is not None else 0
         if part is None or index >= before:
-            return super().show_find(index - before)
+            return self._show_in_parts(index - before)
         part.set_open(True)
         assert part.view is not None
         part.view.show_find(index)
         return part.view
+
+    def _show_in_parts(self, index: int) -> MarkdownView:
+        for part in self._parts() if self.cards else ():
+            count = part.count(self._query) if isinstance(part, FoldedPart) else part.set_find(self._query)
+            if index < count:
+                if isinstance(part, FoldedPart):
+                    return part.show_find(index, self._query)
+                part.show_find(index)
+                return part
+            index -= count
+        return super().show_find(index)
 
     def _first_stop(self) -> QWidget:
         return self.thinking.button if self.thinking is not None and self.thinking.isVisible() else self.view
@@ -389,7 +423,7 @@ class AnswerMessage(MessageWidget):
         from app.ui.chat.markdown.plain_text import plain_text
 
         copy = QGuiApplication.clipboard().setText
-        if content := self.view.content:
+        if content := self.content:
             menu.addAction("Copy as Markdown", lambda: copy(content))
             menu.addAction("Copy as plain text", lambda: copy(plain_text(content)))
         if self.thinking is not None and (thought := self.thinking.content):
@@ -409,7 +443,7 @@ class AnswerMessage(MessageWidget):
         self._actions.add(menu, "compare_answer", message_id)
 
     def _show_editing(self, shown: bool) -> None:
-        for part in (self.note, self.footer):
+        for part in (self.note, self.footer, *self.cards, *self._texts.values()):
             if part is not None:
                 part.setVisible(not shown)
         super()._show_editing(shown)
@@ -433,7 +467,7 @@ class AnswerMessage(MessageWidget):
         if self.thinking is not None or any(piece.thinking for piece in pieces):
             self._thinking_part().take(pieces, self._thinking_seconds)
         if answer := [piece for piece in pieces if not piece.thinking]:
-            self.view.append_pieces(answer)
+            self._append(answer)
 
     def show_stored(self, message: StoredMessage) -> None:
         """The answer was complete before; what it consists of is worked out only where it is to be seen."""
@@ -443,7 +477,16 @@ class AnswerMessage(MessageWidget):
             find = partial(_pieces_of, message, thinking=True)
             part.show_stored(message.thinking, find, thinking_title(message))
             part.show()
-        self.view.set_text(message.text, partial(_pieces_of, message, thinking=False), folds=True)
+        calls = message.calls
+        starts = list(accumulate((call.text for call in calls), max))
+        first = message.text[: starts[0]] if starts else message.text
+        self.view.set_text(first, partial(_pieces_of, message, thinking=False, starts=starts), folds=True)
+        if calls:
+            self.set_calls(calls, message.attachments)
+            for place, (start, end) in enumerate(pairwise([*starts, len(message.text)]), 1):
+                if (text := message.text[start:end]).strip():
+                    find = partial(_pieces_of, message, thinking=False, starts=starts, place=place)
+                    self._text_after(place).set_text(text, find, folds=True)
         self._show_end(message)
 
     def finish(self, message: StoredMessage) -> None:
@@ -453,10 +496,13 @@ class AnswerMessage(MessageWidget):
             self.thinking.hide()
             self.thinking.deleteLater()
             self.thinking = None
-            self.view.append_pieces(_pieces_of(message, thinking=False))
+            self._append(_pieces_of(message, thinking=False))
         if self.thinking is not None:
             self.thinking.finish(thinking_title(message))
-        self.view.finish()
+        if calls := message.calls:
+            self.set_calls(calls, message.attachments)
+        for view in self._texts.values():
+            view.finish()
         self._thinking_seconds = float  # what told it has the whole chat
         self._show_end(message)
 
@@ -476,19 +522,23 @@ class AnswerMessage(MessageWidget):
         self.height_changed.emit()
 
     def fit(self, widths: Widths) -> int:
-        self.view.set_widths(widths.prose, widths.code)
-        top = self._stack(0, 0, widths.prose, (self.heading, 4), (self.progress, 6))
+        for view in self._texts.values():
+            view.set_widths(widths.prose, widths.code)
+        top = self._stack(0, 0, widths.prose, (self.heading, 4), (None if self.cards else self.progress, 6))
         has_thinking = self.thinking is not None and not self.thinking.isHidden()
         if self.thinking is not None and has_thinking:
             self.thinking.move(0, top + 4)
             top += 4 + self.thinking.fit(widths)
         if self.editing is not None:
             return self.editing.place(0, top + 6, widths.prose) + 8
-        shows_text = bool(self.view.content) or not has_thinking
-        self.view.setVisible(shows_text)
-        if shows_text:
-            self.view.move(0, top + 6)
-            top += 6 + self.view.content_height()
+        if self.cards:
+            top = self._fit_parts(top, widths)
+        else:
+            shows_text = bool(self.view.content) or not has_thinking
+            self.view.setVisible(shows_text)
+            if shows_text:
+                self.view.move(0, top + 6)
+                top += 6 + self.view.content_height()
         top = self._stack(top, 0, widths.prose, (self.note, 10), (self.footer, 10))
         if self._is_complete:
             actions = self._measure_buttons(widths.prose)
@@ -498,7 +548,41 @@ class AnswerMessage(MessageWidget):
             top += 2 + actions.height()
         return top + 8
 
+    def _fit_parts(self, top: int, widths: Widths) -> int:
+        """The texts and the cards; gives back where they end."""
+        for part in self._parts():
+            if isinstance(part, FoldedPart):
+                top += 6
+                height = part.fit(widths)
+            else:
+                part.setVisible(bool(part.content.strip()))
+                if part.isHidden():
+                    continue
+                top += 6
+                height = part.content_height()
+            part.move(0, top)
+            top += height
+        if self._together is not None:
+            size = self._together.sizeHint()
+            self._together.setGeometry(0, top + 8, min(size.width(), widths.prose), size.height())
+            top += 8 + size.height()
+        return self._stack(top, 0, widths.prose, (self.progress, 8))
 
-def _pieces_of(message: StoredMessage, *, thinking: bool) -> list[Piece]:
+
+def _pieces_of(message: StoredMessage, *, thinking: bool, starts: Sequence[int] = (), place: int = 0) -> list[Piece]:
+    """Those of the thinking, or of the text behind ``place`` of the calls that start at ``starts``."""
     pieces = unpack(message.text, message.provenance, message.thinking)
-    return [piece for piece in pieces if piece.thinking == thinking]
+    found = [piece for piece in pieces if piece.thinking == thinking]
+    return [piece for at, piece in _by_place(found, starts, 0) if at == place] if starts else found
+
+
+def _by_place(pieces: Iterable[Piece], starts: Sequence[int], at: int) -> Iterator[tuple[int, Piece]]:
+    """Pieces of the text from character ``at`` on, and behind how many calls each stands; ``starts``: where these are.
+    A piece with a call in it becomes two."""
+    for piece in pieces:
+        text = piece.text
+        while text:
+            place = bisect_right(starts, at)
+            part = text[: starts[place] - at] if place < len(starts) else text
+            yield place, piece if part == piece.text else msgspec.structs.replace(piece, text=part)
+            at, text = at + len(part), text[len(part) :]

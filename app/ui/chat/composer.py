@@ -184,6 +184,7 @@ _ABOVE, _BELOW = 8, 16
 """Free space."""
 _LEAST_WIDTH = 300
 """Of the text, beside which the count of its tokens has room."""
+_ASKING = "A tool wants to run. The answer waits for you."
 ATTACH_KEYS = "Ctrl+Shift+A"
 LONG_CHARACTERS, LONG_LINES = 4000, 60
 """A text that is longer is attached when it is pasted."""
@@ -340,7 +341,8 @@ class Composer(QWidget):
         if (model := self._model) is None:
             return
         self.set_busy(model.state.is_busy)
-        self.set_hint(self._why_it_waits(model) if model.state.is_waiting else "")
+        asks = _ASKING if model.live is not None and model.live.is_asking else ""
+        self.set_hint(self._why_it_waits(model) if model.state.is_waiting else asks)
         if model.is_unanswered():
             self._notice_list.show("unanswered", notices.unanswered())
         else:
@@ -350,6 +352,10 @@ class Composer(QWidget):
         job = model.live.job if model.live is not None else None
         when = wait_for(self._queue.before(job) if job is not None else [], self._engine.state()).message
         return f"Your message will be sent {when}." if when else ""
+
+    def is_in_use(self) -> bool:
+        """Whether something is being written."""
+        return bool(self.text() or self.editor.textCursor().block().layout().preeditAreaText())
 
     def text(self) -> str:
         """What is written at present."""

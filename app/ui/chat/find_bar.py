@@ -11,7 +11,7 @@ from PySide6.QtWidgets import QFrame, QLineEdit, QToolButton
 from shiboken6 import isValid
 
 from app import words
-from app.chats.model import StoredMessage
+from app.chats.model import StoredMessage, parts_of
 from app.markdown.find import count_matches
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import icons, theme
@@ -45,8 +45,6 @@ class FindBar(QFrame):
 
     closed = Signal()
     _model: ChatModel
-    _answer: QMetaObject.Connection | None = None
-    """To the answer that is being written."""
     _query = ""
     _current: tuple[str, int] | None = None
     _start: str | None = None
@@ -58,6 +56,8 @@ class FindBar(QFrame):
     def __init__(self, transcript: Transcript) -> None:
         super().__init__()
         self._transcript = transcript
+        self._answer: list[QMetaObject.Connection] = []
+        """To the answer that is being written."""
         self._counts: dict[str, int] = {}
         """Of the messages that were counted."""
         self._grown = QTimer(self, singleShot=True, interval=_GROWN_MS)
@@ -161,10 +161,11 @@ class FindBar(QFrame):
         self._grown.start()
 
     def _watch_answer(self) -> None:
-        if self._answer is not None:
-            QObject.disconnect(self._answer)
+        for connection in self._answer:
+            QObject.disconnect(connection)
         live = self._model.live
-        self._answer = live.rounds_received.connect(self._on_rounds) if live is not None else None
+        grows = () if live is None else (live.rounds_received, live.calls_changed)
+        self._answer = [one.connect(self._on_rounds) for one in grows]
 
     @Slot()
     def _on_rounds(self) -> None:
@@ -258,11 +259,21 @@ class FindBar(QFrame):
 
     def _count(self, message: StoredMessage) -> int:
         """The matches in a message; those in the thinking come first."""
-        live, thinking, text = self._model.live, message.thinking, message.text
+        live, thinking, text, calls = self._model.live, message.thinking, message.text, message.calls
         if live is not None and live.message is not None and live.message.id == message.id:
-            thinking, text, message = live.thinking(), live.text(), live.message
+            thinking, text, calls, message = live.thinking(), live.text(), tuple(live.calls), live.message
         is_plain = message.role == "user" or bool(message.code_language)
-        return count_matches(thinking, self._query) + count_matches(text, self._query, plain=is_plain)
+        count = count_matches(thinking, self._query)
+        if not calls:
+            return count + count_matches(text, self._query, plain=is_plain)
+        from app.ui.chat.tool_cards import count_in_call
+
+        for part in parts_of(text, calls):
+            if isinstance(part, str):
+                count += count_matches(part, self._query, plain=is_plain)
+            else:
+                count += count_in_call(part, self._query)
+        return count
 
     def _tell(self) -> None:
         is_complete = len(self._counts) >= len(self._texts()) and not turns().is_waiting(self)

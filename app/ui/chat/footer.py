@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
-from PySide6.QtCore import Qt, QTimer
+from PySide6.QtCore import QRectF, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QGuiApplication, QPainter, QPaintEvent
 from PySide6.QtWidgets import QAbstractButton, QFrame, QGridLayout, QPushButton, QToolButton, QWidget
 
@@ -21,15 +21,15 @@ from app.ui.engine.pair_names import thinking_lines
 from app.ui.notices import Kind
 from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
-from app.ui.widgets.column import Widths
-from app.ui.widgets.controls import CARD_MARGINS, GAP, column, label, row
+from app.ui.widgets.column import Column, Widths
+from app.ui.widgets.controls import CARD_MARGINS, GAP, column, explain, label, row
 from app.words import shortened
 
 HELP = (
     "From left to right: the decode speed (tokens after the first ÷ time from the first to the last), the tokens in "
     "the answer including any thinking, the time from Send to the first token, the acceptance rate (accepted ÷ tested "
-    "draft tokens), the mean acceptance length (1 + accepted ÷ verify passes) and, if the answer was cut short, the "
-    "reason."
+    "draft tokens), the mean acceptance length (1 + accepted ÷ verify passes), the number of tool calls and, if the "
+    "answer was cut short, the reason."
 )
 _LONGEST_STOP = 20
 _ENDS = {
@@ -78,6 +78,8 @@ def footer_of(message: StoredMessage) -> str:
     if figures.time_to_first_token_seconds is not None:
         parts.append(f"{words.seconds(figures.time_to_first_token_seconds)} to first token")
     parts += _draft_parts(figures.draft)
+    if calls := message.calls:
+        parts.append(words.count(len(calls), "tool call").replace(" ", words.NO_BREAK))
     if stored.get("edited") is True:
         parts.append("edited")
     parts.append(_end(message))
@@ -225,6 +227,129 @@ class Card(QFrame):
         painter.setPen(Qt.PenStyle.NoPen)
         painter.setBrush({"info": theme.accent, "warning": theme.warning, "bad": theme.bad}[self._role])
         painter.drawRoundedRect(1, 12, 3, self.height() - 24, 1.5, 1.5)
+
+
+INDENT = 16
+"""Of what is in a folded part, beside the line that marks it."""
+_LINE_LEFT = 7
+ABOVE_TEXT, BELOW_TEXT = 4, 8
+
+
+class _FoldButton(QPushButton):
+    """Opens and closes the text, and stays where it is on the screen."""
+
+    def __init__(self, column: Column, parent: QWidget) -> None:
+        super().__init__(parent, autoDefault=True)  # Enter presses it, too
+        self._column = column
+        self.setCheckable(True)
+        themes.set_role(self, "fold")
+
+    def nextCheckState(self) -> None:  # noqa: N802
+        self._column.keep_place(self, super().nextCheckState)
+
+
+class FoldedPart(QWidget):
+    """A part of an answer that is a line until the user opens it.
+
+    Attributes:
+        button: Opens and closes it.
+        stop_button: Ends what is going on; ``None`` before that was possible for the first time.
+
+    Signals:
+        height_changed: It needs another height.
+    """
+
+    height_changed = Signal()
+
+    def __init__(self, column: Column, parent: QWidget, stops: tuple[str, str, str], actions: Actions | None) -> None:
+        """``column``: whose entry it is in. ``stops``: what the button to stop says, its tooltip, and its action.
+        Without ``actions`` nobody can stop it here."""
+        super().__init__(parent)
+        self._column = column
+        self._stops = stops
+        self._actions = actions
+        self._widths = Widths(0, 0)
+        self._text_top = 0
+        self.button = _FoldButton(column, self)
+        self.stop_button: QPushButton | None = None
+        self.button.toggled.connect(self._on_toggled)
+        themes.follow(self, self._dress)
+
+    @property
+    def is_open(self) -> bool:
+        return self.button.isChecked()
+
+    def set_open(self, is_open: bool) -> None:
+        """Show or hide the text."""
+        self.button.setChecked(is_open)
+
+    def _show_content(self, is_open: bool) -> None:
+        """Show what is in it, made now if it wasn't there, or hide it."""
+        raise NotImplementedError
+
+    @Slot(bool)
+    def _on_toggled(self, is_open: bool) -> None:
+        self._show_content(is_open)
+        self._dress()
+        self._tell()
+        self.height_changed.emit()
+
+    def _fit_buttons(self, widths: Widths) -> int:
+        """Use these widths; gives back where the buttons end."""
+        self._widths = widths
+        size = self.button.sizeHint()
+        width = min(size.width(), widths.prose)
+        self.button.setGeometry(0, 0, width, size.height())
+        if self.stop_button is None or self.stop_button.isHidden():
+            return size.height()
+        wanted = self.stop_button.sizeHint()
+        fits = width + 8 + wanted.width() <= widths.prose
+        top = (size.height() - wanted.height()) // 2 if fits else size.height()
+        self.stop_button.setGeometry(width + 8 if fits else 0, top, min(wanted.width(), widths.prose), wanted.height())
+        return size.height() if fits else top + wanted.height()
+
+    def _show_stop(self, shown: bool) -> None:
+        if shown and self.stop_button is None:
+            self.stop_button = QPushButton(self._stops[0], self, autoDefault=False)
+            themes.set_role(self.stop_button, "link")
+            explain(self.stop_button, self._stops[1])
+            self.stop_button.clicked.connect(self._on_stop)
+        if self.stop_button is not None:
+            if not shown and self.stop_button.hasFocus():
+                self.button.setFocus(Qt.FocusReason.OtherFocusReason)
+            self.stop_button.setEnabled(shown)
+            self.stop_button.setVisible(shown)
+        self.height_changed.emit()
+
+    @Slot()
+    def _on_stop(self) -> None:
+        if self._actions is not None and self.stop_button is not None:
+            self.button.setFocus(Qt.FocusReason.OtherFocusReason)  # a disabled button would lose it
+            self.stop_button.setEnabled(False)
+            self._actions.run(self._stops[2])
+
+    def _show_title(self, title: str) -> None:
+        if title != self.button.text():
+            self.button.setText(title)
+            self._tell()
+            self.height_changed.emit()
+
+    def _tell(self, title: str = "") -> None:
+        """Tell screen readers; ``title``: what they say in place of the text."""
+        title = title or self.button.text().replace(words.NO_BREAK, " ")
+        name = f"{title}, {'open' if self.is_open else 'closed'}"
+        if name != self.button.accessibleName():
+            self.button.setAccessibleName(name)
+
+    def _dress(self) -> None:
+        self.button.setIcon(icons.themed("chevron-down" if self.is_open else "chevron-right", themes.current()))
+        self.update()
+
+    def paintEvent(self, _event: QPaintEvent) -> None:
+        """The line beside what is open."""
+        if self.is_open and self._text_top:
+            line = QRectF(_LINE_LEFT, self._text_top, 2, self.height() - BELOW_TEXT - self._text_top)
+            QPainter(self).fillRect(line, themes.current().line)
 
 
 def version_switch(version: int, versions: int, step: Callable[[int], object]) -> QWidget:

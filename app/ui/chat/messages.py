@@ -53,8 +53,8 @@ class MessageButtons(QWidget):
         stored = message.stored
         self.own = own
         self.copy_button = icon_button("copy", "Copy", "Copy this message")
-        self.copy_button.clicked.connect(lambda: copy_text(message.view.content, self.copy_button))
-        if not message.view.content:
+        self.copy_button.clicked.connect(lambda: copy_text(message.content, self.copy_button))
+        if not message.content:
             self.copy_button.hide()  # an answer that was stopped while the model was thinking
         self.versions: QWidget | None = None
         if stored.versions > 1:
@@ -108,8 +108,6 @@ class MessageWidget(QWidget):
     """Of the row of buttons that was made last: so much is left free for the next one."""
 
     def __init__(self, message: StoredMessage, actions: Actions, parent: QWidget) -> None:
-        from app.ui.chat.markdown.view import MarkdownView  # the first picture shows no message
-
         super().__init__(parent)
         self.stored = message
         self._actions = actions
@@ -119,8 +117,7 @@ class MessageWidget(QWidget):
         self._buttons: MessageButtons | None = None
         self.editing: Editing | None = None
         self.heading = label(message.author, "quiet", wraps=True, scale=0.95, bold=True, parent=self)
-        self.view = MarkdownView(plain=message.role == "user", language=message.code_language, parent=self)
-        self.view.setAccessibleName(f"Message from {message.author}")
+        self.view = self.another_view()
         self.setFocusPolicy(Qt.FocusPolicy.ClickFocus)
 
     def set_busy(self, busy: bool) -> None:
@@ -133,6 +130,20 @@ class MessageWidget(QWidget):
 
     def fit(self, widths: Widths) -> int:
         raise NotImplementedError
+
+    @property
+    def content(self) -> str:
+        """Its text as it was written; of an answer without the thinking and the tool calls."""
+        return self.view.content
+
+    def another_view(self) -> MarkdownView:
+        """One more text that looks like the first."""
+        from app.ui.chat.markdown.view import MarkdownView  # the first picture shows no message
+
+        message = self.stored
+        view = MarkdownView(plain=message.role == "user", language=message.code_language, parent=self)
+        view.setAccessibleName(f"Message from {message.author}")
+        return view
 
     def views(self) -> list[MarkdownView]:
         """Its texts that have been shown, in reading order."""
@@ -154,7 +165,7 @@ class MessageWidget(QWidget):
         """What a screen reader says of it: who wrote it, which version, how it begins."""
         message = self.stored
         version = f", version {message.version} of {message.versions}" if message.versions > 1 else ""
-        beginning = " ".join(self.view.content[: 4 * _SPOKEN].split())
+        beginning = " ".join(self.content[: 4 * _SPOKEN].split())
         names = ", ".join(visible(one.name) for one in message.attachments)
         attached = f" Attached: {names}." if names else ""
         return f"{message.author}{version}: {shortened(beginning, _SPOKEN)}{attached}"
@@ -166,7 +177,7 @@ class MessageWidget(QWidget):
         """Let the user write it anew in its place."""
         if self.editing is not None or self._is_busy:
             return
-        editing = self.editing = Editing(self.view.content, is_question=self.stored.role == "user", parent=self)
+        editing = self.editing = Editing(self.content, is_question=self.stored.role == "user", parent=self)
         editing.text.textChanged.connect(self._on_edited)
         editing.text.submitted.connect(self._on_save)
         editing.text.escaped.connect(self.stop_editing)
@@ -204,7 +215,7 @@ class MessageWidget(QWidget):
         attachments = self._attachments()
         if text.strip() or attachments:
             self.stop_editing()
-            if self.stored.role == "user" or text != self.view.content:  # a question may be asked once more
+            if self.stored.role == "user" or text != self.content:  # a question may be asked once more
                 self._actions.run("edit_message", self.stored.id, text, attachments)
 
     def _attachments(self) -> Sequence[Attachment]:
@@ -261,7 +272,7 @@ class MessageWidget(QWidget):
         self._actions.add(menu, "delete_from_here", self.stored.id)
 
     def _add_views(self, menu: QMenu) -> None:
-        menu.addAction("Copy", lambda: QGuiApplication.clipboard().setText(self.view.content))
+        menu.addAction("Copy", lambda: QGuiApplication.clipboard().setText(self.content))
 
     def _add_answering(self, menu: QMenu) -> None:
         """What only an answer has."""
@@ -284,7 +295,7 @@ class MessageWidget(QWidget):
         elif event.key() == Qt.Key.Key_Escape:
             self._actions.run("focus_composer")
         elif event.matches(QKeySequence.StandardKey.Copy):
-            QGuiApplication.clipboard().setText(self.view.content)
+            QGuiApplication.clipboard().setText(self.content)
         else:
             super().keyPressEvent(event)
 

@@ -44,7 +44,7 @@ _HEIGHT_OF_CHARACTER = 0.42
 long."""
 _FRAME_HEIGHT = 90
 _THINKING_HEIGHT = 28
-"""While it is closed."""
+"""While it is closed; also of a tool call."""
 _AT_ONCE = 500
 """So many messages are added in one turn of the event loop."""
 EXAMPLES = ("What is speculative decoding?", "Write a JSON settings file", "Tell me a short story")
@@ -263,9 +263,11 @@ class Transcript(QWidget):
         self.begin_answer(live.message, live.thinking_seconds)
         if live.prompt_progress is not None and not live.pieces:
             self.set_prompt_progress(*live.prompt_progress)
+        self._on_calls_changed()
         if live.pieces:
             self.append_pieces(live.pieces)
         self._live_connections = [
+            live.calls_changed.connect(self._on_calls_changed),
             live.started.connect(self._mark_context),
             live.prompt_progressed.connect(self.set_prompt_progress),
             live.rounds_received.connect(self._on_rounds_received),
@@ -286,6 +288,22 @@ class Transcript(QWidget):
         pieces = [piece for one in rounds for piece in one.pieces]
         if pieces:
             self.append_pieces(pieces)
+
+    @Slot()
+    def _on_calls_changed(self) -> None:
+        widget, live = self._answer.widget if self._answer is not None else None, self._live
+        if live is None or not isinstance(widget, AnswerMessage):
+            return
+        if live.calls or widget.cards:
+            widget.set_calls(live.calls, live.attachments, live.progress)
+        if live.is_writing_call:
+            widget.show_progress("Calling a tool…")
+        self._answer_began = time.monotonic()  # the prompt is processed again, with the results
+
+    def focus_question(self) -> None:
+        """Give the keyboard to the tool call that waits for the user, unless the user reads what stands above."""
+        if self.column.follows and self._answer is not None and isinstance(self._answer.widget, AnswerMessage):
+            self._answer.widget.focus_question()
 
     @Slot()
     def _on_answer_ended(self) -> None:
@@ -523,7 +541,8 @@ class Transcript(QWidget):
 
     def _entry(self, message: StoredMessage, build: Callable[[Entry], QWidget]) -> Entry:
         text = message.text[: folded_length(message.text)]  # what is shown of it when it is built
-        height = _FRAME_HEIGHT + (_THINKING_HEIGHT if message.thinking else 0)
+        folded = bool(message.thinking) + message.calls_json.count('{"id":')
+        height = _FRAME_HEIGHT + folded * _THINKING_HEIGHT
         return Entry(message.id, build, int(len(text) * _HEIGHT_OF_CHARACTER) + height, text, message)
 
     def _stored(self, messages: Iterable[StoredMessage]) -> list[Entry]:

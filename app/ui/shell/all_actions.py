@@ -17,7 +17,10 @@ from app.ui.chat.list.view import MOVE_KEYS, PIN_KEYS
 from app.ui.settings.general_page import ZOOM_STEPS
 
 if TYPE_CHECKING:
+    from app.chats.model import StoredCall
     from app.ui.app import App
+    from app.ui.chat.answers import Decision
+    from app.ui.chat.tool_cards import About
 
     _A: TypeAlias = Action[App]
 else:
@@ -62,6 +65,11 @@ def _is_thinking(app: App) -> bool:
     return live is not None and live.is_thinking and _can_stop_thinking(app)
 
 
+def _is_asking(app: App) -> bool:
+    live = app.ctx.chats.current.live
+    return live is not None and live.is_asking
+
+
 def _edit(name: str, text: str, keys: QKeySequence.StandardKey) -> _A:
     """Apply an editing action to the focused field or view."""
     return _A(name, text, lambda app: partial(app.edit_menu.act, name), keys, lambda app: app.edit_menu.can(name))
@@ -76,6 +84,23 @@ def _stop(app: App) -> None:
         app.ctx.chats.current.stop()
     else:
         app.speed.stop()
+
+
+def _decide(app: App, decision: Decision, call_id: str = "", reason: str = "") -> None:
+    """About a tool call, by default the first one that waits in the current chat."""
+    chat = app.ctx.chats.current
+    waiting = [call.id for call in chat.live.calls if call.state == "asked"] if chat.live is not None else []
+    chat.decide(call_id or next(iter(waiting), ""), decision, reason)
+
+
+def _about_tool(app: App, call: StoredCall) -> About:
+    """What is known of the tool of a call."""
+    from app.ui.chat.tool_cards import About
+
+    tool = next((one for one in app.ctx.tools.all_tools() if one.name == call.name), None)
+    if tool is None:
+        return About()
+    return About(tool.tool.description, app.ctx.tools.permissions.has_changed(tool), tool.tool.approach)
 
 
 def _ask_again(app: App) -> None:
@@ -262,6 +287,24 @@ _CHAT = (
     None,
     _A("stop", "&Stop", lambda app: partial(_stop, app), "Esc", _can_stop),
     _A("stop_thinking", "Stop &thinking", lambda app: app.ctx.chats.current.stop_thinking, "Ctrl+T", _is_thinking),
+    None,
+    _A(
+        "allow_call",
+        "Allow tool call onc&e",
+        lambda app: partial(_decide, app, "once"),
+        "Ctrl+Shift+Y",
+        _is_asking,
+        button="Allow once",
+    ),
+    _A(
+        "deny_call",
+        "Den&y tool call",
+        lambda app: partial(_decide, app, "deny"),
+        "Ctrl+Shift+X",
+        _is_asking,
+        button="Deny",
+    ),
+    None,
     _A("regenerate", "&Regenerate", lambda app: app.ctx.chats.current.regenerate, "Ctrl+R", _can_answer_again),
     _A(
         "continue_answer",
@@ -351,6 +394,9 @@ _MESSAGES = (
     _A("delete_from_here", "Delete from here on", lambda app: partial(app.messages.delete, following=True)),
     _A("choose_version", "", lambda app: app.ctx.chats.current.choose_version),
     _A("skip_thinking", "Stop thinking", lambda app: app.ctx.chats.current.stop_thinking, enabled=_can_stop_thinking),
+    _A("about_tool", "", lambda app: partial(_about_tool, app)),
+    _A("allow_in_chat", "Allow in this chat", lambda app: partial(_decide, app, "chat")),
+    _A("always_allow", "Always allow this tool", lambda app: partial(_decide, app, "always")),
     _A("show_attachment", "", lambda app: app.attachments.preview),
     _A("tokens_of", "", lambda app: app.context_meter.tokens_of),
     _A("open_model_file", "", lambda app: app.opening.open_file),

@@ -5,6 +5,7 @@ notification when an answer finishes while the user is in another app.
 from __future__ import annotations
 
 from PySide6.QtCore import QObject, QTimer, Slot
+from PySide6.QtWidgets import QApplication
 
 from app import words
 from app.chats.model import StoredMessage
@@ -58,6 +59,8 @@ class Announcer(QObject):
         if self._is_shown(live):
             announce(self._window, "Answering…")
         live.thinking_changed.connect(lambda is_thinking: self._on_thinking_changed(live, is_thinking))
+        asked: set[str] = set()
+        live.calls_changed.connect(lambda: self._on_calls_changed(live, asked))
         live.ended.connect(lambda _figures: self._on_answer_ended(live))
 
     def _on_thinking_changed(self, live: LiveAnswer, is_thinking: bool) -> None:
@@ -65,24 +68,52 @@ class Announcer(QObject):
         if self._is_shown(live):
             announce(self._window, "Thinking…" if is_thinking else "Finished thinking")
 
+    def _on_calls_changed(self, live: LiveAnswer, asked: set[str]) -> None:
+        """Announce a tool call that waits for the user, once. ``asked``: the ids of those that were announced."""
+        waiting = [call for call in live.calls if call.state == "asked"] if live.is_asking else []
+        self._window.chat_list.view.chats.set_answering(live.chat_id, True, asks=bool(waiting))
+        new = [call for call in waiting if call.id not in asked]
+        asked.update(call.id for call in new)
+        if not new:
+            return
+        from app.ui.chat.tool_cards import question_of  # the first picture shows no card
+
+        question, title = question_of(new[0]), self._title(live)
+        more = f" {words.count(len(new) - 1, 'more call waits', 'more calls wait')}." if new[1:] else ""
+        announce(self._window, f"{question}{more}" if self._is_shown(live) else f"{question}{more} In “{title}”")
+        self._focus_question(live)
+        self._notify(live, title, question)
+
+    def _focus_question(self, live: LiveAnswer) -> None:
+        """Give the keyboard to the call that waits, unless the user writes something or does something else."""
+        composer, focused = self._window.composer, QApplication.focusWidget()
+        if self._is_shown(live) and composer.isAncestorOf(focused or self._window) and not composer.is_in_use():
+            self._window.transcript.focus_question()
+
+    def _title(self, live: LiveAnswer) -> str:
+        return shortened(visible(self._ctx.operations.title(live.chat_id)) or UNTITLED, _LONGEST_TITLE)
+
+    def _notify(self, live: LiveAnswer, title: str, text: str) -> None:
+        if text and not live.is_private and self._ctx.settings.values.notify_finished:
+            self._ctx.notifier.tell(title, text, lambda: self._bring_to_front(live))
+
     def _on_answer_ended(self, live: LiveAnswer) -> None:
         message = live.message
         self._window.chat_list.view.chats.set_answering(live.chat_id, False)
         if message is None:
             return
-        title = shortened(visible(self._ctx.operations.title(live.chat_id)) or UNTITLED, _LONGEST_TITLE)
+        title = self._title(live)
         if self._is_shown(live):
             announce(self._window, end_of_answer(message))
         elif message.status == "complete" and not live.is_private:
             announce(self._window, f"Answer finished in “{title}”")
-        text = notification_text(message)
-        if text and not live.is_private and self._ctx.settings.values.notify_finished:
-            self._ctx.notifier.tell(title, text, lambda: self._bring_to_front(live.chat_id))
+        self._notify(live, title, notification_text(message))
 
-    def _bring_to_front(self, chat_id: str) -> None:
+    def _bring_to_front(self, live: LiveAnswer) -> None:
         bring_to_front(self._window)
-        self._ctx.chats.open(chat_id)
+        self._ctx.chats.open(live.chat_id)
         self._window.composer.setFocus()
+        self._window.transcript.focus_question()
 
     def _is_shown(self, live: LiveAnswer) -> bool:
         return self._ctx.chats.current.id == live.chat_id

@@ -10,11 +10,13 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAccessible
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QWidget
+from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
-from app.chats.model import StoredMessage
+from app.chats.model import StoredCall, StoredMessage
 from app.ui import notices
+from app.ui.chat.model import ChatState
+from app.ui.chat.tool_cards import Question
 from app.ui.engine.client import EngineClient
 from app.ui.shell.announcer import end_of_answer, notification_text
 from app.ui.widgets.focus import announce
@@ -148,3 +150,48 @@ def test_of_another_chat_only_the_end_of_its_answer_is_said(running: Running, he
     first.stop()
     running.qtbot.waitUntil(lambda: not waiting.state.is_busy, timeout=WAIT_MS)
     assert hearing.said == ["Answer finished in “Hello”"]
+
+
+@pytest.mark.usefixtures("guide_pair")
+def test_a_tool_call_that_waits_is_said_marked_told_and_focused_unless_the_user_writes(
+    running: Running, hearing: Hearing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[tuple[str, str]] = []
+    monkeypatch.setattr(running.ctx.notifier, "tell", lambda title, text, _clicked: told.append((title, text)))
+    running.type("endless")
+    live = running.model.live
+    assert live is not None
+    running.qtbot.waitUntil(lambda: bool(live.pieces), timeout=WAIT_MS)
+    running.qtbot.waitUntil(lambda: running.ctx.operations.title(live.chat_id) == "endless", timeout=WAIT_MS)
+    hearing.said.clear()
+    editor, chats = running.window.composer.editor, running.window.chat_list.view.chats
+    assert editor.hasFocus()
+
+    def asks(*ids: str) -> None:
+        live.calls = live.calls + [StoredCall(id=one, name="calculate", text=len(live.text())) for one in ids]
+        live.calls_changed.emit()
+
+    asks("1", "2")
+    question = "Tool calculate of server Slipstream wants to run. Allow?"
+    assert hearing.said == [f"{question} 1 more call waits."]
+    assert told == [("endless", question)]
+    assert running.model.state is ChatState.ASKING
+    row = chats.index(chats.place(live.chat_id) or 0)
+    assert "waits for you" in str(row.data(Qt.ItemDataRole.AccessibleTextRole))
+    focused = QApplication.focusWidget()
+    assert isinstance(focused, Question) and focused.text.text()  # what the tool itself says of it
+    assert running.window.composer.hint.isVisible()
+    running.choose("deny_call")
+    running.choose("deny_call")
+    assert [one.state for one in live.calls] == ["denied", "denied"]
+    assert "answering now" in str(row.data(Qt.ItemDataRole.AccessibleTextRole))
+    assert editor.hasFocus() and not running.actions.qaction("deny_call").isEnabled()
+    assert len(hearing.said) == 1
+    QTest.keyClicks(editor, "I write")
+    asks("3")
+    assert hearing.said[1:] == [question]
+    assert editor.hasFocus()
+    running.model.stop()
+    running.done()
+    assert "waits" not in str(row.data(Qt.ItemDataRole.AccessibleTextRole))
+    editor.clear()

@@ -23,10 +23,20 @@ from tests.ui.test_notices import ALL as NOTICES
 pytestmark = pytest.mark.usefixtures("guide_pair", "dressed", "usual_settings_later", "user")
 _Key = Qt.Key
 ASKED_BY_VIEWS = {  # no command: what a view needs to know, or has done by what it does anyway
-    *("tokens_of", "load_thumbnail", "search", "watch_trash", "open_chat", "open_message", "choose_version"),
+    *(
+        "tokens_of",
+        "load_thumbnail",
+        "about_tool",
+        "search",
+        "watch_trash",
+        "open_chat",
+        "open_message",
+        "choose_version",
+    ),
     *("name_chat", "name_folder", "create_folder", "edit_message", "show_attachment", "open_model_file"),
 }
 ELSEWHERE_TESTED = {
+    *("allow_in_chat", "always_allow"),  # only while a tool call waits: test_tool_cards
     *("continue_message", "skip_thinking"),  # only of an answer that was cut, or thinks: test_thinking
     *("ask", "hide_introduction", "get_proposed", "load_starter"),  # test_welcome, test_starter
     *("delete_folder", "restore_chats", "erase_chats"),  # test_by_keyboard, test_trash

@@ -189,6 +189,8 @@ class ChatListModel(QStringListModel):
         self._places: dict[str, int] = {}
         self.answering: set[str] = set()
         """Ids of the chats where an answer is being written."""
+        self.asking: set[str] = set()
+        """Those where it waits for the user."""
 
     # ------------------------------------------------------------ content
 
@@ -205,9 +207,11 @@ class ChatListModel(QStringListModel):
         self.collapsed = self.collapsed if collapsed is None else frozenset(collapsed)
         self._refresh()
 
-    def set_answering(self, chat_id: str, is_answering: bool) -> None:
-        """Whether an answer is being written in this chat. Its row has a mark then, and screen readers say so."""
+    def set_answering(self, chat_id: str, is_answering: bool, *, asks: bool = False) -> None:
+        """Whether an answer is being written in this chat, or waits for the user. Its row has a mark then, and screen
+        readers say so."""
         (self.answering.add if is_answering else self.answering.discard)(chat_id)
+        (self.asking.add if asks else self.asking.discard)(chat_id)
         if (place := self.place(chat_id)) is not None:
             self.dataChanged.emit(self.index(place), self.index(place))
 
@@ -298,7 +302,7 @@ class ChatListModel(QStringListModel):
         name = next((visible(one.name) for one in self._folders if one.id == row.folder_id), None)
         parts = (
             title_of_chat(row),
-            "answering now" if row.id in self.answering else "",
+            "waits for you" if row.id in self.asking else "answering now" if row.id in self.answering else "",
             "pinned" if row.pinned_at is not None else f"in {name}" if name is not None else "",
             moment_text(row.updated_at),
         )

@@ -186,7 +186,11 @@ class RowDelegate(QStyledItemDelegate):
                 if row.id in self._model.answering:
                     inside.setRight(inside.right() - 3 * SPACING)
                     mark = inside.adjusted(inside.width(), 0, 3 * SPACING, 0)
-                    draw_line(painter, mark, "\N{BLACK CIRCLE}", theme.scaled(font, 0.6), theme.current().focus_line)
+                    if row.id in self._model.asking:
+                        draw_line(painter, mark, "?", bold(font), theme.current().warning)
+                    else:
+                        small = theme.scaled(font, 0.6)
+                        draw_line(painter, mark, "\N{BLACK CIRCLE}", small, theme.current().focus_line)
                 draw_line(painter, inside, title_of_chat(row), font, theme.current().text)
         painter.restore()
 

@@ -162,6 +162,7 @@ class MarkdownView(SafeBrowser):
     drawn = Signal()
     """Everything that was added is on screen."""
 
+    _wraps = False
     _is_set_up = False  # Qt calls `changeEvent` from within the constructor
 
     def __init__(
@@ -229,7 +230,7 @@ class MarkdownView(SafeBrowser):
             self.document(), self._formats, plain=plain, language=language, margin=margin, places=self._places
         )
         writer = self._rendering.writer
-        writer.width, writer.wraps_code = self._width, code_wrap().is_on
+        writer.width, writer.wraps_code = self._width, self._wraps or code_wrap().is_on
         runs = self._rendering.lasting_code_runs
         self._frames = Frames(self.document(), self._headers, self.wide, self._rendering, self._places)
         self._frames.set_widths(self._prose_width, self._width)
@@ -262,6 +263,10 @@ class MarkdownView(SafeBrowser):
             self._feed_all()
         else:
             self._redraw()
+
+    def wrap_code(self) -> None:
+        """Wrap long lines of code, whatever the user wants in general. To be called first."""
+        self._wraps = self._rendering.writer.wraps_code = True
 
     def set_raw(self, raw: bool) -> None:
         """Show the source as it was written, in the fixed-width font."""

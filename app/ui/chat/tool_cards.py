@@ -1,0 +1,384 @@
+"""A tool call in an answer: the question whether it may run, how it goes, and what came of it.
+
+Models and servers write arguments, descriptions and results, so all of them are shown as code or plain text, and what
+has an effect but no shape is written out.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from PySide6.QtCore import QEvent, Qt, Slot
+from PySide6.QtGui import QKeyEvent
+from PySide6.QtWidgets import QLineEdit, QWidget
+
+from app import words
+from app.chats.model import Attachment, CallState, StoredCall
+from app.markdown.find import count_matches
+from app.ui.actions import Actions
+from app.ui.chat.chips import Chips, chips_of
+from app.ui.chat.footer import ABOVE_TEXT, BELOW_TEXT, INDENT, Card, FoldedPart, height_of
+from app.ui.chat.markdown.view import MarkdownView
+from app.ui.widgets import theme as themes
+from app.ui.widgets.column import Column, Widths
+from app.ui.widgets.controls import explain, keeps_escape, label, named
+from app.words import printable, shortened, visible
+
+BUILT_IN = "Slipstream"
+"""Whose the tools without a server are."""
+_LONGEST_NAME, _LONGEST_SENTENCE = 60, 240
+"""Characters."""
+_PICTURE = 160
+"""The greatest height of an image, in pixels."""
+_STATES: dict[CallState, str] = {
+    "asked": "waits for you",
+    "running": "running…",
+    "done": "",
+    "failed": "failed",
+    "denied": "denied",
+    "stopped": "stopped",
+}
+_TITLES = {"done": "result", "failed": "error", "denied": "your reason"}
+_HINTS = {
+    "read_only": "The server says that it only reads.",
+    "destructive": "The server says that it may change or delete data.",
+}
+_TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
+"""Of JSON."""
+_ESCAPE = re.compile(r"\\(.)")
+_JOINERS = "\u200c\u200d\ufe0e\ufe0f"
+"""Legitimate in words and emoji."""
+_UNSEEN = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
+    "\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""Controls, directions, tags, fillers and other characters without a shape; no line breaks and tabs."""
+
+
+def shown_arguments(call: StoredCall) -> str:
+    """All arguments: names, numbers and their order as the model wrote them, texts readable and with their lines."""
+    try:
+        json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        return _UNSEEN.sub(_escaped, call.arguments)
+    parts: list[str] = []
+    depth = 0
+    for token in _TOKENS.findall(call.arguments):
+        if token in "{[":
+            depth += 1
+            parts.append(f"{token}\n{'  ' * depth}")
+        elif token in "}]":
+            depth -= 1
+            is_empty = parts[-1][1:2] == "\n"
+            parts[-1:] = [f"{parts[-1][:1]}{token}"] if is_empty else [parts[-1], f"\n{'  ' * depth}{token}"]
+        else:
+            parts.append(f",\n{'  ' * depth}" if token == "," else ": " if token == ":" else _text(token, depth))
+    return "".join(parts)
+
+
+def _text(token: str, depth: int) -> str:
+    """A text of JSON, with its line breaks behind their marks; a number or a word as it is."""
+    if token[0] != '"':
+        return token
+    readable = _UNSEEN.sub(_escaped, json.dumps(json.loads(token, strict=False), ensure_ascii=False))
+    return _ESCAPE.sub(lambda one: f"\\n\n{'  ' * depth}  " if one[1] == "n" else one[0], readable)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return json.dumps(found[0])[1:-1]
+
+
+def shown_result(call: StoredCall) -> str:
+    """What came of it, as text."""
+    return _UNSEEN.sub(lambda one: one[0] if one[0] in _JOINERS else _escaped(one), call.result)
+
+
+def count_in_call(call: StoredCall, query: str) -> int:
+    """How often ``query`` is in what is shown of a call."""
+    return sum(count_matches(text, query, plain=True) for text in (shown_arguments(call), shown_result(call)))
+
+
+def tool_name(call: StoredCall) -> str:
+    """What its server calls the tool."""
+    return printable(call.tool or call.name, 128)
+
+
+def server_name(call: StoredCall) -> str:
+    return printable(call.server, 64) or BUILT_IN
+
+
+def question_of(call: StoredCall) -> str:
+    """What a screen reader says while it waits for the user."""
+    return f"Tool {tool_name(call)} of server {server_name(call)} wants to run. Allow?"
+
+
+@dataclass(frozen=True)
+class About:
+    """What is known of a tool: a sentence of its description, whether that has changed since it was allowed, and
+    what its server says about it (``read_only`` or ``destructive``)."""
+
+    description: str = ""
+    has_changed: bool = False
+    approach: str = ""
+
+    def sentence(self) -> str:
+        """What it may do, in a sentence or two."""
+        text = " ".join(visible(self.description).split())
+        first = re.split(r"(?<=[.!?]) ", text, maxsplit=1)[0]
+        return " ".join(filter(None, (shortened(first, _LONGEST_SENTENCE), _HINTS.get(self.approach, ""))))
+
+
+class _Reason(QLineEdit):
+    """Why the user denies a call: Enter denies it, Escape goes back."""
+
+    def __init__(self) -> None:
+        super().__init__(placeholderText="Why not? The model gets your reason. Enter denies, also without one.")
+        self.setAccessibleName("Reason for the model, optional")
+
+    def event(self, event: QEvent) -> bool:
+        return keeps_escape(event) or super().event(event)
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if event.key() == Qt.Key.Key_Escape:
+            self.clear()
+            self.hide()
+        else:
+            super().keyPressEvent(event)
+
+
+class Question(Card):
+    """Asks whether a call may run. It can have the keyboard itself, so that no key allows anything by mistake.
+
+    Attributes:
+        about: What is known of the tool.
+        arguments: All of them.
+        reason: For the model; hidden until the user wants to deny the call.
+    """
+
+    def __init__(self, call: StoredCall, about: About, actions: Actions, height_changed: Callable[[], object]) -> None:
+        run = partial(partial, actions.run)
+        buttons: list[tuple[str, Callable[[], object]]] = [
+            (actions.text(name), run(name, call.id)) for name in ("allow_call", "allow_in_chat", "always_allow")
+        ]
+        buttons.append((actions.text("deny_call"), self._on_deny))
+        super().__init__(about.sentence(), buttons, role="warning" if about.has_changed else "info")
+        self.about = about
+        self._call_id, self._actions, self._height_changed = call.id, actions, height_changed
+        themes.set_role(self.buttons[0], "primary")
+        self.text.setVisible(bool(self.text.text()))
+        if about.description:
+            explain(self.text, about.description)
+        breakable = tool_name(call).replace("_", "_\u200b")
+        name = label(breakable, bold=True, wraps=True)
+        whose = f"Server: {server_name(call)}" if call.server else f"Built into {BUILT_IN}"
+        server = label(whose, "quiet", wraps=True, scale=0.95)
+        changed = label("This tool has changed since you allowed it.", "warning", wraps=True)
+        changed.setVisible(about.has_changed)
+        self.arguments = _code_view(shown_arguments(call), "json", f"Arguments of {tool_name(call)}")
+        self.arguments.height_changed.connect(height_changed)
+        self.reason = _Reason()
+        self.reason.returnPressed.connect(self._on_deny)
+        self.reason.hide()
+        for place, part in ((0, name), (1, server), (3, changed), (4, self.arguments), (5, self.reason)):
+            self._column.insertWidget(place, part)
+        self.arguments.lower()  # the Tab key comes to it before the buttons
+        self._outcome = label(role="quiet", wraps=True, parent=self)
+        self._outcome.hide()
+        self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
+        self.setAccessibleName(question_of(call))
+        self.setAccessibleDescription(self.text.text())
+
+    def settle(self, outcome: str) -> None:
+        """It was decided, but stays as it is while others wait, so that these don't move."""
+        self._outcome.setText(outcome)
+        self._outcome.show()
+        self.reason.hide()
+        for button in self.buttons:
+            policy = button.sizePolicy()
+            policy.setRetainSizeWhenHidden(True)
+            button.setSizePolicy(policy)
+            button.hide()
+
+    @Slot()
+    def _on_deny(self) -> None:
+        """Let the user say why first."""
+        if self.reason.isHidden():
+            self.reason.show()
+            self.reason.setFocus()
+            self._height_changed()
+        else:
+            self._actions.run("deny_call", self._call_id, self.reason.text().strip())
+
+    def fit(self, widths: Widths) -> int:
+        margins = self.contentsMargins() + self._column.contentsMargins()
+        inner = widths.prose - margins.left() - margins.right()
+        self.arguments.set_widths(inner, inner)
+        height = super().fit(widths)
+        self.setGeometry(0, 0, widths.prose, height)
+        layout = self.layout()
+        assert layout is not None
+        layout.activate()
+        self._outcome.setGeometry(self._grid.geometry())
+        return height
+
+
+def _code_view(text: str, language: str, name: str) -> MarkdownView:
+    view = named(MarkdownView(language=language), name)
+    view.wrap_code()
+    view.set_text(text, folds=True)
+    return view
+
+
+class ToolCard(FoldedPart):
+    """One call. ``question``: while it waits for the user, or others that the model wrote with it do."""
+
+    def __init__(
+        self, column: Column, parent: QWidget, dress_view: Callable[[MarkdownView], object], actions: Actions
+    ) -> None:
+        """``dress_view`` makes a new text look like the others."""
+        super().__init__(column, parent, ("Stop", "Stops the tool and the answer.", "stop"), actions)
+        self._run = actions
+        self._dress_view = dress_view
+        self.call = StoredCall(id="", name="")
+        self.question: Question | None = None
+        self._content: list[QWidget] = []
+        self._images: Collection[Attachment] = ()
+
+    def show_call(
+        self, call: StoredCall, images: Sequence[Attachment], *, is_held: bool = False, progress: str = ""
+    ) -> None:
+        """How it is now. ``is_held``: others wait, so that it keeps its height. ``progress``: of one that runs."""
+        before, self.call = self.call, call
+        self._images = [one for one in images if one.sha256 in call.images]
+        outcome = _outcome(call, progress)
+        if call.state == "asked":
+            self._ask(call)
+        elif self.question is not None and is_held:
+            self.question.settle(f"{outcome[:1].upper()}{outcome[1:]}")
+        elif self.question is not None:
+            self.question.deleteLater()
+            self.question.hide()
+            self.question = None
+        self.button.setVisible(self.question is None)
+        if (is_running := call.state == "running" and self.question is None) or self.stop_button is not None:
+            self._show_stop(is_running)
+        self._show_title(" · ".join(filter(None, (shortened(tool_name(call), _LONGEST_NAME), outcome))))
+        self.button.setToolTip(f"Tool of {server_name(call)}")
+        if before != call and self._content:
+            self._forget_content()
+        self._show_content(self.is_open)
+        self.height_changed.emit()
+
+    def _ask(self, call: StoredCall) -> None:
+        if self.question is None:
+            about = self._run.run("about_tool", call) or About()
+            self.question = Question(call, about, self._run, self.height_changed.emit)
+            self.question.setParent(self)
+            self._dress_view(self.question.arguments)
+            self.question.show()
+
+    # -- what is inside
+
+    def _forget_content(self) -> None:
+        for one in self._content:
+            one.hide()
+            one.deleteLater()
+        self._content = []
+
+    def _show_content(self, is_open: bool) -> None:
+        if is_open and not self._content and self.question is None:
+            self._content = list(self._made())
+        for one in self._content:
+            one.setVisible(is_open)
+
+    def _made(self) -> Iterator[QWidget]:
+        texts = [(shown_arguments(self.call), "json", f"Arguments of {tool_name(self.call)}")]
+        if result := shown_result(self.call):
+            is_json = self.call.state == "done" and result.lstrip()[:1] in ("{", "[")
+            language = "json" if is_json else _TITLES.get(self.call.state, "")
+            texts.append((result, language, f"Result of {tool_name(self.call)}"))
+        for text, language, name in texts:
+            view = _code_view(text, language, name)
+            view.setParent(self)
+            view.height_changed.connect(self.height_changed)
+            view.selection_dragged.connect(partial(self._column.show_point, view))
+            self._dress_view(view)
+            yield view
+        if self._images:
+            chips = named(Chips(self), "Images of the result")
+            chips.show_chips(chips_of(tuple(self._images), chips, self._run, themes.px(_PICTURE)))
+            yield chips
+        elif not result and self.call.state == "done":
+            yield label("The result is empty.", "quiet", parent=self)
+
+    def views(self) -> list[MarkdownView]:
+        """Its texts that have been shown, in reading order."""
+        asked = [self.question.arguments] if self.question is not None else []
+        return [*asked, *(one for one in self._content if isinstance(one, MarkdownView))]
+
+    def is_in_use(self) -> bool:
+        """Whether a reason is being written."""
+        return self.question is not None and bool(self.question.reason.text())
+
+    def count(self, query: str) -> int:
+        """How many matches there are, whether it is open or not."""
+        return count_in_call(self.call, query) if query else 0
+
+    def show_find(self, index: int, query: str) -> MarkdownView:
+        """Open it, and make a match stand out."""
+        if self.question is None:
+            self.set_open(True)
+        views = self.views()
+        before = count_matches(shown_arguments(self.call), query, plain=True)
+        view = views[0] if index < before or len(views) == 1 else views[1]
+        view.show_find(index if view is views[0] else index - before)
+        return view
+
+    def fit(self, widths: Widths) -> int:
+        """Use these widths; gives back the height it needs."""
+        if self.question is not None:
+            bottom = self.question.fit(widths)
+        else:
+            bottom = self._fit_buttons(widths)
+            self._text_top = bottom + ABOVE_TEXT
+            for part in self._content if self.is_open else ():
+                bottom = self._place(part, bottom + ABOVE_TEXT, widths)
+            bottom += BELOW_TEXT if self.is_open else 0
+        self.resize(widths.code, bottom)
+        return bottom
+
+    def _place(self, part: QWidget, top: int, widths: Widths) -> int:
+        width = widths.prose - INDENT
+        if isinstance(part, MarkdownView):
+            part.set_widths(width, widths.code - INDENT)
+            part.move(INDENT, top)
+            return top + part.content_height()
+        height = part.fit(width) if isinstance(part, Chips) else height_of(part, width)
+        part.setGeometry(INDENT, top, width, height)
+        return top + height
+
+
+def readers(cards: Sequence[ToolCard]) -> list[StoredCall]:
+    """The calls that wait for the user and that may be allowed together: several of one server, which says that they
+    only read."""
+    waiting = [one for one in cards if one.question is not None and one.call.state == "asked"]
+    reading = [one.call for one in waiting if one.question and one.question.about.approach == "read_only"]
+    servers = [one.server for one in reading]
+    several = next((one for one in servers if servers.count(one) > 1), None)
+    return [one for one in reading if one.server == several]
+
+
+def _outcome(call: StoredCall, progress: str) -> str:
+    """``0.2 s``, ``failed after 0.2 s``, ``running… 40%``."""
+    state = _STATES[call.state]
+    if call.state == "running":
+        return f"{state} {shortened(visible(progress), _LONGEST_NAME)}".strip()
+    if call.state == "asked" or not call.seconds:
+        return state
+    took = words.duration(call.seconds)
+    return f"{state} after {took}" if state else took
