@@ -29,6 +29,7 @@ from app.helper import Died, Helper, NotStarted, TookTooLong, TooMuchMemory, sha
 from app.protocol.answering import SamplingChoice
 from app.system import Canceled, KnownError
 from tests.chats.formats.test_formats import DATA
+from tests.chats.formats.test_tool_calls import DATA as TOOL_CALLS
 from tests.support.chats import add_question, begin_answer
 
 
@@ -396,6 +397,39 @@ def test_other_exports_can_be_imported(tmp_path: Path, name: str) -> None:
         assert {tuple(said(other, one)) for one in imported.added} == {tuple(said(store, one)) for one in ids}
         if name == "llama.cpp":
             assert sum(len(other.record(one).messages) for one in imported.added) == 37
+
+
+@pytest.mark.parametrize("name", ["json", "llama.cpp", "openai", "markdown"])
+def test_calls_go_through_other_formats(tmp_path: Path, name: str) -> None:
+    """Spaces at the edges of texts may change, and what is no form of another app: the reason why a call failed."""
+
+    def told(store: ChatStore) -> list[list[tuple[object, ...]]]:
+        chats = [
+            [message for message in store.branch(chat.id) if message.text or message.calls] for chat in store.chats()
+        ]
+        found = [
+            [
+                (
+                    *(one.role, one.text.split(), one.thinking.split()),
+                    *((call.name, call.arguments, call.result) for call in one.calls),
+                    *(len(one.attachments) for _ in range(name != "markdown")),
+                )
+                for one in branch
+            ]
+            for branch in chats
+        ]
+        return sorted(found, key=repr)
+
+    with ChatStore(MEMORY) as store, ChatStore(MEMORY) as other:
+        ids = import_all(store, TOOL_CALLS).added
+        assert len(ids) == 9
+        if WRITE[name].joins:
+            path = export(store, ids, name, tmp_path / f"chats{WRITE[name].suffix}")
+        else:
+            path = tmp_path
+            Export(store.record, shared()).to_folder(ids, name, tmp_path)
+        import_all(other, path)
+        assert told(other) == told(store)
 
 
 def said(store: ChatStore, chat_id: str) -> list[tuple[object, ...]]:

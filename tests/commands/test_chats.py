@@ -29,7 +29,7 @@ def test_in_and_out(tmp_path: Path) -> None:
     assert dry.stdout.splitlines() == [
         "1 chat with 4 messages (ChatGPT: 1)",
         "From 2025-10-09 to 2025-10-09",
-        "Not imported: 1 picture; 1 attachment without text; 1 reference to a source; 1 call or result of a tool.",
+        "Not imported: 1 picture; 1 attachment without text; 1 reference to a source.",
     ]
     assert chats("list").stdout == "There are no chats yet.\n"
     done = chats("import", DATA / "chatgpt.json", DATA / "sharegpt.json")

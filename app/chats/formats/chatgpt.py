@@ -169,6 +169,7 @@ def _fill_text(node: Node, message: dict[str, Any], left_out: LeftOut) -> None:
             left_out["files"] += 1
     if text(mapping(message["author"]).get("role")) == "assistant":
         node.message = _answer(message, without_marks(written, metadata, left_out))
+        node.joins = message.get("end_turn") is False
     else:
         node.message = Answer(left_out, written).message("user", seconds(message.get("create_time")))
 

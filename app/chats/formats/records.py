@@ -289,7 +289,7 @@ def _settled(message: MessageRecord) -> MessageRecord:
             came = {"state": one.state, "result": one.result[:MOST_RESULT], "images": one.images}
             calls[place] = msgspec.structs.replace(calls[place], **came)
         elif len(calls) < MOST_CALLS:
-            calls.append(_sound(one, calls[-1] if calls else StoredCall(id="", name=""), message))
+            calls.append(_sound(one, calls[-1] if calls else StoredCall(id="", name="", tokens=1), message))
     has_ids = len({one.id for one in calls} - {""}) == len(calls)
     for place, one in enumerate(calls):
         state: CallState = one.state if one.has_ended else "stopped"

@@ -17,6 +17,7 @@ from app.chats.formats.json_stream import MOST_CHARACTERS
 from app.chats.formats.reading import ChatReading
 from app.chats.formats.records import Batch, MessageRecord, Node, arranged
 from tests.chats.formats.test_formats import DATA, assert_sound, read, shown
+from tests.chats.formats.test_tool_calls import DATA as TOOL_CALLS
 
 GOOD: dict[str, Any] = {"messages": [{"role": "user", "content": "Hello"}]}
 
@@ -126,16 +127,22 @@ def spoiled(value: Any, draw: Any) -> Any:
     return value
 
 
-@pytest.mark.parametrize("name", [one.name for one in DATA.iterdir() if one.suffix in (".json", ".jsonl")])
+FILES = [one for one in (*DATA.iterdir(), *TOOL_CALLS.rglob("*")) if one.suffix in (".json", ".jsonl")]
+
+
+@pytest.mark.parametrize("original", FILES, ids=lambda one: f"{one.parent.name}/{one.name}")
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_wrong_types_anywhere(tmp_path: Path, name: str, data: st.DataObject) -> None:
-    content = (DATA / name).read_text(encoding="utf-8")
-    lines = content.splitlines() if name.endswith("l") else [content]
+def test_wrong_types_anywhere(tmp_path: Path, original: Path, data: st.DataObject) -> None:
+    content = original.read_text(encoding="utf-8")
+    lines = content.splitlines() if original.suffix == ".jsonl" else [content]
     records = [json.loads(line) for line in lines]
     text = "\n".join(json.dumps(spoiled(record, data.draw)) for record in records)
-    for chat in read(written(tmp_path / name, text)).chats:
+    for chat in read(written(tmp_path / original.name, text)).chats:
         assert_sound(chat)
+        for message in chat.messages:
+            assert all(one.has_ended and isinstance(json.loads(one.arguments), dict) for one in message.calls)
+            assert all(0 <= one.text <= len(message.text) for one in message.calls)
 
 
 @settings(max_examples=200, deadline=None)
