@@ -407,7 +407,7 @@ def test_calls_go_through_other_formats(tmp_path: Path, name: str) -> None:
         chats = [
             [message for message in store.branch(chat.id) if message.text or message.calls] for chat in store.chats()
         ]
-        found = [
+        found: list[list[tuple[object, ...]]] = [
             [
                 (
                     *(one.role, one.text.split(), one.thinking.split()),
