@@ -8,7 +8,7 @@ import secrets
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from itertools import accumulate, pairwise
+from itertools import accumulate, compress, pairwise
 
 import msgspec
 
@@ -157,7 +157,10 @@ def _shorter(turns: Sequence[Message], sizes: Sequence[int], cut: Cut, share: fl
     return Cut(cut.first, end)
 
 
-_MARKUP = re.compile(r"[<\[]\S+[>\]]")
+_MARKUP = re.compile(r"[<\[\]|｜]\S+[>\]\[|｜]")
+_IN_NO_TEXT = re.compile("[|｜]")
+"""Markup with it is never meant as text, such as HTML is."""
+_HIDDEN = re.compile("(message-[0-9a-f]{32})")
 Hidden = dict[str, str | Image]
 """What words that nobody can have typed stand for: texts with a control token in them, and images."""
 Rendered = tuple[str, Hidden]
@@ -188,12 +191,24 @@ class ChatTokenizer:
         self.controls = _any_of(controls)
         """Matches the text of a control token."""
         written = self.template.source + self.templates.with_tools.source
-        self._markup = _any_of([text for text in user_defined if _MARKUP.fullmatch(text) and text in written])
-        """Matches the text of other tokens that the template writes; the tokenizer reads them in any text."""
+        is_markup = (_MARKUP.fullmatch(text) and (text in written or _IN_NO_TEXT.search(text)) for text in user_defined)
+        markup = list(compress(user_defined, is_markup))
+        self._markup = _any_of(markup)
+        """Matches the text of other tokens that a template may write; the tokenizer reads them in any text."""
+        self._begins_markup = re.compile(f"(?={self._markup.pattern})")
+        marks = [mark for mark in (*controls, *markup) if len(mark) > 2]
+        self._begins = tuple(mark[cut:] for mark in marks for cut in (1, 2) if len(mark) > cut + 1)
+        """What a text may begin with so that there is a mark where the template writes a bracket before it."""
+        self._stops = tuple(mark[:-cut] for mark in marks for cut in (1, 2) if len(mark) > cut + 1)
+        self._insides = frozenset(mark[1:-1] for mark in marks)
 
     def chat(self, messages: Sequence[Message], inputs: TemplateInputs) -> list[int]:
         """The tokens of a rendered chat. Raises `KnownError`."""
-        return self.tokens(self.rendered(messages, inputs))
+        try:
+            rendered = self.rendered(messages, inputs)
+        except RecursionError as error:
+            raise KnownError("A tool's description, or a call in this chat, is nested too deeply.") from error
+        return self.tokens(rendered)
 
     def size(self, message: Message) -> int:
         """The tokens of a message's text and images alone. Raises `KnownError` for an image."""
@@ -247,7 +262,11 @@ class ChatTokenizer:
             return new
 
         def hide(text: str) -> str:
-            return self._markup.sub(word, self.controls.sub(word, text))
+            whole = text.encode("utf-8", "replace").decode()  # escapes in JSON may be half a surrogate pair
+            if self._is_part(whole):
+                hidden[new := unheard_of()] = whole
+                return new
+            return self._markup.sub(word, self.controls.sub(word, whole))
 
         def shown(text: str, role: Role, images: Sequence[Image] = ()) -> str:
             words, own = self.content(Message(role=role, content=text, images=tuple(images)))
@@ -261,6 +280,8 @@ class ChatTokenizer:
                 thinking=shown(one.thinking, one.role),
                 images=(),
                 tool_calls=tuple(_changed_call(call, hide) for call in one.tool_calls),
+                tool_call_id=hide(one.tool_call_id),
+                tool_name=hide(one.tool_name),
             )
             for one in messages
         ]
@@ -296,12 +317,17 @@ class ChatTokenizer:
     def _looks_special(self, text: str, role: Role) -> bool:
         """Whether a message has the text of a control token, or of another one that the template writes (which in an
         answer the model may have written, such as ``<think>``)."""
-        return bool(self.controls.search(text) or (role != "assistant" and self._markup.search(text)))
+        is_markup = role != "assistant" and self._markup.search(text)
+        return bool(self.controls.search(text) or is_markup or self._is_part(text.strip()))
+
+    def _is_part(self, text: str) -> bool:
+        """Whether ``text`` and a bracket or two around it may be a mark."""
+        return text.startswith(self._begins) or text.endswith(self._stops) or text in self._insides
 
     def _split(self, text: str, hidden: Hidden) -> Iterator[tuple[str | Image, bool]]:
         """Parts of a rendered prompt, and whether control tokens are read in them. Messages are split after the first
         character of a `_markup`, which is just text there."""
-        words = re.split(f"({'|'.join(hidden)})", text) if hidden else [text]
+        words = _HIDDEN.split(text) if hidden else [text]
         for word in filter(None, words):
             part = hidden.get(word)
             if part is None:
@@ -310,7 +336,7 @@ class ChatTokenizer:
             if isinstance(part, Image):
                 yield part, False
                 continue
-            cuts = [0, *(match.start() + 1 for match in self._markup.finditer(part)), len(part)]
+            cuts = [0, *(match.start() + 1 for match in self._begins_markup.finditer(part)), len(part)]
             yield from ((part[start:end], False) for start, end in pairwise(cuts))
 
 
@@ -450,7 +476,7 @@ def unheard_of() -> str:
 
 def _changed_call(call: ToolCall, change: Callable[[str], str]) -> ToolCall:
     arguments = json.dumps(with_texts(json.loads(call.arguments), change), ensure_ascii=False)
-    return ToolCall(call.id, call.name, arguments)
+    return ToolCall(change(call.id), change(call.name), arguments)
 
 
 def _any_of(texts: list[str]) -> re.Pattern[str]:
