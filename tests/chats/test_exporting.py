@@ -141,7 +141,7 @@ def test_calls_stand_where_they_were_made() -> None:
     shown = "<details><summary>Tool call: look_up (Tea)</summary>\n<pre>{&quot;tea&quot;: &quot;a\\&quot;b&quot;}</pre>"
     assert page.index("Well.") < page.index(shown) < page.index("x" * 9000) < page.index("<strong>80</strong>")
     assert paper.index("Well.") < paper.index("<i>Tool call: look_up (Tea)</i>") < paper.index("<strong>80</strong>")
-    assert "x" * 4000 + "…" in paper and "x" * 4001 not in paper
+    assert "x" * 3999 + "…" in paper and "x" * 4000 not in paper
     assert [line for line in lines[4:] if line and not line.startswith("<!-- ")] == [
         *("## Guide", "Well.", "*Tool call*", "`look_up`", "```", '{"tea": "a\\"b"}', "```", "```", "x" * 9000, "```"),
         "**80**",

@@ -193,6 +193,14 @@ def test_a_message_with_impossible_calls_is_damaged(tmp_path: Path, calls: objec
     assert ([len(one.messages) for one in batch.chats], batch.left_out) == ([1], {"damaged": 1})
 
 
+def test_long_results_are_cut_before_a_chat_is_left_out(tmp_path: Path) -> None:
+    results = ({"id": str(at), "name": "f", "state": "done", "result": "x" * 500_000} for at in range(30))
+    path = tmp_path / "chats.json"
+    path.write_text(json.dumps(hostile(*results)))
+    [chat] = ChatReading([path]).next().chats
+    assert {one.result for one in chat.messages[0].calls} == {"x" * 9_999 + "…"}
+
+
 def test_chats_with_too_much_in_their_calls_are_left_out(tmp_path: Path) -> None:
     many = ({"id": str(at), "name": "f", "arguments": "x" * 13_000} for at in range(1000))
     path = tmp_path / "chats.json"

@@ -11,7 +11,7 @@ import msgspec
 from app.chats.formats.json_stream import Answer, reason_for
 from app.chats.formats.records import ChatRecord, LeftOut, MessageRecord, Node, arranged, settings_of
 from app.chats.formats.turns import Document, changed
-from app.chats.formats.values import file_text, items, mapping, mappings, seconds, text
+from app.chats.formats.values import file_text, from_json, items, mapping, mappings, seconds, text
 
 # ChatGPT marks what only its own page can show with private-use characters:
 # ``\ue200KIND\ue202FIELD\ue202FIELD…\ue201``. We keep names, links and formulas. References to sources become links if
@@ -71,7 +71,9 @@ def _shown(kind: str, fields: list[str], left_out: LeftOut) -> str:
         left_out["images"] += 1
         return ""
     if kind == "products":
-        return ", ".join(text(items(one)[-1]) for one in items(_json(whole).get("selections")) if items(one))
+        return ", ".join(
+            text(items(one)[-1]) for one in items(mapping(from_json(whole)).get("selections")) if items(one)
+        )
     address = next((one for one in fields if _ADDRESS.fullmatch(one)), "")
     said = [one for one in fields if one != address and not _REFERENCE.fullmatch(one) and one[:1] not in ("{", "[")]
     if (not said and not address) or kind == "navlist":
@@ -87,13 +89,6 @@ def _name(entity: str) -> str:
     except (ValueError, RecursionError):
         texts = re.findall(r'"([^"]+)"', entity) or [entity]
     return next(iter(texts[1:2] or texts), "")
-
-
-def _json(value: str) -> dict[str, Any]:
-    try:
-        return mapping(json.loads(value))
-    except (ValueError, RecursionError):
-        return {}
 
 
 def _unescaped(value: str) -> str:
@@ -210,10 +205,7 @@ def _instructions(content: dict[str, Any], metadata: dict[str, Any]) -> str:
 
 def _report(metadata: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The text of a finished Deep research report, and its metadata."""
-    try:
-        state = json.loads(text(mapping(metadata.get("chatgpt_sdk")).get("widget_state")) or "{}")
-    except (ValueError, RecursionError):
-        return "", {}
+    state = from_json(text(mapping(metadata.get("chatgpt_sdk")).get("widget_state")))
     report = mapping(mapping(state).get("report_message"))
     return _text_of(mapping(report.get("content")), LeftOut()), mapping(report.get("metadata"))
 
@@ -259,9 +251,8 @@ def _document(message: dict[str, Any], before: Document | None) -> Document | No
     """The document that a message creates or changes; ``None`` if unknown."""
     content = mapping(message.get("content"))
     written = text(content.get("text")) or "".join(map(text, items(content.get("parts"))))
-    try:
-        call = mapping(json.loads(written))
-    except (ValueError, RecursionError):
+    call = mapping(from_json(written))
+    if not call:
         return None
     if message["recipient"] == _CREATE:
         language = text(call.get("type")).rpartition("code/")[2].replace("document", "markdown")

@@ -8,7 +8,8 @@ from html import escape
 from typing import TypeAlias
 
 from app.chats.formats.markdown import author_of, call_title, date_of, ending_of, thinking_title, title_of
-from app.chats.formats.records import AttachmentRecord, ChatRecord, MessageRecord, StoredCall
+from app.chats.formats.records import AttachmentRecord, ChatRecord, MessageRecord, StoredCall, Turn
+from app.chats.formats.values import cut
 
 Render: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
 """Turns Markdown into safe HTML."""
@@ -52,7 +53,7 @@ def write(chat: ChatRecord, render: Render) -> str:
             body.append(f"<details><summary>{summary}</summary>\n{thinking}</details>")
         body += map(_folded, message.attachments)
         for text, calls in turns:
-            body += [text, *(f"<details><summary>{_title(one)}</summary>\n{_call(one)}</details>" for one in calls)]
+            body += [text, *map(_call, calls)]
         body.append(_ending(message))
     return "\n".join(
         (
@@ -75,17 +76,12 @@ def for_paper(chat: ChatRecord, render: Render) -> str:
             body.append(f"<blockquote><i>{escape(thinking_title(message))}</i>{thinking}</blockquote>")
         body += [f"<p><i>{escape(one.name)}</i></p>" for one in message.attachments]
         for text, calls in turns:
-            body += [
-                text,
-                *(f"<blockquote><i>{_title(one)}</i>{_printed(one)}</blockquote>" for one in calls),
-            ]
+            body += [text, *(_call(one, on_paper=True) for one in calls)]
         body.append(_ending(message))
     return "\n".join(filter(None, body))
 
 
-def _rendered(
-    chat: ChatRecord, render: Render
-) -> Iterator[tuple[MessageRecord, str, list[tuple[str, list[StoredCall]]]]]:
+def _rendered(chat: ChatRecord, render: Render) -> Iterator[tuple[MessageRecord, str, list[Turn]]]:
     """The messages with their thinking, and their text in pieces with tool calls after them, as HTML."""
     found = [(message, message.turns()) for message in chat.branch()]
     html = iter(render([text for one, turns in found for text in (one.thinking, *(said for said, _ in turns))]))
@@ -93,20 +89,14 @@ def _rendered(
         yield message, next(html), [(next(html), calls) for _, calls in turns]
 
 
-def _title(call: StoredCall) -> str:
-    return escape(f"{call_title(call)}: {call.name}{f' ({call.server})' if call.server else ''}")
-
-
-def _call(call: StoredCall) -> str:
-    """The arguments and the result of a tool call as plain text."""
-    return "".join(f"<pre>{escape(one)}</pre>" for one in (call.arguments, call.result) if one)
-
-
-def _printed(call: StoredCall) -> str:
-    """The same with lines that wrap, cut where it is long."""
-    parts = [one if len(one) <= _MOST_PRINTED else f"{one[:_MOST_PRINTED]}…" for one in (call.arguments, call.result)]
-    lines = [escape(one).replace("  ", "&nbsp; ").replace("\n", "<br>") for one in parts if one]
-    return "".join(f"<p><code>{one}</code></p>" for one in lines)
+def _call(call: StoredCall, *, on_paper: bool = False) -> str:
+    """A tool call and its result, as plain text. On paper they are cut where they are long, and their lines wrap."""
+    title = escape(f"{call_title(call)}: {call.name}{f' ({call.server})' if call.server else ''}")
+    said = [one for one in (call.arguments, call.result) if one]
+    if not on_paper:
+        return f"<details><summary>{title}</summary>\n{''.join(f'<pre>{escape(one)}</pre>' for one in said)}</details>"
+    lines = [escape(cut(one, _MOST_PRINTED)).replace("  ", "&nbsp; ").replace("\n", "<br>") for one in said]
+    return f"<blockquote><i>{title}</i>{''.join(f'<p><code>{one}</code></p>' for one in lines)}</blockquote>"
 
 
 def _folded(attachment: AttachmentRecord) -> str:

@@ -18,6 +18,7 @@ import msgspec
 from app.chats.formats import chatgpt, claude, jan, llama_cpp, lm_studio, markdown, open_webui, slipstream, turns
 from app.chats.formats.json_stream import JsonStream, Readable
 from app.chats.formats.records import Batch, Beside, ChatRecord, LeftOut, UnusableError
+from app.chats.formats.values import cut
 
 # The sources of an import: files, folders and archives. Nothing is unpacked to the disk, no name in an archive is used
 # as a path, and links in a folder aren't followed.
@@ -218,6 +219,7 @@ BATCH_BYTES = 16 * 1024 * 1024
 """A batch ends after this many bytes even if it has no chats, so that progress is reported."""
 MOST_CHARACTERS = 12 * 1024 * 1024
 """The largest chat: it has to fit into one message between processes."""
+_SHORT_RESULT = 10_000
 _MESSAGE_CHARACTERS = 100
 """The approximate overhead of a message besides its texts."""
 _SOUGHT = 3
@@ -331,9 +333,13 @@ def _format_of(record: object) -> ReadFormat | None:
 
 
 def _without_images(chat: ChatRecord) -> tuple[ChatRecord, int]:
-    """The chat without its images, and how many it had."""
+    """The chat without its images, and how many it had. Long results of tools are cut."""
     messages = [
-        msgspec.structs.replace(one, attachments=[part for part in one.attachments if part.kind != "image"])
+        msgspec.structs.replace(
+            one,
+            attachments=[part for part in one.attachments if part.kind != "image"],
+            calls=[msgspec.structs.replace(call, result=cut(call.result, _SHORT_RESULT)) for call in one.calls],
+        )
         for one in chat.messages
     ]
     images = sum(len(one.attachments) for one in chat.messages) - sum(len(one.attachments) for one in messages)

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from app.chats.formats.values import arguments_of
+from app.chats.formats.values import arguments_of, cut
 
 Role = Literal["system", "user", "assistant"]
 Ending = Literal["complete", "stopped", "interrupted", "failed"]
@@ -109,6 +109,9 @@ class StoredCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.state not in ("asked", "running")
 
 
+Turn: TypeAlias = tuple[str, list[StoredCall]]
+
+
 class MessageRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     """One message. Messages with the same parent are versions of each other, oldest first."""
 
@@ -134,9 +137,9 @@ class MessageRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     calls: list[StoredCall] = []
     """While a file is read, a call without ``arguments`` is only the result of one before it."""
 
-    def turns(self) -> list[tuple[str, list[StoredCall]]]:
+    def turns(self) -> list[Turn]:
         """The text in pieces, each with the tool calls after it; the last has none."""
-        found, at = list[tuple[str, list[StoredCall]]](), 0
+        found, at = list[Turn](), 0
         for (end, _), calls in groupby(self.calls, lambda one: (one.text, one.tokens)):
             found.append((self.text[at:end], list(calls)))
             at = end
@@ -286,7 +289,7 @@ def _settled(message: MessageRecord) -> MessageRecord:
     calls = list[StoredCall]()
     for one in message.calls if message.role == "assistant" else ():
         if not one.arguments and (place := _called(calls, one.id)) is not None:
-            came = {"state": one.state, "result": one.result[:MOST_RESULT], "images": one.images}
+            came = {"state": one.state, "result": cut(one.result, MOST_RESULT), "images": one.images}
             calls[place] = msgspec.structs.replace(calls[place], **came)
         elif len(calls) < MOST_CALLS:
             calls.append(_sound(one, calls[-1] if calls else StoredCall(id="", name="", tokens=1), message))
@@ -307,15 +310,13 @@ def _sound(call: StoredCall, before: StoredCall, message: MessageRecord) -> Stor
     """The call at a possible place, with arguments that are an object. After a result comes the next turn."""
     return msgspec.structs.replace(
         call,
-        id=call.id[:_LONGEST_NAME],
         name=" ".join(call.name.split())[:_LONGEST_NAME] or "tool",
         arguments=arguments_of(call.arguments[:MOST_RESULT]),
-        server=call.server[:_LONGEST_NAME],
-        tool=call.tool[:_LONGEST_NAME],
+        **{key: getattr(call, key)[:_LONGEST_NAME] for key in ("id", "server", "tool")},
         text=max(before.text, min(call.text, len(message.text))),
         thinking=max(before.thinking, min(call.thinking, len(message.thinking))),
         tokens=max(before.tokens, min(call.tokens, 2**31 - 1)) if call.tokens else before.tokens + before.has_ended,
-        result=call.result[:MOST_RESULT],
+        result=cut(call.result, MOST_RESULT),
         seconds=max(call.seconds, 0.0),
     )
 
