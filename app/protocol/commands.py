@@ -42,6 +42,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=
     """They come before the content, in this order."""
     tool_calls: tuple[ToolCall, ...] = ()
     """An answer's calls, after its content."""
+    tokens: tuple[int, ...] = ()
+    """With calls: the tokens in which this model wrote the whole turn (each `Piece.id`). The prompt has them, as far as
+    the template writes the turn at all: what is in the KV cache stays valid."""
     tool_call_id: str = ""
     """With role ``tool``: the call that this is the result of."""
     tool_name: str = ""

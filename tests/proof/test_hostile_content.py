@@ -15,7 +15,7 @@ from PySide6.QtGui import QGuiApplication, QImage
 from app.chats.transfer import content_of
 from app.helper import READING_SECONDS, Helper
 from app.system import KnownError
-from app.ui.chat.attachments import image_file
+from app.ui.chat.images import image_file
 from tests.helper import documents, files_to_read
 from tests.proof.conftest import Proof
 from tests.proof.damage import check_sentence, damaged

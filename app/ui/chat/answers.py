@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 from PySide6.QtCore import QObject, Signal, Slot
 
-from app.chats.model import Status, StoredMessage, title_for
+from app import system, words
+from app.chats.model import Attachment, Status, StoredCall, StoredMessage, title_for
 from app.chats.settings import ChatSettings
 from app.protocol.answering import AnswerSettings
 from app.protocol.commands import Generate
 from app.protocol.events import GenerationFailed, GenerationFinished, PairLoaded, RoundsReceived
 from app.protocol.remote import RemoteModel
+from app.tools.messages import Attached, CallEnded
 from app.ui import notices
 from app.ui.chat.footer import WHILE_WRITTEN
 from app.ui.chat.live_answer import LiveAnswer
@@ -24,6 +26,11 @@ from app.ui.engine.pair import PairLoader
 from app.ui.engine.queue import EngineQueue, Job, Loss
 from app.ui.notices import NoticeList
 from app.ui.widgets.tasks import BUG
+from app.words import shortened, visible
+
+if TYPE_CHECKING:
+    from app.tools.offered import OfferedTool
+    from app.ui.tools.service import ToolJob, ToolService
 
 CONSENT = "consent"
 """Subject of the notice that asks whether a chat may go to a server."""
@@ -31,7 +38,27 @@ SERVER = "server"
 """Subject of the notice about an answer that a server didn't finish."""
 Decision = Literal["once", "chat", "always", "deny"]
 """About a tool call; ``chat`` and ``always`` allow the tool from now on."""
+MOST_CALLS = 25
+_LONGEST_PROGRESS = 120
 ENGINE_LOST = f"The engine stopped{WHILE_WRITTEN}"
+
+
+def problem_of(arguments: str, tool: OfferedTool) -> str:
+    """What is wrong with the arguments of a call, for the model; empty if nothing is. They have to be an object with
+    all that is required. The grammar forces the rest, and the server checks it."""
+    try:
+        values = system.decode(arguments, dict[str, Any])
+    except (msgspec.MsgspecError, ValueError, RecursionError):
+        return "The arguments are not a JSON object."
+    required = tool.tool.parameters.get("required")
+    missing = [one for one in required if one not in values] if isinstance(required, list) else []
+    return f"The call lacks {', '.join(map(str, missing))}." if missing else ""
+
+
+def _progress(done: float, total: float | None, text: str) -> str:
+    """How far a call is, for the user."""
+    share = words.share(min(done / total, 1.0)) if total else ""
+    return " · ".join(filter(None, (share, shortened(visible(text), _LONGEST_PROGRESS))))
 
 
 class HostConsent:
@@ -89,6 +116,8 @@ class Answers(QObject):
         consent: Which chats may go to a server.
         queue: Who has the engine.
         open: The answers that are wanted; the queue has those that can be asked for.
+        tools: What the model may call; ``None``: nothing.
+        most_calls: How many calls an answer may make.
 
     Signals:
         begun: The `LiveAnswer` the engine is being asked for.
@@ -113,6 +142,8 @@ class Answers(QObject):
         self._pair_loader = pair_loader
         self._notice_list = notice_list
         self.open: list[LiveAnswer] = []
+        self.tools: ToolService | None = None
+        self.most_calls: Callable[[], int] = lambda: MOST_CALLS
         self._unallowed: LiveAnswer | None = None
         """What waits for the user's consent."""
         pair_loader.pair_changed.connect(self._on_pair_changed)
@@ -135,7 +166,9 @@ class Answers(QObject):
         """Submit what can be asked now that something was stored or allowed."""
         self._ask_for_consent()
         for live in [one for one in self.open if one.job is None and one.is_stored]:
-            if not self.consent.is_needed(live.chat_id, live.branch):
+            if live.asks_again:
+                self._ask_again(live)
+            elif not self.consent.is_needed(live.chat_id, live.branch) and not live.has_open_calls:
                 self._submit(live)
 
     @Slot(object)
@@ -148,25 +181,30 @@ class Answers(QObject):
 
     def stop(self, live: LiveAnswer) -> None:
         """Stop this answer."""
-        if live.job is None or self.queue.cancel(live.job):
+        if live.job is not None and not self.queue.cancel(live.job):
+            return
+        if live.message is None:
             self._withdraw(live)
+        else:  # it waits for its calls, or for its turn behind them
+            self._end(live, lambda: live.end("stopped", "cancelled"))
 
     def abandon(self, live: LiveAnswer) -> None:
         """End this answer at once, because its chat goes away."""
-        if live.job is None or not live.job.is_running():
-            self.stop(live)
-        else:
+        if live.job is not None and live.job.is_running():
             self.queue.drop(live.job)
             self._end(live, lambda: live.end("stopped", "cancelled"))
+        else:
+            self.stop(live)
 
     def clear(self) -> None:
         """The window closes: what waits is withdrawn, what is being written is interrupted."""
         for live in list(self.open):
-            if live.job is not None and live.job.is_running():
-                self.queue.drop(live.job)
-                self._end(live, partial(live.end, "interrupted"))
-            else:
+            if live.message is None:
                 self.stop(live)
+                continue
+            if live.job is not None:
+                self.queue.drop(live.job)
+            self._end(live, partial(live.end, "interrupted"))
 
     def _withdraw(self, live: LiveAnswer) -> None:
         self.open.remove(live)
@@ -176,17 +214,92 @@ class Answers(QObject):
     def _end(self, live: LiveAnswer, end: Callable[[], object]) -> None:
         self.open.remove(live)
         live.job = None
+        jobs, live.tool_jobs = live.tool_jobs, {}
+        for job in jobs.values():
+            if self.tools is not None:
+                self.tools.cancel(job)
         end()
 
     # ------------------------------------------------------------ tool calls
 
+    def offered(self, chat: ChatSettings) -> list[OfferedTool]:
+        """The tools that are on in a chat with these settings."""
+        return self.tools.offered(chat) if self.tools else []
+
     def decide(self, live: LiveAnswer, call_id: str, decision: Decision, reason: str = "") -> None:
         """The user decides about a call of this answer. Does nothing if it doesn't wait."""
         call = live.call(call_id)
-        if call is None or call.state != "asked":
+        if call is None or call.state != "asked" or live not in self.open or self.tools is None:
             return
+        tool, now_allowed = live.offered.get(call.name), None
         if decision == "deny":
             live.set_call(msgspec.structs.replace(call, state="denied", result=reason.strip()))
+        elif tool is not None:
+            if decision != "once":
+                self.tools.permissions.allow(tool, live.chat_id if decision == "chat" else "")
+                now_allowed = tool
+            self._run(live, call, tool)
+        self._go_on_with_calls(live, lambda one: one == now_allowed)
+
+    def _go_on_with_calls(self, live: LiveAnswer, is_allowed: Callable[[OfferedTool], bool]) -> None:
+        """Run those that are allowed and refuse those that can't run. When all have ended, the model goes on."""
+        for place, call in enumerate(live.calls):
+            tool = live.offered.get(call.name)
+            if call.state != "asked":
+                continue
+            if problem := self._problem(place, tool, call):
+                live.is_over_limit |= place >= self.most_calls()
+                live.set_call(msgspec.structs.replace(call, state="failed", result=problem))
+            elif tool is not None and is_allowed(tool):
+                self._run(live, call, tool)
+        if live in self.open and live.job is None and not live.has_open_calls:
+            self._submit(live)
+
+    def _problem(self, place: int, tool: OfferedTool | None, call: StoredCall) -> str:
+        """Why a call can't run, for the model; empty if the user may allow it."""
+        if place >= (most := self.most_calls()):
+            return f"An answer may make {most} tool calls, so this one did not run. Answer with what you know now."
+        return f"There is no tool called {call.name}." if tool is None else problem_of(call.arguments, tool)
+
+    def _is_allowed(self, tool: OfferedTool, live: LiveAnswer) -> bool:
+        return self.tools is not None and self.tools.permissions.is_allowed(tool, live.chat_id)
+
+    def _run(self, live: LiveAnswer, call: StoredCall, tool: OfferedTool) -> None:
+        assert self.tools is not None
+        now = next((one for one in self.tools.all_tools() if one.key == tool.key), None)
+        if now is not None and now.fingerprint != tool.fingerprint:
+            text = "The tool has changed since the call was written, so it did not run."
+            live.set_call(msgspec.structs.replace(call, state="failed", result=text))
+            return
+        files = [
+            Attached(name=one.name, path=one.path, text="" if one.path else one.text)
+            for message in live.branch
+            for one in message.attachments
+            if one.kind == "text"
+        ]
+        live.set_call(msgspec.structs.replace(call, state="running"))
+        job = live.tool_jobs[call.id] = self.tools.call(tool, call.arguments, files, live.settings.folders)
+        job.progressed.connect(lambda done, total, text: live.set_progress(call.id, _progress(done, total, text)))
+        job.ended.connect(lambda ended: self._on_call_ended(live, call.id, job, ended))
+
+    def _on_call_ended(self, live: LiveAnswer, call_id: str, job: ToolJob, ended: CallEnded) -> None:
+        call = live.call(call_id)
+        if live.tool_jobs.get(call_id) is not job or call is None:
+            return  # the answer is over
+        del live.tool_jobs[call_id]
+        call = msgspec.structs.replace(call, state=ended.state, result=ended.text, seconds=ended.seconds)
+
+        def kept(images: list[Attachment], problems: list[str]) -> None:
+            text = "\n\n".join(filter(None, [call.result, *problems]))
+            hashes = tuple(one.sha256 for one in images)
+            live.attachments += [one for one in images if one not in live.attachments]
+            live.set_call(msgspec.structs.replace(call, result=text, images=hashes))
+            self._go_on_with_calls(live, lambda _: False)
+
+        if ended.images:
+            live.images_returned.emit(ended.images, kept)
+        else:
+            kept([], [])
 
     # ------------------------------------------------------------ servers
 
@@ -196,7 +309,7 @@ class Answers(QObject):
         needs = (
             one
             for one in self.open
-            if one.is_stored and one.message is None and self.consent.is_needed(one.chat_id, one.branch)
+            if one.is_stored and one.job is None and self.consent.is_needed(one.chat_id, one.branch)
         )
         self._unallowed = live = next(needs, None)
         if live is None:
@@ -224,10 +337,11 @@ class Answers(QObject):
                 live.job = None
                 self._ask_for_consent()
                 return None
-            pair = self._pair_loader.pair()
+            pair, is_new = self._pair_loader.pair(), live.message is None
             self._notice_list.remove(SERVER)
-            command = live.begin(self.resolve(live.settings, pair), pair)
-            self.begun.emit(live)
+            command = live.begin(self.resolve(live.settings, pair), pair, self.offered(live.settings))
+            if is_new:
+                self.begun.emit(live)
             return command
 
         live.job = job = Job(ask, Priority.CHAT)
@@ -238,6 +352,14 @@ class Answers(QObject):
         job.failed.connect(partial(self._on_failed, live))
         job.lost.connect(partial(self._on_lost, live))
         self.queue.submit(job)
+
+    def _ask_again(self, live: LiveAnswer) -> None:
+        """Calls of an answer that goes on were stopped: the user is asked again, whatever is allowed."""
+        pair = self._pair_loader.pair()
+        live.prepare(self.resolve(live.settings, pair), pair, self.offered(live.settings))
+        self.begun.emit(live)
+        live.calls_changed.emit()
+        self._go_on_with_calls(live, lambda _: False)
 
     def stop_thinking(self, live: LiveAnswer) -> None:
         """Have the model stop thinking and write this answer."""
@@ -255,7 +377,11 @@ class Answers(QObject):
             both = is_head and pair_names.has_model(pair)
             notice = notices.draft_failed(finished.draft_failure, is_head=is_head, is_one_of_two=both)
             self._notice_list.show("drafting", notice)
-        self._end(live, lambda: live.on_finished(finished))
+        if live.takes_calls(finished):
+            live.job = None
+            self._go_on_with_calls(live, lambda tool: self._is_allowed(tool, live))
+        else:
+            self._end(live, lambda: live.on_finished(finished))
 
     def _on_failed(self, live: LiveAnswer, failed: GenerationFailed) -> None:
         remote = self._pair_loader.remote()
@@ -264,7 +390,8 @@ class Answers(QObject):
             can_continue = remote.can_continue and bool(live.pieces)
             notice = notices.answer_not_finished(failed.cause, has_begun=bool(live.pieces), can_continue=can_continue)
             self.not_finished.emit(live, notice)
-        status: Status = "interrupted" if failed.cause and live.pieces else "failed"
+        can_go_on = bool(failed.cause and live.pieces) or bool(live.calls)
+        status: Status = "interrupted" if can_go_on else "failed"
         extra = {"failure": failed.message} if failed.message else None
         self._end(live, lambda: live.end(status, None, failed.figures, extra))
 

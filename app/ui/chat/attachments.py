@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from PySide6.QtCore import QBuffer, QByteArray, QIODevice, QObject, QSize, Qt, Slot
-from PySide6.QtGui import QImage, QImageReader
+from PySide6.QtCore import QObject, Slot
+from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QFileDialog
 from shiboken6 import isValid
 
@@ -19,14 +19,14 @@ from app.chats.attachments import Content
 from app.chats.model import Attachment
 from app.chats.transfer import NoTextError, content_of, pages_of
 from app.helper import READING_SECONDS, Helper, HelperError
-from app.helper.messages import LANGUAGES, ChatsRead, FileNotRead, Form, LookAtImage, ReadChats
-from app.protocol.images import MOST_PIXELS, ImageHead, is_bomb, problem_of
+from app.helper.messages import LANGUAGES, ChatsRead, Form, ReadChats
 from app.system import KnownError
 from app.ui import notices
 from app.ui.chat.chips import AttachmentPreview, Chip, Choices, ImagePreview, chips_of, largest_thumbnail
 from app.ui.chat.composer import Composer
 from app.ui.chat.context_meter import ContextMeter, ContextUse
 from app.ui.chat.drop_area import DropArea
+from app.ui.chat.images import PASTED_IMAGE, decoded, image_file, pasted_image
 from app.ui.chat.model import ChatModel
 from app.ui.context import AppContext
 from app.ui.widgets import theme as themes
@@ -35,12 +35,9 @@ from app.ui.widgets.tasks import Lane
 from app.words import printable, shortened
 
 SUBJECT = "attachments"
-PASTED_IMAGE = "Pasted image"
 _LONGEST_NAME = 60
 _EXPORTS = (".json", ".jsonl", ".zip")
 """Files that may have the chats of another app."""
-_TRIED = QSize(64, 64)
-"""The size in which an image is decoded to see whether it can be."""
 IMAGES_SUBJECT = "blind"
 SCANS_SUBJECT = "scans"
 _WEB_PAGE = "text/html"
@@ -476,58 +473,3 @@ def has_chats(path: str, helper: Helper) -> bool:
     finally:
         helper.stop()  # it may be in the middle of a large file
     return isinstance(found, ChatsRead) and bool(found.batch.chats)
-
-
-def image_file(path: Path, helper: Helper) -> Content | None:
-    """What to attach of an image file; ``None`` if it isn't one. It is decoded, because a damaged image would make
-    every answer in its chat fail; WebP becomes PNG, which the engine can read. Raises `KnownError`."""
-    name = printable(path.name)
-    try:
-        found = helper.ask(LookAtImage(str(path)))
-    except HelperError as error:
-        raise KnownError(f"{name} can't be read: {error}") from error
-    if isinstance(found, FileNotRead):
-        return None  # whoever reads files of other kinds says why it can't be attached
-    head = ImageHead("png" if found.kind == "webp" else found.kind, found.width, found.height)
-    try:
-        if problem := problem_of(head, name, path.stat().st_size):
-            raise KnownError(problem)
-        data = path.read_bytes()
-    except OSError as error:
-        raise KnownError(f"{name} can't be read: {error.strerror or error}.") from error
-    image = decoded(data, None if found.kind == "webp" else _TRIED)
-    if image.isNull() or is_bomb(data, head):
-        raise KnownError(f"{name} is damaged. Open it in another program and save it again.")
-    if found.kind == "webp":
-        data = _as_png(image)
-    return Content("image", path.name, data, f"image/{head.kind}", head.width, head.height)
-
-
-def pasted_image(image: QImage) -> Content:
-    """What is to be attached of an image from the clipboard. Raises `KnownError`."""
-    head = ImageHead("png", image.width(), image.height())
-    data = _as_png(image)
-    if image.isNull() or (problem := problem_of(head, "The pasted image", len(data))):
-        raise KnownError(problem if not image.isNull() else "The clipboard has no image that can be read.")
-    return Content("image", f"{PASTED_IMAGE}.png", data, "image/png", head.width, head.height)
-
-
-def decoded(data: bytes, within: QSize | None = None) -> QImage:
-    """The image in ``data``, scaled down to fit ``within``; null if it can't be read or is too large."""
-    buffer = QBuffer()
-    buffer.setData(QByteArray(data))
-    buffer.open(QIODevice.OpenModeFlag.ReadOnly)
-    reader = QImageReader(buffer)
-    size = reader.size()
-    if size.width() * size.height() > MOST_PIXELS:
-        return QImage()
-    if within is not None and size.isValid() and size != size.boundedTo(within):
-        reader.setScaledSize(size.scaled(within, Qt.AspectRatioMode.KeepAspectRatio).expandedTo(QSize(1, 1)))
-    return reader.read()
-
-
-def _as_png(image: QImage) -> bytes:
-    buffer = QBuffer()
-    buffer.open(QIODevice.OpenModeFlag.WriteOnly)
-    image.save(buffer, "PNG")  # type: ignore[call-overload]
-    return bytes(buffer.data().data())

@@ -21,8 +21,8 @@ from app.protocol.options import Overflow
 from app.protocol.remote import RemoteModel
 from app.ui import notices
 from app.ui.chat.composer import Composer
+from app.ui.chat.conversation import Conversation, conversation
 from app.ui.chat.footer import figures_of
-from app.ui.chat.live_answer import Conversation, conversation
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.context import AppContext
 from app.ui.engine import EngineState

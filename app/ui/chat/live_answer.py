@@ -8,17 +8,19 @@ import time
 import zlib
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
 
 import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app.chats.attachments import prompt_images, prompt_text
 from app.chats.model import (
     PackedPiece,
     Status,
     StoredCall,
     StoredMessage,
+    calls_of,
     calls_stopped,
     calls_to_json,
     pack,
@@ -29,6 +31,7 @@ from app.chats.settings import ChatSettings
 from app.chats.store import new_id
 from app.models.hub.recommended import recommended
 from app.protocol.answering import AnswerSettings, with_fields_of
+from app.protocol.calls import CallReader
 from app.protocol.commands import Generate, Message, generate
 from app.protocol.events import (
     Figures,
@@ -40,12 +43,19 @@ from app.protocol.events import (
     Round,
     RoundsReceived,
 )
+from app.protocol.options import AnswerFormat
 from app.protocol.statistics import joined
+from app.protocol.tools import FORMATS, Tool, ToolCall, ToolFormat, ToolUse
 from app.settings import Settings
-from app.ui.chat.footer import CUT, figures_of
+from app.ui.chat.conversation import BETWEEN, Conversation, Place, conversation, last_turn, turns_of
+from app.ui.chat.footer import figures_of
 from app.ui.engine import pair_names
 from app.ui.engine.pair_names import is_author, speaker
 from app.ui.engine.queue import Job
+
+if TYPE_CHECKING:
+    from app.tools.offered import OfferedTool
+    from app.ui.tools.service import ToolJob
 
 
 class ThinkingClock:
@@ -77,9 +87,6 @@ class ThinkingClock:
         return self._before + self._until
 
 
-EXAMPLE = "What is speculative decoding?"
-
-
 def answer_settings(chat: ChatSettings, values: Settings, pair: PairLoaded | None) -> AnswerSettings:
     """How the next answer of a chat is written; the automatic choice or the model's default
     replaces what the pair doesn't have."""
@@ -108,93 +115,130 @@ def answer_settings(chat: ChatSettings, values: Settings, pair: PairLoaded | Non
     )
 
 
-@dataclass(frozen=True)
-class Conversation:
-    """Messages for the engine. ``sources[i]`` is the id of the stored message that message ``i`` begins with, without
-    the system prompt."""
-
-    messages: list[Message]
-    sources: list[str]
-
-    def under(self, system_prompt: str) -> Conversation:
-        """The same with a system prompt, unless that is empty."""
-        if not system_prompt.strip():
-            return self
-        return Conversation([Message(role="system", content=system_prompt), *self.messages], self.sources)
-
-    def first_in_context(self, first_dropped: int, dropped: int) -> str | None:
-        """The stored message behind those that were left out: ``dropped`` messages from ``first_dropped`` on.
-
-        Both count as the engine does, the system prompt included.
-        """
-        after = first_dropped + dropped - (len(self.messages) - len(self.sources))
-        return self.sources[after] if dropped and 0 <= after < len(self.sources) else None
+def why_no_tools(wanted: AnswerFormat | None, pair: PairLoaded | None) -> str:
+    """Why the model can't call tools in answers of this format, for the user; empty if it can."""
+    if pair is not None and pair.remote is None and pair_names.is_guide(pair.target.path):
+        return "The Slipstream Guide can’t call tools."
+    if wanted is None:
+        return ""
+    if wanted.kind not in ("json_object", "json_schema"):
+        return "Tools can’t be called in answers that follow a regular expression or a grammar."
+    if pair is not None and not FORMATS[pair.tool_format].anywhere:
+        return "This model writes tool calls as JSON, so tools can’t be called in answers that are JSON."
+    return ""
 
 
-def conversation(branch: Sequence[StoredMessage], system_prompt: str = "") -> Conversation:
-    """What the engine sees of a branch.
-
-    Many chat templates insist on turns that alternate, so messages of one side that follow each other (after an answer
-    that never came) are joined, and empty answers left out.
-    """
-    turns: list[Message] = []
-    sources: list[str] = []
-    for message in branch:
-        thinking, text = message.thinking, prompt_text(message.text, message.attachments)
-        images = prompt_images(message.attachments)
-        if message.role == "assistant" and (not text or text.isspace()):
-            continue
-        if turns and turns[-1].role == message.role:
-            last = turns[-1]
-            joined = "\n\n".join(filter(None, (last.thinking, thinking)))
-            content = f"{last.content}\n\n{text}"
-            turns[-1] = msgspec.structs.replace(last, content=content, thinking=joined, images=last.images + images)
-        else:
-            sent_at = message.created_at
-            turns.append(Message(role=message.role, content=text, thinking=thinking, sent_at=sent_at, images=images))
-            sources.append(message.id)
-    return Conversation(turns, sources).under(system_prompt)
+def tool_use(wanted: AnswerFormat | None, pair: PairLoaded | None, tools: Sequence[OfferedTool]) -> ToolUse | None:
+    """The tools for an answer of this format; ``None`` if there are none, or they can't be called."""
+    if not tools or why_no_tools(wanted, pair):
+        return None
+    return ToolUse(tools=[tool.for_model() for tool in tools])
 
 
-def question_to_measure(branch: Sequence[StoredMessage], system_prompt: str) -> list[Message]:
-    """The chat up to its last question, or an example where there is none."""
-    last = max((place for place, message in enumerate(branch) if message.role == "user"), default=-1)
-    if last < 0:
-        return [Message(role="user", content=EXAMPLE)]
-    return conversation(branch[: last + 1], system_prompt).messages
+def _call_format(wanted: AnswerFormat | None, pair: PairLoaded | None) -> ToolFormat | None:
+    """How calls are written in the text; ``None`` on a server, which tells them apart."""
+    if pair is None or pair.remote is not None:
+        return None
+    known = FORMATS[pair.tool_format]
+    return known if wanted is None else replace(known, anywhere=False)  # then no text comes before calls
+
+
+def _asked_again(call: StoredCall) -> StoredCall:
+    return msgspec.structs.replace(call, state="asked", result="", images=(), seconds=0.0)
 
 
 _TAIL, _SHARE = 6000, 0.04  # so many characters compress to so little where an answer goes in circles (lists: 0.06)
 _LOOK_AGAIN = 200  # pieces: a look takes a fraction of a millisecond
 
 
-def was_cut(message: StoredMessage) -> bool:
-    """Whether this is an answer that was cut before its end."""
-    is_cut = message.status in ("stopped", "interrupted") or message.finish_reason in CUT
-    has_begun = bool(message.text or message.thinking) or len(message.tokens) > 0
-    return message.role == "assistant" and is_cut and has_begun
-
-
-def can_continue(message: StoredMessage) -> bool:
-    """Whether an answer was cut before its end, and its tokens are known."""
-    return was_cut(message) and len(message.tokens) >= bool(message.text) + bool(message.thinking)
-
-
 def _known_pieces(message: StoredMessage) -> list[Piece]:
-    """The pieces of an answer that goes on, with the ids of their tokens. Tokens that were found only later may differ
-    from those it was written with, so which shows which part isn't known. Tokens without text at the end of an
-    interrupted answer are left out: one may end the answer, or begin a character."""
-    pieces, ids = unpack(message.text, message.provenance, message.thinking), list(message.tokens)
-    if not ids:
+    """The pieces of an answer that goes on, with the ids of their tokens. Tokens that were found only later are those
+    of its last turn and may differ from those it was written with, so which shows which part isn't known. Tokens
+    without text at the end of an interrupted answer are left out: one may end the answer, or begin a character."""
+    text, thinking, ids = message.text, message.thinking, list(message.tokens)
+    start = Place.behind(message.calls[-1]) if message.calls else Place()
+    pieces = unpack(text, message.provenance, thinking)
+    if len(pieces) == len(ids):
+        pieces = [msgspec.structs.replace(piece, id=token) for piece, token in zip(pieces, ids, strict=True)]
+        while message.status == "interrupted" and len(pieces) > start.tokens and not pieces[-1].text:
+            pieces.pop()
+        return pieces
+    if not ids and len(pieces) >= start.tokens:
         return pieces  # a server wrote it, or goes on with it
-    if len(pieces) != len(ids):
-        pieces = unpack(message.text, (), message.thinking)
-        pieces += [Piece(text="")] * (len(ids) - len(pieces))
-        return [msgspec.structs.replace(piece, id=token) for piece, token in zip(pieces, ids, strict=True)]
-    pieces = [msgspec.structs.replace(piece, id=token) for piece, token in zip(pieces, ids, strict=True)]
-    while message.status == "interrupted" and pieces and not pieces[-1].text:
-        pieces.pop()
-    return pieces
+    earlier = unpack(text[: start.text], (), thinking[: start.thinking])
+    earlier += [Piece(text="")] * (start.tokens - len(earlier))
+    later = unpack(text[start.text :], (), thinking[start.thinking :])
+    later += [Piece(text="")] * (len(ids) - len(later))
+    return [
+        *earlier,
+        *(
+            msgspec.structs.replace(piece, id=token)
+            for piece, token in zip(later, ids or [-1] * len(later), strict=True)
+        ),
+    ]
+
+
+class _Turn:
+    """What the model writes until it ends or waits for its calls: text that may belong to a call is held back, and the
+    tokens of calls have no text."""
+
+    def __init__(self, known: ToolFormat | None, tools: Sequence[Tool] = (), begun: str = "") -> None:
+        """``known``: the form of calls; ``None``: there are none. ``begun``: its text so far."""
+        self._reader = CallReader(known, tools) if known else None
+        if self._reader:
+            self._reader.go_on(begun)
+        self._held: list[Piece] = []
+        self._certain = 0
+        """Characters of what is held back that aren't part of a call."""
+        self.calls: list[ToolCall] = []
+        self.has_text = self.has_thought = False
+        """Whether some was returned."""
+
+    @property
+    def is_in_calls(self) -> bool:
+        """Whether nothing but calls follows."""
+        return self._reader is not None and self._reader.in_calls
+
+    def read(self, pieces: Sequence[Piece]) -> list[Piece]:
+        """More of it; returns what is certain, a piece for each token."""
+        if self._reader is None:
+            return list(pieces)
+        self._held += pieces
+        shown, calls = self._reader.read("".join(piece.text for piece in pieces if not piece.thinking))
+        self._certain += len(shown)
+        self.calls += calls
+        return self._released()
+
+    def end(self, *, cut: bool) -> list[Piece]:
+        """The rest. Of calls that aren't complete (``cut``) nothing stays."""
+        if self._reader is None:
+            return []
+        if not self.is_in_calls:
+            self._certain += len(self._reader.end(cut=cut))
+        found = self._released()
+        if self.is_in_calls and not cut:
+            found += [self._cut(piece) for piece in self._held]
+        self._held = []
+        return found
+
+    def _released(self) -> list[Piece]:
+        found: list[Piece] = []
+        for piece in self._held:
+            length = 0 if piece.thinking else len(piece.text)
+            if length > self._certain or (self.is_in_calls and not self._certain):
+                break
+            self._certain -= length
+            found.append(piece)
+        del self._held[: len(found)]
+        return found
+
+    def _cut(self, piece: Piece) -> Piece:
+        """With the text before a call that is in the same token as its beginning."""
+        if piece.thinking:
+            return piece
+        text = piece.text[: self._certain]
+        self._certain -= len(text)
+        return msgspec.structs.replace(piece, text=text)
 
 
 class LiveAnswer(QObject):
@@ -219,6 +263,8 @@ class LiveAnswer(QObject):
         thinking_changed: The model begins to think, or to answer.
         rounds_received: More `Round` objects, their pieces in `pieces` already.
         calls_changed: There are others, one has another state or makes progress, or the model begins to write one.
+        images_returned: The `ResultImage`s of a call, to be stored, and what is called with their attachments and with
+            sentences about those that can't be.
         ended: Its `Figures`, or ``None`` where it came to none. `message` is complete.
         withdrawn: It was given up before the engine was asked.
     """
@@ -229,6 +275,7 @@ class LiveAnswer(QObject):
     thinking_changed = Signal(bool)
     rounds_received = Signal(list)
     calls_changed = Signal()
+    images_returned = Signal(object, object)
     ended = Signal(object)
     withdrawn = Signal()
 
@@ -266,9 +313,20 @@ class LiveAnswer(QObject):
         """By call: what is told of those that run."""
         self.is_private = is_private
         self._version, self._continued, self._seed = version, continued, seed
+        self.offered: dict[str, OfferedTool] = {}
+        """The tools that the model was last offered, by the names that it knows."""
+        self.tool_jobs: dict[str, ToolJob] = {}
+        """By call: those that run."""
+        self.is_over_limit = False
+        """Whether it has made more calls than it may; then the model goes on without tools."""
+        self._new_turn = partial(_Turn, None, ())
+        self._turn = _Turn(None)
+        self._figures: Figures | None = None
+        """Of the turns before, without what a continued answer had before."""
         self._conversation: Conversation | None = None
         """Of the branch, without a system prompt."""
         self._asked: Conversation | None = None
+        self._settings = AnswerSettings()
         self._asked_at = time.monotonic()
         self._first_token_seconds: float | None = None
         self._clock = ThinkingClock()
@@ -300,6 +358,18 @@ class LiveAnswer(QObject):
     def is_asking(self) -> bool:
         """Whether a call waits for the user. The engine is free then."""
         return not self.is_writing_call and any(call.state == "asked" for call in self.calls)
+
+    @property
+    def has_open_calls(self) -> bool:
+        """Whether a call waits or runs."""
+        return any(not call.has_ended for call in self.calls)
+
+    @property
+    def asks_again(self) -> bool:
+        """Whether it goes on with calls that were stopped, which the user has to allow first."""
+        before = self._continued
+        ends_with_calls = before is not None and not any(last_turn(before))
+        return self.message is None and ends_with_calls and any(call.state == "stopped" for call in self.calls)
 
     def call(self, call_id: str) -> StoredCall | None:
         """The call with this id."""
@@ -349,8 +419,45 @@ class LiveAnswer(QObject):
 
     # ------------------------------------------------------------ the way of an answer
 
-    def begin(self, settings: AnswerSettings, pair: PairLoaded | None) -> Generate:
-        """The engine is free: returns what to ask it."""
+    def begin(self, settings: AnswerSettings, pair: PairLoaded | None, tools: Sequence[OfferedTool] = ()) -> Generate:
+        """The engine is free: returns what to ask it. Called again when all calls of a turn have ended. ``tools``:
+        those that the model may call, if that is possible with this model and these settings."""
+        if self.message is None:
+            self.prepare(settings, pair, tools)
+        thinking = pair.usable_thinking(self._settings.thinking) if pair else ""
+        settings, start = msgspec.structs.replace(self._settings, thinking=thinking), self._start
+        self.offered = {tool.name: tool for tool in tools}
+        self._is_mixed |= self.message is not None and not is_author(pair, self.message.pair)
+        use = None if self.is_over_limit else tool_use(settings.format, pair, tools)
+        self._new_turn = partial(_Turn, _call_format(settings.format, pair) if use else None, use.tools if use else ())
+        begun = self.pieces[start.tokens :]
+        self._turn = self._new_turn("".join(piece.text for piece in begun if not piece.thinking))
+        self._turn.has_text = any(piece.text and not piece.thinking for piece in begun)
+        self._turn.has_thought = any(piece.text and piece.thinking for piece in begun)
+        self._clock = ThinkingClock(self._clock.seconds())
+        written = len(self.pieces) - self._known
+        command = generate(
+            settings,
+            self._messages(pair),
+            seed=self._seed_of_turn(settings.seed if self._seed is None else self._seed),
+            private=self.is_private,
+            chat="" if self.is_private else self.chat_id,
+            tools=use,
+        )
+        if settings.max_tokens is not None:
+            command = msgspec.structs.replace(command, max_tokens=max(settings.max_tokens - written, 1))
+        if pair is None or pair.remote is None:
+            ids = [piece.id for piece in begun]
+            return msgspec.structs.replace(command, continued=[] if -1 in ids else ids)
+        text, thinking = last_turn(self._so_far())
+        if not (text or thinking):
+            return command
+        so_far = Message(role="assistant", content=text, thinking=thinking)
+        return msgspec.structs.replace(command, messages=[*command.messages, so_far], continue_last=True)
+
+    def prepare(self, settings: AnswerSettings, pair: PairLoaded | None, tools: Sequence[OfferedTool] = ()) -> None:
+        """Make the message, before anything is asked. Calls at the end of an answer that goes on wait for the user
+        again if they were stopped."""
         stored: dict[str, object] = {
             **msgspec.to_builtins(settings),
             "template": pair.template if pair else "model",
@@ -358,11 +465,10 @@ class LiveAnswer(QObject):
             "mtp_head": pair is not None and pair.has_head,
             "server": pair.remote.server.address if pair and pair.remote else "",
         }
-        before = self._continued
-        if before is not None:
-            thinking = pair.usable_thinking(before.asked.thinking) if pair else ""
-            settings = msgspec.structs.replace(before.asked, thinking=thinking)
+        before, asks_again = self._continued, self.asks_again
+        self._settings = settings = settings if before is None else before.asked
         self._asked = self._prepare().under(settings.system_prompt)
+        self.offered = {tool.name: tool for tool in tools}
         if before is None:
             question = self.branch[-1]
             self.message = StoredMessage(
@@ -385,26 +491,48 @@ class LiveAnswer(QObject):
             if before.finish_reason == "repeats":
                 self._judged = sys.maxsize  # whoever continues it may want a table of zeros
             self._clock = ThinkingClock(figures_of(before.figures).thinking_seconds)
-            self._is_mixed = not is_author(pair, before.pair)
+            if asks_again:
+                self.calls = [_asked_again(call) if call.state == "stopped" else call for call in self.calls]
         self.begun.emit()
-        command = generate(
-            settings,
-            self._asked.messages,
-            seed=settings.seed if self._seed is None else self._seed,
-            private=self.is_private,
-            chat="" if self.is_private else self.chat_id,
+
+    def _so_far(self) -> StoredMessage:
+        """The message with what there is of it."""
+        assert self.message is not None
+        return replace(
+            self.message,
+            text=self.text(),
+            provenance_json=to_json(self.packed()),
+            thinking=self.thinking(),
+            tokens=array("i", self.stored_tokens()),
+            calls_json=calls_to_json(self.calls),
+            attachments=tuple(self.attachments),
         )
-        if pair is None or pair.remote is None:
-            return msgspec.structs.replace(command, continued=self.tokens())
-        if before is None:
-            return command
-        so_far = Message(role="assistant", content=self.text(), thinking=self.thinking())
-        return msgspec.structs.replace(command, messages=[*command.messages, so_far], continue_last=True)
+
+    def _messages(self, pair: PairLoaded | None) -> list[Message]:
+        """What is asked, and the turns of this answer up to its last call."""
+        assert self._asked is not None
+        if not self.calls:
+            return self._asked.fit_for(pair).messages
+        so_far, end = self._so_far(), self._start
+        own = replace(so_far, text=so_far.text[: end.text], thinking=so_far.thinking[: end.thinking])
+        turns = list(turns_of(own))
+        asked = Conversation([*self._asked.messages, *turns], [*self._asked.sources, *[own] * len(turns)])
+        return asked.fit_for(pair).messages
+
+    @property
+    def _start(self) -> Place:
+        """Where the turn begins that is being written."""
+        return Place.behind(self.calls[-1]) if self.calls else Place()
+
+    def _seed_of_turn(self, seed: int | None, step: int = 1) -> int | None:
+        """Each turn has another one, or it would begin with the same luck."""
+        turns = len({call.tokens for call in self.calls})
+        return None if seed is None else (seed + step * turns) % 2**63
 
     def on_started(self, started: GenerationStarted) -> None:
         """The engine has read the request."""
         assert self._asked is not None
-        self._seed = started.seed
+        self._seed = self._seed_of_turn(started.seed, -1)
         self.context_start = self._asked.first_in_context(started.first_dropped, started.dropped_messages)
         self.started.emit()
 
@@ -415,16 +543,39 @@ class LiveAnswer(QObject):
     def on_rounds_received(self, event: RoundsReceived) -> None:
         if self._first_token_seconds is None and any(one.tokens for one in event.rounds):
             self._first_token_seconds = time.monotonic() - self._asked_at
-        for one in event.rounds:
-            self.pieces += one.pieces
+        self._clock.add(event.rounds)
+        earlier = self._figures.total_seconds if self._figures else 0.0
+        self._tell(
+            [
+                msgspec.structs.replace(one, pieces=self._turn.read(one.pieces), time=one.time + earlier)
+                for one in event.rounds
+            ]
+        )
         if len(self.pieces) >= self._judged + _LOOK_AGAIN:
             self._look_for_repetition()
-        self._clock.add(event.rounds)
-        self.rounds_received.emit(event.rounds)
         is_thinking = bool(self.pieces) and self.pieces[-1].thinking
         if is_thinking is not self.is_thinking:
             self.is_thinking = is_thinking
             self.thinking_changed.emit(is_thinking)
+        if self._turn.is_in_calls and not self.is_writing_call:
+            self.is_writing_call = True
+            self.calls_changed.emit()
+
+    def _tell(self, rounds: list[Round]) -> None:
+        """Add what is certain."""
+        told = [msgspec.structs.replace(one, pieces=list(map(self._parted, one.pieces))) for one in rounds]
+        for one in told:
+            self.pieces += one.pieces
+        self.rounds_received.emit(told)
+
+    def _parted(self, piece: Piece) -> Piece:
+        """Text behind a call, or thinking, is a paragraph of its own."""
+        turn, start = self._turn, self._start
+        had_some, before = (turn.has_thought, start.thinking) if piece.thinking else (turn.has_text, start.text)
+        if not piece.text or had_some:
+            return piece
+        turn.has_thought, turn.has_text = turn.has_thought or piece.thinking, turn.has_text or not piece.thinking
+        return msgspec.structs.replace(piece, text=BETWEEN + piece.text) if before else piece
 
     def _look_for_repetition(self) -> None:
         """In what came last, without what a continued answer had before; data and code may well be all alike."""
@@ -434,16 +585,64 @@ class LiveAnswer(QObject):
         tail = "".join([piece.text for piece in self.pieces[max(self._known, self._judged - _TAIL) :]])[-_TAIL:]
         self.repeats = len(tail) == _TAIL and len(zlib.compress(tail.encode("utf-8", "replace"))) < _SHARE * _TAIL
 
+    def takes_calls(self, finished: GenerationFinished) -> bool:
+        """The model has ended its turn. Returns whether it has made calls: the answer goes on when they have ended."""
+        self._finish_turn(finished)
+        calls = finished.tool_calls or self._turn.calls
+        if finished.finish_reason != "end" or not calls:
+            return False
+        self._figures = joined(self._figures, finished.figures) if self._figures else finished.figures
+        self._add_calls(calls)
+        return True
+
     def on_finished(self, finished: GenerationFinished) -> None:
+        """The answer is over."""
+        self._finish_turn(finished)
         status: Status = "stopped" if finished.finish_reason == "cancelled" else "complete"
         extra = {"stop_string": finished.stop_string} if finished.stop_string else {}
-        if finished.stop_overlap:
+        if finished.stop_overlap and not self._turn.is_in_calls:
             self._cut(finished.stop_overlap)
-        if finished.has_only_thought(self.thinking(), self.text()):
-            self.pieces = [msgspec.structs.replace(piece, thinking=False) for piece in self.pieces]
-            self._packed = []
         reason = "repeats" if status == "stopped" and self.repeats else finished.finish_reason
         self.end(status, reason, finished.figures, extra)
+
+    def _finish_turn(self, finished: GenerationFinished) -> None:
+        self._end_turn(cut=finished.finish_reason != "end")
+        place = self._start.tokens
+        texts = [piece.text for piece in self.pieces[place:] if not piece.thinking] + [
+            one.name for one in self._turn.calls
+        ]
+        thought = "".join(piece.text for piece in self.pieces[place:] if piece.thinking)
+        if finished.has_only_thought(thought, "".join(texts)):
+            pieces = [msgspec.structs.replace(piece, thinking=False) for piece in self.pieces[place:]]
+            del self.pieces[place:]
+            self._turn, self._packed = self._new_turn(""), []
+            self.pieces += [*self._turn.read(pieces), *self._turn.end(cut=False)]
+
+    def _end_turn(self, *, cut: bool) -> None:
+        if rest := self._turn.end(cut=cut):
+            self._tell([Round(index=0, verify_passes=0, pieces=rest)])
+        self.is_writing_call = False
+
+    def _add_calls(self, written: Sequence[ToolCall]) -> None:
+        if len(self.pieces) == self._start.tokens:  # a server tells nothing of the calls' text, which has its place
+            self.pieces.append(Piece(text=""))
+        text, thinking, tokens = len(self.text()), len(self.thinking()), len(self.pieces)
+        known = {call.id for call in self.calls}
+        for call in written:
+            tool = self.offered.get(call.name)
+            one = StoredCall(
+                id=new_id() if call.id in known else call.id,
+                name=call.name,
+                arguments=call.arguments,
+                server=tool.server if tool else "",
+                tool=tool.tool.name if tool and tool.tool.name != call.name else "",
+                text=text,
+                thinking=thinking,
+                tokens=tokens,
+            )
+            known.add(one.id)
+            self.calls = [*self.calls, one]
+        self.calls_changed.emit()
 
     def end(
         self,
@@ -454,6 +653,9 @@ class LiveAnswer(QObject):
     ) -> None:
         """It is over. Time to first token counts from the press of Send; ``extra`` is stored beside the figures."""
         assert self.message is not None
+        self._end_turn(cut=True)
+        if self._figures is not None:
+            figures = joined(self._figures, figures) if figures is not None else self._figures
         if figures is not None and self._first_token_seconds is not None:
             figures = msgspec.structs.replace(figures, time_to_first_token_seconds=self._first_token_seconds)
         shown = figures
@@ -465,17 +667,8 @@ class LiveAnswer(QObject):
             stored["thinking_s"] = seconds
         if self.context_start is not None:
             stored["context_start"] = self.context_start
+        self.calls = list(calls_of(calls_stopped(calls_to_json(self.calls))))
         self.message = replace(
-            self.message,
-            text=self.text(),
-            provenance_json=to_json(self.packed()),
-            thinking=self.thinking(),
-            tokens=array("i", self.stored_tokens()),
-            calls_json=calls_stopped(calls_to_json(self.calls)),
-            attachments=tuple(self.attachments),
-            status=status,
-            finish_reason=reason,
-            seed=self._seed,
-            figures_json=to_json(stored),
+            self._so_far(), status=status, finish_reason=reason, seed=self._seed, figures_json=to_json(stored)
         )
         self.ended.emit(figures)

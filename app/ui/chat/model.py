@@ -20,8 +20,10 @@ from app.chats.settings import ChatSettings, chat_settings
 from app.chats.store import ChatStore, new_id
 from app.chats.tree import Deletion
 from app.system import KnownError
+from app.tools.messages import ResultImage
 from app.ui.chat.answers import Answers, Decision
-from app.ui.chat.live_answer import LiveAnswer, can_continue, was_cut
+from app.ui.chat.conversation import can_continue, was_cut
+from app.ui.chat.live_answer import LiveAnswer
 from app.ui.chat.writer import ChatWriter, StoredChats, UnsentMessage, edited_answer, new_question
 
 T = TypeVar("T")
@@ -526,6 +528,7 @@ class ChatModel(QObject):
         self.live = live
         live.begun.connect(self._on_begun)
         live.calls_changed.connect(self._on_calls_changed)
+        live.images_returned.connect(self._keep_images)
         live.ended.connect(self._on_ended)
         live.withdrawn.connect(self._on_withdrawn)
         self._refresh()
@@ -546,6 +549,21 @@ class ChatModel(QObject):
         self.writer.begin_answer(live)
         self._refresh()
         self.answer_begun.emit()
+
+    def _keep_images(self, images: Sequence[ResultImage], kept: Callable[[list[Attachment], list[str]], None]) -> None:
+        from app.ui.chat.images import image_content  # few chats need it
+
+        def keep(store: ChatStore) -> tuple[list[Attachment], list[str]]:
+            found: list[Attachment] = []
+            problems: list[str] = []
+            for place, image in enumerate(images, 1):
+                try:
+                    found.append(store.keep(image_content(image.data, f"image {place}")))
+                except KnownError as error:
+                    problems.append(f"({error})")
+            return found, problems
+
+        self.writer.read(keep, lambda found: kept(*found), lambda error: kept([], [f"({error})"]))
 
     @Slot()
     def _on_calls_changed(self) -> None:

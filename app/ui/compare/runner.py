@@ -32,8 +32,8 @@ from app.protocol.events import (
 from app.protocol.options import LoadSettings
 from app.storage.files import write_export
 from app.system import KnownError
+from app.ui.chat.conversation import conversation
 from app.ui.chat.footer import figures_of
-from app.ui.chat.live_answer import conversation
 from app.ui.context import AppContext
 from app.ui.engine import Priority, pair_names
 from app.ui.engine.client import EngineClient, EngineState

@@ -23,9 +23,9 @@ from app.system import KnownError
 from app.ui import notices
 from app.ui.actions import Choice
 from app.ui.chat.context_meter import LEAST_ANSWER
+from app.ui.chat.conversation import can_continue, was_cut
 from app.ui.chat.footer import figures_of
 from app.ui.chat.list.model import UNTITLED
-from app.ui.chat.live_answer import can_continue, was_cut
 from app.ui.chat.model import ChatModel, ChatState
 from app.ui.context import AppContext
 from app.ui.engine import EngineState

@@ -16,7 +16,8 @@ from app.protocol.events import Figures, GenerationFailed, GenerationFinished, P
 from app.protocol.options import DrafterChoice, DraftLength, LoadSettings, Sampling, chosen_options
 from app.protocol.remote import RemoteModel
 from app.ui import notices
-from app.ui.chat.live_answer import LiveAnswer, question_to_measure
+from app.ui.chat.conversation import question_to_measure
+from app.ui.chat.live_answer import LiveAnswer
 from app.ui.context import AppContext
 from app.ui.engine import Priority
 from app.ui.engine.client import EngineExit, EngineState

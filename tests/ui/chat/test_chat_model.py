@@ -20,7 +20,7 @@ from app.client.connection import Timings
 from app.protocol.answering import AnswerSettings
 from app.protocol.events import RoundsReceived
 from app.system import KnownError
-from app.ui.chat.live_answer import conversation
+from app.ui.chat.conversation import conversation
 from app.ui.chat.writer import new_question
 from app.ui.engine import EngineState
 from app.ui.engine.pair_names import PairFiles

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from app.chats.model import Attachment, Role, StoredMessage
 from app.protocol.commands import Image
-from app.ui.chat.live_answer import EXAMPLE, conversation, question_to_measure
+from app.ui.chat.conversation import EXAMPLE, conversation, question_to_measure
 
 
 def branch(*messages: tuple[Role, str]) -> list[StoredMessage]:
@@ -37,7 +37,7 @@ def test_questions_around_an_answer_that_never_came_are_joined() -> None:
     stored = branch(("user", "a"), ("assistant", " "), ("user", "b"))
     made = conversation(stored, "")
     assert turns(stored) == [("user", "a\n\nb")]
-    assert made.sources == ["0"]
+    assert [one.id for one in made.sources] == ["0"]
 
 
 def test_first_kept_message_is_found_without_counting_the_system_prompt() -> None:

@@ -18,9 +18,10 @@ from app.chats.model import Attachment, StoredMessage
 from app.helper import Helper
 from app.protocol.images import MOST_PIXELS, ImageHead, read_head
 from app.system import KnownError
-from app.ui.chat import attachments
-from app.ui.chat.attachments import SUBJECT, Thumbnails, decoded, image_file
+from app.ui.chat import images
+from app.ui.chat.attachments import SUBJECT, Thumbnails
 from app.ui.chat.chips import Chip, ImagePreview
+from app.ui.chat.images import decoded, image_file
 from app.ui.chat.messages import UserMessage
 from app.ui.chat.transcript import Transcript
 from tests.helper.files_to_read import pdf
@@ -69,7 +70,7 @@ def test_what_is_decoded_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert decoded(data, QSize(100, 100)).size() == QSize(100, 25)
     assert decoded(data).size() == QSize(400, 100)
     assert decoded(data[:100]).isNull() and decoded(b"").isNull()
-    monkeypatch.setattr(attachments, "MOST_PIXELS", 39_999)
+    monkeypatch.setattr(images, "MOST_PIXELS", 39_999)
     assert decoded(data).isNull() and MOST_PIXELS > 39_999
 
 

@@ -11,8 +11,9 @@ from app.chats.settings import ChatSettings
 from app.protocol.answering import AnswerSettings
 from app.protocol.commands import Generate
 from app.protocol.events import Figures, GenerationFinished, Piece, Round, RoundsReceived
+from app.ui.chat.conversation import can_continue, was_cut
 from app.ui.chat.footer import footer_of
-from app.ui.chat.live_answer import LiveAnswer, can_continue, was_cut
+from app.ui.chat.live_answer import LiveAnswer
 
 QUESTION = StoredMessage("id", "chat", None, "user", "Why?", "complete", 0.0)
 CUT = StoredMessage("a", "chat", "id", "assistant", "", "stopped", 0.0, finish_reason="cancelled")
