@@ -83,6 +83,7 @@ class Settings(msgspec.Struct, kw_only=True):
     code_wrap: Annotated[bool, Meta(description="Wrap long lines of code")] = False
     drafted_visible: Annotated[bool, Meta(description="Tint the draft tokens that were accepted")] = False
 
+    most_tool_calls: Annotated[int, Meta(ge=1, le=1000, description="How many tools an answer may call")] = 25
     draft_length: (
         Annotated[int, Meta(ge=0, le=MAX_DRAFT_LENGTH, description="Tokens per draft; 0 turns drafting off")] | None
     ) = None

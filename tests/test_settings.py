@@ -92,6 +92,7 @@ def test_every_setting_survives_being_saved(path: Path) -> None:
         "hub_endpoint": "https://mirror.example",
         "token_to_mirror": True,
         "parallel_downloads": 4,
+        "most_tool_calls": 7,
     }
     defaults = Settings()
     assert set(changed) == set(Settings.__struct_fields__)

@@ -152,6 +152,7 @@ def make_context(
     loader.pair_changed.connect(chats.use_defaults)
     tools = ToolService(system.data_dir(), settings.values, notice_list, parent)
     settings.changed.connect(tools.apply_settings)
+    answers.tools, answers.most_calls = tools, lambda: settings.values.most_tool_calls
     closing = ExitStack()
     # The last one ends first: answers are stored, then the engine ends, then all that is written has an end.
     for end in (

@@ -103,6 +103,7 @@ def make_tool_model(
             "▁yes": {"▁no": 1},
             "▁no": {".": 1},
             ".": {"</s>": 1},
+            **({known.mark: {"▁yes": 1.0}} if known.mark in marks else {}),  # where nothing forces a call
             "}": {"</s>": 1},
             ">": {"</s>": 1},
             **{mark: {"</s>": 1} for mark in marks if mark.startswith("</")},

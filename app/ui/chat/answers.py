@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import urlsplit
 
 import msgspec
 from PySide6.QtCore import QObject, Signal, Slot
 
-from app import system, words
+from app import words
 from app.chats.model import Attachment, Status, StoredCall, StoredMessage, title_for
 from app.chats.settings import ChatSettings
 from app.protocol.answering import AnswerSettings
@@ -19,6 +19,7 @@ from app.protocol.events import GenerationFailed, GenerationFinished, PairLoaded
 from app.protocol.remote import RemoteModel
 from app.tools.messages import Attached, CallEnded
 from app.ui import notices
+from app.ui.chat.conversation import as_object
 from app.ui.chat.footer import WHILE_WRITTEN
 from app.ui.chat.live_answer import LiveAnswer
 from app.ui.engine import Priority, pair_names
@@ -46,9 +47,7 @@ ENGINE_LOST = f"The engine stopped{WHILE_WRITTEN}"
 def problem_of(arguments: str, tool: OfferedTool) -> str:
     """What is wrong with the arguments of a call, for the model; empty if nothing is. They have to be an object with
     all that is required. The grammar forces the rest, and the server checks it."""
-    try:
-        values = system.decode(arguments, dict[str, Any])
-    except (msgspec.MsgspecError, ValueError, RecursionError):
+    if (values := as_object(arguments)) is None:
         return "The arguments are not a JSON object."
     required = tool.tool.parameters.get("required")
     missing = [one for one in required if one not in values] if isinstance(required, list) else []
@@ -258,7 +257,8 @@ class Answers(QObject):
     def _problem(self, place: int, tool: OfferedTool | None, call: StoredCall) -> str:
         """Why a call can't run, for the model; empty if the user may allow it."""
         if place >= (most := self.most_calls()):
-            return f"An answer may make {most} tool calls, so this one did not run. Answer with what you know now."
+            calls = "1 tool call" if most == 1 else f"{most} tool calls"
+            return f"An answer may make {calls}, so this one did not run. Answer with what you know now."
         return f"There is no tool called {call.name}." if tool is None else problem_of(call.arguments, tool)
 
     def _is_allowed(self, tool: OfferedTool, live: LiveAnswer) -> bool:

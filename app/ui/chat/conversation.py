@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,6 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from app import system
 from app.chats.attachments import prompt_images, prompt_text
 from app.chats.model import StoredCall, StoredMessage, to_json
 from app.protocol.commands import Message
@@ -98,7 +98,7 @@ def turns_of(message: StoredMessage) -> Iterator[Message]:
             content=text[start.text : end.text].removeprefix(BETWEEN if start.text else ""),
             thinking=thinking[start.thinking : end.thinking].removeprefix(BETWEEN if start.thinking else ""),
             sent_at=sent_at,
-            tool_calls=tuple(ToolCall(_template_id(one.id), one.name, _as_object(one.arguments)) for one in calls),
+            tool_calls=tuple(map(_template_call, calls)),
             tokens=tuple(message.tokens[start.tokens : end.tokens]),
         )
         for one in calls:
@@ -155,13 +155,19 @@ def _template_id(identity: str) -> str:
     return hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:ID_LENGTH]
 
 
-def _as_object(arguments: str) -> str:
-    """The arguments of a call, which templates read as a JSON object; what isn't one is an argument."""
+def _template_call(call: StoredCall) -> ToolCall:
+    """A call as templates can read it: the arguments have to be an object."""
+    arguments = call.arguments if as_object(call.arguments) is not None else to_json({"arguments": call.arguments})
+    return ToolCall(_template_id(call.id), call.name, arguments)
+
+
+def as_object(arguments: str) -> dict[str, Any] | None:
+    """The arguments of a call; ``None`` if they aren't a JSON object."""
     try:
-        system.decode(arguments.encode("utf-8", "replace"), dict[str, Any])
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return to_json({"arguments": arguments})
-    return arguments
+        found = json.loads(arguments)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _fitting(turn: Message, *, knows_tokens: bool, sees_images: bool) -> Message:

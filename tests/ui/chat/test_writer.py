@@ -43,7 +43,14 @@ def test_a_long_answer_is_saved_less_often_and_nothing_after_its_end(
 ) -> None:
     monkeypatch.setattr(writer, "SAVE_INTERVAL_MS", 0)
     live = SimpleNamespace(
-        message=SimpleNamespace(id="a"), pieces=[None] * tokens, stored_tokens=list, text=str, packed=list, thinking=str
+        calls=[],
+        attachments=[],
+        message=SimpleNamespace(id="a"),
+        pieces=[None] * tokens,
+        stored_tokens=list,
+        text=str,
+        packed=list,
+        thinking=str,
     )
     store = Idle()
     made = ChatWriter(store)  # type: ignore[arg-type]
