@@ -253,12 +253,12 @@ def snippet(
 ) -> Snippet | None:
     """A line around the first of the words; ``None`` if none occurs."""
     text = _composed(text)
-    folded, places = _with_places(text)
+    folded = fold(text)
     found = [(place, len(word)) for word in words if (place := folded.find(word)) >= 0]
     if not found:
         return None
     place, length = min(found)
-    first, last = (place, place + length - 1) if places is None else (places[place], places[place + length - 1])
+    first, last = (_unfolded(text, one, len(folded) - len(text)) for one in (place, place + length - 1))
     start, end = _line(text, first, max(last + 1, first + _AFTER))
     inside = " ".join(text[start:end].split())
     line = f"{'…' if start > 0 else ''}{inside}{'…' if end < len(text) else ''}"
@@ -298,6 +298,17 @@ def _composed(text: str) -> str:
     if text.isascii() or unicodedata.is_normalized("NFC", text):
         return text
     return unicodedata.normalize("NFC", text)
+
+
+def _unfolded(text: str, place: int, longer: int) -> int:
+    """The original position of a place in the folded text, which is ``longer`` by so many characters."""
+    start = max(0, place - longer)  # folding never shortens a character
+    left = place - len(fold(text[:start]))
+    for at in range(start, place):
+        left -= len(fold(text[at]))
+        if left < 0:
+            return at
+    return place
 
 
 def _with_places(text: str) -> tuple[str, list[int] | None]:
@@ -422,12 +433,12 @@ class Upkeep:
             return False
         some = f"({', '.join(str(one) for one in new)})"
         # Older ones are left to `_add_old`: each message is in the index once.
-        query = f"{_TEXT} WHERE m.seq IN {some} AND m.seq >= ? AND m.status != 'streaming'"
-        found = self._connection.execute(query, (index.low,))
-        index.add([Text(seq, number, indexable(text)) for seq, number, text in found], index.low)
+        query = f"{_TEXT} WHERE m.seq IN {some} AND m.seq >= ? AND m.status != 'streaming' ORDER BY m.seq"
+        rows, are_all = _some(self._connection.execute(query, (index.low,)))
+        index.add(rows, index.low)
         with self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
-            self._connection.execute(f"DELETE FROM unindexed WHERE seq IN {some}")
+            self._connection.execute("DELETE FROM unindexed WHERE seq <= ?", (new[-1] if are_all else rows[-1].seq,))
         return True
 
     def _add_old(self, index: SearchIndex) -> bool:
@@ -435,15 +446,20 @@ class Upkeep:
         if index.low == 0:
             return False
         query = f"{_TEXT} WHERE m.seq < ? AND m.status != 'streaming' ORDER BY m.seq DESC"
-        rows: list[Text] = []
-        size = 0
-        for seq, number, text in self._connection.execute(query, (index.low,)):
-            rows.append(Text(seq, number, indexable(text)))
-            size += len(text)
-            if size > _STEP_CHARACTERS:
-                break
+        rows, _ = _some(self._connection.execute(query, (index.low,)))
         index.add(rows, rows[-1].seq if rows else 0)
         return True
+
+
+def _some(found: Iterable[tuple[int, int, str]]) -> tuple[list[Text], bool]:
+    """As many of these as a step takes, and whether that is all."""
+    rows, size = list[Text](), 0
+    for seq, number, text in found:
+        rows.append(Text(seq, number, indexable(text)))
+        size += len(text)
+        if size > _STEP_CHARACTERS:
+            return rows, False
+    return rows, True
 
 
 MOST_SNIPPETS = 3

@@ -11,6 +11,8 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from app.chats import search as searching
 from app.chats.database import MEMORY, back_up, backup_folder
@@ -185,6 +187,27 @@ def test_tool_calls_are_found_by_their_names_arguments_and_results(store: ChatSt
     assert snippets("u00e9") == snippets("nto") == []
     store.delete_message(answer.id, following=False)
     assert snippets("kettles") == []
+
+
+@given(st.text("aßİﬁıΣ\u0301é🍵 ", max_size=30))
+def test_every_place_of_a_folded_text_has_one_in_the_text(text: str) -> None:
+    text = searching._composed(text)
+    folded, places = searching._with_places(text)
+    found = [searching._unfolded(text, place, len(folded) - len(text)) for place in range(len(folded))]
+    assert found == (list(range(len(text))) if places is None else places)
+
+
+def test_long_results_are_indexed_in_steps(path: Path) -> None:
+    """Nobody else gets a turn in the store during one."""
+    with ChatStore(path) as store:
+        long = StoredCall(id="c", name="fetch", result="kettle " * 20_000, state="done")
+        answers = [with_calls(store, long) for _ in range(5)]
+        steps = 1
+        while store.update_index():
+            steps += 1
+        assert steps > len(answers)
+        opened = store._upkeep.opened()
+        assert opened is not None and len(opened.newest("kettle")) == len(answers)
 
 
 @pytest.mark.parametrize("stored", ["{", "[7]", '[{"id": "a"}]', '"x"', "[" * 3000, '[{"id":"a","name":"\\ud800"}]'])

@@ -114,8 +114,9 @@ def read(record: dict[str, Any], left_out: LeftOut) -> ChatRecord:
     for name, value in record["mapping"].items():
         entry = mapping(value)
         nodes[name] = node = Node(text(entry.get("parent")) or None)
+        above = mapping(mapping(record["mapping"].get(node.parent)).get("message"))
         if isinstance(message := entry.get("message"), dict):
-            _fill(node, message, prompts, left_out)
+            _fill(node, message, prompts, left_out, is_after_document=above.get("recipient") in (_CREATE, _UPDATE))
     _add_documents(nodes, record["mapping"], left_out)
     messages, current = arranged(nodes, text(record.get("current_node")) or None)
     return ChatRecord(
@@ -129,7 +130,9 @@ def read(record: dict[str, Any], left_out: LeftOut) -> ChatRecord:
     )
 
 
-def _fill(node: Node, message: dict[str, Any], prompts: dict[str, None], left_out: LeftOut) -> None:
+def _fill(
+    node: Node, message: dict[str, Any], prompts: dict[str, None], left_out: LeftOut, *, is_after_document: bool
+) -> None:
     """Fill ``node`` with what is imported of ``message``."""
     role = text(mapping(message.get("author")).get("role"))
     content, metadata = mapping(message.get("content")), mapping(message.get("metadata"))
@@ -146,7 +149,8 @@ def _fill(node: Node, message: dict[str, Any], prompts: dict[str, None], left_ou
         if (prompt := _text_of(content, LeftOut())).strip() and not _is_hidden(metadata):
             prompts[prompt] = None
     elif role not in ("user", "assistant") or message.get("recipient", "all") != "all":
-        if message.get("recipient") not in (_CREATE, _UPDATE) and not mapping(metadata.get("canvas")):
+        is_of_document = message.get("recipient") in (_CREATE, _UPDATE) or mapping(metadata.get("canvas"))
+        if not is_of_document and not (role == "tool" and is_after_document):
             node.message, node.joins = _tool(message, left_out), True
     elif _is_hidden(metadata) or kind == "model_editable_context":
         left_out["hidden"] += 1
