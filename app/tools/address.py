@@ -31,7 +31,7 @@ from app.tools.messages import Reply, StartServer
 from app.tools.transport import MAX_LINE, MAX_VALUES, Flow, Streams
 
 _CONNECT_SECONDS, _READ_SECONDS = 30.0, 300.0
-LOST = "The server was started anew. Try again."
+LOST = "The server was restarted. Try again."
 """The error of a request in a session that the server doesn't know any more."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _DONE = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"

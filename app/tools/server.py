@@ -97,7 +97,7 @@ class Server:
         self._has_changed = asyncio.Event()
         self._lists_changed = False
         self._is_lost = False
-        """It doesn't know our session any more: it was started anew."""
+        """It doesn't know our session any more: it was restarted."""
 
     async def run(self) -> None:
         self._say("starting")

@@ -76,7 +76,7 @@ def test_a_server_that_was_started_anew_is_connected_to_again(tools: Process) ->
     assert (gone.state, gone.text.startswith("127.0.0.1 can't be reached")) == ("failed", True)
     assert tools.servers["again"].state == "ready"
     with http_server(port=port):
-        assert tools.run("add", "again", a=1, b=1).text == "The server was started anew. Try again."
+        assert tools.run("add", "again", a=1, b=1).text == "The server was restarted. Try again."
         while (ended := tools.run("add", "again", a=1, b=1)).state == "failed":
             pass
         assert ended.text == "2"
