@@ -237,16 +237,18 @@ async def count(question: CountTokens, session: Session) -> TokensCounted:
     system_tokens = await _tokens(system, session) if system and len(question.messages) > 1 else 0
     if not typed:
         before = all_tokens
+    with_tools = await _tokens([*question.messages, *typed], session, question.tools) if question.tools else 0
     return TokensCounted(
         request=question.request,
         system=min(system_tokens, all_tokens),
         messages=max(before - system_tokens, 0),
         text=max(all_tokens - max(before, system_tokens), 0),
         context_length=session.pair.context_length,
+        tools=max(with_tools - all_tokens, 0),
     )
 
 
-async def _tokens(messages: list[Message], session: Session) -> int:
+async def _tokens(messages: list[Message], session: Session, tools: ToolUse | None = None) -> int:
     """The length of a prompt made of these messages; 0 without any, because a template may need one."""
     if not messages:
         return 0
@@ -254,6 +256,7 @@ async def _tokens(messages: list[Message], session: Session) -> int:
     body = {
         "model": session.model,
         "messages": [_said(message, session) for message in messages],
+        **_tools(tools),
     }
     answer = await session.http.post(path, body, _SECONDS)
     if answer.status != 200:

@@ -9,6 +9,7 @@ from PySide6.QtCore import QObject, Slot
 
 from app.markdown.dialect import parser
 from app.ui.chat.attachments import Attachments
+from app.ui.chat.chat_tools import ChatTools
 from app.ui.chat.context_meter import ContextMeter
 from app.ui.chat.markdown import view  # noqa: F401 - for the first message
 from app.ui.compare.trial import PairTrial
@@ -48,6 +49,7 @@ class App(QObject):
         window.settings_tab.begin(ctx)
         self.context_meter = ContextMeter(ctx, window.composer, window.top_bar.show_context)
         self.attachments = Attachments(ctx, window.composer, window.drop_area, self.context_meter)
+        self.tools = ChatTools(ctx, window.composer, self.attachments)
         self.library = LibraryService(ctx.settings.values, ctx.loader.planner.memory.machine, self)
         ctx.closing.callback(self.library.close)
         self.trial = PairTrial(ctx, self.library.trials, self)

@@ -152,7 +152,11 @@ def test_what_is_asked(engine: RemoteEngine, kind: str) -> None:
         if kind == "llama.cpp":
             assert pair.remote is not None and pair.remote.can_count
             engine.send(CountTokens(request=7, messages=HISTORY))
-            assert engine.until(TokensCounted).messages == sum(len(one.content) for one in HISTORY)
+            counted = engine.until(TokensCounted)
+            engine.send(CountTokens(request=8, messages=HISTORY, tools=TOOLS))
+            with_tools = engine.until(TokensCounted)
+            assert counted.messages == with_tools.messages == sum(len(one.content) for one in HISTORY)
+            assert (counted.tools, with_tools.tools) == (0, len(WEATHER.name) + len(LIGHT.name))
     function = {"name": CALL.name, "arguments": CALL.arguments}
     told = {"role": "tool", "content": "Sunny.", "tool_call_id": CALL.id}
     assert first["messages"][1:] == [

@@ -256,7 +256,10 @@ def llama_server(*, is_drafting: bool = True) -> dict[str, Answer]:
         "/v1/models": Reply.of(models, Server="llama.cpp"),
         "/props": Reply.of(LLAMA_PROPS),
         "/v1/chat/completions/input_tokens": lambda asked: Reply.of(
-            {"input_tokens": sum(len(message["content"]) for message in asked.body["messages"])}
+            {
+                "input_tokens": sum(len(message["content"]) for message in asked.body["messages"])
+                + sum(len(tool["function"]["name"]) for tool in asked.body.get("tools", []))
+            }
         ),
         "/v1/chat/completions": Reply.stream(
             chunk({"role": "assistant", "content": None}, prompt_progress=progress),

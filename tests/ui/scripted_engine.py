@@ -167,6 +167,7 @@ class ScriptedEngine:
                 context_length=CONTEXT_LENGTH,
                 dropped=dropped,
                 first_dropped=len(system) if dropped else 0,
+                tools=words_of(*(tool.description for tool in command.tools.tools)) if command.tools else 0,
             )
         )
 

@@ -222,8 +222,10 @@ class Answers(QObject):
     # ------------------------------------------------------------ tool calls
 
     def offered(self, chat: ChatSettings) -> list[OfferedTool]:
-        """The tools that are on in a chat with these settings."""
-        return self.tools.offered(chat) if self.tools else []
+        """The tools that the model is offered in a chat with these settings."""
+        if self.tools is None or pair_names.why_no_tools(chat.answer_format, self._pair_loader.pair()):
+            return []
+        return self.tools.offered(chat)
 
     def decide(self, live: LiveAnswer, call_id: str, decision: Decision, reason: str = "") -> None:
         """The user decides about a call of this answer. Does nothing if it doesn't wait."""

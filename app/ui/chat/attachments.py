@@ -8,7 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+import msgspec
 from PySide6.QtCore import QObject, Slot
 from PySide6.QtGui import QImage
 from PySide6.QtWidgets import QFileDialog
@@ -82,6 +84,8 @@ class Attachments(QObject):
         self._helper = Helper(READING_SECONDS)
         self.thumbnails = Thumbnails(self)
         self._model = ctx.chats.current
+        self._folders: list[str] = []
+        """Those that are shown."""
         self._failures: list[str] = []
         """Of what was attached last."""
         self._read: dict[str, tuple[str, Content]] = {}
@@ -101,7 +105,9 @@ class Attachments(QObject):
         meter.changed.connect(self._on_counted)
         ctx.loader.pair_changed.connect(self.refresh)
         ctx.closing.callback(self._close)
-        ctx.chats.follow(self._show, unsent__attachments_changed=self.refresh)
+        ctx.chats.follow(
+            self._show, unsent__attachments_changed=self.refresh, settings_changed=self._on_settings_changed
+        )
 
     def _show(self, model: ChatModel) -> None:
         self._model = model
@@ -261,6 +267,11 @@ class Attachments(QObject):
         self._failures = []
         self._attach(self._model, PASTED_IMAGE, partial(pasted_image, image))
 
+    def attach_data(self, model: ChatModel, name: str, data: bytes) -> None:
+        """Attach what a server sent, as if it were a file of this name."""
+        self._failures = []
+        self._attach(model, name, partial(_sent, name, data, self._helper))
+
     @Slot(object)
     def _on_picture(self, picture: QImage | None) -> None:
         if picture is not None:
@@ -368,8 +379,22 @@ class Attachments(QObject):
         )
         for number, name in unsent.reading.items():
             chips.append(Chip(name, "reading…", part.chips, remove=partial(unsent.end_reading, number)))
+        self._folders = self._model.settings.folders
+        for folder in self._folders:
+            remove = partial(self._forget_folder, folder)
+            chips.append(Chip(folder, "tools may read it", part.chips, remove=remove, icon="folder"))
         part.show_chips(chips, has_pasted=any(_is_pasted(one) for one in unsent.attachments))
         self._composer.set_attached(bool(unsent.attachments), is_reading=bool(unsent.reading))
+
+    @Slot()
+    def _on_settings_changed(self) -> None:
+        if self._folders != self._model.settings.folders:
+            self.refresh()
+
+    def _forget_folder(self, folder: str) -> None:
+        settings = self._model.settings
+        folders = [one for one in settings.folders if one != folder]
+        self._model.set_settings(msgspec.structs.replace(settings, folders=folders))
 
     def _remove(self, place: int) -> None:
         attachments = list(self._model.unsent.attachments)
@@ -455,6 +480,18 @@ def name_of(path: str) -> str:
 def file_content(path: str, helper: Helper) -> Content:
     """The text of a file, or an image. Raises `KnownError`."""
     return image_file(Path(path), helper) or content_of(path, name_of(path), helper)
+
+
+def _sent(name: str, data: bytes, helper: Helper) -> Content:
+    """As `file_content`. Raises `KnownError`."""
+    safe = "".join(one if one.isprintable() and one not in '/\\:*?"<>|' else "_" for one in name)[-_LONGEST_NAME:]
+    with TemporaryDirectory(prefix="slipstream-") as folder:
+        path = Path(folder, safe.lstrip(". ") or "file")
+        try:
+            path.write_bytes(data)
+        except OSError as error:
+            raise KnownError(f"{printable(name)} can't be read: {error.strerror or error}.") from error
+        return file_content(str(path), helper)
 
 
 def may_have_chats(path: str) -> bool:

@@ -64,6 +64,7 @@ class Chip(QFrame):
         picture: QSize = _NO_PICTURE,
         choices: Choices = (),
         note: str = "",
+        icon: str = "file",
     ) -> None:
         """``show`` and ``remove``: what a click and the cross do, if anything. ``tag``: the caller's name for it.
         ``picture``: the size of what `show_picture` will show. ``choices``: its menu. ``note``: what to know of how the
@@ -77,7 +78,7 @@ class Chip(QFrame):
         self.button = QPushButton(autoDefault=False)
         themes.set_role(self.button, "chip")
         self._picture = picture
-        self._begin_button(show)
+        self._begin_button(show, icon)
         self.remove: QToolButton | None = None
         if remove is not None:
             self.remove = icon_button("close", "", f"Remove {self.name}")
@@ -88,9 +89,9 @@ class Chip(QFrame):
         row(self.button, *((button, MIDDLE) for button in (self.more, self.remove) if button), gap=0, on=self)
         self._set_detail(detail)
 
-    def _begin_button(self, show: Callable[[], object] | None) -> None:
+    def _begin_button(self, show: Callable[[], object] | None, icon: str) -> None:
         if self._picture.isEmpty():
-            icons.set_icon(self.button, "file")
+            icons.set_icon(self.button, icon)
         else:
             self.button.setIconSize(self._picture)
             self.show_picture(QImage())

@@ -5,9 +5,9 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from PySide6.QtCore import QEvent, QMimeData, QObject, QSize, Qt, QTimer, Signal, Slot
+from PySide6.QtCore import QEvent, QMimeData, QObject, QRect, QSize, Qt, QTimer, Signal, Slot
 from PySide6.QtGui import QDragEnterEvent, QGuiApplication, QImage, QKeyEvent, QKeySequence, QResizeEvent, QTextOption
-from PySide6.QtWidgets import QFrame, QPlainTextEdit, QPushButton, QSizePolicy, QWidget
+from PySide6.QtWidgets import QAbstractItemView, QCompleter, QFrame, QPlainTextEdit, QPushButton, QSizePolicy, QWidget
 
 from app import words
 from app.ui import notices
@@ -18,7 +18,7 @@ from app.ui.engine.queue import wait_for
 from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import prose_margin
-from app.ui.widgets.controls import column, label, row
+from app.ui.widgets.controls import column, label, plain_tooltip, row
 from app.ui.widgets.theme import SPACING
 from app.words import is_right_to_left
 
@@ -182,6 +182,7 @@ NARROW = 48
 """Characters: where fewer have room beside each other, the button has no text."""
 _ABOVE, _BELOW = 8, 16
 """Free space."""
+_OFFERS_WIDTH = 440
 _LEAST_WIDTH = 300
 """Of the text, beside which the count of its tokens has room."""
 _ASKING = "A tool wants to run. The answer waits for you."
@@ -211,6 +212,33 @@ class _Editor(MessageEditor):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         themes.set_role(self, "bare")
         self.document().documentLayout().documentSizeChanged.connect(self._on_size_changed)
+        self._completer: QCompleter | None = None
+        self._offers: QAbstractItemView | None = None
+
+    def complete_with(self, completer: QCompleter) -> None:
+        """Offer its lines while all that is written is the beginning of one, which begins with a slash."""
+        self._completer, self._offers = completer, completer.popup()
+        completer.setWidget(self)
+        self.textChanged.connect(self._offer)
+
+    @Slot()
+    def _offer(self) -> None:
+        completer, offers, text = self._completer, self._offers, self.toPlainText()
+        if completer is None or offers is None or not text.startswith("/"):
+            return
+        completer.setCompletionPrefix(text)
+        if self.hasFocus() and completer.completionCount():
+            completer.complete(QRect(0, 0, max(themes.px(_OFFERS_WIDTH), self.width()), self.height()))
+        else:
+            offers.hide()
+
+    def keyPressEvent(self, event: QKeyEvent) -> None:
+        if self._offers is not None and self._offers.isVisible():
+            is_chosen = self._offers.currentIndex().isValid() and event.key() in _ENTER
+            if is_chosen or event.key() in (Qt.Key.Key_Escape, Qt.Key.Key_Tab):
+                event.ignore()  # it is for what is offered; without a choice there, Enter sends
+                return
+        super().keyPressEvent(event)
 
     def _lines(self) -> float:
         return max(1.0, self.document().size().height())
@@ -269,11 +297,13 @@ class Composer(QWidget):
     def __init__(self, parent: QWidget | None = None) -> None:
         super().__init__(parent)
         self._is_busy = self._is_narrow = self._has_attachments = self._is_reading = False
-        self._count = 0
+        self._count = self._tools = 0
         self._model: ChatModel | None = None
         self.attachments = ComposerAttachments()
         keys = QKeySequence(ATTACH_KEYS).toString(QKeySequence.SequenceFormat.NativeText)
         self.attach_button = icon_button("attach", "", f"Attach files ({keys})")
+        self.tools_button = icon_button("tool", "0 tools", "Tools in this chat")
+        self.tools_button.hide()
         self.editor = _Editor()
         self.editor.submitted.connect(self._on_submitted)
         self.editor.escaped.connect(self._on_escaped)
@@ -286,7 +316,8 @@ class Composer(QWidget):
         box = QFrame()
         themes.set_role(box, "card")
         side = row(self.tokens, self.button, gap=2 * SPACING)
-        line = row(column(None, self.attach_button), (self.editor, 1), column(None, side), gap=2 * SPACING)
+        buttons = row(self.attach_button, self.tools_button, gap=0)
+        line = row(column(None, buttons), (self.editor, 1), column(None, side), gap=2 * SPACING)
         column(self.attachments, line, gap=0, margins=8, on=box)
         self._column = column(box, self.hint, gap=SPACING, margins=(0, _ABOVE, 0, _BELOW), on=self)
         self.setSizePolicy(QSizePolicy.Policy.Preferred, QSizePolicy.Policy.Fixed)
@@ -386,11 +417,21 @@ class Composer(QWidget):
         self._count = count
         self._show_tokens()
 
+    def show_tools(self, count: int | None, more: str = "") -> None:
+        """How many are on; ``None`` takes the button away. ``more``: what should be known of them."""
+        self._tools = count or 0
+        self.tools_button.setVisible(count is not None)
+        self.tools_button.setAccessibleName(f"{words.count(self._tools, 'tool')} in this chat")
+        self.tools_button.setAccessibleDescription(more)
+        self.tools_button.setToolTip(plain_tooltip(f"{self.tools_button.accessibleName()}\n{more}".strip()))
+        self._align()
+
     def _show_tokens(self) -> None:
         """Only where that leaves room to write."""
         self.tokens.setText(words.tokens(self._count) if self._count else "")
         room = self.width() - 2 * self._column.contentsMargins().left()
-        others = sum(one.sizeHint().width() for one in (self.tokens, self.button, self.attach_button))
+        buttons = (self.button, self.attach_button, *([] if self.tools_button.isHidden() else [self.tools_button]))
+        others = sum(one.sizeHint().width() for one in (self.tokens, *buttons))
         self.tokens.setVisible(self._count > 0 and room - others >= themes.px(_LEAST_WIDTH))
 
     @Slot()
@@ -447,6 +488,7 @@ class Composer(QWidget):
         if is_narrow != self._is_narrow:
             self._is_narrow = is_narrow
             self._show_state()
+        self.tools_button.setText(str(self._tools) if is_narrow else words.count(self._tools, "tool"))
         side = prose_margin(self.font(), self.width())
         self._column.setContentsMargins(side, _ABOVE, side, _BELOW)
         self._show_tokens()

@@ -19,6 +19,7 @@ from app.protocol.commands import CountTokens
 from app.protocol.events import Figures, TokensCounted
 from app.protocol.options import Overflow
 from app.protocol.remote import RemoteModel
+from app.protocol.tools import ToolUse
 from app.ui import notices
 from app.ui.chat.composer import Composer
 from app.ui.chat.conversation import Conversation, conversation
@@ -66,10 +67,12 @@ class ContextUse:
     """Whether ``messages`` was counted for the next prompt; else a server said so with the last answer."""
     is_remote: bool = False
     """Whether it is the context of a model on a server."""
+    tools: int = 0
+    """What the model is told about its tools."""
 
     @property
     def total(self) -> int:
-        return self.system + self.messages + self.answer + self.text
+        return self.system + self.tools + self.messages + self.answer + self.text
 
     @property
     def free(self) -> int:
@@ -106,6 +109,7 @@ class ContextUse:
         """What takes how much; without what takes nothing."""
         parts = {
             "System prompt": self.system,
+            "Tools": self.tools,
             "Messages" if self.is_counted else "As of the last answer": self.messages,
             "Answer so far": self.answer,
             "What you're typing": self.text - self.attached,
@@ -190,6 +194,7 @@ class ContextMeter(QObject):
         self.changed.connect(self._tell)
         ctx.engine.tokens_counted.connect(self._on_counted)
         ctx.engine.state_changed.connect(self._on_engine_state_changed)
+        ctx.tools.changed.connect(self._delay.start)
         ctx.chats.follow(
             self._show,
             branch_changed=self._on_branch_changed,
@@ -271,6 +276,7 @@ class ContextMeter(QObject):
         attached = sum(self._parts.get(one.sha256, 0) for one in attachments if one.kind == "text")
         self._asked_for = asked, overflow, attached
         thinking = self._answers.settings(model.settings).thinking
+        tools = self._answers.offered(model.settings)
         parts, images, text = self._uncounted(attachments), prompt_images(attachments), model.unsent.text
         if remote is not None and not remote.server.is_loopback:
             parts, images, text, attached = {}, (), "", 0  # what isn't sent stays on this computer
@@ -286,6 +292,7 @@ class ContextMeter(QObject):
                 images=images,
                 overflow=overflow,
                 thinking=thinking,
+                tools=ToolUse(tools=[tool.for_model() for tool in tools]) if tools else None,
             )
         )
         if not self._asked:
@@ -402,4 +409,5 @@ class ContextMeter(QObject):
             asked[0].first_in_context(counted.first_dropped, counted.dropped),
             asked[2] + sum(counted.images),
             is_remote=remote is not None,
+            tools=counted.tools,
         )

@@ -284,6 +284,7 @@ _VIEW = (
 
 _CHAT = (
     _A("attach_files", "Attac&h files…", lambda app: app.attachments.choose, ATTACH_KEYS),
+    _A("chat_tools", "Tools &in this chat…", lambda app: app.tools.show),
     None,
     _A("stop", "&Stop", lambda app: partial(_stop, app), "Esc", _can_stop),
     _A("stop_thinking", "Stop &thinking", lambda app: app.ctx.chats.current.stop_thinking, "Ctrl+T", _is_thinking),
