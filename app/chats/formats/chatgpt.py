@@ -181,11 +181,18 @@ def _answer(message: dict[str, Any], written: str = "", thinking: str = "") -> M
 def _tool(message: dict[str, Any], left_out: LeftOut) -> MessageRecord | None:
     """A call of a tool, which is whom the message is for, or what the tool returned."""
     answer, content, author = Answer(left_out), mapping(message.get("content")), mapping(message.get("author"))
-    said = text(content.get("text")) or text(content.get("result")) or _text_of(content, left_out)
+    said = next(filter(None, (text(content.get(key)) for key in ("text", "result", "output_str"))), "")
+    said = said or _text_of(content, left_out)
+    left_out["images"] += isinstance(content.get("screenshot"), dict)
     if author.get("role") == "assistant":
         answer.call("", message.get("recipient"), said)
     else:
-        answer.result("", said, failed=content.get("content_type") == "system_error", name=author.get("name"))
+        answer.result(
+            "",
+            [{**content, "text": said}],
+            failed=content.get("content_type") == "system_error",
+            name=author.get("name"),
+        )
     return answer.message("assistant", seconds(message.get("create_time")))
 
 

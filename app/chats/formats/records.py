@@ -276,7 +276,7 @@ def _join(above: MessageRecord, below: MessageRecord) -> MessageRecord:
         thinking=thinking,
         model=below.model or above.model,
         attachments=[*above.attachments, *below.attachments],
-        calls=[*above.calls, *(moved(one, *by) for one in below.calls)],
+        calls=[*above.calls, *(moved(one, *by) for one in below.calls)][: 3 * MOST_CALLS],
     )
 
 
@@ -288,9 +288,10 @@ def _settled(message: MessageRecord) -> MessageRecord:
     """The message with its calls and their results together, in order and inside it; none waits for anything."""
     calls = list[StoredCall]()
     for one in message.calls if message.role == "assistant" else ():
-        if not one.arguments and (place := _called(calls, one.id)) is not None:
-            came = {"state": one.state, "result": cut(one.result, MOST_RESULT), "images": one.images}
-            calls[place] = msgspec.structs.replace(calls[place], **came)
+        if not one.arguments and (place := _called(calls, one)) is not None:
+            result = cut("\n\n".join(filter(None, (calls[place].result, one.result))), MOST_RESULT)
+            images = (*calls[place].images, *one.images)
+            calls[place] = msgspec.structs.replace(calls[place], state=one.state, result=result, images=images)
         elif len(calls) < MOST_CALLS:
             calls.append(_sound(one, calls[-1] if calls else StoredCall(id="", name="", tokens=1), message))
     has_ids = len({one.id for one in calls} - {""}) == len(calls)
@@ -300,10 +301,13 @@ def _settled(message: MessageRecord) -> MessageRecord:
     return msgspec.structs.replace(message, calls=calls)
 
 
-def _called(calls: list[StoredCall], call_id: str) -> int | None:
-    """The call that a result belongs to: the one with its id, otherwise the first that waits for one."""
+def _called(calls: list[StoredCall], result: StoredCall) -> int | None:
+    """The call that a result belongs to: the one with its id, the first that waits for one, or the last if it has
+    several.
+    """
     waiting = [place for place, one in enumerate(calls) if not one.has_ended]
-    return next((place for place in waiting if calls[place].id == call_id), waiting[0] if waiting else None)
+    waiting += [len(calls) - 1] if calls and calls[-1].name == result.name else []
+    return next((place for place in waiting if calls[place].id == result.id), waiting[0] if waiting else None)
 
 
 def _sound(call: StoredCall, before: StoredCall, message: MessageRecord) -> StoredCall:

@@ -56,7 +56,7 @@ WRITE: dict[str, WriteFormat] = {
         WriteFormat(
             "json",
             "Slipstream JSON",
-            "Everything: all versions, thinking, figures and settings. Slipstream can import it again.",
+            "Everything: all versions, thinking, tool calls, figures and settings. Slipstream can import it again.",
             ".json",
             lambda chat, _: slipstream.write(chat),
             "[\n",

@@ -34,12 +34,18 @@ def test_chatgpt() -> None:
     assert shown(chat) == WHOLE
     calls = answer_of(chat)
     assert told(calls) == [
-        ("web.run", {"search_query": [{"q": "sencha"}]}, "done", "Sencha: 80 °C"),
+        (
+            *("web.run", {"search_query": [{"q": "sencha"}]}, "done"),
+            "Tea\nhttps://example.com/tea\nSencha: 80 °C\n\nMore tea\nhttps://example.com/2\n70 to 80 °C",
+        ),
         ("python", {"input": "176 / 0"}, "failed", "ZeroDivisionError"),
+        ("computer.do", {}, "done", ""),
+        ("api_tool", {}, "done", "L0: 80"),
     ]
-    assert [(one.text, one.thinking, one.tokens) for one in calls] == [(12, 11, 1), (12, 11, 2)]
+    assert [(one.text, one.thinking, one.tokens) for one in calls] == [(12, 11, turn) for turn in (1, 2, 3, 4)]
     versions = [message for message in chat.messages if message.role == "assistant"]
-    assert [(one.text, len(one.calls)) for one in versions] == [(f"{LOOK}\n\n90 °C.", 2), (f"{LOOK}\n\n80 °C.", 2)]
+    assert [(one.text, len(one.calls)) for one in versions] == [(f"{LOOK}\n\n90 °C.", 4), (f"{LOOK}\n\n80 °C.", 4)]
+    assert read(DATA / "chatgpt.json").left_out == {"images": 1}
 
 
 def test_claude() -> None:
