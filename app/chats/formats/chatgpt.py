@@ -187,12 +187,8 @@ def _tool(message: dict[str, Any], left_out: LeftOut) -> MessageRecord | None:
     if author.get("role") == "assistant":
         answer.call("", message.get("recipient"), said)
     else:
-        answer.result(
-            "",
-            [{**content, "text": said}],
-            failed=content.get("content_type") == "system_error",
-            name=author.get("name"),
-        )
+        failed = content.get("content_type") == "system_error"
+        answer.result("", [{**content, "text": said}] if said else "", failed=failed, name=author.get("name"))
     return answer.message("assistant", seconds(message.get("create_time")))
 
 
