@@ -280,7 +280,7 @@ class AnswerMessage(MessageWidget):
         its id."""
         from app.ui.chat.tool_cards import ToolCard, readers
 
-        focused = self._with_keyboard()
+        focused, asked = self._with_keyboard(), [card for card in self.cards if card.question is not None]
         while len(self.cards) < len(calls):
             self.cards.append(card := ToolCard(self._column, self, self._dress, self._actions))
             place = f"{self.stored.id} {len(self.cards)}"
@@ -294,6 +294,8 @@ class AnswerMessage(MessageWidget):
         self._offer_together(readers(self.cards))
         if focused is not None and focused.call.state != "asked" and not self.focus_question():
             self._actions.run("focus_composer")
+        if any(card.call.state != "stopped" for card in asked) and not any(card.question for card in self.cards):
+            self._column.go_to_end()  # all was decided, and the answer goes on there
 
     def _offer_together(self, calls: Sequence[StoredCall]) -> None:
         if self._together is not None:
@@ -463,7 +465,8 @@ class AnswerMessage(MessageWidget):
         self._thinking_seconds = thinking_seconds
 
     def append_pieces(self, pieces: list[Piece]) -> None:
-        self.show_progress("")
+        if any(piece.text for piece in pieces):
+            self.show_progress("")
         if self.thinking is not None or any(piece.thinking for piece in pieces):
             self._thinking_part().take(pieces, self._thinking_seconds)
         if answer := [piece for piece in pieces if not piece.thinking]:

@@ -187,8 +187,7 @@ class Question(Card):
         for place, part in ((0, name), (1, server), (3, changed), (4, self.arguments), (5, self.reason)):
             self._column.insertWidget(place, part)
         self.arguments.lower()  # the Tab key comes to it before the buttons
-        self._outcome = label(role="quiet", wraps=True, parent=self)
-        self._outcome.hide()
+        self._outcome = label(role="quiet", wraps=True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName(question_of(call))
         self.setAccessibleDescription(self.text.text())
@@ -196,7 +195,7 @@ class Question(Card):
     def settle(self, outcome: str) -> None:
         """It was decided, but stays as it is while others wait, so that these don't move."""
         self._outcome.setText(outcome)
-        self._outcome.show()
+        self._grid.addWidget(self._outcome, 0, 0, 1, -1)
         self.reason.hide()
         for button in self.buttons:
             policy = button.sizePolicy()
@@ -220,10 +219,6 @@ class Question(Card):
         self.arguments.set_widths(inner, inner)
         height = super().fit(widths)
         self.setGeometry(0, 0, widths.prose, height)
-        layout = self.layout()
-        assert layout is not None
-        layout.activate()
-        self._outcome.setGeometry(self._grid.geometry())
         return height
 
 
@@ -245,6 +240,8 @@ class ToolCard(FoldedPart):
         self._run = actions
         self._dress_view = dress_view
         self.call = StoredCall(id="", name="")
+        self._shown: object = None
+        """How it was shown last."""
         self.question: Question | None = None
         self._content: list[QWidget] = []
         self._images: Collection[Attachment] = ()
@@ -253,11 +250,14 @@ class ToolCard(FoldedPart):
         self, call: StoredCall, images: Sequence[Attachment], *, is_held: bool = False, progress: str = ""
     ) -> None:
         """How it is now. ``is_held``: others wait, so that it keeps its height. ``progress``: of one that runs."""
+        if (shown := (call, is_held, progress)) == self._shown:
+            return
+        self._shown = shown
         before, self.call = self.call, call
         self._images = [one for one in images if one.sha256 in call.images]
         outcome = _outcome(call, progress)
         if call.state == "asked":
-            self._ask(call)
+            self.question = self.question or self._asking(call)
         elif self.question is not None and is_held:
             self.question.settle(f"{outcome[:1].upper()}{outcome[1:]}")
         elif self.question is not None:
@@ -274,13 +274,12 @@ class ToolCard(FoldedPart):
         self._show_content(self.is_open)
         self.height_changed.emit()
 
-    def _ask(self, call: StoredCall) -> None:
-        if self.question is None:
-            about = self._run.run("about_tool", call) or About()
-            self.question = Question(call, about, self._run, self.height_changed.emit)
-            self.question.setParent(self)
-            self._dress_view(self.question.arguments)
-            self.question.show()
+    def _asking(self, call: StoredCall) -> Question:
+        question = Question(call, self._run.run("about_tool", call) or About(), self._run, self.height_changed.emit)
+        question.setParent(self)
+        self._dress_view(question.arguments)
+        question.show()
+        return question
 
     # -- what is inside
 

@@ -296,8 +296,7 @@ class Transcript(QWidget):
             return
         if live.calls or widget.cards:
             widget.set_calls(live.calls, live.attachments, live.progress)
-        if live.is_writing_call:
-            widget.show_progress("Calling a tool…")
+        widget.show_progress("Calling a tool…" if live.is_writing_call else "")
         self._answer_began = time.monotonic()  # the prompt is processed again, with the results
 
     def focus_question(self) -> None:

@@ -336,7 +336,8 @@ def test_an_answer_with_calls_streams_in_and_ends_as_it_is_stored(qtbot: QtBot, 
     settle(qtbot, transcript)
     progress = shown.progress
     assert progress is not None and progress.isVisible()
-    shown.append_pieces(pieces[1:2])
+    shown.append_pieces(pieces[1:2])  # tokens of a call have no text
+    assert progress.isVisible()
     shown.set_calls([call(state="running")])
     shown.set_calls([call(seconds=0.2)])
     for piece in pieces[2:]:
