@@ -79,6 +79,8 @@ class ToolUse(msgspec.Struct, frozen=True, kw_only=True):
     """The name of the only one it may call; empty: any."""
     several: bool = True
     """Allow several calls, if the format does."""
+    none: bool = False
+    """Only show them, so that the prompt begins as before."""
 
 
 @dataclass(frozen=True)

@@ -123,7 +123,7 @@ def schema_of(wanted: AnswerFormat) -> object:
 
 
 def _tools(use: ToolUse | None) -> dict[str, Any]:
-    if use is None:
+    if use is None or use.none:
         return {}
     found: dict[str, Any] = {"tools": list(map(definition, use.tools))}
     if use.only:

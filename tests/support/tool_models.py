@@ -83,10 +83,15 @@ def make_tool_model(
     spelled: bool = False,
     noise: float = 0.0,
     context_length: int = 8192,
+    in_line: bool = False,
 ) -> Path:
-    """It answers “ yes no.”, or with calls: ``calls`` is how much more often. ``spelled``: no mark is a token."""
+    """It answers “ yes no.”, or with calls: ``calls`` is how much more often. ``spelled``: no mark is a token.
+    ``in_line``: all answers begin alike. Jinja drops the line break at the end of the other template, which answers
+    that aren't the last have."""
     known = FORMATS[name]
     template = GENERAL_TEMPLATE if name == "general" else template_for(known, thinks=thinks)
+    if in_line:
+        template = template.replace("{{ one.role }}\n", "{{ one.role }}:").replace("assistant\n", "assistant:")
     marks = () if spelled else tuple(mark for mark in MARKS if mark in _all_of(known))
     tags = ("<think>", "</think>") if thinks else ()
     begins: Row = {"▁yes": 1.0}

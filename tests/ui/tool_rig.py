@@ -42,7 +42,7 @@ class ToolRig(Rig):
     ) -> None:
         """``command`` starts another tools process; ``options`` of the model."""
         super().__init__(qtbot, folder, "")
-        model = {"calls": 1e9, "context_length": 16384, **options}
+        model = {"calls": 1e9, "context_length": 16384, "in_line": True, **options}
         self.target = make_tool_model(folder / "target.gguf", name, **model)
         self.has_draft = False
         self.settings = AnswerSettings(sampling=WARM, seed=1, draft_length=0)

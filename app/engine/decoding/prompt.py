@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import secrets
@@ -17,7 +18,7 @@ from app.engine.decoding import Vocabulary
 from app.engine.decoding.chat_template import TemplateInputs, choose
 from app.engine.decoding.text import TokenTexts, answer_text
 from app.engine.decoding.thinking import Marks
-from app.engine.decoding.tools import as_text, found_format, one_by_one, with_texts
+from app.engine.decoding.tools import as_text, found_format, one_by_one, with_texts, written
 from app.protocol.commands import Image, Message
 from app.protocol.events import Piece
 from app.protocol.options import Overflow, Role, TemplateVariables
@@ -97,7 +98,7 @@ class Fitting:
             sizes = sizes or list(map(self._size, (*(system or [_NO_SYSTEM_PROMPT]), *turns)))
             half = min(self.context_length // 2, room)
             shorter = _shorter(turns, sizes, cut, half / tokens, room / tokens)
-            if shorter == cut or (shorter.end == len(turns) - 1 and tokens <= room * 7 // 8):
+            if shorter == cut or (shorter.end == _last_question(turns) and tokens <= room * 7 // 8):
                 break
             cut, limit = shorter, room
         return cut
@@ -134,6 +135,11 @@ class Fitting:
         self._remembered = []
 
 
+def _last_question(turns: Sequence[Message]) -> int:
+    """Where what always stays begins: the last question, with all calls and results of its answer so far."""
+    return next((place for place in range(len(turns) - 1, 0, -1) if turns[place].role == "user"), 0)
+
+
 def _hashes(turns: Sequence[Message]) -> list[int]:
     """Of no turn, of the first, of the first two, …"""
     return list(accumulate(turns, lambda before, turn: hash((before, turn.role, content_of(turn))), initial=0))
@@ -147,9 +153,9 @@ def _shorter(turns: Sequence[Message], sizes: Sequence[int], cut: Cut, share: fl
     """
     behind = [*accumulate(reversed(sizes[1:]), initial=0)][::-1]
     """Tokens from each turn to the end."""
-    fixed, last = sizes[0] + behind[0] - behind[cut.first], len(turns) - 1
+    fixed, last = sizes[0] + behind[0] - behind[cut.first], _last_question(turns)
     whole = fixed + behind[cut.end]
-    ends = [i for i in range(cut.end + 1, last + 1) if turns[i].role == "user" or i == last] or [cut.end]
+    ends = [i for i in range(cut.end + 1, last + 1) if turns[i].role == "user"] or [cut.end]
     end = next((i for i in ends if fixed + behind[i] <= share * whole), ends[-1])
     if cut.first and fixed + behind[end] > most * whole:
         end = next((i for i in ends if sizes[0] + behind[i] <= share * whole), ends[-1])
@@ -161,8 +167,8 @@ _MARKUP = re.compile(r"[<\[\]|｜]\S+[>\]\[|｜]")
 _IN_NO_TEXT = re.compile("[|｜]")
 """Markup with it is never meant as text, such as HTML is."""
 _HIDDEN = re.compile("(message-[0-9a-f]{32})")
-Hidden = dict[str, str | Image]
-"""What words that nobody can have typed stand for: texts with a control token in them, and images."""
+Hidden = dict[str, str | Image | tuple[int, ...]]
+"""What words that nobody can have typed stand for: texts with a control token in them, images, and tokens."""
 Rendered = tuple[str, Hidden]
 """A prompt as text, with such words in it."""
 
@@ -190,8 +196,8 @@ class ChatTokenizer:
         self._ends = (*controls, *user_defined)
         self.controls = _any_of(controls)
         """Matches the text of a control token."""
-        written = self.template.source + self.templates.with_tools.source
-        is_markup = (_MARKUP.fullmatch(text) and (text in written or _IN_NO_TEXT.search(text)) for text in user_defined)
+        sources = self.template.source + self.templates.with_tools.source
+        is_markup = (_MARKUP.fullmatch(text) and (text in sources or _IN_NO_TEXT.search(text)) for text in user_defined)
         markup = list(compress(user_defined, is_markup))
         self._markup = _any_of(markup)
         """Matches the text of other tokens that a template may write; the tokenizer reads them in any text."""
@@ -205,6 +211,9 @@ class ChatTokenizer:
     def chat(self, messages: Sequence[Message], inputs: TemplateInputs) -> list[int]:
         """The tokens of a rendered chat. Raises `KnownError`."""
         try:
+            if any(one.tokens and one.tool_calls for one in messages):
+                with contextlib.suppress(KnownError):
+                    return self.tokens(self.rendered(messages, inputs, as_written=True))
             rendered = self.rendered(messages, inputs)
         except RecursionError as error:
             raise KnownError("A tool's description, or a call in this chat, is nested too deeply.") from error
@@ -233,6 +242,10 @@ class ChatTokenizer:
                 tokens += self.vocabulary.image(part)
                 goes_on = False  # as llama-server has it
                 continue
+            if isinstance(part, tuple):
+                tokens += part
+                goes_on = not self.vocabulary.mark(part[-1]).endswith(self._ends)
+                continue
             if goes_on and not (special and self.controls.match(part)):
                 tokens += self.continued(part, special=special)
             else:
@@ -249,8 +262,8 @@ class ChatTokenizer:
             return tokens[len(line_break) :]
         return self.vocabulary.tokenize(text, special=special, bos=False)
 
-    def rendered(self, messages: Sequence[Message], inputs: TemplateInputs) -> Rendered:
-        """A rendered chat. Raises `KnownError`.
+    def rendered(self, messages: Sequence[Message], inputs: TemplateInputs, *, as_written: bool = False) -> Rendered:
+        """A rendered chat; ``as_written``: with the tokens that calls were written in. Raises `KnownError`.
 
         The text of a control token within a message is just text. To tell it from the control tokens of the template,
         the template sees a word in its place that nobody can have typed.
@@ -294,6 +307,13 @@ class ChatTokenizer:
             )
             for tool in inputs.tools
         ]
+        own: list[tuple[Message, tuple[ToolCall, ...], tuple[ToolCall, ...]]] = []
+        for place, one in enumerate(messages if as_written else ()):
+            if one.tokens and one.tool_calls:
+                calls: tuple[ToolCall, ...] = safe[place].tool_calls
+                places = tuple(ToolCall(call.id, unheard_of(), "{}") for call in calls)
+                safe[place] = msgspec.structs.replace(safe[place], tool_calls=places)
+                own.append((one, calls, places))
         template = self.template
         if tools or any(one.tool_calls or one.role == "tool" for one in safe):
             if self.tool_format == "general":
@@ -302,7 +322,38 @@ class ChatTokenizer:
                 safe = safe if FORMATS[self.tool_format].several else one_by_one(safe)
                 template = self.templates.with_tools
                 variables = {name: value for name, value in variables.items() if name in template.variables}
-        return template.render(safe, replace(inputs, variables=variables, tools=tools)), hidden
+        text = template.render(safe, replace(inputs, variables=variables, tools=tools))
+        for one, calls, places in own:
+            text = self._with_tokens(text, hidden, one, calls, places)
+        return text, hidden
+
+    def _with_tokens(
+        self, text: str, hidden: Hidden, turn: Message, calls: Sequence[ToolCall], places: Sequence[ToolCall]
+    ) -> str:
+        """``text``, rendered with ``places`` instead of the ``calls`` of a turn, with the turn's tokens there: with all
+        of them if the template writes what is before the calls just as the model did, else with those of the calls.
+        Raises `KnownError` if the template doesn't write calls in its form."""
+        known = FORMATS[self.tool_format]
+        before, found, after = text.partition(written(known, places))
+        if not found:
+            raise KnownError("The template writes calls in another form.")
+        tokens, vocabulary = list(turn.tokens), self.vocabulary
+        if not all(0 <= token < vocabulary.vocabulary_size for token in tokens):
+            tokens = []
+        while tokens and vocabulary.is_end(tokens[-1]):
+            tokens.pop()
+        pieces = [vocabulary.mark(token).encode() or vocabulary.piece(token) for token in tokens]
+        begin = b"".join(pieces).find((known.begins + turn.tool_calls[0].name).encode())
+        lead = b"".join(pieces)[: max(begin, 0)].decode("utf-8", "replace")
+        starts = [0, *accumulate(map(len, pieces))]
+        if begin >= 0 and before.endswith(lead):
+            before = before[: len(before) - len(lead)]
+        elif begin in starts:
+            tokens = tokens[starts.index(begin) :]
+        else:
+            return before + written(known, calls) + after
+        hidden[word := unheard_of()] = tuple(tokens)
+        return before + word + after
 
     def content(self, message: Message) -> Rendered:
         """What the template sees of a message besides its thinking: its images, then its text."""
@@ -324,7 +375,7 @@ class ChatTokenizer:
         """Whether ``text`` and a bracket or two around it may be a mark."""
         return text.startswith(self._begins) or text.endswith(self._stops) or text in self._insides
 
-    def _split(self, text: str, hidden: Hidden) -> Iterator[tuple[str | Image, bool]]:
+    def _split(self, text: str, hidden: Hidden) -> Iterator[tuple[str | Image | tuple[int, ...], bool]]:
         """Parts of a rendered prompt, and whether control tokens are read in them. Messages are split after the first
         character of a `_markup`, which is just text there."""
         words = _HIDDEN.split(text) if hidden else [text]
@@ -333,7 +384,7 @@ class ChatTokenizer:
             if part is None:
                 yield word, True
                 continue
-            if isinstance(part, Image):
+            if not isinstance(part, str):
                 yield part, False
                 continue
             cuts = [0, *(match.start() + 1 for match in self._begins_markup.finditer(part)), len(part)]
@@ -406,7 +457,7 @@ class PromptBuilder:
         cut = self.fitting.cut(system, turns, overflow, length, continued)
         if overflow == "stop" and len(turns) > 1:
             self._check_chat(len(tokens))
-        self._check_length(len(tokens), continued)
+        self._check_length(len(tokens), continued, has_results=turns[-1].role == "tool")
         self._check_end(tokens)
         self.fitting.remember(turns, cut)
         dropped = cut.end - cut.first
@@ -442,7 +493,13 @@ class PromptBuilder:
                 count,
             )
 
-    def _check_length(self, count: int, continued: int) -> None:
+    def _check_length(self, count: int, continued: int, *, has_results: bool = False) -> None:
+        if count > self.fitting.room and has_results:
+            raise PromptTooLongError(
+                f"With what the tools returned, this question has {words.number(count)} tokens, but "
+                f"{self._limit(count)}. Choose a longer context, or ask for less at once.",
+                count,
+            )
         if count > self.fitting.room:
             raise PromptTooLongError(
                 f"This message has {words.number(count)} tokens, but {self._limit(count)}. "

@@ -73,7 +73,7 @@ def judged_by(rule: AcceptRule) -> AcceptRule:
 def grammar_of(target: Target, command: Generate | ScoreTokens) -> Grammar | None:
     """What the answer has to follow, if anything. Raises `KnownError` for a format that can't be used."""
     openings = frozenset[int]() if command.raw else target.thinking.marks.opening_tokens
-    if isinstance(command, Generate) and command.tools:
+    if isinstance(command, Generate) and command.tools and not command.tools.none:
         source, marks, notes = _call_grammar(target, command.tools, command.format)
         return Grammar(target.grammar_vocabulary, source, openings, mark_texts=marks, notes=notes)
     if not command.format:

@@ -318,7 +318,7 @@ class LiveAnswer(QObject):
         self.tool_jobs: dict[str, ToolJob] = {}
         """By call: those that run."""
         self.is_over_limit = False
-        """Whether it has made more calls than it may; then the model goes on without tools."""
+        """Whether it has made more calls than it may; then the model has one more turn, without calls."""
         self._new_turn = partial(_Turn, None, ())
         self._turn = _Turn(None)
         self._figures: Figures | None = None
@@ -428,8 +428,11 @@ class LiveAnswer(QObject):
         settings, start = msgspec.structs.replace(self._settings, thinking=thinking), self._start
         self.offered = {tool.name: tool for tool in tools}
         self._is_mixed |= self.message is not None and not is_author(pair, self.message.pair)
-        use = None if self.is_over_limit else tool_use(settings.format, pair, tools)
-        self._new_turn = partial(_Turn, _call_format(settings.format, pair) if use else None, use.tools if use else ())
+        use = tool_use(settings.format, pair, tools)
+        known = _call_format(settings.format, pair) if use and not self.is_over_limit else None
+        if use and self.is_over_limit:
+            use = msgspec.structs.replace(use, none=True)
+        self._new_turn = partial(_Turn, known, use.tools if use else ())
         begun = self.pieces[start.tokens :]
         self._turn = self._new_turn("".join(piece.text for piece in begun if not piece.thinking))
         self._turn.has_text = any(piece.text and not piece.thinking for piece in begun)
@@ -589,7 +592,7 @@ class LiveAnswer(QObject):
         """The model has ended its turn. Returns whether it has made calls: the answer goes on when they have ended."""
         self._finish_turn(finished)
         calls = finished.tool_calls or self._turn.calls
-        if finished.finish_reason != "end" or not calls:
+        if finished.finish_reason != "end" or not calls or self.is_over_limit:
             return False
         self._figures = joined(self._figures, finished.figures) if self._figures else finished.figures
         self._add_calls(calls)
