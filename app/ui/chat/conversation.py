@@ -199,5 +199,9 @@ def can_continue(message: StoredMessage) -> bool:
     """Whether an answer was cut before its end, and the tokens that go on are known: none, if it ends with calls."""
     if not was_cut(message):
         return False
-    has_tokens = len(message.tokens) >= bool(message.text) + bool(message.thinking)
-    return has_tokens or (bool(message.calls) and not any(last_turn(message)))
+    return ends_with_calls(message) or len(message.tokens) >= bool(message.text) + bool(message.thinking)
+
+
+def ends_with_calls(message: StoredMessage) -> bool:
+    """Whether the model has written nothing behind the calls of an answer."""
+    return bool(message.calls) and not any(last_turn(message))

@@ -47,7 +47,7 @@ from app.protocol.options import AnswerFormat
 from app.protocol.statistics import joined
 from app.protocol.tools import FORMATS, Tool, ToolCall, ToolFormat, ToolUse
 from app.settings import Settings
-from app.ui.chat.conversation import BETWEEN, Conversation, Place, conversation, last_turn, turns_of
+from app.ui.chat.conversation import BETWEEN, Conversation, Place, conversation, ends_with_calls, last_turn, turns_of
 from app.ui.chat.footer import figures_of
 from app.ui.engine import pair_names
 from app.ui.engine.pair_names import is_author, speaker
@@ -158,7 +158,7 @@ def _known_pieces(message: StoredMessage) -> list[Piece]:
     text, thinking, ids = message.text, message.thinking, list(message.tokens)
     start = Place.behind(message.calls[-1]) if message.calls else Place()
     pieces = unpack(text, message.provenance, thinking)
-    if len(pieces) == len(ids):
+    if len(pieces) == len(ids) >= start.tokens:
         pieces = [msgspec.structs.replace(piece, id=token) for piece, token in zip(pieces, ids, strict=True)]
         while message.status == "interrupted" and len(pieces) > start.tokens and not pieces[-1].text:
             pieces.pop()
@@ -368,8 +368,8 @@ class LiveAnswer(QObject):
     def asks_again(self) -> bool:
         """Whether it goes on with calls that were stopped, which the user has to allow first."""
         before = self._continued
-        ends_with_calls = before is not None and not any(last_turn(before))
-        return self.message is None and ends_with_calls and any(call.state == "stopped" for call in self.calls)
+        is_first = self.message is None and before is not None and ends_with_calls(before)
+        return is_first and any(call.state == "stopped" for call in self.calls)
 
     def call(self, call_id: str) -> StoredCall | None:
         """The call with this id."""

@@ -364,7 +364,10 @@ class ChatModel(QObject):
             return False
         old = self.messages[place]
         if tokens is not None or by_text:
-            old = replace(old, tokens=array("i", tokens or ()))
+            is_known = by_text or not old.calls  # else the tokens are only those behind the calls
+            old = replace(
+                old, tokens=array("i", tokens or ()), provenance_json=old.provenance_json if is_known else "[]"
+            )
         if not (was_cut(old) if by_text else can_continue(old)):
             return False
         self.asking.emit()

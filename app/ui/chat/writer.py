@@ -10,12 +10,14 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from itertools import takewhile
 from pathlib import Path
 from typing import TypeVar
 
+import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app.chats.model import Attachment, StoredMessage, to_json
+from app.chats.model import Attachment, StoredMessage, calls_to_json, to_json
 from app.chats.presets import Presets
 from app.chats.store import ChatStore, new_id
 from app.chats.worker import ChatWorker, Opened
@@ -436,8 +438,20 @@ def new_question(
     )
 
 
+def _shared(a: str, b: str) -> int:
+    """How many characters both begin with."""
+    return sum(1 for _ in takewhile(lambda both: both[0] == both[1], zip(a, b, strict=False)))
+
+
 def edited_answer(old: StoredMessage, text: str) -> StoredMessage:
-    """The same answer in the user's wording, as its newest version."""
+    """The same answer in the user's wording, as its newest version. Its calls stay between the same words."""
+    same = _shared(old.text, text)
+    end = _shared(old.text[same:][::-1], text[same:][::-1])
+
+    def place(at: int) -> int:
+        return at if at <= same else max(at + len(text) - len(old.text), len(text) - end)
+
+    calls = [msgspec.structs.replace(call, text=place(call.text)) for call in old.calls]
     return replace(
         old,
         id=new_id(),
@@ -449,6 +463,7 @@ def edited_answer(old: StoredMessage, text: str) -> StoredMessage:
         figures_json=to_json({"edited": True, "thinking_s": figures_of(old.figures).thinking_seconds}),
         provenance_json="[]",
         tokens=(),
+        calls_json=calls_to_json(calls) if calls else old.calls_json,
         version=old.versions + 1,
         versions=old.versions + 1,
     )

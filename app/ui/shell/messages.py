@@ -23,7 +23,7 @@ from app.system import KnownError
 from app.ui import notices
 from app.ui.actions import Choice
 from app.ui.chat.context_meter import LEAST_ANSWER
-from app.ui.chat.conversation import can_continue, was_cut
+from app.ui.chat.conversation import can_continue, ends_with_calls, last_turn, was_cut
 from app.ui.chat.footer import figures_of
 from app.ui.chat.list.model import UNTITLED
 from app.ui.chat.model import ChatModel, ChatState
@@ -95,12 +95,12 @@ class Messages(QObject):
         if not is_cut or last is None or pair is None or not _has_room(last, len(model.messages) > 2, pair):
             self._tell(None)
         elif pair.remote is not None:
-            self._tell(last.id if pair.remote.can_continue else None)
+            self._tell(last.id if pair.remote.can_continue or ends_with_calls(last) else None)
         elif self._has_tokens(last, pair):
             self._tell(last.id)
         else:
             self._tell(None)
-            texts = _texts(last)
+            texts = last_turn(last)
             if self._engine.state() is EngineState.READY and (self._asked is None or self._asked[1] != texts):
                 thinking = pair.usable_thinking(last.asked.thinking)
                 question = CheckText(request=0, text=texts[0], thought=texts[1], thinking=thinking)
@@ -109,9 +109,9 @@ class Messages(QObject):
 
     def _has_tokens(self, message: StoredMessage, pair: PairLoaded) -> bool:
         """Whether the answer's tokens are known for this model."""
-        if can_continue(message) and is_author(pair, message.pair):
+        if can_continue(message) and (is_author(pair, message.pair) or ends_with_calls(message)):
             return True
-        return self._found is not None and self._found[:2] == (_texts(message), pair.target.path)
+        return self._found is not None and self._found[:2] == (last_turn(message), pair.target.path)
 
     @Slot(object)
     def _on_text_checked(self, checked: TextChecked) -> None:
@@ -142,8 +142,9 @@ class Messages(QObject):
             return
         message = self._message(self.continued)
         tokens = self._found[2] if self._found is not None else None
-        if message is not None and can_continue(message) and is_author(self._pair_loader.pair(), message.pair):
-            tokens = None  # it has stored tokens
+        is_own = message is not None and is_author(self._pair_loader.pair(), message.pair)
+        if message is not None and can_continue(message) and (is_own or ends_with_calls(message)):
+            tokens = None  # it has stored tokens, or needs none
         self._chats.current.continue_answer(self.continued, tokens)
 
     # ------------------------------------------------------------ delete
@@ -298,10 +299,6 @@ class Messages(QObject):
         wanted, self._to_regenerate = self._to_regenerate, None
         if wanted is not None and _is_pair(files, wanted[2]) and self._chats.current.id == wanted[0]:
             self._chats.current.regenerate(wanted[1])
-
-
-def _texts(message: StoredMessage) -> _Texts:
-    return message.text, message.thinking
 
 
 def _has_room(message: StoredMessage, has_earlier: bool, pair: PairLoaded) -> bool:
