@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -67,7 +68,7 @@ class ServerEntries:
 
         def hidden(key: str, value: str) -> str:
             nonlocal lasts
-            if value == MISSING or not _is_secret(key.rpartition(": ")[2], value):
+            if value == MISSING or not is_secret(key.rpartition(": ")[2], value):
                 return value
             if self._secrets.get(key) != value:
                 self._secrets.set(key, value)
@@ -117,8 +118,26 @@ def _with_secrets(entry: ServerEntry, change: Callable[[str, str], str]) -> Serv
     return msgspec.structs.replace(entry, env=env, headers=headers)
 
 
-def _is_secret(name: str, value: str) -> bool:
+def is_secret(name: str, value: str) -> bool:
+    """Whether a variable or header of this name and value looks like a secret."""
     return bool(value) and "${" not in value and bool(_SECRET_NAME.search(name) or _SECRET_VALUE.search(value))
+
+
+def as_json(entry: ServerEntry) -> str:
+    """The entry as other apps have it, to be edited: with `MISSING` in place of secrets, nothing in it invisible."""
+    hidden = _with_secrets(entry, lambda key, value: MISSING if is_secret(key.rpartition(": ")[2], value) else value)
+    values = {name: getattr(hidden, name) for name in ("command", "args", "url", "env", "headers", "cwd")}
+    content = {entry.name: {name: value for name, value in values.items() if value}}
+    return words.visible_json(json.dumps(content, indent=2, ensure_ascii=False))
+
+
+def with_secrets_of(entry: ServerEntry, before: ServerEntry) -> ServerEntry:
+    """The entry with the secrets that ``before`` has, where it has `MISSING`."""
+    env, headers = (
+        {name: old.get(name, value) if value == MISSING else value for name, value in new.items()}
+        for new, old in ((entry.env, before.env), (entry.headers, before.headers))
+    )
+    return msgspec.structs.replace(entry, env=env, headers=headers)
 
 
 VARIABLE = re.compile(r"\$\{(?:(?P<kind>env|input):)?(?P<name>[A-Za-z_][\w.-]*)(?::-(?P<default>[^}]*))?\}")

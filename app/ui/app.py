@@ -29,6 +29,7 @@ from app.ui.shell.speed_presenter import SpeedPresenter
 
 if TYPE_CHECKING:
     from app.ui.compare.window import CompareWindow
+    from app.ui.tools.questions import ToolQuestions
 
 
 class App(QObject):
@@ -92,8 +93,16 @@ class App(QObject):
 
         return CompareWindow(self.ctx)
 
+    @cached_property
+    def tool_questions(self) -> ToolQuestions:
+        """What servers ask the user, made when one first does."""
+        from app.ui.tools.questions import ToolQuestions
+
+        return ToolQuestions(self.ctx.tools, self.ctx.queue, self.window)
+
     def _connect(self) -> None:
         ctx = self.ctx
+        ctx.tools.asked.connect(lambda asked: self.tool_questions.ask(asked))  # noqa: PLW0108 - made when it is asked
         ctx.engine.forgotten.connect(ctx.operations.finish_erasing)
         ctx.operations.copies_unwanted.connect(ctx.engine.forget)
         ctx.loader.pair_changed.connect(self.library.note_pair)

@@ -33,7 +33,8 @@ _TOKEN_SENT = (
 )
 _SERVERS = (
     "A server whose model you opened gets the chats that you continue with it. Slipstream asks before a chat goes to "
-    "another computer for the first time. The list below doesn't contain this."
+    "another computer for the first time. A server of tools at an address gets what you allow the model to pass to its "
+    "tools; one that is a program may use the network itself, also offline. The list below doesn't contain this."
 )
 _WHERE_TOKENS_GO = (
     "The token is stored in the system's keyring or, if there is none, in memory until Slipstream closes. It is never "
@@ -196,7 +197,7 @@ class NetworkPage(QWidget):
             label("What Slipstream sends", "heading"),
             _help(
                 "Only when you ask for it, and only this. Nothing you write in a chat leaves this computer, unless you "
-                "open a model on a server."
+                "open a model on a server or allow a tool that sends it."
             ),
             *(label(f"{name}: {sent}.", wraps=True) for name, sent in PURPOSES),
             _help(_TOKEN_SENT),

@@ -17,6 +17,7 @@ from app.ui.server.control import ServerControl
 from app.ui.settings.general_page import GeneralPage
 from app.ui.settings.network_page import NetworkPage
 from app.ui.settings.server_page import ServerPage
+from app.ui.settings.tools_page import ToolsPage
 from app.ui.widgets.controls import (
     LEFT,
     TOP,
@@ -166,7 +167,7 @@ class SettingsWindow(TabbedWindow):
     """Settings; all take effect at once.
 
     Attributes:
-        general, models, network, server: The pages.
+        general, models, network, server, tools: The pages.
     """
 
     def __init__(self, ctx: AppContext, models: ModelsWindow, control: ServerControl) -> None:
@@ -175,18 +176,20 @@ class SettingsWindow(TabbedWindow):
         self.models = ModelsPage(ctx.settings, models)
         self.network = NetworkPage(ctx, models)
         self.server = ServerPage(ctx.settings, control)
-        self._pages: dict[str, GeneralPage | ModelsPage | NetworkPage | ServerPage] = {
+        self.tools = ToolsPage(ctx)
+        self._pages: dict[str, GeneralPage | ModelsPage | NetworkPage | ServerPage | ToolsPage] = {
             "General": self.general,
             "Models": self.models,
             "Network": self.network,
             "API server": self.server,
+            "Tools": self.tools,
         }
         for title, page in self._pages.items():
             self.tabs.addTab(scrolling(page), title)
         self.network.needed.connect(lambda: self.show_page("Network"))
         ctx.closing.callback(self.close)
 
-    def show_page(self, title: Literal["General", "Models", "Network", "API server"]) -> None:
+    def show_page(self, title: Literal["General", "Models", "Network", "API server", "Tools"]) -> None:
         self.show_tab(self._pages[title])
         for page in self._pages.values():
             page.refresh()

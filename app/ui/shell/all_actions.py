@@ -451,6 +451,7 @@ _NOTICES = (
     _A("raise_context", "Raise the context", lambda app: app.opening.open_models),
     _A("restart_api_server", "Restart the API server", lambda app: app.serving.restart),
     _A("api_server_settings", "API server settings…", lambda app: partial(app.windows.show_settings, "API server")),
+    _A("tool_settings", "Tool settings…", lambda app: partial(app.windows.show_settings, "Tools")),
 )
 
 _OTHERS = (

@@ -108,7 +108,7 @@ class OtherWindows(QObject):
     def show_recommended(self) -> None:
         self._with_models(lambda models: models.show_recommended())
 
-    def show_settings(self, page: Literal["General", "Models", "API server"] = "General") -> None:
+    def show_settings(self, page: Literal["General", "Models", "API server", "Tools"] = "General") -> None:
         self._with_models(lambda _: self.settings().show_page(page))
 
     def ask_for_token(self) -> None:

@@ -16,7 +16,7 @@ from app.client.connection import ExitCause, LogLines
 from app.protocol.frames import FrameReader, ProtocolError, encode_frame
 from app.settings import Settings
 from app.system import KnownError
-from app.tools.entries import ServerEntries, resolved
+from app.tools.entries import ServerEntries, resolved, with_secrets_of
 from app.tools.messages import (
     BUILT_IN,
     Attached,
@@ -82,6 +82,7 @@ class ToolService(QObject):
         servers: What each server has last told.
         entries: The user's servers, by name.
         permissions: Which tools the user has allowed.
+        is_offline: Whether servers at addresses can't be used.
         has_keyring: Whether the secrets of all servers will be there next time.
 
     Signals:
@@ -112,7 +113,7 @@ class ToolService(QObject):
         self._stored = ServerEntries(folder)
         self.permissions = Permissions(folder, lambda write: self._lane.submit(write, None, self._on_failed))
         self._settings = settings
-        self._is_offline = settings.offline
+        self.is_offline = settings.offline
         self._notice_list = notice_list
         self._command = list(command) or system.own_command("--role=tools")
         self._process = ChildProcess(self)
@@ -245,6 +246,8 @@ class ToolService(QObject):
     def put(self, entry: ServerEntry, instead_of: str = "") -> None:
         """Add a server, or change the one of this name, and start it if it is on. The user has seen what it runs."""
         before = self.entries.get(instead_of or entry.name)
+        if before is not None:
+            entry = with_secrets_of(entry, before)
         if before is not None and before.name != entry.name:
             self._drop(before.name)
         self.entries[entry.name] = entry
@@ -290,8 +293,8 @@ class ToolService(QObject):
     @Slot()
     def apply_settings(self) -> None:
         """Working offline begins or ends, which only concerns servers at addresses."""
-        if self._is_offline != self._settings.offline:
-            self._is_offline = self._settings.offline
+        if self.is_offline != self._settings.offline:
+            self.is_offline = self._settings.offline
             for name, entry in self.entries.items():
                 if entry.is_on and entry.url:
                     self.start(name)

@@ -42,6 +42,7 @@ from app.ui.settings.window import SettingsWindow
 from app.ui.tools.service import ToolService
 from app.ui.widgets.questions import Notifier
 from tests.support.hub_server import HubServer
+from tests.support.scripted_tools import COMMAND
 from tests.ui.recorded_actions import Recorded
 
 D = TypeVar("D", bound=QDialog)
@@ -78,12 +79,13 @@ class Windows:
             engine=self.engine,
             loader=loader,
             queue=EngineQueue(self.engine, loader, self.engine),
-            tools=ToolService(self.folder, self.values, self.notice_list, self.engine),
+            tools=ToolService(self.folder, self.values, self.notice_list, self.engine, command=COMMAND),
             actions=self.actions,
             notifier=Notifier(self.engine),
             closing=ExitStack(),
             **dict.fromkeys(("store", "presets", "chats", "operations"), cast(Any, None)),
         )
+        self.ctx.closing.callback(self.ctx.tools.close)
         self.ctx.closing.callback(loader.planner.close)
         self.ctx.closing.callback(self.ctx.settings.close)
         self.library = LibraryService(self.values, lambda: self.machine)

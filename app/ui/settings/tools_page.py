@@ -1,0 +1,361 @@
+"""Settings → Tools: the user's servers and their tools, Slipstream's own tools, and what is always allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import msgspec
+from PySide6.QtCore import QSignalBlocker, Qt, Slot
+from PySide6.QtGui import QTextCursor
+from PySide6.QtWidgets import QCheckBox, QFileDialog, QFrame, QHBoxLayout, QLayout, QPlainTextEdit, QVBoxLayout, QWidget
+
+from app import words
+from app.system import KnownError
+from app.tools.config_files import MOST_TEXT
+from app.tools.entries import command_line
+from app.tools.known import PROGRAMS, KnownServer, find_program, known_servers
+from app.tools.messages import BUILT_IN, ServerChanged, ServerEntry, ServerTool
+from app.tools.offered import DISPLAY_NAME, OfferedTool
+from app.tools.permissions import AllowedTool
+from app.ui.context import AppContext
+from app.ui.tools.server_dialog import ServerDialog
+from app.ui.tools.service import ToolService
+from app.ui.widgets import theme
+from app.ui.widgets.controls import (
+    CARD_MARGINS,
+    TOP,
+    ElidedLabel,
+    Section,
+    clear_layout,
+    column,
+    label,
+    plain_tooltip,
+    push_button,
+    row,
+    show_text,
+    small_button,
+)
+from app.ui.widgets.focus import announce
+from app.ui.widgets.questions import ask, open_in_folder, warn
+from app.ui.widgets.tasks import Lane
+from app.ui.widgets.theme import SPACING
+
+_WHAT = (
+    "A server gives the model tools. It is a program on this computer or an address on the network. Nothing that the "
+    "model wants to do with a tool is done before you allow it, and each chat can have its own choice of tools."
+)
+_OFFLINE = (
+    "Slipstream works offline: servers at addresses aren't used. Programs on this computer are started all the same, "
+    "and may use the network themselves."
+)
+_NO_KEYRING = (
+    "This computer has no keyring, so secrets of servers are only kept until Slipstream closes. A server can also take "
+    "one from an environment variable: ${env:NAME}."
+)
+_OWN = "They need no server. Reading is limited to files and folders that you attached to the chat."
+_KNOWN = "They are downloaded when they are first started."
+_ALLOWED = "These run without asking. A tool whose description has changed since then asks again."
+_STATES = {"starting": "starting…", "ready": "ready", "failed": "failed", "stopped": "not running"}
+_ROLES = {"starting": "quiet", "ready": "good", "failed": "bad", "stopped": "quiet"}
+_LONGEST_DESCRIPTION = 400
+_LOG_LINES = 8
+
+
+class ToolsPage(QWidget):
+    """All changes take effect at once.
+
+    Attributes:
+        rows: What shows each server, by name.
+        own: The switches of Slipstream's own tools, by name.
+        dialog: The last one that was opened to add or edit servers.
+    """
+
+    def __init__(self, ctx: AppContext) -> None:
+        super().__init__()
+        self._settings, self._service = ctx.settings, ctx.tools
+        self._lane = Lane(self, "tool settings")
+        self.rows: dict[str, ServerRow] = {}
+        self.own: dict[str, QCheckBox] = {}
+        self.dialog: ServerDialog | None = None
+        self._offline = label(_OFFLINE, "warning", wraps=True)
+        self._no_keyring = label(_NO_KEYRING, "warning", wraps=True)
+        self._missing = label(role="warning", wraps=True)
+        self._servers, self._known, self._own, self._allowed = (column(gap=-1) for _ in range(4))
+        self._shown_allowed: list[str] | None = None
+        self._lay_out()
+        self._service.changed.connect(self._show)
+        ctx.settings.changed.connect(self._show)
+        ctx.closing.callback(self._lane.close)
+
+    def refresh(self) -> None:
+        known = known_servers()
+        programs = {one.program for one in known}
+        self._lane.submit(
+            lambda: {name for name in programs if find_program(name) is None},
+            lambda missing: self._show_known(known, missing),
+        )
+        for tool in self._service.all_tools():
+            if tool.server == BUILT_IN and tool.tool.name not in self.own:
+                self._own.addLayout(self._own_switch(tool))
+        self._show()
+
+    @Slot()
+    def _show(self) -> None:
+        service = self._service
+        self._offline.setVisible(self._settings.values.offline)
+        self._no_keyring.setVisible(not service.has_keyring)
+        if self.rows.keys() != service.entries.keys():
+            self._show_servers()
+        for name, one in self.rows.items():
+            one.show_server(service.entries[name], service.servers.get(name))
+        for name, switch in self.own.items():
+            with QSignalBlocker(switch):
+                switch.setChecked(name in self._settings.values.built_in_tools)
+        allowed = service.permissions.all()
+        if list(allowed) != self._shown_allowed:
+            self._shown_allowed = list(allowed)
+            clear_layout(self._allowed)
+            for key, tool in allowed.items():
+                self._allowed.addLayout(self._allowed_row(key, tool))
+            if not allowed:
+                self._allowed.addWidget(label("No tool is always allowed.", "quiet"))
+            self._set_tab_order()
+
+    def _show_servers(self) -> None:
+        """Those that stay are the same widgets."""
+        for name in self.rows.keys() - self._service.entries.keys():
+            self.rows.pop(name).deleteLater()
+        for name in self._service.entries.keys() - self.rows.keys():
+            self.rows[name] = ServerRow(self._service, self._edit, self._set_tab_order)
+        self.rows = dict(sorted(self.rows.items(), key=lambda one: one[0].casefold()))
+        for place, one in enumerate(self.rows.values()):
+            self._servers.insertWidget(place, one)
+        self._set_tab_order()
+
+    # ------------------------------------------------------------ what the user does
+
+    @Slot()
+    def add(self, text: str = "") -> None:
+        """Ask for servers to add."""
+        self._open(ServerDialog(self._service, self.window(), text or ""))
+
+    def _edit(self, entry: ServerEntry) -> None:
+        self._open(ServerDialog(self._service, self.window(), entry=entry))
+
+    def _open(self, dialog: ServerDialog) -> None:
+        self.dialog = dialog
+        dialog.open()
+        dialog.text.setFocus()
+
+    @Slot()
+    def _on_import(self) -> None:
+        dialog = QFileDialog(self, "Import servers of another app", "", "JSON (*.json);;All files (*)")
+        dialog.fileSelected.connect(self.import_file)
+        open_in_folder(dialog, str(Path.home()))
+
+    def import_file(self, path: str) -> None:
+        """Ask about the servers in another app's file."""
+
+        def read() -> str:
+            try:
+                with Path(path).open(encoding="utf-8-sig", errors="replace") as file:
+                    return file.read(MOST_TEXT + 1)
+            except OSError as error:
+                raise KnownError(f"The file can't be read: {error.strerror or error}.") from error
+
+        self._lane.submit(read, self.add, lambda error: warn(self.window(), "Import servers", str(error)))
+
+    def _on_own(self, name: str, is_on: bool) -> None:
+        values = self._settings.values
+        values.built_in_tools = [one for one in self.own if (is_on if one == name else one in values.built_in_tools)]
+        self._settings.apply()
+        self._service.changed.emit()
+
+    def _withdraw(self, key: str) -> None:
+        self._service.permissions.withdraw(key)
+        self._service.changed.emit()
+
+    # ------------------------------------------------------------ inside
+
+    def _lay_out(self) -> None:
+        buttons = row(
+            push_button("Add servers…", self.add),
+            push_button("Import…", self._on_import, name="Import servers of another app"),
+            None,
+        )
+        sections = (
+            ("Well-known servers", _KNOWN, column(self._missing, self._known)),
+            ("Slipstream's own tools in all chats", _OWN, self._own),
+            ("Always allowed", _ALLOWED, self._allowed),
+        )
+        more = [
+            part
+            for title, text, content in sections
+            for part in (2 * SPACING, label(title, "heading"), label(text, "quiet", wraps=True), content)
+        ]
+        top = (label("Servers", "heading"), label(_WHAT, "quiet", wraps=True), self._offline, self._no_keyring)
+        column(*top, self._servers, buttons, *more, None, margins=5 * SPACING, on=self)
+
+    def _own_switch(self, tool: OfferedTool) -> QVBoxLayout:
+        name = tool.tool.name
+        switch = self.own[name] = QCheckBox(tool.tool.title or name)
+        switch.toggled.connect(partial(self._on_own, name))
+        return column(switch, _described(tool.tool), gap=0)
+
+    def _allowed_row(self, key: str, tool: AllowedTool) -> QHBoxLayout:
+        shown = f"{words.printable(tool.tool)} · {words.printable(tool.server or DISPLAY_NAME)}"
+        withdraw = small_button("Withdraw", lambda: self._withdraw(key), name=f"Withdraw {shown}")
+        return row((label(shown, wraps=True), 1), (withdraw, TOP))
+
+    def _show_known(self, known: list[KnownServer], missing: set[str]) -> None:
+        clear_layout(self._known)
+        for one in known:
+            self._known.addLayout(self._known_row(one))
+        show_text(
+            self._missing,
+            " ".join(f"{name} isn't on this computer: it is part of {PROGRAMS[name]}." for name in sorted(missing)),
+        )
+        self._set_tab_order()
+
+    def _known_row(self, one: KnownServer) -> QHBoxLayout:
+        about = label(f"{one.about} Needs {one.program}.", "quiet", wraps=True)
+        button = small_button("Add…", lambda: self.add(one.config), name=f"Add {one.title}")
+        return row((column(label(one.title), about, gap=0), 1), (button, TOP))
+
+    def _set_tab_order(self) -> None:
+        """As one reads: Qt's own is the order in which widgets were made."""
+        focusable = [one for one in _widgets_in(self.layout()) if one.focusPolicy() & Qt.FocusPolicy.TabFocus]
+        for first, second in pairwise(focusable):
+            QWidget.setTabOrder(first, second)
+
+
+def _widgets_in(layout: QLayout | None) -> Iterator[QWidget]:
+    """From top to bottom and from left to right."""
+    for place in range(layout.count() if layout else 0):
+        item = layout.itemAt(place) if layout else None
+        if item is not None and (widget := item.widget()) is not None:
+            yield widget
+            yield from _widgets_in(widget.layout())
+        elif item is not None:
+            yield from _widgets_in(item.layout())
+
+
+class ServerRow(QFrame):
+    """One server: its switch, its state, what it runs, its tools and its log.
+
+    Attributes:
+        switch, edit, restart, remove: What the user can change.
+        tools: The switches of its tools, by name; made when they are first seen.
+    """
+
+    def __init__(
+        self, service: ToolService, edit: Callable[[ServerEntry], object], arranged: Callable[[], object]
+    ) -> None:
+        """``arranged`` is called when it has other widgets."""
+        super().__init__()
+        self._arranged = arranged
+        self._service = service
+        self._entry = ServerEntry(name="?")
+        self._server: ServerChanged | None = None
+        self.tools: dict[str, QCheckBox] = {}
+        self._shown_tools: list[ServerTool] | None = None
+        self.switch, self._state = QCheckBox(), label()
+        self._runs = ElidedLabel("quiet", keeps_end=True)
+        self._problem = label(role="bad", wraps=True, selectable=True)
+        self.edit = small_button("Edit…", lambda: edit(self._entry))
+        self.restart = small_button("Restart", lambda: service.start(self._entry.name))
+        self.remove = small_button("Remove", self._on_remove)
+        self._log_text = QPlainTextEdit(
+            readOnly=True, tabChangesFocus=True, lineWrapMode=QPlainTextEdit.LineWrapMode.NoWrap
+        )
+        self._tool_list, tools = column(gap=SPACING, margins=(2 * SPACING, 0, 0, 0)), QWidget()
+        tools.setLayout(self._tool_list)
+        self._tools, self._log = Section("Tools", tools), Section("Log", self._log_text)
+        self._tools.button.toggled.connect(self._show_tools)
+        self.switch.toggled.connect(self._on_switched)
+        theme.set_role(self, "card")
+        theme.follow_zoom(self, self._fit)
+        buttons = row(self.edit, self.restart, self.remove, None)
+        parts = (row((self.switch, 1), self._state), self._runs, self._problem, buttons, self._tools, self._log)
+        column(*parts, margins=CARD_MARGINS, on=self)
+
+    def show_server(self, entry: ServerEntry, server: ServerChanged | None) -> None:
+        """Show this entry, and what the server told last."""
+        if (entry, server) == (self._entry, self._server):
+            return
+        self._entry, self._server = entry, server
+        name, state = words.printable(entry.name), server.state if server else "stopped"
+        with QSignalBlocker(self.switch):
+            self.switch.setText(name.replace("&", "&&"))
+            self.switch.setChecked(entry.is_on)
+        for button in (self.edit, self.restart, self.remove):
+            button.setAccessibleName(f"{button.text().strip('…')} {name}")
+        self.restart.setEnabled(entry.is_on)
+        if self._state.text() != _STATES[state] and self.isVisible():
+            announce(self, f"{name}: {_STATES[state]}")
+        self._state.setText(_STATES[state] if entry.is_on else "off")
+        theme.set_role(self._state, _ROLES[state])
+        self._runs.setText(command_line(entry))
+        self._runs.setToolTip(plain_tooltip(command_line(entry)))
+        show_text(self._problem, server.message if server and state != "ready" else "")
+        self._show_tools()
+        lines = server.log if server else []
+        self._log.setVisible(bool(lines))
+        self._log.set_summary(lines[-1] if lines else "")
+        if (text := "\n".join(map(words.visible, lines))) != self._log_text.toPlainText():
+            self._log_text.setPlainText(text)
+            self._log_text.moveCursor(QTextCursor.MoveOperation.End)
+
+    @Slot()
+    def _show_tools(self) -> None:
+        tools, left_out = (self._server.tools, self._server.left_out) if self._server else ([], 0)
+        off = [tool for tool in tools if tool.name in self._entry.off]
+        self._tools.setVisible(bool(tools))
+        more = f", {left_out} too many" if left_out else ""
+        self._tools.set_summary(f"{len(tools) - len(off)} of {len(tools)} on{more}")
+        if not self._tools.button.isChecked():
+            return
+        if self._shown_tools is not tools:
+            self._shown_tools = tools
+            clear_layout(self._tool_list)
+            self.tools = {}
+            for tool in tools:
+                self._tool_list.addLayout(self._tool_switch(tool))
+            self._arranged()
+        for name, switch in self.tools.items():
+            with QSignalBlocker(switch):
+                switch.setChecked(name not in self._entry.off)
+
+    def _tool_switch(self, tool: ServerTool) -> QVBoxLayout:
+        switch = self.tools[tool.name] = QCheckBox(words.printable(tool.title or tool.name).replace("&", "&&"))
+        switch.toggled.connect(partial(self._on_tool_switched, tool.name))
+        return column(switch, _described(tool), gap=0)
+
+    def _on_tool_switched(self, name: str, is_on: bool) -> None:
+        off = [one for one in self._entry.off if one != name] + ([] if is_on else [name])
+        self._service.put(msgspec.structs.replace(self._entry, off=off))
+
+    @Slot(bool)
+    def _on_switched(self, is_on: bool) -> None:
+        self._service.put(msgspec.structs.replace(self._entry, is_on=is_on))
+
+    @Slot()
+    def _on_remove(self) -> None:
+        name = self._entry.name
+        text = f"Remove the server {words.printable(name)}, its secrets, and what you have allowed of it?"
+        ask(self.window(), "Remove a server", text, lossy={"Remove": lambda: self._service.remove(name)})
+
+    def _fit(self) -> None:
+        self._log_text.setFont(theme.monospace())
+        self._log_text.setFixedHeight(_LOG_LINES * self._log_text.fontMetrics().lineSpacing() + 6 * SPACING)
+
+
+def _described(tool: ServerTool) -> QWidget:
+    """In a line or more, below its switch."""
+    text = label(words.visible(words.shortened(tool.description.strip(), _LONGEST_DESCRIPTION)), "quiet", wraps=True)
+    text.setContentsMargins(6 * SPACING, 0, 0, 0)
+    text.setVisible(bool(text.text()))
+    return text

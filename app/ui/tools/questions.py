@@ -1,0 +1,232 @@
+"""Questions of servers to the user, one after the other: a form, an answer of the model, a page for logging in."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Literal
+
+from PySide6.QtCore import QObject, QUrl, Slot
+from PySide6.QtGui import QDesktopServices
+from PySide6.QtWidgets import QCheckBox, QComboBox, QDialog, QDialogButtonBox, QLineEdit, QPlainTextEdit, QWidget
+
+from app import words
+from app.protocol.answering import AnswerSettings
+from app.protocol.commands import Message, generate
+from app.protocol.events import RoundsReceived
+from app.tools.messages import UserAsked
+from app.ui.engine import Priority
+from app.ui.engine.queue import EngineQueue, Job
+from app.ui.tools.service import ToolService
+from app.ui.widgets import theme
+from app.ui.widgets.controls import DIALOG_MARGINS, column, label, named, push_button, scrolling
+from app.ui.widgets.theme import SPACING
+
+_MOST_FIELDS, _MOST_CHOICES = 30, 200
+_MOST_TOKENS = 2000
+_MOST_LINES = 12
+_ASKS = {
+    "elicitation": "asks you:",
+    "sampling": "asks the model something. The model's answer goes to this server:",
+    "login": "asks you to open a page in your browser:",
+}
+_YES = {"elicitation": "Send", "sampling": "Let the model answer", "login": "Open in the browser"}
+_NO_PASSWORDS = "Don't enter passwords or keys that this server doesn't need."
+
+
+class ToolQuestions(QObject):
+    """Shows each question of a `ToolService` when the one before is answered. ``dialog``: the one that is open."""
+
+    def __init__(self, service: ToolService, queue: EngineQueue, window: QWidget) -> None:
+        super().__init__(window)
+        self._service, self._queue, self._window = service, queue, window
+        self._waiting: deque[UserAsked] = deque()
+        self._jobs: dict[int, Job] = {}
+        """Answers of the model that are being written, by question."""
+        self.dialog: QuestionDialog | None = None
+        service.withdrawn.connect(self._on_withdrawn)
+
+    def ask(self, asked: UserAsked) -> None:
+        if asked.kind == "login" and QUrl(asked.url).scheme() not in ("http", "https"):
+            self._service.reply(asked.question, "decline")
+            return
+        self._waiting.append(asked)
+        self._show_next()
+
+    @Slot()
+    def _show_next(self) -> None:
+        if self.dialog is None and self._waiting:
+            self.dialog = QuestionDialog(self._waiting.popleft(), self._window)
+            self.dialog.finished.connect(self._on_finished)
+            self.dialog.open()
+
+    @Slot()
+    def _on_finished(self) -> None:
+        dialog, self.dialog = self.dialog, None
+        if dialog is not None:
+            dialog.deleteLater()
+            if dialog.action == "accept" and dialog.asked.kind == "sampling":
+                self._let_the_model_answer(dialog.asked)
+            else:
+                if dialog.action == "accept" and dialog.asked.kind == "login":
+                    QDesktopServices.openUrl(QUrl(dialog.asked.url))
+                self._service.reply(dialog.asked.question, dialog.action, **dialog.content())
+        self._show_next()
+
+    @Slot(int)
+    def _on_withdrawn(self, question: int) -> None:
+        self._waiting = deque(one for one in self._waiting if one.question != question)
+        if (job := self._jobs.pop(question, None)) is not None:
+            self._queue.drop(job)
+        if self.dialog is not None and self.dialog.asked.question == question:
+            self.dialog.reject()  # a reply isn't sent any more
+
+    def _let_the_model_answer(self, asked: UserAsked) -> None:
+        question, texts = asked.question, list[str]()
+        command = generate(AnswerSettings(max_tokens=_MOST_TOKENS), [Message(role="user", content=asked.message)])
+        job = self._jobs[question] = Job(lambda: command, Priority.CHAT)
+
+        def received(event: RoundsReceived) -> None:
+            texts.extend(piece.text for one in event.rounds for piece in one.pieces if not piece.thinking)
+
+        def reply(action: Literal["accept", "decline"]) -> None:
+            if self._jobs.pop(question, None) is not None:
+                self._service.reply(question, action, text="".join(texts).strip())
+
+        job.rounds_received.connect(received)
+        job.answered.connect(lambda _event: reply("accept"))
+        job.failed.connect(lambda _event: reply("decline"))
+        job.lost.connect(lambda _what: reply("decline"))
+        self._queue.submit(job)
+
+
+class QuestionDialog(QDialog):
+    """One question. No button is pressed by Enter: the user may be typing when it appears.
+
+    Attributes:
+        asked: The question.
+        action: What the user chose.
+        accept_button, decline_button: What the user can choose.
+        fields: Of a form, by name.
+    """
+
+    def __init__(self, asked: UserAsked, parent: QWidget) -> None:
+        super().__init__(parent)
+        self.asked = asked
+        self.action: Literal["accept", "decline", "cancel"] = "cancel"
+        self.fields: dict[str, FormField] = {}
+        server = words.printable(asked.server)
+        self.setWindowTitle(f"A question from {server}")
+        self.setMinimumWidth(420)
+        message = asked.message + (f"\n\n{asked.url}" if asked.kind == "login" else "")
+        text = QPlainTextEdit(words.visible(message), readOnly=True, tabChangesFocus=True)
+        self._text = named(text, f"What {server} asks")
+        theme.follow_zoom(self._text, self._fit)
+        self.accept_button = push_button(_YES[asked.kind], lambda: self._end("accept"), role="primary")
+        self.decline_button = push_button("Decline", lambda: self._end("decline"))
+        box = QDialogButtonBox()
+        box.addButton(self.accept_button, QDialogButtonBox.ButtonRole.ActionRole)
+        box.addButton(self.decline_button, QDialogButtonBox.ButtonRole.ActionRole)
+        hint = label(_NO_PASSWORDS if asked.kind == "elicitation" else "", "quiet", wraps=True)
+        heading = label(f"“{server}”, a server of tools, {_ASKS[asked.kind]}", "heading", wraps=True)
+        form = scrolling(self._form())
+        form.setVisible(bool(self.fields))
+        column(heading, self._text, (form, 1), hint, box, gap=3 * SPACING, margins=DIALOG_MARGINS, on=self)
+        self._check()
+        self._text.setFocus()
+
+    def _fit(self) -> None:
+        lines = min(max(self._text.toPlainText().count("\n") + 2, 3), _MOST_LINES)
+        self._text.setFixedHeight(lines * self._text.fontMetrics().lineSpacing() + 6 * SPACING)
+
+    def content(self) -> dict[str, Any]:
+        """What the user entered, by name."""
+        if self.action != "accept":
+            return {}
+        return {name: value for name, field in self.fields.items() if (value := field.value()) is not None}
+
+    def _form(self) -> QWidget:
+        content, rows = QWidget(), column()
+        needed = self.asked.fields.get("required")
+        properties = self.asked.fields.get("properties") if self.asked.kind == "elicitation" else None
+        for name, schema in list(properties.items() if isinstance(properties, dict) else ())[:_MOST_FIELDS]:
+            if isinstance(schema, dict):
+                is_needed = isinstance(needed, list) and name in needed
+                field = self.fields[name] = FormField(name, schema, self._check, is_needed=is_needed)
+                rows.addLayout(field.layout)
+        column(rows, None, on=content)
+        return content
+
+    def _check(self) -> None:
+        self.accept_button.setEnabled(all(field.is_valid() for field in self.fields.values()))
+
+    def _end(self, action: Literal["accept", "decline"]) -> None:
+        self.action = action
+        self.accept()
+
+
+class FormField:
+    """One value of a form: a text, a number, a choice or yes and no, as its JSON schema says. ``layout`` shows it."""
+
+    def __init__(self, name: str, schema: dict[str, Any], changed: Callable[[], object], *, is_needed: bool) -> None:
+        self._schema, self._is_needed = schema, is_needed
+        self._kind = schema.get("type")
+        title = words.printable(str(schema.get("title") or name))
+        default = schema.get("default")
+        self.widget: QCheckBox | QComboBox | QLineEdit
+        if self._kind == "boolean":
+            self.widget = QCheckBox(title)
+            self.widget.setChecked(default is True)
+        elif choices := _choices(schema):
+            self.widget = named(QComboBox(), title)
+            for value, shown in ([] if is_needed else [(None, "")]) + choices:
+                self.widget.addItem(words.printable(shown), value)
+            self.widget.setCurrentIndex(max(self.widget.findData(default), 0))
+        else:
+            self.widget = named(QLineEdit("" if default is None else str(default)), title)
+            self.widget.textChanged.connect(changed)
+        parts: list[QWidget] = [self.widget]
+        if self._kind != "boolean":
+            parts.insert(0, label(f"{title}:" if is_needed else f"{title} (optional):", buddy=self.widget))
+        if description := schema.get("description"):
+            parts.append(label(words.visible(words.shortened(str(description), 300)), "quiet", wraps=True))
+        self.layout = column(*parts, gap=SPACING)
+
+    def value(self) -> Any:
+        """``None``: nothing was entered."""
+        match self.widget:
+            case QCheckBox():
+                return self.widget.isChecked()
+            case QComboBox():
+                return self.widget.currentData()
+        text = self.widget.text().strip()
+        if self._kind == "integer":
+            return int(text) if text else None
+        return (float(text) if self._kind == "number" else text) if text else None
+
+    def is_valid(self) -> bool:
+        try:
+            value = self.value()
+        except ValueError:
+            return False
+        if value is None:
+            return not self._is_needed
+        size = len(value) if isinstance(value, str) else value
+        low, high = ("minLength", "maxLength") if isinstance(value, str) else ("minimum", "maximum")
+        least, most = self._schema.get(low), self._schema.get(high)
+        return not (isinstance(least, int | float) and size < least) and not (
+            isinstance(most, int | float) and size > most
+        )
+
+
+def _choices(schema: dict[str, Any]) -> list[tuple[Any, str]]:
+    """Values, and what is shown for them."""
+    options = schema.get("oneOf")
+    if isinstance(options, list):
+        titled = [one for one in options if isinstance(one, dict) and isinstance(one.get("const"), str)]
+        return [(one["const"], str(one.get("title") or one["const"])) for one in titled[:_MOST_CHOICES]]
+    values, names = schema.get("enum"), schema.get("enumNames")
+    values = [one for one in values if isinstance(one, str)][:_MOST_CHOICES] if isinstance(values, list) else []
+    if not isinstance(names, list) or len(names) != len(values):
+        names = values
+    return list(zip(values, map(str, names), strict=True))

@@ -1,0 +1,233 @@
+"""Adds servers from what the user pastes, or changes one: shows exactly what would be started, and asks for a yes."""
+
+from __future__ import annotations
+
+import msgspec
+from PySide6.QtCore import Qt, Slot
+from PySide6.QtWidgets import (
+    QDialog,
+    QDialogButtonBox,
+    QFrame,
+    QHBoxLayout,
+    QLayout,
+    QLineEdit,
+    QPlainTextEdit,
+    QWidget,
+)
+
+from app import words
+from app.tools.config_files import FoundServers, find_servers
+from app.tools.entries import as_json, command_line, is_secret, with_inputs
+from app.tools.known import PROGRAMS, find_program
+from app.tools.messages import ServerEntry
+from app.ui.tools.service import ToolService
+from app.ui.widgets import theme
+from app.ui.widgets.controls import (
+    CARD_MARGINS,
+    DIALOG_MARGINS,
+    LEFT,
+    clear_layout,
+    column,
+    label,
+    named,
+    push_button,
+    row,
+    scrolling,
+    show_text,
+    small_button,
+)
+from app.ui.widgets.forms import Whole
+from app.ui.widgets.questions import choose_folder
+from app.ui.widgets.tasks import Lane
+from app.ui.widgets.theme import SPACING
+
+_PASTE = "Paste a command, an address, or another app's mcp.json, which may have several servers."
+_EDIT = "As in another app's mcp.json. A secret that reads ${secret} stays as it is."
+_TEXT_LINES = 9
+_TRUST = (
+    "A command is a program that runs on this computer with your rights. An address gets what the model passes to its "
+    "tools. Add only what you trust."
+)
+_FOLDERS = "The server is told that it may use these. A program can use others all the same."
+_LIMIT = "For one call, without a sign of progress."
+_OFFLINE = "It can't be used while Slipstream works offline (Settings → Network)."
+
+
+class ServerDialog(QDialog):
+    """Asks for servers to add or, with an ``entry``, for what to change of it. ``text``: what is in it at first.
+
+    Attributes:
+        text: The field for what the user pastes.
+        add: The button that adds and starts what is shown.
+        inputs: The fields for what other apps ask, by name.
+    """
+
+    def __init__(self, service: ToolService, parent: QWidget, text: str = "", entry: ServerEntry | None = None) -> None:
+        super().__init__(parent)
+        self._service, self._entry = service, entry
+        self._found = FoundServers()
+        self._programs: dict[str, bool] = {}
+        """Whether they are on this computer."""
+        self._lane = Lane(self, "programs")
+        self.inputs: dict[str, QLineEdit] = {}
+        self.text = named(QPlainTextEdit(tabChangesFocus=True, placeholderText="uvx mcp-server-time"), "Servers")
+        theme.follow_zoom(self.text, self._fit)
+        self._problems = label(role="warning", wraps=True)
+        self._fields, self._preview = column(gap=SPACING), column()
+        self._limit = named(Whole(1, 86_400), "Time limit")
+        self._folders: list[str] = list(entry.folders) if entry else []
+        self._folder_rows = column(gap=SPACING)
+        self.add = push_button("Add", self._on_accepted, role="primary")
+        self.setWindowTitle(f"Edit {words.printable(entry.name)}" if entry else "Add servers")
+        self.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+        self._lay_out()
+        self.text.textChanged.connect(self._on_typed)
+        self.text.setPlainText(as_json(entry) if entry else text)
+        self._on_typed()
+
+    def _lay_out(self) -> None:
+        more: list[QWidget | QLayout] = []
+        if self._entry is not None:
+            self._limit.setSuffix(" s")
+            self._limit.setValue(round(self._entry.timeout_seconds))
+            hint = label(_LIMIT, "quiet", wraps=True)
+            more = [
+                row(label("Time limit:", buddy=self._limit), self._limit, (hint, 1), gap=3 * SPACING),
+                label("Folders", "heading"),
+                label(_FOLDERS, "quiet", wraps=True),
+                self._folder_rows,
+            ]
+            self._show_folders()
+        content = QWidget()
+        parts = (self._problems, self._fields, self._preview, *more)
+        what = label(_EDIT if self._entry else _PASTE, wraps=True, buddy=self.text)
+        column(what, self.text, *parts, None, on=content)
+        box = QDialogButtonBox(QDialogButtonBox.StandardButton.Cancel)
+        box.addButton(self.add, QDialogButtonBox.ButtonRole.ActionRole)
+        box.rejected.connect(self.reject)
+        trust = label(_TRUST, "quiet", wraps=True)
+        column((scrolling(content), 1), trust, box, gap=3 * SPACING, margins=DIALOG_MARGINS, on=self)
+        self.setMinimumWidth(420)
+        self.resize(600, 560)
+
+    # ------------------------------------------------------------ what was found
+
+    @Slot()
+    def _on_typed(self) -> None:
+        taken = self._service.entries.keys() - ({self._entry.name} if self._entry else set())
+        found = self._found = find_servers(self.text.toPlainText(), taken)
+        if self._entry is not None and len(found.entries) > 1:
+            found.problems.append("Only one server can be edited at a time.")
+        show_text(self._problems, "\n".join(found.problems))
+        if found.inputs.keys() != self.inputs.keys():
+            self._make_inputs()
+        for entry in found.entries:
+            if entry.command and "${" not in entry.command and entry.command not in self._programs:
+                self._look_for(entry.command)
+        self._show_found()
+
+    def _make_inputs(self) -> None:
+        clear_layout(self._fields)
+        self.inputs = {}
+        for name, description in self._found.inputs.items():
+            field = self.inputs[name] = named(QLineEdit(), description)
+            if is_secret(f"{name} {description}", "x"):
+                field.setEchoMode(QLineEdit.EchoMode.Password)
+            field.textChanged.connect(self._show_found)
+            self._fields.addWidget(label(f"{description}:", buddy=field))
+            self._fields.addLayout(row((field, 1), *self._choosing(description, field)))
+
+    def _choosing(self, description: str, field: QLineEdit) -> list[QWidget]:
+        if "folder" not in description.lower():
+            return []
+        return [push_button("Choose…", lambda: choose_folder(self, description, field.text(), field.setText))]
+
+    def _look_for(self, program: str) -> None:
+        def found(is_there: bool) -> None:
+            self._programs[program] = is_there
+            self._show_found()
+
+        self._lane.submit(lambda: find_program(program) is not None, found)
+
+    def _entries(self) -> list[ServerEntry]:
+        values = {name: text for name, field in self.inputs.items() if (text := field.text().strip())}
+        return [with_inputs(entry, values) for entry in self._found.entries]
+
+    @Slot()
+    def _show_found(self) -> None:
+        entries = self._entries()
+        clear_layout(self._preview)
+        for entry in entries:
+            self._preview.addWidget(self._card(entry))
+        is_whole = all(field.text().strip() for field in self.inputs.values())
+        self.add.setEnabled(is_whole and bool(entries) and (self._entry is None or len(entries) == 1))
+        several = f"Add {len(entries)} servers" if len(entries) > 1 else "Add"
+        self.add.setText("Save" if self._entry else several)
+
+    def _card(self, entry: ServerEntry) -> QWidget:
+        """What this server would be, in full."""
+        line = label(command_line(entry), wraps=True, selectable=True)
+        line.setFont(theme.monospace())
+        values = [*entry.env.items(), *entry.headers.items(), *([("folder", entry.cwd)] if entry.cwd else [])]
+        given = ", ".join(f"{words.printable(name)}={_shown(name, value)}" for name, value in values)
+        problem = ""
+        if entry.url and self._service.is_offline:
+            problem = _OFFLINE
+        elif not self._programs.get(entry.command, True):
+            source = PROGRAMS.get(entry.command)
+            problem = f"{words.printable(entry.command)} isn't on this computer." + (
+                f" It comes with {source}." if source else ""
+            )
+        verb = "Connects to" if entry.url else "Starts"
+        card = named(QFrame(), f"{verb} {line.text()}")
+        theme.set_role(card, "card")
+        heading = row(label(words.printable(entry.name), "heading"), (label(f"{verb.lower()}", "quiet"), 1))
+        rest = [
+            label(text, role, wraps=True)
+            for text, role in ((given and f"with {given}", "quiet"), (problem, "warning"))
+            if text
+        ]
+        column(heading, line, *rest, gap=SPACING, margins=CARD_MARGINS, on=card)
+        return card
+
+    def _fit(self) -> None:
+        self.text.setFont(theme.monospace())
+        self.text.setFixedHeight(_TEXT_LINES * self.text.fontMetrics().lineSpacing() + 6 * SPACING)
+
+    # ------------------------------------------------------------ folders
+
+    def _show_folders(self) -> None:
+        clear_layout(self._folder_rows)
+        for folder in self._folders:
+            self._folder_rows.addLayout(self._folder_row(folder))
+        button = push_button("Add a folder…", lambda: choose_folder(self, "Choose a folder", "", self._add_folder))
+        self._folder_rows.addWidget(button, 0, LEFT)
+
+    def _folder_row(self, folder: str) -> QHBoxLayout:
+        shown = words.printable(folder, 300)
+        remove = small_button("Remove", lambda: self._remove_folder(folder), name=f"Remove {shown}")
+        return row((label(shown, wraps=True, selectable=True), 1), remove)
+
+    def _add_folder(self, folder: str) -> None:
+        self._folders = list(dict.fromkeys([*self._folders, folder]))
+        self._show_folders()
+
+    def _remove_folder(self, folder: str) -> None:
+        self._folders.remove(folder)
+        self._show_folders()
+
+    @Slot()
+    def _on_accepted(self) -> None:
+        before, limit = self._entry, float(self._limit.value())
+        for entry in self._entries():
+            if before is None:
+                self._service.put(entry)
+                continue
+            kept = {"is_on": before.is_on, "off": before.off, "folders": self._folders, "timeout_seconds": limit}
+            self._service.put(msgspec.structs.replace(entry, **kept), instead_of=before.name)
+        self.accept()
+
+
+def _shown(name: str, value: str) -> str:
+    """A value, unless it is a secret: somebody may look over the user's shoulder."""
+    return "…" if is_secret(name, value) else words.printable(value, 200)
