@@ -74,6 +74,18 @@ class _Absent(jinja2.Undefined):
     __radd__ = __add__
 
 
+class _Given(list[Any]):
+    """A list that a template can't change."""
+
+
+class _Environment(ImmutableSandboxedEnvironment):
+    """Templates may use lists of their own: Kimi's has a queue."""
+
+    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
+        """See `jinja2.sandbox.SandboxedEnvironment`."""
+        return (type(obj) is list and attr in ("append", "pop")) or super().is_safe_attribute(obj, attr, value)
+
+
 def answer(request: CheckTemplate | RenderTemplate) -> TemplateChecked | Rendered | TemplateFailed:
     """Compile a template, or render a chat.
 
@@ -107,7 +119,7 @@ def _line(error: Exception) -> str:
 
 @lru_cache(maxsize=1)
 def _environment() -> jinja2.Environment:
-    environment = ImmutableSandboxedEnvironment(
+    environment = _Environment(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation], undefined=_Absent
     )
     environment.globals.update(raise_exception=_raise)
@@ -241,13 +253,13 @@ def _prompt(template: jinja2.Template, request: RenderTemplate, messages: Sequen
         "datetime": now.strftime("%b %d %Y"),
     }
     if form.tools:
-        variables["tools"] = request.tools or None
+        variables["tools"] = _Given(request.tools) or None
     shown = [_message(request.source, message, form) for message in messages]
     if form.merged:
         system, first = messages[:2]
         content = f"{system.content}\n\n{first.content}".lstrip("\n")
         shown[:2] = [_message(request.source, Message("user", content), form)]
-    return _written(template.generate(variables, messages=shown))
+    return _written(template.generate(variables, messages=_Given(shown)))
 
 
 def _message(source: str, message: Message, form: _Form) -> dict[str, Any]:

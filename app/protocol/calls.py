@@ -6,21 +6,8 @@ import json
 import re
 import secrets
 from collections.abc import Sequence
-from typing import Any
 
-from app.protocol.tools import (
-    ARGUMENTS,
-    ID,
-    ID_LENGTH,
-    KEY,
-    NAME,
-    VALUE,
-    Tool,
-    ToolCall,
-    ToolFormat,
-    parameters_of,
-    text_value,
-)
+from app.protocol.tools import ARGUMENTS, ID, ID_LENGTH, INDEX, NAME, Tool, ToolCall, ToolFormat
 
 _decode = json.JSONDecoder().raw_decode
 _NO_JSON = (ValueError, RecursionError)
@@ -34,11 +21,9 @@ class CallReader:
 
     def __init__(self, known: ToolFormat, tools: Sequence[Tool]) -> None:
         before, after = known.call.split(ARGUMENTS)
-        begins, _, self._value_end = known.parameter.partition(VALUE)
-        self._parameter = _pattern(begins)
         self._schemas = {tool.name: tool.parameters for tool in tools}
         self._format = known
-        self._before, self._after = _pattern(before), _pattern(after)
+        self._before, self._after = re.compile(pattern_of(before)), re.compile(pattern_of(after))
         self._text = ""
         """Text that hasn't been returned yet."""
         self._calls = False
@@ -114,25 +99,12 @@ class CallReader:
 
     def _parameters(self, text: str, at: int, name: str) -> tuple[str, int] | None:
         """Arguments that are written one by one, as JSON, and where they end; ``None`` if incomplete."""
-        schema, values = self._schemas.get(name, {}), dict[str, Any]()
-        schemas = parameters_of(schema).schemas
-        while head := self._parameter.match(text, at):
-            key = head["key"]
-            written = text_value(schemas.get(key, {}), schema)
-            if written is None:
-                try:
-                    values[key], end = _decode(text, head.end())
-                except _NO_JSON:
-                    return None
-            else:
-                end = text.find(self._value_end, head.end())
-                if end < 0:
-                    return None
-                values[key] = written.value(text[head.end() : end])
-            if not text.startswith(self._value_end, end):
-                return None
-            at = end + len(self._value_end)
-        return json.dumps(values, ensure_ascii=False), at
+        known, schema = self._format, self._schemas.get(name, {})
+        try:
+            values, end = known.notation.read_entries(text, at, ("", known.between, ""), known.members, schema)
+        except _NO_JSON:
+            return None
+        return json.dumps(values, ensure_ascii=False), end
 
 
 def _object(text: str, at: int, _name: str) -> tuple[str, int] | None:
@@ -144,11 +116,12 @@ def _object(text: str, at: int, _name: str) -> tuple[str, int] | None:
     return text[at:end], end
 
 
-def _pattern(text: str) -> re.Pattern[str]:
+def pattern_of(text: str) -> str:
+    """A regular expression for a part of `ToolFormat.call`."""
     escaped = re.escape(text)
     named = escaped.replace(NAME, r"(?P<name>[A-Za-z0-9_.:/-]+)")
-    named = named.replace(KEY, r'(?P<key>[^<>"\n]+)')
-    return re.compile(named.replace(ID, rf"(?P<id>[A-Za-z0-9]{{{ID_LENGTH}}})"))
+    named = named.replace(INDEX, r"[0-9]+")
+    return named.replace(ID, rf"(?P<id>[A-Za-z0-9]{{{ID_LENGTH}}})")
 
 
 def _partial(text: str, mark: str) -> int:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from app.protocol.calls import CallReader
-from app.protocol.tools import ARGUMENTS, FORMATS, ID, KEY, NAME, VALUE, Tool, ToolFormat, ToolFormatName
+from app.protocol.notations import KEY, VALUE
+from app.protocol.tools import ARGUMENTS, FORMATS, ID, INDEX, NAME, Tool, ToolFormat, ToolFormatName
 
 VALUES: list[dict[str, Any]] = [
     {"text": "</tool_call> <tool_call>\n\n</param", "size": 3, "kind": "big", "more": {"a": ["</arg_value>", None]}},
@@ -39,16 +40,19 @@ NAMES = [name for name in FORMATS if name]
 def written(known: ToolFormat, count: int) -> str:
     calls = []
     for place in range(count):
-        pairs = VALUES[place].items()
-        texts = [(key, value if isinstance(value, str) else json.dumps(value)) for key, value in pairs]
-        listed = "".join(known.parameter.replace(KEY, key).replace(VALUE, text) for key, text in texts)
-        call = known.call.replace(NAME, f"tool_{place}").replace(ID, f"abcdefgh{place}")
+        listed = known.notation.entries(values(known)[place], ("", known.between, ""), known.members)
+        call = known.call.replace(NAME, f"tool_{place}").replace(ID, f"abcdefgh{place}").replace(INDEX, str(place))
         calls.append(call.replace(ARGUMENTS, listed if known.parameter else ARGUED[place]))
     return known.opening + known.separator.join(calls) + known.closing
 
 
+def values(known: ToolFormat) -> list[dict[str, Any]]:
+    """Some forms write arguments in the order of their names."""
+    return [dict(sorted(one.items())) if known.notation.sorts else one for one in VALUES]
+
+
 def expected(known: ToolFormat, count: int) -> list[tuple[str, str]]:
-    argued = [json.dumps(one) for one in VALUES] if known.parameter else ARGUED
+    argued = [json.dumps(one) for one in values(known)] if known.parameter else ARGUED
     return [(f"tool_{place}", argued[place]) for place in range(count)]
 
 
@@ -65,7 +69,7 @@ def read(known: ToolFormat, text: str, rng: random.Random, *, cut: bool = False)
 @pytest.mark.parametrize("name", NAMES)
 def test_calls_in_any_pieces(name: ToolFormatName) -> None:
     known, rng = FORMATS[name], random.Random(1)
-    for _ in range(200):
+    for _ in range(60):
         count = rng.randint(1, 3 if known.several else 1)
         text = rng.choice(["", "Yes.\n", "A < b\n\n", " \n"]) if known.anywhere else rng.choice(["", "\n"])
         shown, calls = read(known, text + written(known, count), rng)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from app.protocol.tools import ARGUMENTS, FORMATS, ID, KEY, NAME, VALUE, Tool, ToolFormat, ToolFormatName
+from app.protocol.notations import KEY, VALUE, Around, Notation
+from app.protocol.tools import ARGUMENTS, FORMATS, ID, INDEX, NAME, Tool, ToolFormat, ToolFormatName
 from tests.support.thinking_models import Family, Row, make_thinking_model
 
 MARKS = (
     *("<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "<TOOLCALL>", "</TOOLCALL>"),
     *("<arg_key>", "</arg_key>", "<arg_value>", "</arg_value>", "<minimax:tool_call>", "</minimax:tool_call>"),
-    *("<seed:tool_call>", "</seed:tool_call>"),
+    *("<seed:tool_call>", "</seed:tool_call>", "<|tools_prefix|>", "<|tools_suffix|>", "<|function_call|>"),
+    *("<|tool_calls_section_begin|>", "<|tool_calls_section_end|>", "<|tool_call_begin|>", "<|tool_call_end|>"),
+    *("<|tool_call_argument_begin|>", "<|START_ACTION|>", "<|END_ACTION|>", "｜DSML｜", "]<]minimax[>["),
+    *("<|tool_call>", "<tool_call|>", '<|"|>', "<|tool_call_start|>"),
+    *("<tool_calls:opensource>", "</tool_calls:opensource>", "<arg_value:opensource>", "</arg_value:opensource>"),
 )
 """Those that are tokens of their own in the vocabularies of their families."""
 WEATHER = Tool(
@@ -42,17 +47,51 @@ GENERAL_TEMPLATE = (
 """Knows no tools."""
 
 
+def _jinja(text: str) -> str:
+    """Jinja source that writes ``text``, except placeholders."""
+    return "".join(f"{{{{ {json.dumps(one)} }}}}" if one in "{}\n" else one for one in text)
+
+
+def _value_macro(notation: Notation) -> str:
+    """The macro ``value``, which writes one in this ``notation``, as the templates of its models do."""
+
+    def entries(kind: str, around: Around, entry: str, pairs: str) -> str:
+        begins, ends = _jinja(around[0]), _jinja(around[2])
+        between = f"{{{{ '' if loop.last else {json.dumps(around[1])} }}}}"
+        inside = _jinja(entry).replace(KEY, "{{ key }}").replace(VALUE, f"{{{{ {kind}(one) }}}}")
+        return f"{begins}{{% for {pairs} %}}{inside}{between}{{% endfor %}}{ends}"
+
+    def macro(name: str, own: Notation) -> str:
+        quotes = _jinja(own.quotes)
+        ordered = "one | dictsort" if own.sorts else "one.items()"
+        ways = [f"{{% if one is string %}}{quotes}{{{{ one }}}}{quotes}"]
+        if own.object:
+            ways.append(f"{{% elif one is mapping %}}{entries(name, own.object, own.member, f'key, one in {ordered}')}")
+        if own.array:
+            inner = f"{name}_inside" if own.within else name
+            listed = entries(inner, own.array, own.item, "one in one")
+            ways.append(f"{{% elif one is sequence and one is not mapping %}}{listed}")
+        for word, test in (("null", "none"), ("true", "true"), ("false", "false")):
+            ways += [f"{{% elif one is {test} %}}{own.words[word]}"] if word in own.words else []
+        ways.append("{% else %}{{ one | tojson }}{% endif %}")
+        return f"{{% macro {name}(one) %}}{''.join(ways)}{{% endmacro %}}"
+
+    return (macro("value_inside", notation.within) if notation.within else "") + macro("value", notation)
+
+
 def template_for(known: ToolFormat, *, thinks: bool = False) -> str:
     """Jinja source of a template that writes calls as the format ``known``."""
-    parameter = known.parameter.replace("\n", "{{ '\\n' }}")
-    parameter = parameter.replace(KEY, "{{ key }}").replace(VALUE, "{{ value if value is string else value | tojson }}")
-    parameters = parameter and f"{{% for key, value in call.function.arguments | items %}}{parameter}{{% endfor %}}"
+    ways = [_jinja(one).replace(KEY, "{{ key }}").replace(VALUE, "{{ value(one) }}") for one in known.members]
+    chosen = ways[0] if len(ways) == 1 else f"{{% if one is string %}}{ways[0]}{{% else %}}{ways[1]}{{% endif %}}"
+    ordered = "| dictsort" if known.notation.sorts else ".items()"
+    between = f"{{{{ {json.dumps(known.between)} if not loop.first }}}}"
+    parameters = f"{{% for key, one in call.function.arguments{ordered} %}}{between}{chosen}{{% endfor %}}"
     call = (
-        known.call.replace("{", "{{ '{' }}")
-        .replace("\n", "{{ '\\n' }}")
+        _jinja(known.call)
         .replace(NAME, "{{ call.function.name }}")
         .replace(ID, "{{ call.id }}")
-        .replace(ARGUMENTS, parameters or "{{ call.function.arguments | tojson }}")
+        .replace(INDEX, "{{ loop.index0 }}")
+        .replace(ARGUMENTS, parameters if known.parameter else "{{ call.function.arguments | tojson }}")
     )
     calls = f"{{% for call in one.tool_calls %}}{{{{ {json.dumps(known.separator)} if not loop.first }}}}{call}"
     if not known.several:
@@ -60,9 +99,9 @@ def template_for(known: ToolFormat, *, thinks: bool = False) -> str:
             "{% if one.tool_calls | length > 1 %}{{ raise_exception('Only one call at a time') }}{% endif %}" + calls
         )
     is_off = "{% if enable_thinking is defined and not enable_thinking %}</think>{% else %}<think>{% endif %}"
-    opening, closing = (text.replace("\n", "{{ '\\n' }}") for text in (known.opening, known.closing))
+    opening, closing = map(_jinja, (known.opening, known.closing))
     return (
-        "{% if tools %}<|im_start|>system\n"
+        f"{_value_macro(known.notation)}{{% if tools %}}<|im_start|>system\n"
         "{% for one in tools %}{{ one | tojson }}\n{% endfor %}<|im_end|>\n{% endif %}"
         "{% for one in messages %}<|im_start|>{{ one.role }}\n{{ one.content }}"
         f"{{% if one.tool_calls %}}{opening}{calls}{{% endfor %}}{closing}{{% endif %}}"
@@ -71,7 +110,7 @@ def template_for(known: ToolFormat, *, thinks: bool = False) -> str:
 
 
 def _all_of(known: ToolFormat) -> str:
-    return known.call + known.opening + known.closing + known.parameter
+    return known.call + known.opening + known.closing + known.parameter + known.notation.quotes
 
 
 def make_tool_model(
@@ -95,9 +134,14 @@ def make_tool_model(
     marks = () if spelled else tuple(mark for mark in MARKS if mark in _all_of(known))
     tags = ("<think>", "</think>") if thinks else ()
     begins: Row = {"▁yes": 1.0}
-    start, end = (known.mark, "") if known.mark in marks or len(known.mark) == 1 else (known.mark[:-1], known.mark[-1])
+    token = next((mark for mark in marks if mark in known.mark), "")
+    if token:
+        start, end = (token, "") if token == known.mark else (known.mark.partition(token)[0], token)
+    else:
+        start, end = (known.mark, "") if len(known.mark) == 1 else (known.mark[:-1], known.mark[-1])
     if calls:
         begins[start] = calls
+    ends = known.closing or known.call
     family = Family(
         begins=begins,
         ends={},
@@ -111,13 +155,13 @@ def make_tool_model(
             **({known.mark: {"▁yes": 1.0}} if known.mark in marks else {}),  # where nothing forces a call
             "}": {"</s>": 1},
             ">": {"</s>": 1},
-            **{mark: {"</s>": 1} for mark in marks if mark.startswith("</")},
+            **{mark: {"</s>": 1} for mark in marks if mark.startswith("</") or ends.endswith(mark)},
             **({"<0x0A>": {known.closing.strip(): 1.0}} if known.closing.strip() in marks else {}),
             **({start: {end: 1.0}} if end else {}),
         },
-        controls=tuple(mark for mark in marks if mark.startswith("[")),
+        controls=tuple(mark for mark in marks if not mark.startswith("<")),
         user_defined=(*tags, *(mark for mark in marks if mark.startswith("<"))),
-        words=(start,) if end else (),
+        words=(start,) if end and len(start) > 1 else (),
         template=template,
     )
     return make_thinking_model(path, family, noise=noise, context_length=context_length)

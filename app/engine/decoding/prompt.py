@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import re
 import secrets
 from collections.abc import Callable, Iterator, Sequence
@@ -18,7 +17,8 @@ from app.engine.decoding import Vocabulary
 from app.engine.decoding.chat_template import TemplateInputs, choose
 from app.engine.decoding.text import TokenTexts, answer_text
 from app.engine.decoding.thinking import Marks
-from app.engine.decoding.tools import as_text, found_format, one_by_one, with_texts, written
+from app.engine.decoding.tools import as_text, for_template, found_format, one_by_one, with_texts, written
+from app.protocol.calls import pattern_of
 from app.protocol.commands import Image, Message
 from app.protocol.events import Piece
 from app.protocol.options import Overflow, Role, TemplateVariables
@@ -269,17 +269,17 @@ class ChatTokenizer:
         the template sees a word in its place that nobody can have typed.
         """
         hidden: Hidden = {}
+        known = FORMATS[self.tool_format]
 
-        def word(match: re.Match[str]) -> str:
-            hidden[new := unheard_of()] = match.group()
+        def keep(text: str) -> str:
+            hidden[new := unheard_of()] = text
             return new
 
         def hide(text: str) -> str:
             whole = text.encode("utf-8", "replace").decode()  # escapes in JSON may be half a surrogate pair
             if self._is_part(whole):
-                hidden[new := unheard_of()] = whole
-                return new
-            return self._markup.sub(word, self.controls.sub(word, whole))
+                return keep(whole)
+            return self._markup.sub(lambda one: keep(one[0]), self.controls.sub(lambda one: keep(one[0]), whole))
 
         def shown(text: str, role: Role, images: Sequence[Image] = ()) -> str:
             words, own = self.content(Message(role=role, content=text, images=tuple(images)))
@@ -292,7 +292,7 @@ class ChatTokenizer:
                 content=shown(one.content, one.role, one.images),
                 thinking=shown(one.thinking, one.role),
                 images=(),
-                tool_calls=tuple(_changed_call(call, hide) for call in one.tool_calls),
+                tool_calls=tuple(for_template(call, known, hide, keep) for call in one.tool_calls),
                 tool_call_id=hide(one.tool_call_id),
                 tool_name=hide(one.tool_name),
             )
@@ -319,7 +319,7 @@ class ChatTokenizer:
             if self.tool_format == "general":
                 safe, tools = as_text(safe, tools), []
             else:
-                safe = safe if FORMATS[self.tool_format].several else one_by_one(safe)
+                safe = safe if known.several else one_by_one(safe)
                 template = self.templates.with_tools
                 variables = {name: value for name, value in variables.items() if name in template.variables}
         text = template.render(safe, replace(inputs, variables=variables, tools=tools))
@@ -334,16 +334,18 @@ class ChatTokenizer:
         of them if the template writes what is before the calls just as the model did, else with those of the calls.
         Raises `KnownError` if the template doesn't write calls in its form."""
         known = FORMATS[self.tool_format]
-        before, found, after = text.partition(written(known, places))
+        found = re.search(pattern_of(written(known, places, counted=False)), text)
         if not found:
             raise KnownError("The template writes calls in another form.")
+        before, after = text[: found.start()], text[found.end() :]
         tokens, vocabulary = list(turn.tokens), self.vocabulary
         if not all(0 <= token < vocabulary.vocabulary_size for token in tokens):
             tokens = []
         while tokens and vocabulary.is_end(tokens[-1]):
             tokens.pop()
         pieces = [vocabulary.mark(token).encode() or vocabulary.piece(token) for token in tokens]
-        begin = b"".join(pieces).find((known.begins + turn.tool_calls[0].name).encode())
+        begins = re.search(pattern_of(known.begins + turn.tool_calls[0].name).encode(), b"".join(pieces))
+        begin = begins.start() if begins else -1
         lead = b"".join(pieces)[: max(begin, 0)].decode("utf-8", "replace")
         starts = [0, *accumulate(map(len, pieces))]
         if begin >= 0 and before.endswith(lead):
@@ -529,11 +531,6 @@ def parts(messages: Sequence[Message]) -> tuple[list[Message], list[Message]]:
 def unheard_of() -> str:
     """A word that occurs in no text."""
     return f"message-{secrets.token_hex(16)}"
-
-
-def _changed_call(call: ToolCall, change: Callable[[str], str]) -> ToolCall:
-    arguments = json.dumps(with_texts(json.loads(call.arguments), change), ensure_ascii=False)
-    return ToolCall(change(call.id), change(call.name), arguments)
 
 
 def _any_of(texts: list[str]) -> re.Pattern[str]:

@@ -14,32 +14,28 @@ from typing import Any
 import msgspec
 
 from app.engine.decoding import Vocabulary
+from app.engine.decoding.argument_grammar import ArgumentGrammar, Literals, json_rule, pattern
 from app.engine.decoding.chat_template import ChatTemplate
-from app.engine.decoding.grammar import is_mark
 from app.protocol.commands import Message
+from app.protocol.notations import PLAIN, escaped
 from app.protocol.tools import (
     ARGUMENTS,
     FORMATS,
     GENERAL,
     ID,
     ID_LENGTH,
-    KEY,
+    INDEX,
     NAME,
-    VALUE,
-    TextValue,
     Tool,
     ToolCall,
     ToolFormat,
     ToolFormatName,
     ToolUse,
     definition,
-    parameters_of,
-    text_value,
 )
-from app.system import KnownError
 
 _CALLS = (
-    ToolCall("firstcal1", "first_tool", '{"place": "Rome"}'),
+    ToolCall("firstcal1", "first_tool", '{"many": ["a", 1], "more": {"b": ["c"]}, "place": "Rome"}'),
     ToolCall("secondca2", "second_tool", '{"count": 3}'),
 )
 _TOOLS = [
@@ -54,6 +50,7 @@ _TOOLS = [
         parameters={"type": "object", "properties": {"count": {"type": "integer", "description": "How many"}}},
     ),
 ]
+_AS_TEXTS = FORMATS["glm"]
 
 
 # ------------------------------------------------------------ what a template writes
@@ -66,9 +63,11 @@ def found_format(template: ChatTemplate) -> tuple[ToolFormatName, bool]:
         return "general", False
     for text_arguments in (False, True):
         for count in (2, 1):
-            text = _rendered(template, _CALLS[:count], text_arguments=text_arguments)
+            calls = _CALLS[:count]
+            as_texts = tuple(for_template(call, _AS_TEXTS) for call in calls)
+            shown = [_rendered(template, some, text_arguments=text_arguments) for some in (calls, as_texts)]
             for name, known in FORMATS.items():
-                if known.several == (count == 2) and written(known, _CALLS[:count]) in text:
+                if known.several == (count == 2) and written(known, calls) in shown[known.takes_texts]:
                     return name, text_arguments
     return "general", False
 
@@ -85,11 +84,14 @@ def _rendered(template: ChatTemplate, calls: tuple[ToolCall, ...], *, text_argum
     return text if all(word in text for word in expected) else ""
 
 
-def written(known: ToolFormat, calls: Sequence[ToolCall]) -> str:
-    """The ``calls`` of an answer in the form ``known``."""
+def written(known: ToolFormat, calls: Sequence[ToolCall], *, counted: bool = True) -> str:
+    """The ``calls`` of an answer in the form ``known``; not ``counted``: with placeholders for their numbers."""
     texts = [
-        known.call.replace(NAME, call.name).replace(ID, call.id).replace(ARGUMENTS, _arguments(known, call))
-        for call in calls
+        known.call.replace(NAME, call.name)
+        .replace(ID, call.id)
+        .replace(INDEX, str(index) if counted else INDEX)
+        .replace(ARGUMENTS, _arguments(known, call))
+        for index, call in enumerate(calls)
     ]
     return known.opening + known.separator.join(texts) + known.closing
 
@@ -97,8 +99,26 @@ def written(known: ToolFormat, calls: Sequence[ToolCall]) -> str:
 def _arguments(known: ToolFormat, call: ToolCall) -> str:
     if not known.parameter:
         return call.arguments
-    pairs = json.loads(call.arguments).items()
-    return "".join(known.parameter.replace(KEY, name).replace(VALUE, str(value)) for name, value in pairs)
+    return known.notation.entries(json.loads(call.arguments), ("", known.between, ""), known.members)
+
+
+def for_template(
+    call: ToolCall, known: ToolFormat, hide: Callable[[str], str] = str, keep: Callable[[str], str] = str
+) -> ToolCall:
+    """``call`` in a way that makes a template write what the model wrote. ``hide`` changes its texts; what ``keep``
+    returns for one stays as it is, where the form has escapes and templates have none."""
+
+    def quoted(text: str) -> str:
+        is_plain = text.isprintable() and text == escaped(text)
+        return hide(text) if is_plain else keep(escaped(text.encode("utf-8", "replace").decode()))
+
+    values = {
+        hide(name): with_texts(value, quoted if known.notation.escapes and not isinstance(value, dict) else hide)
+        for name, value in json.loads(call.arguments).items()
+    }
+    if known.takes_texts:
+        values = {name: value if isinstance(value, str) else PLAIN.write(value) for name, value in values.items()}
+    return ToolCall(hide(call.id), hide(call.name), json.dumps(values, ensure_ascii=False))
 
 
 def with_texts(value: Any, change: Callable[[str], str]) -> Any:
@@ -113,10 +133,7 @@ def with_texts(value: Any, change: Callable[[str], str]) -> Any:
     return value
 
 
-_PLACES = re.compile(f"([{NAME}{ID}{ARGUMENTS}])")
-_SIGNS = re.compile(r"([\[\]{}().*+?|^$/\\])")
-"""Characters with a meaning in a regular expression."""
-_KEY = r"[^<>\"\n]{1,128}"
+_PLACES = re.compile(f"([{NAME}{ID}{ARGUMENTS}{INDEX}])")
 
 
 class CallGrammar:
@@ -137,8 +154,8 @@ class CallGrammar:
         self._answer = answer
         self._format = known
         self._use = use
-        self._vocabulary = vocabulary
-        self.marks: dict[int, bytes] = {}
+        self._literals = Literals(vocabulary)
+        self.marks = self._literals.marks
         """The text of control tokens in it."""
         self.notes: dict[str, list[str]] = {}
         """By tool: what of its parameters the form of the calls can't force, once `source` has been called."""
@@ -147,149 +164,58 @@ class CallGrammar:
         """In llguidance's notation."""
         known, use = self._format, self._use
         tools = [tool for tool in use.tools if use.only in ("", tool.name)]
-        is_token = [type(part) for part in self._parts(known.mark)] == [int]
-        more = [self._literal(known.separator), "call"]
+        more = [self._literals(known.separator), "call"]
         repeated = f" ({' '.join(filter(None, more))})*" if use.several and known.several else ""
-        rules = [f"call{place}: {self._call(tool, place)}" for place, tool in enumerate(tools)]
+        rules = [f"call{place}: {self._call(tool, place, known.call)}" for place, tool in enumerate(tools)]
         rules.append("call: " + " | ".join(f"call{place}" for place in range(len(tools))))
         # The mark of the first call is a rule of its own, because text before a spelled mark ends with it.
-        behind = self._literal(known.opening + known.call.partition(NAME)[0], without=known.mark)
-        rules += [f"first{place}: {self._call(tool, place, begins=behind)}" for place, tool in enumerate(tools)]
+        first = known.opening + known.call
+        rules += [f"first{place}: {self._call(tool, place, first, known.mark)}" for place, tool in enumerate(tools)]
         rules.append("first: " + " | ".join(f"first{place}" for place in range(len(tools))))
-        closing = self._literal(known.closing)
-        rules.append(f"calls: first{repeated} {closing}".rstrip())
-        rules.append(f"mark: {self._literal(known.mark)}")
+        rules.append(f"calls: first{repeated} {self._literals(known.closing)}".rstrip())
         for place, tool in enumerate(tools):
-            as_json = [f"arguments{place}: {_json(self._schema(tool))}"]
-            rules += self._parameters(tool, place) if known.parameter else as_json
-        return "\n".join([f"start: {self._start(is_token=is_token)}", *rules, *self._texts(is_token=is_token)])
+            rules += self._arguments(tool, f"arguments{place}")
+        return "\n".join([*self._start(), *rules])
 
-    def _start(self, *, is_token: bool) -> str:
-        calls = "mark calls"
+    def _start(self) -> Iterator[str]:
+        """The rules of the whole answer."""
+        spelled, rest = self._literals.split(self._format.mark)
+        yield f"mark: {self._literals(self._format.mark)}"
         if self._use.required:
-            return calls
-        if self._answer is not None:
-            return f"answer | {calls}"
-        if not self._format.anywhere:
-            return f"TEXT | {calls}"
-        return f"TEXT? ({calls})?" if is_token else "TEXT | before calls"
+            yield "start: mark calls"
+        elif self._answer is not None:
+            yield "start: answer | mark calls"
+            yield f"answer: {json_rule(self._answer)}"
+        elif not self._format.anywhere:
+            yield "start: TEXT | mark calls"
+            yield rf"TEXT: /\s*([^{pattern(self._format.mark)}\s](?s:.*))?/"
+        elif spelled:
+            yield f"start: TEXT | before {rest} calls"
+            yield f"before{'' if rest else '[lazy]'}: /(?s:.*){pattern(spelled)}/"
+        else:
+            yield "start: TEXT? (mark calls)?"
+        if not self._use.required and self._answer is None and self._format.anywhere:
+            yield f"TEXT: /(?s:.{'*' if spelled else '+'})/ & ~/(?s:.*){pattern(self._format.mark)}(?s:.*)/"
 
-    def _texts(self, *, is_token: bool) -> Iterator[str]:
-        """The rules of text without a call."""
-        if self._use.required:
-            return
-        if self._answer is not None:
-            yield f"answer: {_json(self._answer)}"
-            return
-        mark = _escaped(self._format.mark)
-        if not self._format.anywhere:
-            yield rf"TEXT: /\s*([^{mark}\s](?s:.*))?/"
-            return
-        yield f"TEXT: /(?s:.{'+' if is_token else '*'})/ & ~/(?s:.*){mark}(?s:.*)/"
-        if not is_token:
-            yield f"before[lazy]: /(?s:.*){mark}/"
-
-    def _call(self, tool: Tool, place: int, begins: str | None = None) -> str:
-        """One call; ``begins``: what comes before the name."""
-        places = {NAME: json.dumps(tool.name), ID: f"/[a-zA-Z0-9]{{{ID_LENGTH}}}/", ARGUMENTS: f"arguments{place}"}
-        written = [places.get(part) or self._literal(part) for part in _PLACES.split(self._format.call)]
-        if begins is not None:
-            written[0] = begins
+    def _call(self, tool: Tool, place: int, form: str, begun: str = "") -> str:
+        """One call in its ``form``, the beginning of which has ``begun``."""
+        places = {NAME: json.dumps(tool.name), ID: f"/[a-zA-Z0-9]{{{ID_LENGTH}}}/", INDEX: "/[0-9]{1,3}/"}
+        begins, *parts = _PLACES.split(form)
+        places[ARGUMENTS] = f"arguments{place}"
+        written = [self._literals.behind(begins, begun), *(places.get(part) or self._literals(part) for part in parts)]
         return " ".join(filter(str.strip, written))
 
-    def _schema(self, tool: Tool) -> dict[str, Any]:
-        """What the arguments of ``tool`` have to follow, as far as that can be forced."""
+    def _arguments(self, tool: Tool, name: str) -> Iterator[str]:
+        """The rules of a tool's arguments, as far as they can be forced."""
         nothing = {"properties": {}, "additionalProperties": False}
         forced = self._forced.get(tool.name, tool.parameters) if tool.parameters else nothing
-        return {**forced, "type": "object"}
-
-    def _parameters(self, tool: Tool, place: int) -> Iterator[str]:
-        """The rules of arguments that are written one by one, in the schema's order."""
-        whole, forced = parameters_of(tool.parameters), self._schema(tool)
-        schemas = parameters_of(forced).schemas
-        definitions = {name: forced[name] for name in ("$defs", "definitions") if name in forced}
-        notes = self.notes[tool.name] = [f"“{keyword}” at the top level" for keyword in whole.not_followed]
-        before, _, after = self._format.parameter.partition(VALUE)
-        names = []
-        for number, (key, one) in enumerate(whole.schemas.items()):
-            value = text_value(one, tool.parameters)
-            if not re.fullmatch(_KEY, key):
-                notes.append(f"an argument called {json.dumps(key)}")
-                continue
-            rule = f"p{place}x{number}"
-            names.append(rule if key in whole.required else f"{rule}?")
-            begins = self._literal(before.replace(KEY, key))
-            if value is None:
-                yield f"{rule}: {begins} {rule}j {self._literal(after)}"
-                inner = schemas.get(key, {})
-                yield f"{rule}j: {_json({**definitions, **inner} if isinstance(inner, dict) else inner)}"
-                continue
-            notes += [f"“{keyword}” at #/properties/{key}" for keyword in value.not_followed]
-            if value.choices is not None:
-                choices = " | ".join(json.dumps(text, ensure_ascii=False) for text in value.choices)
-                yield f"{rule}: {begins} ({choices}) {self._literal(after)}"
-            else:
-                yield from self._text(rule, begins, value, after)
-        if whole.any_name:
-            names.append(f"p{place}*")
-            start, _, end = before.partition(KEY)
-            begins = f"{self._literal(start)} /{_KEY}/ {self._literal(end)}"
-            yield from self._text(f"p{place}", begins, TextValue(), after)
-        yield f"arguments{place}: {' '.join(names)}" if names else f'arguments{place}: ""'
-
-    def _text(self, rule: str, begins: str, value: TextValue, after: str) -> Iterator[str]:
-        """The rules of an argument that is text, up to what comes ``after`` it. Raises `KnownError`."""
-        parts = list(self._parts(after))
-        any_text = f"(?s:.{{{value.least},{'' if value.most is None else value.most}}})"
-        if all(isinstance(part, str) for part in parts):
-            yield f"{rule}: {begins} {rule}t"
-            yield f"{rule}t[lazy]: /{any_text}{_escaped(after)}/"
-        elif isinstance(parts[0], int):
-            optional = "" if value.least else "?"
-            yield f"{rule}: {begins} {rule.upper()}T{optional} {self._literal(after)}"
-            yield f"{rule.upper()}T: /{any_text}/ & ~/(?s:.*){_escaped(after)}(?s:.*)/ & /(?s:.+)/"
-        else:
-            raise KnownError("The model's marks of tool calls can't be used for arguments that are texts.")
-
-    def _literal(self, text: str, *, without: str = "") -> str:
-        """``text`` as a part of a rule; ``without`` its beginning."""
-        parts = list(self._parts(text))
-        if without and isinstance(parts[0], int):
-            parts = parts[1:]
-        elif without:
-            assert isinstance(parts[0], str)
-            parts[0] = parts[0].removeprefix(without)
-        shown = (f"<[{part}]>" if isinstance(part, int) else json.dumps(part, ensure_ascii=False) for part in parts)
-        return " ".join(one for one in shown if one != '""')
-
-    def _parts(self, text: str) -> Iterator[str | int]:
-        """``text`` with the ids of marks that are tokens in place of their text."""
-        rest = text
-        tokens = self._vocabulary.tokenize(text, special=True, bos=False) if self._vocabulary else []
-        for token in tokens:
-            assert self._vocabulary is not None
-            name = self._vocabulary.mark(token)
-            if not name or name not in rest or not is_mark(name, self._vocabulary.piece(token)):
-                continue
-            before, _, rest = rest.partition(name)
-            if before:
-                yield before
-            self.marks[token] = name.encode()
-            yield token
-        if rest:
-            yield rest
-
-
-def _escaped(text: str) -> str:
-    """``text`` in a regular expression."""
-    return _SIGNS.sub(r"\\\1", text).replace("\n", r"\n")
-
-
-def _json(schema: Any) -> str:
-    """JSON by a schema, as a part of a rule."""
-    from app.helper.grammars import CALL_OPTIONS  # imports llguidance
-
-    return f"%json {json.dumps({**schema, 'x-guidance': CALL_OPTIONS} if isinstance(schema, dict) else schema)}"
+        forced = {**forced, "type": "object"}
+        if not self._format.parameter:
+            yield f"{name}: {json_rule(forced)}"
+            return
+        found = ArgumentGrammar(self._format, tool, forced, self._literals, name)
+        self.notes[tool.name] = found.notes
+        yield from found.rules
 
 
 # Chats with tools for templates that don't know tools, or write calls in an unknown form.

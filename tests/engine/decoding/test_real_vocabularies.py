@@ -16,7 +16,8 @@ from app.engine.decoding.chat_template import TemplateInputs
 from app.engine.decoding.prompt import ChatTokenizer
 from app.engine.llama.model import Model
 from app.protocol.commands import Message
-from app.protocol.tools import ARGUMENTS, ID, KEY, NAME, VALUE, ToolFormat
+from app.protocol.notations import KEY, VALUE
+from app.protocol.tools import ARGUMENTS, ID, NAME, ToolFormat
 from tests.support.tool_models import WEATHER
 
 FOLDER = os.environ.get("SLIPSTREAM_VOCABULARIES", "")

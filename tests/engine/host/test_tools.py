@@ -10,17 +10,14 @@ from typing import Any
 import jsonschema
 import pytest
 
+from app.engine.decoding.tools import written
 from app.engine.host.engine import Engine
 from app.protocol.calls import CallReader
 from app.protocol.commands import CountPrompt, Message
 from app.protocol.options import Sampling
 from app.protocol.tools import (
-    ARGUMENTS,
     FORMATS,
     ID,
-    KEY,
-    NAME,
-    VALUE,
     Tool,
     ToolCall,
     ToolFormat,
@@ -63,28 +60,18 @@ CHAT = [
 ]
 
 
-def calls_in(text: str, known: ToolFormat) -> list[tuple[str, Any]]:
-    """The calls that a whole answer consists of."""
-    assert text.startswith(known.opening) and text.endswith(known.closing), text
-    text = text[len(known.opening) : len(text) - len(known.closing)]
-    pattern = re.escape(known.call).replace(NAME, "([a-z_-]+)").replace(ID, "[a-zA-Z0-9]{9}")
-    parameter = re.escape(known.parameter).replace(KEY, "([a-z]+)").replace(VALUE, "(.*?)")
-    pattern = pattern.replace(ARGUMENTS, r"(.*?)" if parameter else r"(\{.*?\})")
-    whole = f"(?:{pattern}(?:{re.escape(known.separator)}|$))"
-    found = list(re.finditer(whole, text, re.DOTALL))
-    assert "".join(match.group() for match in found) == text
-    if not parameter:
-        return [(match[1], json.loads(match[2])) for match in found]
-    return [(match[1], read_parameters(parameter, match[1], match[2])) for match in found]
+def calls_in(text: str, known: ToolFormat, tool: Tool | None = None) -> list[tuple[str, Any]]:
+    """The calls that a whole answer consists of: written again, they are the same text."""
+    found = CallReader(known, [tool] if tool else [WEATHER, LIGHT, NOTE]).read(text)[1]
+    if ID in known.call:
+        assert all(re.fullmatch("[a-zA-Z0-9]{9}", call.id) for call in found)
+    assert uncounted(written(known, found)) == uncounted(text)
+    return [(call.name, json.loads(call.arguments)) for call in found]
 
 
-def read_parameters(pattern: str, name: str, text: str) -> dict[str, Any]:
-    """The arguments in ``text``, each of which matches ``pattern``: texts as they are, and others as JSON."""
-    found = list(re.finditer(pattern, text, re.DOTALL))
-    assert "".join(match.group() for match in found) == text
-    properties = next(one for one in (WEATHER, LIGHT, NOTE) if one.name == name).parameters["properties"]
-    texts = {key for key, one in properties.items() if one.get("type") == "string" or "enum" in one}
-    return {match[1]: match[2] if match[1] in texts else json.loads(match[2]) for match in found}
+def uncounted(text: str) -> str:
+    """Some forms number the calls of the whole chat, which only a trained model does right."""
+    return re.sub(r'(functions\.[\w-]+:|"tool_call_id": ")[0-9]+', r"\1", text)
 
 
 def check(found: list[tuple[str, Any]]) -> None:
@@ -100,7 +87,7 @@ def test_a_call_is_forced(engine: Engine, load: Loader, tmp_path: Path, name: To
     assert pair.tool_format == name
     names = set()
     for seed in range(5):
-        answer = run(engine, ask("Well?", tools=FORCED, seed=seed, sampling=WARM, max_tokens=600))
+        answer = run(engine, ask("Well?", tools=FORCED, seed=seed, sampling=WARM, max_tokens=2500))
         assert answer.finished.finish_reason == "end", answer.text
         found = calls_in(answer.text, FORMATS[name])
         check(found)
@@ -118,7 +105,7 @@ def test_arguments_that_are_texts(
     texts = set()
     for seed in range(3):
         use = ToolUse(tools=[NOTE], required=True, several=False)
-        answer = run(engine, ask("Well?", tools=use, seed=seed, sampling=WARM, max_tokens=300))
+        answer = run(engine, ask("Well?", tools=use, seed=seed, sampling=WARM, max_tokens=600))
         assert answer.finished.finish_reason == "end", answer.text
         (found,) = calls_in(answer.text, FORMATS[name])
         check([found])
@@ -134,7 +121,7 @@ def test_an_answer_may_be_text_or_calls(
     load(make_tool_model(tmp_path / "model.gguf", name, calls=1.0, spelled=spelled))
     texts = calls = 0
     for seed in range(8):
-        answer = run(engine, ask("Well?", tools=BOTH, seed=seed, sampling=WARM, max_tokens=600))
+        answer = run(engine, ask("Well?", tools=BOTH, seed=seed, sampling=WARM, max_tokens=2500))
         assert answer.finished.finish_reason == "end", answer.text
         if FORMATS[name].mark in answer.text:
             text, mark, rest = answer.text.partition(FORMATS[name].mark)
@@ -169,7 +156,7 @@ def test_arguments_of_any_tool_follow_its_schema(engine: Engine, load: Loader, t
         use = ToolUse(tools=[tool], required=True, several=False)
         answer = run(engine, ask("Well?", tools=use, seed=seed, sampling=WARM, max_tokens=400))
         if answer.finished.finish_reason == "end":
-            ((_, arguments),) = calls_in(answer.text, FORMATS["hermes"])
+            ((_, arguments),) = calls_in(answer.text, FORMATS["hermes"], tool)
             jsonschema.validate(arguments, tool.parameters)
             whole += 1
     assert whole
@@ -266,7 +253,7 @@ def test_a_call_is_written_as_the_template_writes_it_again(
     load(make_tool_model(tmp_path / "model.gguf", name))
     use = ToolUse(tools=[NESTED], required=True, several=False)
     for seed in range(3):
-        answer = run(engine, ask("Well?", tools=use, seed=seed, sampling=WARM, max_tokens=600))
+        answer = run(engine, ask("Well?", tools=use, seed=seed, sampling=WARM, max_tokens=2500))
         assert answer.finished.finish_reason == "end", answer.text
         (call,) = CallReader(FORMATS[name], [NESTED]).read(answer.text)[1]
         arguments = json.dumps(json.loads(call.arguments), separators=(",", ":"))  # as a client may send it
@@ -277,8 +264,8 @@ def test_a_call_is_written_as_the_template_writes_it_again(
             Message(role="tool", content="Done.", tool_call_id=call.id, tool_name=call.name),
         ]
         run(engine, ask("", messages=chat, tools=use, max_tokens=1))
-        written = answer.text if FORMATS[name].call.find(ID) < 0 else answer.text.partition('"arguments"')[2][:-12]
-        assert written.strip() in prompt_text(engine)
+        own = answer.text if FORMATS[name].call.find(ID) < 0 else answer.text.partition('"arguments"')[2][:-12]
+        assert uncounted(own.strip()) in uncounted(prompt_text(engine))
 
 
 def test_strict_parameters_are_refused_where_they_cannot_be_forced(
