@@ -47,8 +47,6 @@ _PAGES, _MAX_LISTED = 100, 1000
 _MAX_NAME, _MAX_DESCRIPTION, _MAX_SCHEMA, _MAX_QUESTION = 200, 10_000, 100_000, 100_000
 _MAX_QUESTIONS = 3
 """Open ones of a server."""
-_LONGEST_SECONDS = 3600.0
-"""For a call with progress."""
 _PROGRESS_SECONDS, _CHANGE_SECONDS = 0.1, 1.0
 """The least time between two messages about the same."""
 _CLIENT = mcp.Implementation(name="Slipstream", version=__version__)
@@ -60,23 +58,6 @@ Ask = Callable[[UserAsked], "asyncio.Future[Reply]"]
 class _Session(ClientSession):
     async def validate_tool_result(self, name: str, result: mcp.CallToolResult) -> None:
         """Not done: a regular expression in the server's schema could take forever, and the model reads text."""
-
-
-class _Clock:
-    """The time for a request. It begins anew with progress, and doesn't run while the user is asked something."""
-
-    def __init__(self, seconds: float) -> None:
-        self._seconds = seconds
-        self._last = asyncio.get_running_loop().time() + max(seconds, _LONGEST_SECONDS)
-        self.timeout = asyncio.timeout(seconds)
-
-    def begin_anew(self) -> None:
-        with contextlib.suppress(RuntimeError):  # it has run out
-            self.timeout.reschedule(min(asyncio.get_running_loop().time() + self._seconds, self._last))
-
-    def stop(self) -> None:
-        with contextlib.suppress(RuntimeError):
-            self.timeout.reschedule(None)
 
 
 class Server:
@@ -91,9 +72,10 @@ class Server:
         self._session: ClientSession | None = None
         self._offers: dict[str, Any] = {}
         """The fields of `ServerChanged` about what it offers."""
-        self._clocks: set[_Clock] = set()
-        self._questions: set[asyncio.Future[Reply]] = set()
+        self._limits: dict[asyncio.Timeout, float] = {}
+        """The open requests' time limits, and how many seconds they have."""
         self._pauses = 0
+        self._questions: set[asyncio.Future[Reply]] = set()
         self._has_changed = asyncio.Event()
         self._lists_changed = False
         self._is_lost = False
@@ -113,7 +95,7 @@ class Server:
 
     async def _serve(self) -> None:
         async with contextlib.AsyncExitStack() as stack:
-            async with self._clock(2 * self.entry.timeout_seconds):  # npx or uvx may have to download it first
+            async with self._limit(2 * self.entry.timeout_seconds):  # npx or uvx may have to download it first
                 streams = await stack.enter_async_context(
                     address(self._start, self) if self.entry.url else transport.command(self.entry, self._log)
                 )
@@ -157,8 +139,12 @@ class Server:
     async def _list(self, session: ClientSession) -> None:
         can = session.server_capabilities or mcp.ServerCapabilities()
         tools = await _listed(session.list_tools, "tools") if can.tools else []
-        prompts = await _listed(session.list_prompts, "prompts") if can.prompts else []
-        resources = await _listed(session.list_resources, "resources") if can.resources else []
+        prompts, resources = [], []
+        try:
+            prompts = await _listed(session.list_prompts, "prompts") if can.prompts else []
+            resources = await _listed(session.list_resources, "resources") if can.resources else []
+        except MCPError as error:  # some say that they have them, and don't
+            self._log.add(f"Its prompts or resources couldn't be read: {_reason(error)}")
         usable = {tool.name: tool for one in reversed(tools) if (tool := _tool(one)) is not None}
         kept = list(usable.values())[::-1][:MAX_TOOLS]
         about = session.server_info
@@ -189,8 +175,8 @@ class Server:
         try:
             if self._session is None:
                 raise KnownError(f"The server “{self.entry.name}” isn't running.")
-            async with self._clock(self.entry.timeout_seconds) as clock:
-                text, images, is_error = await self._answer(self._session, request, clock)
+            async with self._limit(self.entry.timeout_seconds) as limit:
+                text, images, is_error = await self._answer(self._session, request, limit)
         except TimeoutError:
             text = f"The server didn't answer within {words.duration(self.entry.timeout_seconds)}."
         except MCPError as error:
@@ -206,13 +192,13 @@ class Server:
         return CallEnded(request=request.request, state=state, text=text, images=images, seconds=seconds)
 
     async def _answer(
-        self, session: ClientSession, request: Request, clock: _Clock
+        self, session: ClientSession, request: Request, limit: asyncio.Timeout
     ) -> tuple[str, list[ResultImage], bool]:
         last = 0.0
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             nonlocal last
-            clock.begin_anew()
+            self._begin_again(limit)
             now = time.monotonic()
             if now - last >= _PROGRESS_SECONDS:
                 last = now
@@ -236,24 +222,28 @@ class Server:
                 return *_shown(resource.contents), False
 
     @contextlib.asynccontextmanager
-    async def _clock(self, seconds: float) -> AsyncIterator[_Clock]:
+    async def _limit(self, seconds: float) -> AsyncIterator[asyncio.Timeout]:
         """The time for a request; questions to the user are withdrawn at the end of the last one."""
-        clock = _Clock(seconds)
-        self._clocks.add(clock)
-        try:
-            async with clock.timeout:
-                yield clock
-        finally:
-            self._clocks.discard(clock)
-            for question in self._questions if not self._clocks else ():
-                if not question.done():
-                    question.set_result(Reply(question=0, action="cancel"))
+        async with asyncio.timeout(seconds) as limit:
+            self._limits[limit] = seconds
+            try:
+                yield limit
+            finally:
+                del self._limits[limit]
+                for question in self._questions if not self._limits else ():
+                    if not question.done():
+                        question.set_result(Reply(question=0, action="cancel"))
+
+    def _begin_again(self, limit: asyncio.Timeout) -> None:
+        """With progress, and when the user has answered: until then, the time doesn't run."""
+        with contextlib.suppress(RuntimeError, KeyError):  # it is over
+            limit.reschedule(None if self._pauses else asyncio.get_running_loop().time() + self._limits[limit])
 
     # ------------------------------------------------------------ questions of the server
 
     async def asked(self, kind: Any, message: str, *, url: str = "", fields: dict[str, Any] | None = None) -> Reply:
         """Ask the user, if that may come of a request of ours."""
-        is_asked_for = self._clocks and (self._session is not None or kind == "login")
+        is_asked_for = self._limits and (self._session is not None or kind == "login")
         if not is_asked_for or len(self._questions) >= _MAX_QUESTIONS or len(str(fields)) > _MAX_SCHEMA:
             return Reply(question=0, action="decline")
         text = words.shortened(message, _MAX_QUESTION)
@@ -269,21 +259,24 @@ class Server:
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """The time of requests doesn't run while the user does something."""
-        self._pauses += 1
-        for clock in self._clocks:
-            clock.stop()
+        self._pause(1)
         try:
             yield
         finally:
-            self._pauses -= 1
-            for clock in self._clocks if not self._pauses else ():
-                clock.begin_anew()
+            self._pause(-1)
+
+    def _pause(self, change: int) -> None:
+        self._pauses += change
+        for limit in self._limits:
+            self._begin_again(limit)
 
     def on_secret(self, secret: str) -> None:
         self._tell(SecretChanged(server=self.entry.name, secret=secret))
 
     async def _on_elicitation(self, context: Any, params: mcp.ElicitRequestParams) -> mcp.ElicitResult:  # noqa: ARG002
         if isinstance(params, mcp.ElicitRequestURLParams):
+            if not params.url.startswith(("https://", "http://")):
+                return mcp.ElicitResult(action="decline")
             reply = await self.asked("login", params.message, url=params.url)
         else:
             reply = await self.asked("elicitation", params.message, fields=params.requested_schema)

@@ -306,6 +306,22 @@ CASES: dict[str, Case] = {
     ),
     "offers a schema that has itself": Case(offers({**TOOL, "inputSchema": {"$ref": "#", "type": "object"}})),
     "asks at the start": Case(lambda raw: raw.serve(tools_list=asked_first)),
+    "says that it has prompts": Case(
+        lambda raw: raw.serve(
+            initialize=lambda raw, asked: raw.answer(asked, {**HELLO, "capabilities": {"tools": {}, "prompts": {}}}),
+            prompts_list=lambda raw, asked: raw.send(
+                {"jsonrpc": "2.0", "id": asked["id"], "error": {"code": -32601, "message": "Method not found"}}
+            ),
+        ),
+        log="couldn't be read: Method not found",
+    ),
+    "asks to open a program": Case(
+        doing(
+            lambda raw, asked: raw.ask(
+                "q", "elicitation/create", mode="url", message="Look!", url="file:///bin/sh", elicitationId="1"
+            )
+        )
+    ),
     # in a call
     "never answers": Case(lambda raw: raw.serve(tools_call=silent), call="failed", text="didn't answer", seconds=1.0),
     "ends in a call": Case(
