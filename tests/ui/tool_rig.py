@@ -84,6 +84,9 @@ class ToolRig(Rig):
         assert self.model.live is not None
         return self.model.live
 
+    def state(self) -> ChatState:
+        return self.model.state
+
     def until(self, state: ChatState) -> None:
         self.qtbot.waitUntil(lambda: self.model.state is state, timeout=WAIT_MS)
 

@@ -3,15 +3,29 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from pytestqt.qtbot import QtBot
 
+from app.chats.model import StoredMessage
+from app.chats.store import ChatStore
+from app.protocol.commands import Generate
+from app.protocol.events import Figures
 from app.protocol.tools import ToolFormatName
+from app.ui.chat.footer import figures_of
+from app.ui.chat.live_answer import LiveAnswer
+from app.ui.chat.model import ChatState
+from app.ui.engine.client import EngineState
 from tests.support.keyrings import MemoryKeyring
+from tests.support.tool_server import PNG
+from tests.ui.parts import WAIT_MS
 from tests.ui.tool_rig import ToolRig
 
 
@@ -63,3 +77,276 @@ def test_the_next_turn_goes_on_behind_what_was_written(
         for before, then, begin, end in zip(rig.started, rig.started[1:], [0, *ends], ends, strict=False):
             written = end - begin - 1  # the mark of the end is read with the results
             assert then.cached_tokens == before.prompt_tokens + written
+
+
+def results(command: Generate) -> list[str]:
+    """What the model is told of calls."""
+    return [one.content for one in command.messages if one.role == "tool"]
+
+
+def states(answer: StoredMessage) -> list[str]:
+    return [call.state for call in answer.calls]
+
+
+# ------------------------------------------------------------ the user decides
+
+
+def test_a_denied_call_does_not_run_and_the_model_gets_the_reason(rig: ToolRig) -> None:
+    rig.begin("weather")
+    (call,) = rig.send()
+    rig.model.decide("another id", "once")
+    rig.model.decide(call.id, "deny", " Not in Rome. ")
+    answer = rig.finish()
+    assert (answer.calls[0].state, answer.calls[0].result) == ("denied", "Not in Rome.")
+    assert results(rig.asked[1]) == ["The user denied this call. Not in Rome."]
+    rig.model.decide(call.id, "once")
+    assert rig.model.messages[-1] == answer, "it has been decided"
+
+
+def test_what_is_allowed_in_this_chat_runs_here_without_being_asked_for(rig: ToolRig) -> None:
+    rig.values.most_tool_calls = 2
+    rig.begin("weather", "fail")
+    calls = rig.send()
+    rig.model.decide(calls[0].id, "chat")
+    answer = rig.finish("deny")
+    allowed = [call for call in answer.calls if call.name == calls[0].name]
+    assert {call.state for call in allowed[:2]} <= {"done", "failed"}
+    assert all(call.state in ("denied", "failed") for call in answer.calls if call not in allowed)
+    rig.chats.new()
+    rig.offer("weather", "fail")
+    rig.send()  # it waits: that was another chat
+    rig.finish("deny")
+
+
+def test_what_is_always_allowed_runs_in_every_chat(rig: ToolRig) -> None:
+    rig.begin("weather")
+    rig.send()
+    rig.finish("always")
+    rig.chats.new()
+    rig.offer("weather")
+    rig.ask("Well?")
+    assert states(rig.model.messages[-1]) == ["done", "failed"]
+
+
+def test_several_calls_are_asked_for_at_once_and_go_on_together(
+    qtbot: QtBot, tmp_path: Path, kept: MemoryKeyring
+) -> None:
+    with contextlib.contextmanager(made_rig)(qtbot, tmp_path, "mistral-list") as rig:
+        rig.values.most_tool_calls = 40
+        rig.begin("weather")
+        calls = rig.send()
+        while len(calls) < 3:  # as the seed has it
+            rig.model.stop()
+            rig.settle()
+            rig.settings = msgspec.structs.replace(rig.settings, seed=(rig.settings.seed or 0) + 1)
+            rig.chats.new()
+            rig.offer("weather")
+            calls = rig.send()
+        rig.asked.clear()
+        for call in calls[1:]:
+            rig.model.decide(call.id, "once")
+        qtbot.waitUntil(lambda: sum(call.has_ended for call in rig.live.calls) == len(calls) - 1)
+        assert rig.state() is ChatState.ASKING and not rig.asked
+        rig.values.most_tool_calls = 1
+        rig.model.decide(calls[0].id, "deny")
+        answer = rig.finish()
+        assert states(answer)[: len(calls)] == ["denied", *["done"] * (len(calls) - 1)]
+        order = [one.tool_call_id for one in rig.asked[0].messages if one.role == "tool"]
+        assert order[: len(calls)] == [one.id for one in rig.asked[0].messages[1].tool_calls]
+
+
+def test_a_tool_that_has_changed_since_does_not_run(rig: ToolRig) -> None:
+    rig.begin("weather")
+    (call,) = rig.send()
+    server = rig.tools.servers["test"]
+    other = [msgspec.structs.replace(one, description="Sends all mails.") for one in server.tools]
+    rig.tools._changed(msgspec.structs.replace(server, tools=other))
+    rig.model.decide(call.id, "once")
+    answer = rig.finish()
+    assert answer.calls[0].state == "failed" and "has changed" in answer.calls[0].result
+
+
+def test_an_answer_may_not_call_for_ever(rig: ToolRig) -> None:
+    rig.values.most_tool_calls = 3
+    rig.begin("weather")
+    rig.send()
+    rig.decide("always")
+    answer = rig.finish()
+    assert states(answer) == ["done", "done", "done", "failed"]
+    assert "may make 3 tool calls" in answer.calls[-1].result
+
+
+def test_what_a_tool_says_goes_wrong_is_told_to_the_model(rig: ToolRig) -> None:
+    rig.begin("fail")
+    rig.send()
+    answer = rig.finish()
+    assert answer.calls[0].state == "failed"
+    assert (
+        results(rig.asked[1]) == [f"The call failed. {answer.calls[0].result}"]
+        and "It broke." in results(rig.asked[1])[0]
+    )
+
+
+def test_the_length_limit_counts_the_whole_answer(rig: ToolRig) -> None:
+    rig.settings = msgspec.structs.replace(rig.settings, max_tokens=100)
+    rig.values.most_tool_calls = 9
+    rig.begin("weather")
+    rig.send()
+    answer = rig.finish()
+    assert answer.finish_reason == "length" and len(answer.calls) == 1
+    assert [one.max_tokens for one in rig.asked] == [100, 100 - answer.calls[0].tokens]
+    assert len(answer.tokens) == answer.calls[0].tokens, "nothing stays of the call that was cut"
+
+
+def test_figures_are_those_of_all_turns(rig: ToolRig) -> None:
+    rig.values.most_tool_calls = 2
+    rig.begin("weather")
+    rig.send()
+    ended: list[Figures] = []
+    rig.live.ended.connect(ended.append)
+    answer = rig.finish()
+    figures = figures_of(answer.figures)
+    assert figures.completion_tokens == len(answer.tokens) == ended[0].completion_tokens
+    assert figures.prompt_tokens == rig.started[0].prompt_tokens
+    assert figures.time_to_first_token_seconds == ended[0].time_to_first_token_seconds
+
+
+# ------------------------------------------------------------ images
+
+
+def test_an_image_goes_with_its_result_and_is_erased_with_its_chat(rig: ToolRig) -> None:
+    rig.begin("picture")
+    rig.send()
+    answer = rig.finish()
+    (image,) = answer.attachments
+    assert answer.calls[0].images == (image.sha256,) and Path(image.path).read_bytes() == PNG
+    assert results(rig.asked[1]) == ["Here it is:\n\n(The tool also returned an image, which you can't see.)"]
+    rig.stored(lambda store: store.delete_chats([rig.model.id]))
+    rig.stored(ChatStore.erase_deleted)
+    assert not Path(image.path).exists()
+
+
+def test_what_only_says_that_it_is_an_image_is_a_sentence(rig: ToolRig) -> None:
+    rig.begin("no_picture")
+    rig.send()
+    answer = rig.finish()
+    assert answer.calls[0].state == "done" and not answer.attachments
+    assert "image 1 is" in answer.calls[0].result
+
+
+# ------------------------------------------------------------ stopping and going on
+
+
+def test_stop_while_the_user_is_asked_and_go_on(rig: ToolRig) -> None:
+    rig.begin("weather")
+    rig.send()
+    rig.model.stop()
+    assert rig.state() is ChatState.IDLE
+    rig.settle()
+    stopped = rig.model.messages[-1]
+    assert (stopped.status, stopped.finish_reason, states(stopped)) == ("stopped", "cancelled", ["stopped"])
+    assert rig.model.can_continue(stopped.id) and rig.model.continue_answer(stopped.id)
+    assert rig.state() is ChatState.ASKING and len(rig.asked) == 1, "the engine has nothing to do"
+    answer = rig.finish()
+    assert (answer.id, answer.status, states(answer)) == (stopped.id, "complete", ["done", "failed"])
+    assert answer.tokens[: len(stopped.tokens)] == stopped.tokens
+    assert rig.started[1].cached_tokens == rig.started[0].prompt_tokens + len(stopped.tokens) - 1
+
+
+def test_stop_in_a_running_tool_and_go_on(rig: ToolRig) -> None:
+    rig.begin("wait")
+    (call,) = rig.send()
+    rig.model.decide(call.id, "always")
+    assert rig.state() is ChatState.ANSWERING and rig.live.calls[0].state == "running"
+    assert rig.stored(lambda store: store.message(rig.model.messages[-1].id)).calls[0].state == "running"
+    rig.model.stop()
+    rig.settle()
+    stopped = rig.model.messages[-1]
+    assert (stopped.status, states(stopped)) == ("stopped", ["stopped"])
+    rig.qtbot.waitUntil(lambda: not rig.tools._jobs, timeout=WAIT_MS)
+    # It may have done something: it is not run again unasked, whatever is allowed.
+    assert rig.model.continue_answer(stopped.id)
+    assert rig.state() is ChatState.ASKING
+    rig.model.decide(call.id, "deny")
+    answer = rig.finish("deny")
+    assert states(answer)[0] == "denied"
+
+
+def test_stop_while_a_call_is_written(rig: ToolRig) -> None:
+    rig.begin("weather")
+    assert rig.model.send("Well?")
+    rig.qtbot.waitUntil(lambda: rig.live.is_writing_call, timeout=WAIT_MS)
+    rig.model.stop()
+    rig.settle()
+    stopped = rig.model.messages[-1]
+    if not stopped.calls:  # else it was complete before the engine heard of it
+        assert (stopped.text, len(stopped.tokens)) == ("", 0)
+
+
+@pytest.mark.parametrize("moment", ["asking", "running"])
+def test_whatever_the_window_was_in_the_middle_of_can_go_on(rig: ToolRig, moment: str) -> None:
+    rig.begin("wait" if moment == "running" else "weather")
+    (call,) = rig.send()
+    if moment == "running":
+        rig.model.decide(call.id, "chat")
+    chat, message = rig.model.id, rig.model.messages[-1].id
+    rig.qtbot.waitUntil(rig.model.writer.is_saved, timeout=WAIT_MS)
+    # As after a kill: what the store has is all there is.
+    shutil.copy(rig.folder / "chats.sqlite", rig.folder / "killed.sqlite")
+    shutil.copy(rig.folder / "chats.sqlite-wal", rig.folder / "killed.sqlite-wal")
+    with ChatStore(rig.folder / "killed.sqlite") as killed:
+        killed.mark_interrupted()
+        cut = killed.message(message)
+    assert (cut.status, states(cut), cut.calls[0].arguments) == ("interrupted", ["stopped"], call.arguments)
+    assert len(cut.tokens) == len(cut.provenance) == cut.calls[0].tokens
+    live = LiveAnswer(rig.model.messages[:1], rig.model.settings, continued=cut)
+    assert live.asks_again and live.chat_id == chat
+    rig.answers.clear()  # the window closes properly
+    rig.settle()
+    assert (rig.model.messages[-1].status, states(rig.model.messages[-1])) == ("interrupted", ["stopped"])
+
+
+@pytest.mark.allow_logs
+def test_the_tools_process_dies_in_a_call_and_the_answer_goes_on(rig: ToolRig) -> None:
+    rig.begin("wait")
+    (call,) = rig.send()
+    rig.model.decide(call.id, "once")
+    rig.qtbot.waitUntil(lambda: rig.live.calls[0].state == "running", timeout=WAIT_MS)
+    os.kill(rig.tools.process_id(), signal.SIGKILL)
+    answer = rig.finish("deny")
+    assert answer.status == "complete" and answer.calls[0].state == "failed"
+    assert "ended unexpectedly" in results(rig.asked[1])[0]
+
+
+@pytest.mark.allow_logs
+def test_the_engine_dies_while_the_user_is_asked_and_the_answer_goes_on(rig: ToolRig) -> None:
+    rig.begin("weather")
+    (call,) = rig.send()
+    before = rig.engine.process_id()
+    os.kill(before, signal.SIGKILL)
+    rig.qtbot.waitUntil(lambda: rig.engine.state() is EngineState.DIED, timeout=WAIT_MS)
+    assert rig.state() is ChatState.ASKING
+    rig.model.decide(call.id, "once")
+    answer = rig.finish()
+    assert answer.status == "complete" and answer.calls[0].state == "done"
+
+
+@pytest.mark.allow_logs
+def test_the_engine_dies_in_a_later_turn_and_the_answer_goes_on(rig: ToolRig) -> None:
+    def kill() -> None:
+        if rig.queue._running:
+            os.kill(rig.engine.process_id(), signal.SIGKILL)
+
+    rig.values.most_tool_calls = 2
+    rig.begin("weather")
+    (call,) = rig.send()
+    rig.queue.changed.connect(kill)
+    rig.model.decide(call.id, "once")
+    rig.until(ChatState.IDLE)
+    rig.queue.changed.disconnect(kill)
+    cut = rig.model.messages[-1]
+    assert (cut.status, states(cut)) == ("interrupted", ["done"])
+    assert rig.model.continue_answer(cut.id)
+    answer = rig.finish()
+    assert (answer.status, states(answer)[0]) == ("complete", "done")
+    assert sum(call.state == "done" for call in answer.calls) == 2
