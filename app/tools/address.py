@@ -138,17 +138,18 @@ class _Limited(httpx2.AsyncByteStream):
     def __init__(self, stream: httpx2.AsyncByteStream, flow: Flow, *, is_endless: bool) -> None:
         self._stream = stream
         self._flow = flow
-        self._ends = (b"\n\n", b"\r\n\r\n") if is_endless else ()
+        self._ends = (b"\n\n", b"\r\n\r\n", b"\n:") if is_endless else ()
 
     async def __aiter__(self) -> AsyncGenerator[bytes, None]:
         size = values = 0
         async for data in self._stream:
-            self._flow.take(len(data))
+            ends = sum(map(data.count, self._ends))
+            self._flow.take(len(data), messages=ends)
             size += len(data)
             values += sum(map(data.count, (b"[", b"{", b",")))
             if size > MAX_LINE or values > MAX_VALUES:
                 raise httpx2.StreamError("The server's answer is too large.")
-            if any(end in data for end in self._ends):
+            if ends:
                 size = values = 0
             yield data
 

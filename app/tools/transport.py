@@ -216,7 +216,7 @@ async def _read(process: anyio.abc.Process, streams: Streams, flow: Flow, log: L
     with contextlib.suppress(*_CLOSED):
         while True:
             data = await process.stdout.receive()
-            flow.take(len(data))
+            flow.take(len(data) + 100 * data.count(b"\n"))
             for line, is_long in lines.feed(data):
                 message = message_in(line, is_long)
                 if message is not None:
