@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import msgspec
 from PySide6.QtCore import QObject, Slot
@@ -23,12 +22,13 @@ from app.chats.transfer import NoTextError, content_of, pages_of
 from app.helper import READING_SECONDS, Helper, HelperError
 from app.helper.messages import LANGUAGES, ChatsRead, Form, ReadChats
 from app.system import KnownError
+from app.tools.messages import CallEnded
 from app.ui import notices
 from app.ui.chat.chips import AttachmentPreview, Chip, Choices, ImagePreview, chips_of, largest_thumbnail
 from app.ui.chat.composer import Composer
 from app.ui.chat.context_meter import ContextMeter, ContextUse
 from app.ui.chat.drop_area import DropArea
-from app.ui.chat.images import PASTED_IMAGE, decoded, image_file, pasted_image
+from app.ui.chat.images import PASTED_IMAGE, decoded, image_content, image_file, pasted_image
 from app.ui.chat.model import ChatModel
 from app.ui.context import AppContext
 from app.ui.widgets import theme as themes
@@ -84,8 +84,6 @@ class Attachments(QObject):
         self._helper = Helper(READING_SECONDS)
         self.thumbnails = Thumbnails(self)
         self._model = ctx.chats.current
-        self._folders: list[str] = []
-        """Those that are shown."""
         self._failures: list[str] = []
         """Of what was attached last."""
         self._read: dict[str, tuple[str, Content]] = {}
@@ -105,9 +103,7 @@ class Attachments(QObject):
         meter.changed.connect(self._on_counted)
         ctx.loader.pair_changed.connect(self.refresh)
         ctx.closing.callback(self._close)
-        ctx.chats.follow(
-            self._show, unsent__attachments_changed=self.refresh, settings_changed=self._on_settings_changed
-        )
+        ctx.chats.follow(self._show, unsent__attachments_changed=self.refresh, settings_changed=self.refresh)
 
     def _show(self, model: ChatModel) -> None:
         self._model = model
@@ -267,10 +263,15 @@ class Attachments(QObject):
         self._failures = []
         self._attach(self._model, PASTED_IMAGE, partial(pasted_image, image))
 
-    def attach_data(self, model: ChatModel, name: str, data: bytes) -> None:
-        """Attach what a server sent, as if it were a file of this name."""
+    def attach_result(self, model: ChatModel, name: str, result: CallEnded, *, with_text: bool = True) -> None:
+        """Attach the images that a server sent, and the text."""
         self._failures = []
-        self._attach(model, name, partial(_sent, name, data, self._helper))
+        name = shortened(printable(name), _LONGEST_NAME)
+        for image in result.images:
+            self._attach(model, name, partial(image_content, image.data, name))
+        if with_text and (result.text or not result.images):
+            text = Content("text", name, result.text.encode("utf-8", "replace"), "text/plain")
+            self._attach(model, name, lambda: text)
 
     @Slot(object)
     def _on_picture(self, picture: QImage | None) -> None:
@@ -379,17 +380,11 @@ class Attachments(QObject):
         )
         for number, name in unsent.reading.items():
             chips.append(Chip(name, "reading…", part.chips, remove=partial(unsent.end_reading, number)))
-        self._folders = self._model.settings.folders
-        for folder in self._folders:
+        for folder in self._model.settings.folders:
             remove = partial(self._forget_folder, folder)
             chips.append(Chip(folder, "tools may read it", part.chips, remove=remove, icon="folder"))
         part.show_chips(chips, has_pasted=any(_is_pasted(one) for one in unsent.attachments))
         self._composer.set_attached(bool(unsent.attachments), is_reading=bool(unsent.reading))
-
-    @Slot()
-    def _on_settings_changed(self) -> None:
-        if self._folders != self._model.settings.folders:
-            self.refresh()
 
     def _forget_folder(self, folder: str) -> None:
         settings = self._model.settings
@@ -480,18 +475,6 @@ def name_of(path: str) -> str:
 def file_content(path: str, helper: Helper) -> Content:
     """The text of a file, or an image. Raises `KnownError`."""
     return image_file(Path(path), helper) or content_of(path, name_of(path), helper)
-
-
-def _sent(name: str, data: bytes, helper: Helper) -> Content:
-    """As `file_content`. Raises `KnownError`."""
-    safe = "".join(one if one.isprintable() and one not in '/\\:*?"<>|' else "_" for one in name)[-_LONGEST_NAME:]
-    with TemporaryDirectory(prefix="slipstream-") as folder:
-        path = Path(folder, safe.lstrip(". ") or "file")
-        try:
-            path.write_bytes(data)
-        except OSError as error:
-            raise KnownError(f"{printable(name)} can't be read: {error.strerror or error}.") from error
-        return file_content(str(path), helper)
 
 
 def may_have_chats(path: str) -> bool:

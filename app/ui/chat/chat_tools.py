@@ -10,8 +10,8 @@ from itertools import groupby
 from operator import attrgetter
 
 import msgspec
-from PySide6.QtCore import QObject, QPoint, QStringListModel, Qt, Slot
-from PySide6.QtGui import QKeyEvent, QMouseEvent
+from PySide6.QtCore import QEvent, QObject, QPoint, QStringListModel, Qt, Slot
+from PySide6.QtGui import QKeyEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QCompleter,
@@ -44,6 +44,7 @@ from app.words import printable, shortened, visible
 
 READERS = (".read_file", ".list_folder")
 """The built-in tools that read the folders of a chat."""
+_KEYS = Qt.Key.Key_Space, Qt.Key.Key_Return, Qt.Key.Key_Enter
 _FEW = 12
 """So many tools are in one menu; more have a menu for each server."""
 _LONGEST, _LONGEST_NOTE = 50, 300
@@ -55,21 +56,13 @@ _GENERAL = "General form: the model's chat template has no form of its own for t
 class _Switches(QMenu):
     """Stays open while one switches tools on and off in it."""
 
-    def _switched(self) -> bool:
-        action = self.activeAction()
-        is_switch = action is not None and action.isCheckable() and action.isEnabled()
-        if is_switch:
+    def event(self, event: QEvent) -> bool:
+        is_click = event.type() is QEvent.Type.MouseButtonRelease
+        is_key = isinstance(event, QKeyEvent) and event.type() is QEvent.Type.KeyPress and event.key() in _KEYS
+        if (is_click or is_key) and (action := self.activeAction()) is not None and action.isCheckable():
             action.trigger()
-        return is_switch
-
-    def mouseReleaseEvent(self, event: QMouseEvent) -> None:
-        if not self._switched():
-            super().mouseReleaseEvent(event)
-
-    def keyPressEvent(self, event: QKeyEvent) -> None:
-        keys = Qt.Key.Key_Space, Qt.Key.Key_Return, Qt.Key.Key_Enter
-        if event.key() not in keys or not self._switched():
-            super().keyPressEvent(event)
+            return True
+        return super().event(event)
 
 
 class ChatTools(QObject):
@@ -234,13 +227,7 @@ class ChatTools(QObject):
     def _attach(self, server: str, one: ServerResource) -> None:
         name = one.name or one.uri.rstrip("/").rpartition("/")[2] or one.uri
 
-        def done(model: ChatModel, ended: CallEnded) -> None:
-            for image in ended.images:
-                self._attachments.attach_data(model, name, image.data)
-            if ended.text or not ended.images:
-                self._attachments.attach_data(model, name, ended.text.encode("utf-8", "replace"))
-
-        self._wait(name, self._tools.read_resource(server, one.uri), done)
+        self._wait(name, self._tools.read_resource(server, one.uri), self._attachments.attach_result)
 
     # ------------------------------------------------------------ prompts
 
@@ -255,14 +242,13 @@ class ChatTools(QObject):
             get({})
 
     def _get_prompt(self, server: str, prompt: ServerPrompt, arguments: dict[str, str]) -> None:
-        def done(model: ChatModel, ended: CallEnded) -> None:
+        def done(model: ChatModel, name: str, ended: CallEnded) -> None:
             model.unsent.give_back(visible(ended.text), ())
-            for image in ended.images:
-                self._attachments.attach_data(model, prompt.name, image.data)
+            self._attachments.attach_result(model, name, ended, with_text=False)
 
         self._wait(prompt.name, self._tools.get_prompt(server, prompt.name, arguments), done)
 
-    def _wait(self, name: str, job: ToolJob, done: Callable[[ChatModel, CallEnded], None]) -> None:
+    def _wait(self, name: str, job: ToolJob, done: Callable[[ChatModel, str, CallEnded], None]) -> None:
         """Show that something comes, unless the user takes that away, until it is there."""
         model, unsent = self._model, self._model.unsent
         begun = unsent.begin_reading(printable(name, _LONGEST))
@@ -271,7 +257,7 @@ class ChatTools(QObject):
             if not isValid(model) or not unsent.end_reading(begun):
                 return
             if ended.state == "done":
-                done(model, ended)
+                done(model, name, ended)
             else:
                 self._ctx.notices.show(SUBJECT, notices.plain_text(f"{printable(name, _LONGEST)}: {ended.text}"))
 

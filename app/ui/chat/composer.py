@@ -212,33 +212,32 @@ class _Editor(MessageEditor):
         self.setSizePolicy(QSizePolicy.Policy.Expanding, QSizePolicy.Policy.Fixed)
         themes.set_role(self, "bare")
         self.document().documentLayout().documentSizeChanged.connect(self._on_size_changed)
-        self._completer: QCompleter | None = None
         self._offers: QAbstractItemView | None = None
 
     def complete_with(self, completer: QCompleter) -> None:
         """Offer its lines while all that is written is the beginning of one, which begins with a slash."""
-        self._completer, self._offers = completer, completer.popup()
+        self._offers = offers = completer.popup()
+        assert offers is not None
         completer.setWidget(self)
-        self.textChanged.connect(self._offer)
 
-    @Slot()
-    def _offer(self) -> None:
-        completer, offers, text = self._completer, self._offers, self.toPlainText()
-        if completer is None or offers is None or not text.startswith("/"):
-            return
-        completer.setCompletionPrefix(text)
-        if self.hasFocus() and completer.completionCount():
-            completer.complete(QRect(0, 0, max(themes.px(_OFFERS_WIDTH), self.width()), self.height()))
-        else:
-            offers.hide()
+        def offer() -> None:
+            completer.setCompletionPrefix(text := self.toPlainText())
+            if text.startswith("/") and self.hasFocus() and completer.completionCount():
+                completer.complete(QRect(0, 0, max(themes.px(_OFFERS_WIDTH), self.width()), self.height()))
+            else:
+                offers.hide()
+
+        self.textChanged.connect(offer)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if self._offers is not None and self._offers.isVisible():
-            is_chosen = self._offers.currentIndex().isValid() and event.key() in _ENTER
-            if is_chosen or event.key() in (Qt.Key.Key_Escape, Qt.Key.Key_Tab):
-                event.ignore()  # it is for what is offered; without a choice there, Enter sends
-                return
-        super().keyPressEvent(event)
+        if self._offers is None or not self._offers.isVisible():
+            super().keyPressEvent(event)
+        elif event.key() in _ENTER and not self._offers.currentIndex().isValid():
+            super().keyPressEvent(event)  # nothing was chosen: it sends
+        elif event.key() in (*_ENTER, Qt.Key.Key_Escape, Qt.Key.Key_Tab):
+            event.ignore()  # the list takes it
+        else:
+            super().keyPressEvent(event)
 
     def _lines(self) -> float:
         return max(1.0, self.document().size().height())

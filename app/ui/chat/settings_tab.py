@@ -110,8 +110,7 @@ class ChatSettingsTab(QFrame):
         self.save_changes, self.undo = small_link("Save"), small_link("Undo")
         keys = (key for key in ChatSettings.__struct_fields__ if key not in _ELSEWHERE)
         self.by_key: dict[str, Any] = {key: field_for(key) for key in keys}
-        self.tools_button, self.tools_reset = QPushButton(autoDefault=False), small_link("Reset")
-        self.tools_reset.setAccessibleName("Reset Tools to what the settings say")
+        self.tools_button = QPushButton(autoDefault=False)
         self.parameters = {key: Parameter(key) for key in SamplingChoice.__struct_fields__}
         self.format_problem = label("", "warning", wraps=True, scale=0.9)
         self.format_problem.hide()
@@ -146,7 +145,7 @@ class ChatSettingsTab(QFrame):
             *self._field("system_prompt", self.by_key["system_prompt"]),
             2 * SPACING,
             self._thinking_part,
-            *self._field("tools", self.tools_button, self.tools_reset),
+            *self._field("tools", self.tools_button),
             2 * SPACING,
             *self._field("answer_format", self.by_key["answer_format"]),
             self.by_key["format_source"],
@@ -209,7 +208,7 @@ class ChatSettingsTab(QFrame):
         top = ("system_prompt", *self._about_thinking, "answer_format", "format_source")
         return [
             *(self.preset, self.preset_button, self.save_changes, self.undo, *(self.by_key[key] for key in top[:-2])),
-            *(self.tools_button, self.tools_reset, *(self.by_key[key] for key in top[-2:])),
+            *(self.tools_button, *(self.by_key[key] for key in top[-2:])),
             *(self.sampling_section.button, *numbers),
             *(self.more_section.button, *(self.by_key[key] for key in self._others)),
             *(self.recommended_button, self.save_button),
@@ -364,7 +363,6 @@ class ChatSettingsTab(QFrame):
         self.preset.activated.connect(self._on_preset_chosen)
         self.recommended_button.clicked.connect(self._on_recommended)
         self.tools_button.clicked.connect(lambda: ctx.actions.run("chat_tools", self.tools_button))
-        self.tools_reset.clicked.connect(self._on_tools_reset)
         ctx.tools.changed.connect(self._refresh_tools)
         ctx.settings.changed.connect(self._refresh_tools)
         self.save_button.clicked.connect(self._on_save_as)
@@ -416,14 +414,7 @@ class ChatSettingsTab(QFrame):
     def _refresh_tools(self) -> None:
         settings = self._model.settings
         self.tools_button.setText(words.count(len(self._ctx.chats.answers.offered(settings)), "tool"))
-        has_chosen = settings.tools is not None
-        describe(self.tools_button, WORDS["tools"].description, "Changed in this chat" if has_chosen else "")
-        self.tools_reset.setVisible(has_chosen)
-
-    @Slot()
-    def _on_tools_reset(self) -> None:
-        self.tools_button.setFocus()
-        self._model.set_settings(msgspec.structs.replace(self._model.settings, tools=None))
+        describe(self.tools_button, WORDS["tools"].description, "Changed in this chat" if settings.tools else "")
 
     def _check_format(self, settings: ChatSettings) -> None:
         """Say what is wrong with a schema or a grammar as soon as it is typed; an empty one isn't finished."""

@@ -19,15 +19,7 @@ from app.models.names import base_name, model_name
 from app.protocol import answering
 from app.protocol.commands import Load
 from app.protocol.events import Figures, KindFigures, ModelInfo, PairLoaded
-from app.protocol.options import (
-    TEMPLATE_TITLES,
-    DrafterChoice,
-    DrafterName,
-    DraftLength,
-    FormatChoice,
-    HeadChoice,
-    LoadSettings,
-)
+from app.protocol.options import TEMPLATE_TITLES, DrafterChoice, DrafterName, DraftLength, HeadChoice, LoadSettings
 from app.protocol.remote import SERVER_NAMES, RemoteModel, Server
 from app.protocol.statistics import acceptance_rate, thinking_and_answer
 from app.protocol.tools import FORMATS
@@ -201,7 +193,7 @@ def is_guide(target: str) -> bool:
     return Path(target) == Path(guide_files().target)
 
 
-def why_no_tools(answer_format: FormatChoice, pair: PairLoaded | None) -> str:
+def why_no_tools(answer_format: str, pair: PairLoaded | None) -> str:
     """Why the model isn't offered the tools of a chat with this format, in a sentence; empty if it is."""
     if pair is not None and pair.remote is None and is_guide(pair.target.path):
         return "The guide doesn't use tools. Other models do."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,12 +15,25 @@ from PySide6.QtWidgets import QApplication, QDialog, QFileDialog, QInputDialog, 
 from pytestqt.qtbot import QtBot
 
 from app.chats.settings import ChatSettings
-from app.tools.messages import ServerChanged, ServerEntry, ServerPrompt, ServerResource, ServerTool
+from app.tools.messages import (
+    CallEnded,
+    ResultImage,
+    ServerChanged,
+    ServerEntry,
+    ServerPrompt,
+    ServerResource,
+    ServerTool,
+)
 from app.ui.chat import context_meter
+from app.ui.chat.attachments import IMAGES_SUBJECT
 from app.ui.chat.chat_tools import READERS, ChatTools
 from tests.support.tool_process import entry
 from tests.ui.chat.test_attachments import Desk
 from tests.ui.parts import WAIT_MS
+
+PNG = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
 
 
 class ToolDesk(Desk):
@@ -80,9 +94,7 @@ class ToolDesk(Desk):
 
     def offered(self) -> list[str]:
         """The prompts that are shown."""
-        completer = self.editor._completer
-        assert completer is not None
-        popup = completer.popup()
+        popup = self.editor._offers
         assert popup is not None
         model = popup.model()
         return [model.index(row, 0).data() for row in range(model.rowCount())] if popup.isVisible() else []
@@ -317,8 +329,11 @@ def test_prompts_are_only_offered_at_the_beginning_and_escape_takes_them_away(de
     desk.composer.set_busy(True)
     desk.key(Qt.Key.Key_Escape)
     assert not desk.offered() and not stopped and desk.composer.text() == "/T"
-    desk.composer.set_text("x")
-    assert not desk.offered()
+    for text in ("x", ""):
+        desk.composer.set_text("/")
+        assert desk.offered()
+        desk.composer.set_text(text)
+        assert not desk.offered()
 
 
 # ------------------------------------------------------------ resources
@@ -327,33 +342,35 @@ def test_prompts_are_only_offered_at_the_beginning_and_escape_takes_them_away(de
 def test_resources_of_a_real_server_are_attached_like_files(desk: ToolDesk) -> None:
     desk.load()
     desk.start()
-    for part in ("memo   What to do", "memo://pict", "drawn"):
+    for name in ("memo", "drawn"):
         desk.clip()["Attach a resource of a server…"].trigger()
         dialog = desk.dialog(QInputDialog)
         assert isinstance(dialog, QInputDialog)
-        line = next((one for one in dialog.comboBoxItems() if part in one), None)
-        if line is None:
-            dialog.reject()
-            continue
-        dialog.setTextValue(line)
+        dialog.setTextValue(next(one for one in dialog.comboBoxItems() if one.startswith(name)))
         dialog.accept()
+        assert desk.model.unsent.reading and not desk.composer.button.isEnabled()
         desk.qtbot.waitUntil(lambda: not desk.model.unsent.reading, timeout=WAIT_MS)
-    names = {one.name: one for one in desk.model.unsent.attachments}
-    assert names["memo"].text == "Water the plants."
+    assert [(one.name, one.text) for one in desk.model.unsent.attachments] == [("memo", "Water the plants.")]
+    assert IMAGES_SUBJECT in desk.notice_list.notices()  # the model doesn't see the other one
 
 
-def test_a_resource_with_a_name_like_a_path_stays_a_name(desk: ToolDesk, tmp_path: Path) -> None:
+def test_images_and_texts_of_servers_are_checked_like_files(desk: ToolDesk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.load()
-    desk.attachments.attach_data(desk.model, "../../x/..\\evil\n.txt", b"text")
-    desk.qtbot.waitUntil(lambda: bool(desk.model.unsent.attachments), timeout=WAIT_MS)
-    (one,) = desk.model.unsent.attachments
-    assert one.text == "text" and "/" not in one.name and "\n" not in one.name
-    desk.attachments.attach_data(desk.model, "noise.bin", bytes(range(256)) * 10)
-    assert "noise.bin" in desk.wait_for_notice()
-    desk.attachments.attach_data(desk.model, "picture.png", b"\x89PNG\r\n\x1a\n" + b"x" * 50)
-    desk.qtbot.waitUntil(lambda: not desk.model.unsent.reading, timeout=WAIT_MS)
-    assert len(desk.model.unsent.attachments) == 1
-    assert not list(tmp_path.rglob("evil*"))
+    monkeypatch.setattr(desk.pair_loader, "why_no_images", lambda: None)
+
+    def attach(name: str, text: str = "", *images: bytes) -> None:
+        found = [ResultImage(media_type="Image/PNG", data=one) for one in images]
+        desk.attachments.attach_result(desk.model, name, CallEnded(request=1, state="done", text=text, images=found))
+        desk.qtbot.waitUntil(lambda: not desk.model.unsent.reading, timeout=WAIT_MS)
+
+    attach("../../x\n\u202etxt.exe" + "y" * 100, "text")
+    attach("picture", "", PNG)
+    attach("damaged", "", PNG[:40])
+    assert "damaged" in desk.wait_for_notice()
+    attach("not an image", "", b"<svg xmlns='http://www.w3.org/2000/svg'/>")
+    first, second = desk.model.unsent.attachments
+    assert first.text == "text" and first.name.isprintable() and len(first.name) <= 60
+    assert (second.kind, second.name, second.width, second.media_type) == ("image", "picture", 1, "image/png")
 
 
 def test_two_resources_of_one_name_can_be_told_apart(desk: ToolDesk) -> None:
