@@ -14,6 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from types import FrameType
@@ -22,6 +23,7 @@ from typing import Any
 import msgspec
 
 from app import __version__
+from app.client.process import EngineProcess
 from app.commands.asking import add_attach_option, add_format_options, answer_format, image_at, with_attached
 from app.commands.chats import CHATS
 from app.commands.compare import compare
@@ -33,9 +35,18 @@ from app.commands.self_draft import self_draft
 from app.commands.selftest import selftest
 from app.commands.serve import serve
 from app.commands.session import generate_command, loaded
-from app.protocol.commands import Message
+from app.commands.tools import add_tool_options, started_tools
+from app.protocol.calls import CallReader
+from app.protocol.commands import Generate, Message
 from app.protocol.events import GenerationFinished, GenerationStarted, PairLoaded, Piece, Round
-from app.protocol.statistics import acceptance_rate, exported, exported_acceptance_by_position, thinking_and_answer
+from app.protocol.statistics import (
+    acceptance_rate,
+    exported,
+    exported_acceptance_by_position,
+    joined,
+    thinking_and_answer,
+)
+from app.protocol.tools import FORMATS, ToolCall
 from app.system import Canceled, KnownError
 from app.words import visible, visible_json
 
@@ -87,6 +98,7 @@ def _carry_out(command: Callable[[argparse.Namespace], int], options: argparse.N
     add_server_options,
     partial(add_sampling_options, seed="random", max_tokens=1024),
     add_format_options,
+    add_tool_options,
 )
 def _generate(options: argparse.Namespace) -> int:
     prompt = sys.stdin.buffer.read().decode("utf-8", "replace") if options.prompt == "-" else options.prompt
@@ -95,44 +107,92 @@ def _generate(options: argparse.Namespace) -> int:
     images = tuple(image_at(path) for path in options.image)
     messages = [*system, Message(role="user", content=prompt, images=images)]
     wanted = answer_format(options)
-    started, pieces, finished = None, list[Piece](), None
-    with loaded(options, watched=not options.json) as (engine, pair):
+    with started_tools(options) as tools, loaded(options, watched=not options.json) as (engine, pair):
         command = generate_command(options, pair, messages, raw=options.raw)
-        command = msgspec.structs.replace(command, format=wanted)
-        for event in engine.generate(command):
-            match event:
-                case GenerationStarted():
-                    started = event
-                    tell(*event.notes)
-                case Round():
-                    if not options.json:
-                        _show_pieces(event.pieces, after_thinking=bool(pieces) and pieces[-1].thinking)
-                    pieces += event.pieces
-                case GenerationFinished():
-                    finished = event
-        assert started is not None and finished is not None
-        tell("The answer isn't valid by the schema." if finished.valid is False else None)
-        thinking, text = ("".join(one.text for one in pieces if one.thinking is kind) for kind in (True, False))
-        if finished.has_only_thought(thinking, text):
-            pieces = [msgspec.structs.replace(piece, thinking=False) for piece in pieces]
-            if not options.json:
-                _show(thinking)
+        command = msgspec.structs.replace(command, format=wanted, tools=tools.use if tools else None)
+        answer = turn = _answered(engine, pair, command, options)
+        while tools and turn.calls:
+            messages += [turn.message, *tools.carry_out(turn.calls)]
+            turn = _answered(engine, pair, msgspec.structs.replace(command, messages=messages), options)
+            answer = answer.with_more(turn)
         if options.json:
-            result = _result(pair, started, finished, pieces)
-            print(visible_json(json.dumps(result, ensure_ascii=False)))
+            calls = {"calls": msgspec.to_builtins(tools.calls)} if tools else {}
+            print(visible_json(json.dumps(_result(pair, answer) | calls, ensure_ascii=False)))
         else:
             print()
-    return 130 if finished.finish_reason == "cancelled" else 0
+    return 130 if answer.finished.finish_reason == "cancelled" else 0
 
 
-def _result(
-    pair: PairLoaded, started: GenerationStarted, finished: GenerationFinished, pieces: Sequence[Piece]
-) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Answer:
+    started: GenerationStarted
+    finished: GenerationFinished
+    pieces: list[Piece]
+    """Without the text of calls."""
+    calls: Sequence[ToolCall]
+    """What it ends with."""
+
+    @property
+    def message(self) -> Message:
+        thinking, text = ("".join(one.text for one in self.pieces if one.thinking is kind) for kind in (True, False))
+        tokens = tuple(piece.id for piece in self.pieces if piece.id >= 0) if self.calls else ()
+        return Message(role="assistant", content=text, thinking=thinking, tool_calls=tuple(self.calls), tokens=tokens)
+
+    def with_more(self, more: _Answer) -> _Answer:
+        """The whole answer, with ``more`` behind the results of its calls."""
+        figures = joined(self.finished.figures, more.finished.figures)
+        finished = msgspec.structs.replace(more.finished, figures=figures)
+        return _Answer(self.started, finished, self.pieces + more.pieces, more.calls)
+
+
+def _answered(engine: EngineProcess, pair: PairLoaded, command: Generate, options: argparse.Namespace) -> _Answer:
+    """What the model writes until it ends or calls tools; shown while it is written."""
+    started, finished, pieces, calls = None, None, list[Piece](), list[ToolCall]()
+    reader = CallReader(FORMATS[pair.tool_format], command.tools.tools) if command.tools and not pair.remote else None
+
+    def add(new: Sequence[Piece]) -> None:
+        if not options.json:
+            _show_pieces(new, after_thinking=bool(pieces) and pieces[-1].thinking)
+        pieces.extend(new)
+
+    for event in engine.generate(command):
+        match event:
+            case GenerationStarted():
+                started = event
+                tell(*event.notes)
+            case Round():
+                add([_without_calls(piece, reader, calls) for piece in event.pieces])
+            case GenerationFinished():
+                finished = event
+                calls += event.tool_calls
+    assert started is not None and finished is not None
+    if held := reader.end(cut=finished.finish_reason != "end") if reader else "":
+        add([Piece(text=held)])
+    tell("The answer isn't valid by the schema." if finished.valid is False else None)
+    answer = _Answer(started, finished, pieces, calls if finished.finish_reason == "end" else [])
+    if not calls and finished.has_only_thought(answer.message.thinking, answer.message.content):
+        pieces[:] = [msgspec.structs.replace(piece, thinking=False) for piece in pieces]
+        if not options.json:
+            _show(answer.message.content)
+    return answer
+
+
+def _without_calls(piece: Piece, reader: CallReader | None, calls: list[ToolCall]) -> Piece:
+    """The text of calls is taken away, and they are added to ``calls``."""
+    if reader is None or piece.thinking:
+        return piece
+    text, found = reader.read(piece.text)
+    calls += found
+    return msgspec.structs.replace(piece, text=text)
+
+
+def _result(pair: PairLoaded, answer: _Answer) -> dict[str, Any]:
+    started, finished, pieces = answer.started, answer.finished, answer.pieces
     figures, draft = finished.figures, finished.figures.draft
-    thinking, answer = thinking_and_answer(figures.kinds)
+    thinking, text = thinking_and_answer(figures.kinds)
     return {
-        "text": "".join(piece.text for piece in pieces if not piece.thinking),
-        "thinking": "".join(piece.text for piece in pieces if piece.thinking),
+        "text": answer.message.content,
+        "thinking": answer.message.thinking,
         "token_ids": [piece.id for piece in pieces if piece.id >= 0],
         "prompt_tokens": figures.prompt_tokens,
         "completion_tokens": figures.completion_tokens,
@@ -150,7 +210,7 @@ def _result(
         "draft": {
             **exported(draft),
             "acceptance_rate_thinking": acceptance_rate(thinking.accepted, thinking.tested),
-            "acceptance_rate_answer": acceptance_rate(answer.accepted, answer.tested),
+            "acceptance_rate_answer": acceptance_rate(text.accepted, text.tested),
             "accepted_per_position": draft.accepted_per_position,
             "acceptance_by_position": exported_acceptance_by_position(draft),
             "drafters": msgspec.to_builtins(draft.drafters),

@@ -20,7 +20,7 @@ def make_scripted_target(path: Path, calls: Mapping[str, dict[str, Any]], word: 
     marks = {name: f"<|call{number}|>" for number, name in enumerate(calls)}
     form = FORMATS["hermes"].call
     writes = {
-        marks[name]: form.replace(NAME, name).replace(ARGUMENTS, json.dumps(arguments))
+        marks[name]: form.replace(NAME, name).replace(ARGUMENTS, json.dumps(arguments, ensure_ascii=False))
         for name, arguments in calls.items()
     }
     writes[_TOLD] = answer

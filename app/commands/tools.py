@@ -1,0 +1,161 @@
+"""Tools for one answer: those of the servers in a file, and Slipstream's own. What isn't allowed is asked for."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from app.chats.model import StoredCall
+from app.commands.options import saved_settings
+from app.commands.output import tell, wrong_usage
+from app.protocol.commands import Message
+from app.protocol.tools import ToolCall, ToolUse
+from app.system import KnownError
+from app.tools.built_in import TOOLS
+from app.tools.client import ToolsProcess
+from app.tools.config_files import find_servers
+from app.tools.entries import resolved
+from app.tools.messages import BUILT_IN, ServerEntry, ServerTool
+from app.tools.offered import MOST_OFFERED, OfferedTool, offered_tools, tool_key
+from app.words import count, printable, visible_json
+
+MOST_CALLS = 25
+"""Of one answer."""
+_SHOWN = 300
+"""Characters of a result on the terminal."""
+
+
+def add_tool_options(parser: argparse.ArgumentParser) -> None:
+    """``tools`` and ``allow``."""
+    own = ", ".join(tool_key(BUILT_IN, tool.name) for tool in TOOLS)
+    group = parser.add_argument_group("tools that the model may call")
+    group.add_argument(
+        "--tools", type=Path, metavar="FILE", help="offer the tools of the MCP servers in a file such as mcp.json"
+    )
+    group.add_argument(
+        "--allow",
+        action="append",
+        default=[],
+        metavar="SERVER.TOOL",
+        help="call this tool without asking; other tools are asked for on the terminal, and denied where there is "
+        f"none. Slipstream's own, which are only offered if they are allowed, are {own}. May be repeated",
+    )
+
+
+@contextlib.contextmanager
+def started_tools(options: argparse.Namespace) -> Iterator[CommandTools | None]:
+    """The tools that the options ask for, while their servers run; ``None`` without any. Exits with a message for a
+    tool that isn't there. Raises `KnownError`."""
+    if options.tools is None and not options.allow:
+        yield None
+        return
+    if options.raw:
+        wrong_usage("tools need a chat template, and --raw goes without one")
+    with ToolsProcess() as process:
+        yield CommandTools(process, _entries(options.tools) if options.tools else [], options.allow)
+
+
+def _entries(path: Path) -> list[ServerEntry]:
+    """The servers in a file that can be started. Raises `KnownError`."""
+    try:
+        found = find_servers(path.read_text(encoding="utf-8-sig", errors="replace"))
+    except OSError as error:
+        raise KnownError(f"{path.name} can't be read: {error.strerror or error}.") from error
+    tell(*found.problems)
+    entries = []
+    for entry in found.entries:
+        try:
+            entries += [resolved(entry)] if entry.is_on else []
+        except KnownError as error:
+            tell(str(error))
+    return [one if one.cwd or one.url else replace(one, cwd=str(Path.cwd())) for one in entries]
+
+
+class CommandTools:
+    """The tools of one command.
+
+    Attributes:
+        use: For `Generate.tools`.
+        calls: What was called, and what came of it.
+    """
+
+    def __init__(self, process: ToolsProcess, entries: Sequence[ServerEntry], allowed: Sequence[str]) -> None:
+        """Start the servers."""
+        self._process = process
+        self._allowed = set(allowed)
+        self.calls: list[StoredCall] = []
+        found = process.start(entries, is_offline=saved_settings().offline)
+        tell(*(f"{one.name} didn't start. {one.message}" for one in found.values() if one.state == "failed"))
+        tools: dict[str, Sequence[ServerTool]] = {
+            entry.name: [tool for tool in found[entry.name].tools if tool.name not in entry.off] for entry in entries
+        }
+        tools[BUILT_IN] = [tool for tool in TOOLS if tool_key(BUILT_IN, tool.name) in self._allowed]
+        offered = offered_tools(tools, {entry.name: entry for entry in entries})[:MOST_OFFERED]
+        if unknown := sorted(self._allowed - {one.key for one in offered}):
+            known = ", ".join(one.key for one in offered) or "none"
+            wrong_usage(f"--allow {unknown[0]}: there is no such tool. The tools are: {known}.")
+        if not offered:
+            raise KnownError("None of these servers has a tool.")
+        self._tools = {one.name: one for one in offered}
+        self.use = ToolUse(tools=[one.for_model() for one in offered])
+
+    def carry_out(self, calls: Sequence[ToolCall]) -> list[Message]:
+        """Ask for what isn't allowed, and call the rest; the results for the model. Ctrl+C is raised as usual."""
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            for call in calls:
+                self.calls.append(self._carried_out(call))
+        finally:
+            signal.signal(signal.SIGINT, before)
+        return [
+            Message(role="tool", content=one.result, tool_call_id=one.id, tool_name=one.name)
+            for one in self.calls[-len(calls) :]
+        ]
+
+    def _carried_out(self, call: ToolCall) -> StoredCall:
+        tool = self._tools.get(call.name)
+        ended = StoredCall(id=call.id, name=call.name, arguments=call.arguments, state="failed")
+        if tool is None:
+            return replace(ended, result="There is no such tool.")
+        ended, key = replace(ended, server=tool.server, tool=tool.tool.name), printable(tool.key)
+        if len(self.calls) >= MOST_CALLS:
+            tell(f"{key} isn't called: an answer may make {MOST_CALLS} calls.")
+            return replace(ended, result="No more tools can be called. Answer with what you know.")
+        if not self._may(tool, call):
+            return replace(ended, state="denied", result="The user denied this call.")
+        tell(f"{key} {_shown(call)}")
+        found = self._process.call(tool.server, tool.tool.name, call.arguments)
+        images = f"[{count(len(found.images), 'image')}, which you can't see]" if found.images else ""
+        text = "\n".join(filter(None, [found.text, images]))
+        tell(f"{key} {found.state}: {printable(text, _SHOWN)}")
+        return replace(ended, state=found.state, result=text, seconds=found.seconds)
+
+    def _may(self, tool: OfferedTool, call: ToolCall) -> bool:
+        if tool.key in self._allowed:
+            return True
+        key = printable(tool.key)
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            tell(f"{key} is denied: there is no terminal to ask on. --allow {key} would allow it.")
+            return False
+        tell(f"The model wants to call {printable(tool.tool.name)} of {printable(tool.server_name)}:")
+        print(_shown(call, indent=2), file=sys.stderr)
+        while True:
+            print("Allow it? (y)es, (n)o, (a)lways in this run: ", end="", file=sys.stderr, flush=True)
+            line = sys.stdin.readline()
+            answer = line.strip().lower()[:1] if line else "n"
+            if answer == "a":
+                self._allowed.add(tool.key)
+            if answer in ("y", "n", "a"):
+                return answer != "n"
+
+
+def _shown(call: ToolCall, indent: int | None = None) -> str:
+    """Its arguments, in full and safe for a terminal."""
+    return visible_json(json.dumps(json.loads(call.arguments), ensure_ascii=False, indent=indent))
