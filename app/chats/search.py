@@ -22,6 +22,7 @@ from operator import add
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from app.chats.formats.values import from_json
 from app.chats.model import Chat, Found, Snippet, calls_of
 from app.chats.tree import CALLS, CHAT, SEARCHED, SHOWN_TEXT, storable
 
@@ -230,22 +231,19 @@ def message_snippets(message_id: str, text: str, thinking: str, calls: str, word
 def text_of_calls(stored: bytes) -> str:
     """What is searched in the tool calls of an answer: names, arguments and results, as text without JSON's escapes."""
     calls = calls_of(stored.decode("utf-8", "replace"))
-    return storable("\n".join(part for one in calls for part in (one.name, *_arguments(one.arguments), one.result)))
+    return storable("\n".join(part for one in calls for part in (one.name, *_lines(one.arguments), one.result)))
 
 
-def _arguments(written: str) -> list[str]:
-    try:
-        return list(_lines(json.loads(written), ""))
-    except (ValueError, RecursionError):
-        return [written]
-
-
-def _lines(value: object, name: str) -> Iterator[str]:
-    if isinstance(value, dict | list):
-        for key, one in value.items() if isinstance(value, dict) else ((name, one) for one in value):
-            yield from _lines(one, key)
-    else:
-        yield f"{name}: {value if isinstance(value, str) else json.dumps(value)}"
+def _lines(arguments: str) -> Iterator[str]:
+    waiting: list[tuple[str, object]] = [("", from_json(arguments))]
+    while waiting:
+        name, value = waiting.pop()
+        if isinstance(value, dict):
+            waiting += reversed(value.items())
+        elif isinstance(value, list):
+            waiting += [(name, one) for one in reversed(value)]
+        else:
+            yield f"{name}: {value if isinstance(value, str) else json.dumps(value)}"
 
 
 def snippet(

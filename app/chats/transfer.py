@@ -162,11 +162,8 @@ def _stored(
     message: MessageRecord, chat_id: str, ids: dict[str, str], created: float, files: AttachmentFiles
 ) -> StoredMessage:
     kept = tuple(_kept(one, files) for one in message.attachments)
-    hashes = {one.sha256 for one in kept}
-    calls = [
-        msgspec.structs.replace(one, images=tuple(image for image in one.images if image in hashes))
-        for one in message.calls
-    ]
+    known = {one.sha256 for one in kept}.__contains__
+    calls = [msgspec.structs.replace(one, images=tuple(filter(known, one.images))) for one in message.calls]
     return StoredMessage(
         id=ids[message.id],
         chat_id=chat_id,

@@ -92,7 +92,7 @@ def _said(message: dict[str, Any], documents: dict[str, Document], left_out: Lef
     for part in mappings(message.get("content")):
         match part.get("type"):
             case "text" | "voice_note":
-                _say(answer, text(part.get("text")))
+                answer.say(_without_tags(text(part.get("text")), answer))
                 left_out["references"] += len(items(part.get("citations")))
             case "thinking":
                 answer.think(text(part.get("thinking")))
@@ -103,7 +103,7 @@ def _said(message: dict[str, Any], documents: dict[str, Document], left_out: Lef
             case str(kind) if kind not in _SILENT:
                 left_out["tools"] += 1
     if not answer.text:
-        _say(answer, text(message.get("text")))
+        answer.say(_without_tags(text(message.get("text")), answer))
     return answer
 
 
@@ -122,13 +122,6 @@ def _add_call(
         written.add(call_id)
     else:
         answer.call(call_id, name, part.get("input"), part.get("integration_name"))
-
-
-def _say(answer: Answer, written: str) -> None:
-    thoughts: list[str] = []
-    answer.say(_without_tags(written, thoughts))
-    for one in thoughts:
-        answer.think(one)
 
 
 def _kind_of(name: str) -> str:
@@ -159,7 +152,7 @@ def _document(part: dict[str, Any], documents: dict[str, Document], left_out: Le
     return documents[key]
 
 
-def _without_tags(written: str, thinking: list[str]) -> str:
+def _without_tags(written: str, answer: Answer) -> str:
     """``written`` without the placeholders for calls; artifacts between tags (in older exports) keep their content."""
 
     def instead(found: re.Match[str]) -> str:
@@ -170,6 +163,7 @@ def _without_tags(written: str, thinking: list[str]) -> str:
 
     written = _UNSUPPORTED.sub("", written)
     thoughts, end, rest = written.rpartition("</antThinking>")  # searching for a missing end tag would take forever
-    thinking += _THOUGHT.findall(thoughts + end)
+    for thought in _THOUGHT.findall(thoughts + end):
+        answer.think(thought)
     artifacts, end, rest = (_THOUGHT.sub("", thoughts + end) + rest).rpartition("</antArtifact>")
     return _ARTIFACT.sub(instead, artifacts + end) + rest

@@ -80,7 +80,7 @@ def _message(record: dict[str, Any], left_out: LeftOut) -> MessageRecord | None:
             name = text(file.get("name")) or UNNAMED
             answer.attachments.append(AttachmentRecord(kind="text", name=name, text=content))
     model, created = text(metadata.get("modelId")) or text(metadata.get("model")), seconds(record.get("created_at"))
-    return answer.message("user" if role == "user" else "assistant", created, model)
+    return answer.message(role, created, model)
 
 
 def _add(answer: Answer, record: dict[str, Any], part: dict[str, Any], left_out: LeftOut) -> None:

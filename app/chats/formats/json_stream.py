@@ -214,11 +214,14 @@ def reason_for(kind: object) -> str:
 def parts_of(content: object, left_out: LeftOut) -> tuple[str, list[AttachmentRecord]]:
     """The text and the images of a content that is either a string or a list of parts."""
     written, images = [text(content)], list[AttachmentRecord]()
-    for part in map(mapping, items(content)):
+    for one in items(content):
+        part = mapping(one)
         if text(part.get("type")).endswith(("text", "refusal")):  # input_text, summary_text …
             written.append(text(part.get("text")) or text(part.get("refusal")))
         elif (image := image_of(part)) is not None:
             images.append(image)
+        elif text(one) or text(part.get("text")):  # of a tool: a page, a file
+            written += [text(one), "\n".join(filter(None, (text(part.get(key)) for key in ("title", "url", "text"))))]
         else:
             left_out[reason_for(part.get("type"))] += 1
     return "\n\n".join(filter(None, written)), images
@@ -260,18 +263,18 @@ def data_url(image: AttachmentRecord) -> str:
 
 def listed(calls: Sequence[StoredCall]) -> list[dict[str, Any]]:
     """Calls as in OpenAI's API."""
-    functions = [(one.id, {"name": one.name, "arguments": one.arguments}) for one in calls]
-    return [{"id": call_id, "type": "function", "function": function} for call_id, function in functions]
+    found = [(one.id, {"name": one.name, "arguments": one.arguments}) for one in calls]
+    return [{"id": call_id, "type": "function", "function": function} for call_id, function in found]
 
 
 class Answer:
     """A message that is put together from its parts, in order; tool calls and results have their places between."""
 
     def __init__(self, left_out: LeftOut, text: str = "", thinking: str = "") -> None:
-        self.text, self.thinking = text, thinking
+        self.text, self.thinking, self._left_out = text, thinking, left_out
         self.calls: list[StoredCall] = []
         self.attachments: list[AttachmentRecord] = []
-        self._left_out = left_out
+        self.status: Ending = "complete"
 
     def say(self, written: str) -> None:
         self.text = "\n\n".join(filter(str.strip, (self.text, written)))
@@ -280,7 +283,7 @@ class Answer:
         self.thinking = "\n\n".join(filter(str.strip, (self.thinking, written)))
 
     def call(self, call_id: object, name: object, arguments: object, server: object = "") -> None:
-        self._add(call_id, name, arguments_of(arguments), server=text(server))
+        self._add(call_id, name, arguments=arguments_of(arguments), server=text(server))
 
     def call_all(self, listed: object) -> None:
         """Calls as in OpenAI's API, also as JSON."""
@@ -290,40 +293,26 @@ class Answer:
 
     def result(self, call_id: object, returned: object, *, failed: bool = False, name: object = "") -> None:
         """What came of a call: text, or parts of any kind."""
-        content = mapping(returned).get("content", returned)
-        written, images = list[str](), list[AttachmentRecord]()
-        for part in content if isinstance(content, list) else [content]:
-            fields = mapping(part)
-            if (image := image_of(fields)) is not None:
-                images.append(image)
-            elif isinstance(part, str) or text(fields.get("text")):
-                written += [text(part), *(text(fields.get(key)) for key in ("title", "url", "text"))]
-            elif (reason := reason_for(fields.get("type"))) in ("images", "recordings"):
-                self._left_out[reason] += 1
-            elif part is not None:
-                written.append(as_json(part))
+        content = mapping(returned).get("content", returned) or ""
+        said, images = parts_of(content if isinstance(content, str | list) else as_json(content), self._left_out)
         self.attachments += images
-        said, hashes = "\n".join(filter(None, written)), tuple(one.sha256() for one in images)
-        self._add(call_id, name, "", result=said, images=hashes, state="failed" if failed else "done")
+        hashes, state = tuple(one.sha256() for one in images), "failed" if failed else "done"
+        self._add(call_id, name, arguments="", result=said, images=hashes, state=state)
 
-    def _add(self, call_id: object, name: object, arguments: str, **more: Any) -> None:
-        more |= {"text": len(self.text), "thinking": len(self.thinking)}
-        identity = str(call_id) if isinstance(call_id, str | int) else ""
-        self.calls.append(StoredCall(id=identity, name=text(name), arguments=arguments, **more))
+    def _add(self, call_id: object, name: object, **more: Any) -> None:
+        more["id"] = str(call_id) if isinstance(call_id, str | int) else ""
+        self.calls.append(StoredCall(name=text(name), text=len(self.text), thinking=len(self.thinking), **more))
 
-    def message(
-        self, role: Role, created_at: float | None, model: str = "", status: Ending = "complete"
-    ) -> MessageRecord | None:
-        """The message, whose place in the chat isn't known yet; ``None`` if it is empty.
-
-        For an answer without thinking, leading text between the usual marks becomes its thinking.
+    def message(self, role: str, created_at: float | None, model: str = "") -> MessageRecord | None:
+        """The message, whose place in the chat isn't known yet; ``None`` if it is empty. It is an answer unless the
+        ``role`` is ``user``. Without thinking, leading text of an answer between the usual marks becomes that.
         """
-        thinking, written = self.thinking, self.text
-        if role == "assistant" and not thinking.strip():
+        is_answer, thinking, written = role != "user", self.thinking, self.text
+        if is_answer and not thinking.strip():
             thinking, written = without_thinking(written)
         if not (written.strip() or thinking.strip() or self.attachments or self.calls):
             return None
-        message = MessageRecord("", None, role, written, created_at, thinking, status=status)
+        kind: Role = "assistant" if is_answer else "user"
+        found = MessageRecord("", None, kind, written, created_at, thinking, model if is_answer else "", self.status)
         calls = [moved(one, len(written) - len(self.text)) for one in self.calls]
-        model = model if role == "assistant" else ""
-        return msgspec.structs.replace(message, model=model, attachments=self.attachments, calls=calls)
+        return msgspec.structs.replace(found, attachments=self.attachments, calls=calls)

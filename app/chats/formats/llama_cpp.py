@@ -99,7 +99,7 @@ def _message(message: dict[str, Any], left_out: LeftOut) -> MessageRecord | None
     answer.thinking = text(message.get("reasoningContent")) or text(message.get("thinking"))
     answer.call_all(message.get("toolCalls"))
     created, model = seconds(message.get("timestamp")), text(message.get("model"))
-    return answer.message("user" if role == "user" else "assistant", created, model)
+    return answer.message(role, created, model)
 
 
 def write(chat: ChatRecord) -> str:

@@ -28,6 +28,7 @@ from app.chats.formats.records import (
     StoredCall,
     arranged,
     in_a_row,
+    moved,
 )
 from app.chats.formats.values import file_text
 
@@ -227,16 +228,11 @@ def _continued(message: MessageRecord, part: str) -> MessageRecord:
         said, status = _text(body, flags)
         return msgspec.structs.replace(message, text=message.text + said, status=status)
     blocks, _ = _taken(body.partition("\n\n")[2] + "\n\n", _FILE, 2)
-    texts = [*(one["text"] for one in blocks), "{}", ""]
-    call = StoredCall(
-        id="",
-        name=blocks[0]["name"] or "" if blocks else "",
-        arguments=texts[0],
-        result=texts[1] if len(blocks) == 2 else "",
-        text=len(message.text),
-        thinking=len(message.thinking),
-        state=next((one for one in get_args(CallState) if one in flags), "stopped"),
-    )
+    name, arguments = (blocks[0]["name"] or "", blocks[0]["text"]) if blocks else ("", "{}")
+    result = blocks[1]["text"] if len(blocks) > 1 else ""
+    state: CallState = next((one for one in get_args(CallState) if one in flags), "stopped")
+    call = StoredCall(id="", name=name, arguments=arguments, result=result, state=state, text=len(message.text))
+    call = moved(call, 0, len(message.thinking))
     return msgspec.structs.replace(message, calls=[*message.calls, call])
 
 

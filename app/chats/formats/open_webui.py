@@ -11,7 +11,6 @@ from app.chats.formats.records import (
     UNNAMED,
     AttachmentRecord,
     ChatRecord,
-    Ending,
     LeftOut,
     MessageRecord,
     Node,
@@ -92,8 +91,8 @@ def _message(entry: dict[str, Any], left_out: LeftOut) -> MessageRecord | None:
         else:
             left_out["images" if _is_image(file) else "files"] += 1
     model, created = text(entry.get("modelName")) or text(entry.get("model")), seconds(entry.get("timestamp"))
-    status: Ending = "failed" if entry.get("error") else "complete"
-    message = answer.message("user" if role == "user" else "assistant", created, model, status)
+    answer.status = "failed" if entry.get("error") else "complete"
+    message = answer.message(role, created, model)
     left_out["failed"] += message is None and bool(entry.get("error"))
     return message
 

@@ -82,7 +82,7 @@ def test_lm_studio() -> None:
     chat = chat_in("tea.conversation.json")
     assert shown(chat) == WHOLE
     assert told(answer_of(chat)) == [
-        ("look_up", {"tea": "sencha"}, "done", "80 °C\n[1]"),
+        ("look_up", {"tea": "sencha"}, "done", "80 °C\n\n[1]"),
         ("look_up", {"tea": "x"}, "failed", "none"),
     ]
     assert [(one.text, one.server, one.tokens) for one in answer_of(chat)] == [(12, "mcp/tea", 1)] * 2
