@@ -16,10 +16,7 @@ from PySide6.QtWidgets import (
     QComboBox,
     QCompleter,
     QDialog,
-    QDialogButtonBox,
-    QFormLayout,
     QInputDialog,
-    QLineEdit,
     QMenu,
     QToolButton,
     QWidget,
@@ -37,7 +34,7 @@ from app.ui.context import AppContext
 from app.ui.engine.pair_names import why_no_tools
 from app.ui.tools.service import ToolJob
 from app.ui.widgets import theme as themes
-from app.ui.widgets.controls import DIALOG_MARGINS, label, plain_tooltip
+from app.ui.widgets.controls import DIALOG_MARGINS, column, label, plain_tooltip, push_button, row, scrolling
 from app.ui.widgets.questions import choose_folder
 from app.ui.widgets.theme import SPACING
 from app.words import printable, shortened, visible
@@ -115,12 +112,14 @@ class ChatTools(QObject):
         """What should be known of the tools of this chat, in sentences."""
         pair, gone = self._ctx.loader.pair(), ", ".join(visible(key).lstrip(".") for key in self._gone())
         is_general = pair is not None and pair.remote is None and pair.tool_format == "general"
+        failed = [printable(name, _LONGEST) for name, one in self._tools.servers.items() if one.state == "failed"]
         why = why_no_tools(self._model.settings.answer_format, pair)
         notes = {
             why: True,
             _GENERAL: is_general and bool(on) and not why,
             f"Only the first {MOST_OFFERED} tools are given to the model.": len(on) >= MOST_OFFERED,
             f"Not available now: {shortened(gone, _LONGEST_NOTE)}.": bool(gone),
+            f"Not running: {shortened(', '.join(failed), _LONGEST_NOTE)}.": bool(failed),
         }
         return [note for note, is_so in notes.items() if note and is_so]
 
@@ -165,6 +164,8 @@ class ChatTools(QObject):
             text.setMinimumWidth(themes.px(_WIDTH))
             action.setDefaultWidget(text)
             menu.addAction(action)
+        menu.addSeparator()
+        self._ctx.actions.add(menu, "tool_settings")
 
     def _switch(self, tool: OfferedTool, is_on: bool) -> None:
         keys = [one.key for one in self._tools.offered(self._model.settings) if one.key != tool.key]
@@ -269,29 +270,24 @@ def _about(text: str, server: str) -> str:
 
 
 def _ask_for_arguments(prompt: ServerPrompt, window: QWidget, get: Callable[[dict[str, str]], object]) -> None:
-    dialog, form = QDialog(window), QFormLayout()
-    dialog.setWindowTitle(printable(prompt.title or prompt.name, _LONGEST))
-    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
-    dialog.setLayout(form)
-    dialog.setMinimumWidth(themes.px(_WIDTH))
-    form.setContentsMargins(*DIALOG_MARGINS)
-    fields = {one.name: QLineEdit(placeholderText=visible(one.description)) for one in prompt.arguments}
-    buttons = QDialogButtonBox(QDialogButtonBox.StandardButton.Ok | QDialogButtonBox.StandardButton.Cancel)
-    insert = buttons.button(QDialogButtonBox.StandardButton.Ok)
-    insert.setText("Insert")
+    from app.ui.tools.questions import FormField  # few prompts need it
 
     def check() -> None:
-        insert.setEnabled(all(fields[one.name].text() for one in prompt.arguments if one.is_required))
+        insert.setEnabled(all(field.is_valid() for field in fields.values()))
 
-    for one in prompt.arguments:
-        fields[one.name].textChanged.connect(check)
-        fields[one.name].setToolTip(plain_tooltip(one.description))
-        name = printable(one.name, _LONGEST) + ("" if one.is_required else " (optional)")
-        fields[one.name].setAccessibleName(name)
-        form.addRow(label(name), fields[one.name])
-    form.addRow(buttons)
-    buttons.rejected.connect(dialog.reject)
-    buttons.accepted.connect(dialog.accept)
-    dialog.accepted.connect(lambda: get({name: field.text() for name, field in fields.items() if field.text()}))
+    dialog = QDialog(window)
+    dialog.setWindowTitle(printable(prompt.title or prompt.name, _LONGEST))
+    dialog.setAttribute(Qt.WidgetAttribute.WA_DeleteOnClose)
+    dialog.setMinimumWidth(themes.px(_WIDTH))
+    insert, cancel = push_button("Insert", dialog.accept, role="primary"), push_button("Cancel", dialog.reject)
+    insert.setDefault(True)
+    fields = {
+        one.name: FormField(one.name, {"description": one.description}, check, is_needed=one.is_required)
+        for one in prompt.arguments
+    }
+    form = QWidget()
+    column(*(field.layout for field in fields.values()), on=form)
+    column((scrolling(form), 1), row(None, cancel, insert), margins=DIALOG_MARGINS, on=dialog)
+    dialog.accepted.connect(lambda: get({name: text for name, field in fields.items() if (text := field.value())}))
     check()
     dialog.open()

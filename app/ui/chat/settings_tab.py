@@ -414,7 +414,9 @@ class ChatSettingsTab(QFrame):
     def _refresh_tools(self) -> None:
         settings = self._model.settings
         self.tools_button.setText(words.count(len(self._ctx.chats.answers.offered(settings)), "tool"))
-        describe(self.tools_button, WORDS["tools"].description, "Changed in this chat" if settings.tools else "")
+        describe(
+            self.tools_button, WORDS["tools"].description, "" if settings.tools is None else "Changed in this chat"
+        )
 
     def _check_format(self, settings: ChatSettings) -> None:
         """Say what is wrong with a schema or a grammar as soon as it is typed; an empty one isn't finished."""

@@ -185,6 +185,14 @@ def test_what_is_chosen_and_not_there_is_kept_and_said(desk: ToolDesk) -> None:
     assert desk.chosen() == []
 
 
+def test_a_server_that_does_not_run_is_said_and_the_settings_are_near(desk: ToolDesk) -> None:
+    desk.tools.entries["web"] = ServerEntry(name="web", command="x")
+    desk.tools._on_message(ServerChanged(name="web", state="failed", message="It couldn't be started."))
+    assert desk.button.text() == "0 tools" and desk.notes() == ["Not running: web."]
+    desk.lines()["Tool settings…"].trigger()
+    assert desk.actions.calls["tool_settings"] == [()]
+
+
 def test_more_than_the_model_is_given_is_said(desk: ToolDesk) -> None:
     desk.told("one", 100)
     desk.told("two", 100)
@@ -266,7 +274,8 @@ def test_a_prompt_of_a_real_server_is_asked_for_its_arguments_and_written_into_t
     buttons = {one.text(): one for one in dialog.findChildren(type(desk.composer.button))}
     assert not buttons["Insert"].isEnabled()
     QTest.keyClicks(field, "x = 1")
-    buttons["Insert"].click()
+    assert buttons["Insert"].isEnabled()
+    QTest.keyClick(field, Qt.Key.Key_Return)
     desk.qtbot.waitUntil(lambda: desk.composer.text() == "Please review: x = 1", timeout=WAIT_MS)
     assert not desk.model.messages and desk.composer.button.isEnabled()  # the user sends it, or doesn't
 

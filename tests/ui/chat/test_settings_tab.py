@@ -53,6 +53,20 @@ def test_a_chosen_value_says_what_is_recommended_and_can_go_back_to_it(rig: Sett
     assert rig.tab.parameters["top_k"].field.value() == Sampling().top_k
 
 
+def test_the_tools_of_the_chat_are_counted_and_one_click_away(rig: SettingsRig) -> None:
+    rig.answers.tools = rig.ctx.tools
+    rig.model.set_settings(ChatSettings(tools=[".calculate", ".current_time", "gone.search"]))
+    assert rig.tab.tools_button.text() == "2 tools"
+    assert "Changed in this chat" in rig.tab.tools_button.accessibleDescription()
+    rig.tab.tools_button.click()
+    assert rig.actions.calls["chat_tools"] == [(rig.tab.tools_button,)]
+    rig.enter("temperature", "0.5")  # nothing else changes them
+    assert rig.chosen.tools == [".calculate", ".current_time", "gone.search"]
+    rig.model.set_settings(ChatSettings())
+    assert rig.tab.tools_button.text() == "0 tools"
+    assert "Changed" not in rig.tab.tools_button.accessibleDescription()
+
+
 def test_the_keyboard_goes_through_the_fields_as_one_reads(qtbot: QtBot, rig: SettingsRig) -> None:
     rig.model.set_settings(BRIEF)
     for section in (rig.tab.sampling_section, rig.tab.more_section):
