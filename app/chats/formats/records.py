@@ -293,7 +293,7 @@ def _settled(message: MessageRecord) -> MessageRecord:
             images = (*calls[place].images, *one.images)
             calls[place] = msgspec.structs.replace(calls[place], state=one.state, result=result, images=images)
         elif len(calls) < MOST_CALLS:
-            calls.append(_sound(one, calls[-1] if calls else StoredCall(id="", name="", tokens=1), message))
+            calls.append(_sound(one, calls[-1] if calls else StoredCall(id="", name="", state="done"), message))
     has_ids = len({one.id for one in calls} - {""}) == len(calls)
     for place, one in enumerate(calls):
         state: CallState = one.state if one.has_ended else "stopped"
@@ -311,15 +311,18 @@ def _called(calls: list[StoredCall], result: StoredCall) -> int | None:
 
 
 def _sound(call: StoredCall, before: StoredCall, message: MessageRecord) -> StoredCall:
-    """The call at a possible place, with arguments that are an object. After a result comes the next turn."""
+    """The call at a possible place, with arguments that are an object. After a result or text comes the next turn."""
+    text = max(before.text, min(call.text, len(message.text)))
+    thinking = max(before.thinking, min(call.thinking, len(message.thinking)))
+    goes_on = not before.has_ended and (text, thinking) == (before.text, before.thinking)
     return msgspec.structs.replace(
         call,
         name=" ".join(call.name.split())[:_LONGEST_NAME] or "tool",
         arguments=arguments_of(call.arguments[:MOST_RESULT]),
         **{key: getattr(call, key)[:_LONGEST_NAME] for key in ("id", "server", "tool")},
-        text=max(before.text, min(call.text, len(message.text))),
-        thinking=max(before.thinking, min(call.thinking, len(message.thinking))),
-        tokens=max(before.tokens, min(call.tokens, 2**31 - 1)) if call.tokens else before.tokens + before.has_ended,
+        text=text,
+        thinking=thinking,
+        tokens=max(before.tokens, min(call.tokens, 2**31 - 1)) if call.tokens else before.tokens + (not goes_on),
         result=cut(call.result, MOST_RESULT),
         seconds=max(call.seconds, 0.0),
     )

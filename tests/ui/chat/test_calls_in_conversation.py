@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 from dataclasses import replace
+from itertools import pairwise
 
 import msgspec
 import pytest
 
+from app.chats.database import MEMORY
 from app.chats.model import Attachment, CallState, StoredCall, StoredMessage, calls_to_json, pack, to_json
 from app.chats.settings import ChatSettings
+from app.chats.store import ChatStore
 from app.protocol.answering import AnswerSettings
 from app.protocol.commands import Message
 from app.protocol.events import Figures, GenerationFinished, ModelInfo, PairLoaded, Piece, Round, RoundsReceived
@@ -21,6 +24,8 @@ from app.ui.chat.conversation import can_continue, conversation, ends_with_calls
 from app.ui.chat.live_answer import LiveAnswer, tool_use, why_no_tools
 from app.ui.chat.writer import edited_answer
 from app.ui.engine.pair_names import guide_files
+from tests.chats.formats.test_tool_calls import DATA as TOOL_CALLS
+from tests.chats.test_importing import import_all
 
 QUESTION = StoredMessage("q", "chat", None, "user", "Rain?", "complete", 1.0)
 RADAR = Attachment("a" * 64, "image", "radar.png", 5, "image/png", 1, 1, path="radar.png")
@@ -326,3 +331,18 @@ def test_messages_of_a_chat_without_calls_are_as_ever() -> None:
         Message(role="user", content="Rain?", sent_at=1.0),
         Message(role="assistant", content="Yes.", sent_at=2.0),
     ]
+
+
+def test_calls_of_other_apps_are_asked_again_like_ours() -> None:
+    """Each call is followed by its result, and the text stands where it stood."""
+    with ChatStore(MEMORY) as store:
+        import_all(store, TOOL_CALLS)
+        for chat in store.chats():
+            asked = conversation(store.branch(chat.id)).messages
+            results = [one.tool_call_id for one in asked if one.role == "tool"]
+            assert results == [call.id for one in asked for call in one.tool_calls] != []
+            for before, after in pairwise(asked):
+                assert after.role == "tool" if before.tool_calls else before.role != after.role or after.role == "tool"
+            told = [one.content for one in asked if one.role == "assistant"]
+            assert told[-1].split()[-2:] in (["80", "°C."], ["Older."], [])
+            assert all(one.tokens == () for one in asked)
