@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Coroutine
+from functools import partial
 from typing import Any, BinaryIO
 
 import msgspec
@@ -22,7 +23,7 @@ import msgspec
 from app import system
 from app.helper import limits
 from app.protocol import frames
-from app.tools import built_in
+from app.tools import built_in, transport
 from app.tools.messages import (
     BUILT_IN,
     CallEnded,
@@ -59,7 +60,7 @@ class ToolsProcess:
         self._servers: dict[str, tuple[Server, asyncio.Task[None]]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
         """By name: a server has ended before another one of its name starts."""
-        self._calls: dict[int, asyncio.Task[None]] = {}
+        self._calls: dict[int, asyncio.Task[CallEnded]] = {}
         self._questions: dict[int, asyncio.Future[Reply]] = {}
         self._last_question = 0
         self._tasks: set[asyncio.Task[None]] = set()
@@ -71,9 +72,14 @@ class ToolsProcess:
             loop.add_signal_handler(signal.SIGTERM, self._is_over.set)
         threading.Thread(target=self._read, args=(loop,), name="messages", daemon=True).start()
         await self._is_over.wait()
-        ending = [*self._calls.values(), *(task for _, task in self._servers.values()), *self._tasks]
+        ending: list[asyncio.Task[Any]] = [
+            *self._calls.values(),
+            *(task for _, task in self._servers.values()),
+            *self._tasks,
+        ]
         for task in ending:
-            task.cancel()
+            if not task.cancelling():  # a second time, it would leave before its server has ended
+                task.cancel()
         await asyncio.wait(ending, timeout=_QUIT_SECONDS) if ending else None
 
     def _read(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -90,6 +96,7 @@ class ToolsProcess:
         with contextlib.suppress(RuntimeError):
             loop.call_soon_threadsafe(self._receive, Quit())
         time.sleep(_QUIT_SECONDS * 2)
+        transport.kill_all()
         os._exit(0)  # something hangs
 
     def _receive(self, message: ToTools) -> None:
@@ -101,10 +108,10 @@ class ToolsProcess:
             case StopServer():
                 self._do(self._replace(message.name, None))
             case CallTool() | GetPrompt() | ReadResource():
-                self._calls[message.request] = asyncio.create_task(self._carry_out(message))
-            case CancelCall():
-                if (call := self._calls.get(message.request)) is not None:
-                    call.cancel()
+                call = self._calls[message.request] = asyncio.create_task(self._carry_out(message))
+                call.add_done_callback(partial(self._on_ended, message.request))
+            case CancelCall() if message.request in self._calls:
+                self._calls[message.request].cancel()
             case Reply():
                 if (question := self._questions.pop(message.question, None)) and not question.done():
                     question.set_result(message)
@@ -120,35 +127,34 @@ class ToolsProcess:
 
     async def _replace(self, name: str, start: StartServer | None) -> None:
         async with self._locks.setdefault(name, asyncio.Lock()):
-            _, task = self._servers.pop(name, (None, None))
+            _, task = self._servers.get(name, (None, None))
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
+                del self._servers[name]
             if start is None:
                 self._tell(ServerChanged(name=name, state="stopped"))
             else:
                 server = Server(start, self._tell, self._ask)
                 self._servers[name] = server, asyncio.create_task(server.run())
 
-    async def _carry_out(self, request: Request) -> None:
-        begun = time.monotonic()
-        try:
-            if isinstance(request, CallTool) and request.server == BUILT_IN:
-                ended = await built_in.carry_out(request)
-            elif request.server in self._servers:
-                ended = await self._servers[request.server][0].carry_out(request)
-            else:
-                text = f"The server “{request.server}” isn't running."
-                ended = CallEnded(request=request.request, state="failed", text=text)
-        except asyncio.CancelledError:
-            seconds = time.monotonic() - begun
-            ended = CallEnded(request=request.request, state="stopped", seconds=seconds)
-        except Exception as error:
-            log.exception("a call failed unexpectedly")
-            ended = CallEnded(request=request.request, state="failed", text=f"An unexpected error: {error!r}")
-        finally:
-            self._calls.pop(request.request, None)
-            self._tell(ended)
+    async def _carry_out(self, request: Request) -> CallEnded:
+        if isinstance(request, CallTool) and request.server == BUILT_IN:
+            return await built_in.carry_out(request)
+        if request.server in self._servers:
+            return await self._servers[request.server][0].carry_out(request)
+        return CallEnded(request=request.request, state="failed", text=f"The server “{request.server}” isn't running.")
+
+    def _on_ended(self, number: int, call: asyncio.Task[CallEnded]) -> None:
+        """Whatever happened to the call, one that was canceled before it began included."""
+        del self._calls[number]
+        if call.cancelled():
+            self._tell(CallEnded(request=number, state="stopped"))
+        elif (error := call.exception()) is not None:
+            log.error("a call failed unexpectedly", exc_info=error)
+            self._tell(CallEnded(request=number, state="failed", text=f"An unexpected error: {error!r}"))
+        else:
+            self._tell(call.result())
 
     def _ask(self, asked: UserAsked) -> asyncio.Future[Reply]:
         self._last_question += 1
@@ -195,4 +201,5 @@ def run() -> int:
         asyncio.run(ToolsProcess(messages, answers).run())
     except OSError as error:
         log.info("the pipe broke: %s", error)
+    transport.kill_all()
     os._exit(0)  # a tool in a thread may hang

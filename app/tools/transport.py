@@ -7,7 +7,9 @@ log, and a server that sends without end is ended.
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -167,6 +169,7 @@ async def command(entry: ServerEntry, log: Log) -> AsyncIterator[Streams]:
     """Start a server. At the end, it and all that it started are ended. Raises `KnownError` if it can't be started, and
     in the middle (through the task group) when it ends by itself."""
     process = await _started(entry)
+    _running.add(process.pid)
     streams, flow, ending = Streams(), Flow(), anyio.Event()
     async with anyio.create_task_group() as tasks:
         tasks.start_soon(_read, process, streams, flow, log, ending)
@@ -178,6 +181,7 @@ async def command(entry: ServerEntry, log: Log) -> AsyncIterator[Streams]:
             ending.set()
             with anyio.CancelScope(shield=True):
                 await _end(process)
+            _running.discard(process.pid)
             tasks.cancel_scope.cancel()
             streams.close()
 
@@ -205,6 +209,17 @@ async def _started(entry: ServerEntry) -> anyio.abc.Process:
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise KnownError(f"“{entry.command}” couldn't be started: {reason}.") from error
+
+
+_running: set[int] = set()
+"""Process groups of servers."""
+
+
+def kill_all() -> None:
+    """End at once what is left of all servers; on Windows, the system does when this process ends."""
+    for group in _running if sys.platform != "win32" else ():
+        with contextlib.suppress(OSError):
+            os.killpg(group, signal.SIGKILL)
 
 
 _CLOSED = anyio.EndOfStream, anyio.ClosedResourceError, anyio.BrokenResourceError, OSError

@@ -41,6 +41,11 @@ class Process(ToolsProcess):
     def run(self, tool: str, server: str = "test", **arguments: Any) -> CallEnded:
         return self.call(server, tool, json.dumps(arguments))
 
+    def write(self, data: bytes) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(data)
+        self._process.stdin.flush()
+
     def until(self, name: str, *states: str) -> ServerChanged:
         """Wait for one of these states of a server."""
         while True:
@@ -48,7 +53,7 @@ class Process(ToolsProcess):
             if isinstance(message, ServerChanged) and message.name == name and message.state in states:
                 return message
 
-    def next(self, kind: type[FromTools]) -> Any:
+    def next(self, kind: type[FromTools] | tuple[type[FromTools], ...]) -> Any:
         """Wait for a message of this kind."""
         while True:
             message = self.receive()

@@ -79,6 +79,15 @@ def test_being_killed_ends_its_servers(tmp_path: Path) -> None:
     process.close()
 
 
+def test_a_server_that_does_not_want_to_end_is_ended_with_it(tmp_path: Path) -> None:
+    process = Process()
+    process.start([entry("stubborn", "hostile_server", "does not want to end")])
+    below = psutil.Process(process.process_id).children(recursive=True)
+    process.send(StopServer(name="stubborn"))  # and then again, while that is under way
+    process.close()
+    assert len(below) == 1 and all_end(below)
+
+
 @pytest.mark.parametrize("body", [b"{}", b"\xff", b'{"type": "format_disk"}', b"[" * 10_000])
 def test_a_message_that_it_does_not_know_ends_it(body: bytes) -> None:
     process = system.start_process(command(), errors=subprocess.DEVNULL)

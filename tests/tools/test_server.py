@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from app.protocol import frames
 from app.tools.messages import (
     MAX_RESULT_TEXT,
     CallEnded,
@@ -108,6 +109,12 @@ def test_stopping_a_call_cancels_it_at_the_server(tools: Process, tmp_path: Path
         assert tools.run("add", a=1, b=1).text == "2"
 
 
+def test_a_call_that_is_stopped_before_it_begins_has_an_end(tools: Process) -> None:
+    messages = CallTool(request=1100, server="test", tool="add", arguments="{}"), CancelCall(request=1100)
+    tools.write(b"".join(map(frames.encode_frame, messages)))
+    assert (tools.next(CallEnded).state, tools.run("add", a=1, b=1).text) == ("stopped", "2")
+
+
 def test_a_prompt(tools: Process) -> None:
     tools.send(GetPrompt(request=2000, server="test", name="review", arguments={"code": "x = 1"}))
     assert tools.next(CallEnded).text == "Please review: x = 1"
@@ -174,8 +181,9 @@ def test_a_question_ends_with_its_call(tools: Process) -> None:
     tools.send(CallTool(request=3000, server="test", tool="book", arguments="{}"))
     asked = tools.next(UserAsked)
     tools.send(CancelCall(request=3000))
-    assert tools.next(CallEnded).state == "stopped"
-    assert tools.next(QuestionWithdrawn).question == asked.question
+    messages = [tools.next((CallEnded, QuestionWithdrawn)) for _ in range(2)]
+    assert QuestionWithdrawn(question=asked.question) in messages
+    assert [one.state for one in messages if isinstance(one, CallEnded)] == ["stopped"]
 
 
 # ------------------------------------------------------------ starting and ending
