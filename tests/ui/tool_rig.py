@@ -38,13 +38,16 @@ class ToolRig(Rig):
         name: ToolFormatName = "hermes",
         *,
         command: list[str] | None = None,
+        has_draft: bool = False,
         **options: Any,
     ) -> None:
         """``command`` starts another tools process; ``options`` of the model."""
         super().__init__(qtbot, folder, "")
         model = {"calls": 1e9, "context_length": 16384, "in_line": True, **options}
         self.target = make_tool_model(folder / "target.gguf", name, **model)
-        self.has_draft = False
+        self.has_draft = has_draft
+        if has_draft:
+            self.draft = make_tool_model(folder / "draft.gguf", name, **model, noise=0.5)
         self.settings = AnswerSettings(sampling=WARM, seed=1, draft_length=0)
         self.values.most_tool_calls = 1
         self.tools = ToolService(folder, self.values, self.notice_list, command=command or ())

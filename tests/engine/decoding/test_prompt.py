@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
@@ -8,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from app.engine.decoding.chat_template import TemplateInputs
-from app.engine.decoding.prompt import LEAST_ANSWER, ChatTokenizer, PromptBuilder
+from app.engine.decoding.prompt import LEAST_ANSWER, ChatTokenizer, Fitting, PromptBuilder
 from app.engine.llama.model import Model
 from app.protocol.commands import Message
+from app.protocol.options import Overflow
+from app.protocol.tools import ToolCall
 from app.system import KnownError
 from tests.support.gguf_files import UNKNOWN, USER_DEFINED, Vocabulary, bpe_vocabulary, make_model, spm_vocabulary
 from tests.support.vocabulary import FakeVocabulary
@@ -111,6 +114,54 @@ def test_chats_in_turn_each_start_where_their_own_prompt_started() -> None:
         assert later.tokens[: len(first.tokens)] == first.tokens
     builder.forget()
     assert builder.chat(chats[0]).dropped_messages == begun[0].dropped_messages
+
+
+def with_calls(dice: random.Random, turns: int) -> list[Message]:
+    """Questions, some of whose answers have calls with results; the last may be in the middle of one."""
+    messages: list[Message] = []
+    for turn in range(turns):
+        messages.append(user(f"question {turn} " + "q" * dice.randint(0, 60)))
+        for step in range(dice.choice((0, 0, 1, 3))):
+            calls = tuple(ToolCall(f"{turn}x{step}x{one}", "tool", "{}") for one in range(dice.randint(1, 3)))
+            messages.append(Message(role="assistant", content="a" * dice.randint(0, 20), tool_calls=calls))
+            messages += [
+                Message(role="tool", content="r" * dice.randint(0, 90), tool_call_id=call.id, tool_name="tool")
+                for call in calls
+            ]
+        if turn < turns - 1:
+            messages.append(Message(role="assistant", content="a" * dice.randint(1, 60)))
+    return messages
+
+
+@pytest.mark.parametrize("overflow", ["drop_oldest", "keep_ends"])
+def test_a_call_is_never_separated_from_its_result(overflow: Overflow) -> None:
+    cuts = 0
+    for seed in range(200):
+        dice = random.Random(seed)
+        fitting = Fitting(dice.choice((300, 500, 900)), lambda message: len(message.content))
+        turns = with_calls(dice, dice.randint(1, 12))
+        for _ in range(3):  # the next questions go on behind the same cut
+            cut = fitting.cut([], turns, overflow, lambda kept: sum(len(one.content) + 8 for one in kept))
+            kept = cut.kept(turns)
+            assert kept[0].role == "user" and (cut.first == cut.end or turns[cut.end].role == "user")
+            calls = [call.id for one in kept for call in one.tool_calls]
+            assert calls == [one.tool_call_id for one in kept if one.role == "tool"]
+            last = max(place for place, one in enumerate(turns) if one.role == "user")
+            assert kept[len(kept) - len(turns) + last :] == turns[last:], "what is being answered stays whole"
+            fitting.remember(turns, cut)
+            cuts += cut.end > cut.first
+            turns = [*turns, Message(role="assistant", content="a"), *with_calls(dice, 1)]
+    assert cuts > 100
+
+
+def test_results_that_do_not_fit_are_refused_with_a_sentence_about_them() -> None:
+    builder = PromptBuilder(Words(SHORT), 300)
+    calls = (ToolCall("abcdefghi", "tool", "{}"),)
+    result = Message(role="tool", content="r" * 500, tool_call_id="abcdefghi", tool_name="tool")
+    with pytest.raises(
+        KnownError, match=r"With what the tools returned, .* tokens, but .* 300\. .* ask for less at once"
+    ):
+        builder.chat([user("well"), Message(role="assistant", content="", tool_calls=calls), result])
 
 
 def test_a_chat_of_thousands_of_turns_is_read_a_few_times_only(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from app.protocol.calls import CallReader
 from app.protocol.commands import Message
 from app.protocol.tools import FORMATS, ToolCall, ToolFormatName, ToolUse
 from tests.support.generation import Answer, ask, run
+from tests.support.matrix import in_proof
 from tests.support.pairs import WARM, Loader
 from tests.support.tool_models import LIGHT, WEATHER, make_tool_model
 
@@ -65,6 +66,18 @@ def test_a_call_in_other_tokens_than_the_tokenizers_stays_in_the_cache(
     assert second.started.cached_tokens == first.started.prompt_tokens + len(first.token_ids) - 1
     again = run(engine, ask("", messages=without_tokens(chat), tools=BOTH, sampling=WARM, max_tokens=1))
     assert again.started.cached_tokens < second.started.cached_tokens, "it is written anew without them"
+
+
+@pytest.mark.parametrize("name", ["hermes", "general", *in_proof([one for one in FORMATS if one not in NAMES])])
+def test_whatever_the_form_of_calls_they_stay_in_the_cache(
+    engine: Engine, load: Loader, tmp_path: Path, name: ToolFormatName
+) -> None:
+    load_model(load, tmp_path, name)
+    first = run(engine, ask("Well?", tools=BOTH, sampling=WARM, max_tokens=900))
+    assert first.finished.finish_reason == "end"
+    chat = next_turn(first, first.token_ids, name, raw(engine, first.token_ids))
+    second = run(engine, ask("", messages=chat, tools=BOTH, sampling=WARM, max_tokens=1))
+    assert second.started.cached_tokens == first.started.prompt_tokens + len(first.token_ids) - 1
 
 
 def without_tokens(chat: list[Message]) -> list[Message]:

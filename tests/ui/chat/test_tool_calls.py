@@ -19,11 +19,13 @@ from app.chats.store import ChatStore
 from app.protocol.commands import Generate
 from app.protocol.events import Figures
 from app.protocol.tools import ToolFormatName
-from app.ui.chat.footer import figures_of
+from app.ui.chat.footer import figures_of, note_of
 from app.ui.chat.live_answer import LiveAnswer
 from app.ui.chat.model import ChatState
 from app.ui.engine.client import EngineState
 from tests.support.keyrings import MemoryKeyring
+from tests.support.matrix import in_proof
+from tests.support.tool_process import entry
 from tests.support.tool_server import PNG
 from tests.ui.parts import WAIT_MS
 from tests.ui.tool_rig import ToolRig
@@ -56,8 +58,10 @@ def test_the_model_calls_and_the_user_allows(rig: ToolRig) -> None:
 
 def made_rig(qtbot: QtBot, folder: Path, name: ToolFormatName = "hermes", **options: Any) -> Iterator[ToolRig]:
     made = ToolRig(qtbot, folder, name, **options)
-    yield made
-    made.close()
+    try:
+        yield made
+    finally:
+        made.close()
 
 
 FORMS: tuple[ToolFormatName, ...] = ("hermes", "general", "mistral-list")
@@ -350,3 +354,63 @@ def test_the_engine_dies_in_a_later_turn_and_the_answer_goes_on(rig: ToolRig) ->
     answer = rig.finish()
     assert (answer.status, states(answer)[0]) == ("complete", "done")
     assert sum(call.state == "done" for call in answer.calls) == 2
+
+
+# ------------------------------------------------------------ with and without a draft, and a context that is full
+
+
+@pytest.mark.parametrize("name", ["hermes", *in_proof(["general", "mistral-list", "qwen-xml", "gemma", "kimi"])])
+def test_a_whole_conversation_is_the_same_with_and_without_a_draft(
+    qtbot: QtBot, tmp_path: Path, kept: MemoryKeyring, name: ToolFormatName
+) -> None:
+    def conversation(rig: ToolRig) -> list[tuple[Any, ...]]:
+        rig.chats.new()
+        rig.offer("weather")
+        for _ in range(2):
+            rig.ask("Well?")
+        return [
+            (one.text, list(one.tokens), [(call.name, call.arguments, call.state, call.result) for call in one.calls])
+            for one in rig.model.messages
+        ]
+
+    with contextlib.contextmanager(made_rig)(qtbot, tmp_path, name, has_draft=True) as rig:
+        rig.values.most_tool_calls = 3
+        rig.begin("weather")
+        rig.send()
+        rig.decide("always")
+        rig.finish()
+        plain = conversation(rig)
+        assert [call[2] for call in plain[1][2]][:3] == ["done"] * 3
+        for drafter in ("model", "ngram", "grammar", "auto"):
+            rig.settings = msgspec.structs.replace(rig.settings, draft_length="auto", drafter=drafter)
+            assert conversation(rig) == plain, drafter
+            drafted = figures_of(rig.model.messages[-1].figures).draft.accepted
+            assert drafted or drafter in ("ngram", "auto"), drafter
+
+
+def test_results_that_do_not_fit_end_the_answer_with_a_sentence_and_it_can_go_on(
+    qtbot: QtBot, tmp_path: Path, kept: MemoryKeyring
+) -> None:
+    with contextlib.contextmanager(made_rig)(qtbot, tmp_path, context_length=2048) as rig:
+        rig.begin("weather", server=entry("test", "strict_tool_server", "60000"))
+        rig.send()
+        answer = rig.finish()
+        assert (answer.status, states(answer)) == ("interrupted", ["done"])
+        assert "With what the tools returned" in str(note_of(answer))
+        assert len(answer.calls[0].result) > 60000 and rig.model.can_continue(answer.id)
+        rig.send("Something else")  # what does not fit is left out from now on
+        rig.finish("deny")
+        assert rig.started[-1].dropped_messages > 0
+
+
+def test_old_messages_make_room_for_results(qtbot: QtBot, tmp_path: Path, kept: MemoryKeyring) -> None:
+    with contextlib.contextmanager(made_rig)(qtbot, tmp_path, context_length=2048) as rig:
+        rig.begin("weather", server=entry("test", "strict_tool_server", "480"))
+        for _ in range(3):
+            rig.send("x" * 200)
+            answer = rig.finish()
+            assert (answer.status, answer.calls[0].state) == ("complete", "done")
+        assert rig.started[-1].dropped_messages > 0
+        for command in rig.asked:
+            calls = [call.id for one in command.messages for call in one.tool_calls]
+            assert calls == [one.tool_call_id for one in command.messages if one.role == "tool"]
