@@ -7,12 +7,13 @@ import base64
 import contextlib
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
 import mcp_types as mcp
 import msgspec
-from mcp.client.session import ClientSession
+from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
@@ -45,7 +46,7 @@ from app.tools.messages import (
 _PAGES, _MAX_LISTED = 100, 1000
 """Of a list; of prompts and of resources."""
 _MAX_NAME, _MAX_DESCRIPTION, _MAX_SCHEMA, _MAX_QUESTION = 200, 10_000, 100_000, 100_000
-_MAX_QUESTIONS = 3
+_MAX_ROUNDS, _MAX_QUESTIONS = 10, 3
 """Open ones of a server."""
 _PROGRESS_SECONDS, _CHANGE_SECONDS = 0.1, 1.0
 """The least time between two messages about the same."""
@@ -110,7 +111,12 @@ class Server:
                     client_info=_CLIENT,
                 )
                 await stack.enter_async_context(session)
-                await session.initialize()
+                try:
+                    await session.initialize()  # first, because older servers leave when they are asked anything else
+                except MCPError as error:
+                    if error.code != mcp.UNSUPPORTED_PROTOCOL_VERSION:
+                        raise
+                    await session.discover()
                 await self._list(session)
             self._session = session
             self._say("ready")
@@ -208,18 +214,36 @@ class Server:
         match request:
             case CallTool():
                 arguments = _arguments(request.arguments)
-                result = await session.call_tool(request.tool, arguments, progress_callback=on_progress)
-                content: Iterable[Any] = result.content
-                text, images = _shown(content)
+                result = await self._with_answers(
+                    session,
+                    partial(session.call_tool, request.tool, arguments, progress_callback=on_progress),
+                )
+                text, images = _shown(result.content)
                 if not text and result.structured_content is not None:
                     text = _cut(msgspec.json.encode(result.structured_content).decode())
                 return text, images, bool(result.is_error)
             case GetPrompt():
-                prompt = await session.get_prompt(request.name, request.arguments)
+                prompt = await self._with_answers(session, partial(session.get_prompt, request.name, request.arguments))
                 return *_shown(message.content for message in prompt.messages), False
             case ReadResource():
-                resource = await session.read_resource(request.uri)
+                resource = await self._with_answers(session, partial(session.read_resource, request.uri))
                 return *_shown(resource.contents), False
+
+    async def _with_answers(self, session: ClientSession, ask: Callable[..., Awaitable[Any]]) -> Any:
+        """Since 2026-07-28, servers ask in their answers, and are asked again with what they wanted."""
+        answers: dict[str, Any] | None = None
+        state = None
+        for _ in range(_MAX_ROUNDS):
+            result = await ask(input_responses=answers, request_state=state, allow_input_required=True)
+            if not isinstance(result, mcp.InputRequiredResult):
+                return result
+            answers, state = {}, result.request_state
+            for key, question in (result.input_requests or {}).items():
+                context = ClientRequestContext(session=session, request_id=key)
+                answers[key] = await session.dispatch_input_request(context, question)
+                if isinstance(answers[key], mcp.ErrorData):
+                    raise MCPError.from_error_data(answers[key])
+        raise KnownError("The server asks again and again.")
 
     @contextlib.asynccontextmanager
     async def _limit(self, seconds: float) -> AsyncIterator[asyncio.Timeout]:

@@ -233,6 +233,38 @@ def questions(raw: Raw, _asked: Any) -> None:
         raw.ask(f"q{number}", "elicitation/create", message="Password?", requestedSchema=schema)
 
 
+def modern(answer: Handler) -> Callable[[Raw], None]:
+    """A server of 2026-07-28 alone: without the old handshake, and it asks in its answers."""
+    version = "2026-07-28"
+    refused = {"code": -32022, "message": "Unsupported", "data": {"supported": [version], "requested": "2025-11-25"}}
+    known = {"resultType": "complete", "supportedVersions": [version], "capabilities": {"tools": {}}}
+    cached = {"ttlMs": 0, "cacheScope": "private"}
+    return lambda raw: raw.serve(
+        initialize=lambda raw, asked: raw.send({"jsonrpc": "2.0", "id": asked["id"], "error": refused}),
+        server_discover=lambda raw, asked: raw.answer(asked, {**known, **cached}),
+        tools_list=lambda raw, asked: raw.answer(asked, {"tools": [TOOL], "resultType": "complete", **cached}),
+        tools_call=answer,
+    )
+
+
+def asks_first(raw: Raw, asked: Any) -> None:
+    replies = asked["params"].get("inputResponses")
+    if replies is None:
+        asks_again(raw, asked)
+    else:
+        text = f"{replies['who']['action']} {asked['params']['requestState']}"
+        raw.answer(asked, {"content": [{"type": "text", "text": text}], "resultType": "complete"})
+
+
+def asks_again(raw: Raw, asked: Any) -> None:
+    schema = {"type": "object", "properties": {"name": {"type": "string"}}}
+    question = {
+        "method": "elicitation/create",
+        "params": {"mode": "form", "message": "Who?", "requestedSchema": schema},
+    }
+    raw.answer(asked, {"resultType": "input_required", "inputRequests": {"who": question}, "requestState": "here"})
+
+
 TEXT = {"type": "text", "text": "acted"}
 MB = 1_000_000
 CASES: dict[str, Case] = {
@@ -391,6 +423,8 @@ CASES: dict[str, Case] = {
         ),
         text="aaa",
     ),
+    "speaks only the newest protocol": Case(modern(asks_first), text="decline here"),
+    "asks in every answer": Case(modern(asks_again), call="failed", text="asks again and again"),
     # at the end
     "does not want to end": Case(stubborn),
 }
