@@ -11,7 +11,7 @@ from operator import attrgetter
 
 import msgspec
 from PySide6.QtCore import QEvent, QObject, QPoint, QStringListModel, Qt, Slot
-from PySide6.QtGui import QKeyEvent
+from PySide6.QtGui import QKeyEvent, QMouseEvent
 from PySide6.QtWidgets import (
     QComboBox,
     QCompleter,
@@ -54,12 +54,16 @@ class _Switches(QMenu):
     """Stays open while one switches tools on and off in it."""
 
     def event(self, event: QEvent) -> bool:
-        is_click = event.type() is QEvent.Type.MouseButtonRelease
-        is_key = isinstance(event, QKeyEvent) and event.type() is QEvent.Type.KeyPress and event.key() in _KEYS
-        if (is_click or is_key) and (action := self.activeAction()) is not None and action.isCheckable():
+        action, kinds = None, QEvent.Type
+        if isinstance(event, QMouseEvent) and event.type() is not kinds.MouseMove:
+            action = self.actionAt(event.position().toPoint())
+        elif isinstance(event, QKeyEvent) and event.type() is kinds.KeyPress and event.key() in _KEYS:
+            action = self.activeAction()
+        if action is None or not action.isCheckable():
+            return super().event(event)
+        if event.type() is not kinds.MouseButtonRelease:  # which may be of the click that opened the menu
             action.trigger()
-            return True
-        return super().event(event)
+        return True
 
 
 class ChatTools(QObject):
@@ -137,6 +141,8 @@ class ChatTools(QObject):
     def _fill(self) -> None:
         menu, tools = self.menu, self._tools.all_tools()
         menu.clear()
+        for inner in menu.findChildren(_Switches):
+            inner.deleteLater()
         on = self._tools.offered(self._model.settings)
         for name, group in groupby(tools, attrgetter("server_name")):
             of_server, title = list(group), f"\u2068{printable(name, _LONGEST)}\u2069".replace("&", "&&")
@@ -227,7 +233,6 @@ class ChatTools(QObject):
 
     def _attach(self, server: str, one: ServerResource) -> None:
         name = one.name or one.uri.rstrip("/").rpartition("/")[2] or one.uri
-
         self._wait(name, self._tools.read_resource(server, one.uri), self._attachments.attach_result)
 
     # ------------------------------------------------------------ prompts
@@ -260,7 +265,8 @@ class ChatTools(QObject):
             if ended.state == "done":
                 done(model, name, ended)
             else:
-                self._ctx.notices.show(SUBJECT, notices.plain_text(f"{printable(name, _LONGEST)}: {ended.text}"))
+                text = f"{printable(name, _LONGEST)}: {shortened(visible(ended.text), _LONGEST_NOTE)}"
+                self._ctx.notices.show(SUBJECT, notices.plain_text(text))
 
         job.ended.connect(on_ended)
 
