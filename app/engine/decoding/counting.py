@@ -93,7 +93,9 @@ class TokenCounter:
 
     def _frame(self, messages: Sequence[Message], inputs: TemplateInputs) -> _Frame | None:
         """``None`` if the template doesn't write the last message exactly once."""
-        texts = ((one.role, content_of(one), one.thinking, one.tool_calls, one.tool_name) for one in messages)
+        texts = (
+            (one.role, content_of(one), one.thinking, one.tool_calls, one.tokens, one.tool_name) for one in messages
+        )
         others = inputs.now.date(), msgspec.json.encode(inputs.tools), *inputs.variables.items()
         key, frames = hash((*others, *texts)), self._frames
         if key in frames:
@@ -107,7 +109,7 @@ class TokenCounter:
 
     def _new_frame(self, messages: Sequence[Message], inputs: TemplateInputs) -> _Frame | None:
         word = unheard_of()
-        whole, hidden = self._tokenizer.rendered([*messages, Message(role="user", content=word)], inputs)
+        whole, hidden = self._tokenizer.prompt([*messages, Message(role="user", content=word)], inputs)
         before, *others = whole.split(word)
         if len(others) != 1:
             return None

@@ -210,14 +210,17 @@ class ChatTokenizer:
 
     def chat(self, messages: Sequence[Message], inputs: TemplateInputs) -> list[int]:
         """The tokens of a rendered chat. Raises `KnownError`."""
+        return self.tokens(self.prompt(messages, inputs))
+
+    def prompt(self, messages: Sequence[Message], inputs: TemplateInputs) -> Rendered:
+        """A rendered chat, with calls as they were written where the template allows it. Raises `KnownError`."""
         try:
             if any(one.tokens and one.tool_calls for one in messages):
                 with contextlib.suppress(KnownError):
-                    return self.tokens(self.rendered(messages, inputs, as_written=True))
-            rendered = self.rendered(messages, inputs)
+                    return self.rendered(messages, inputs, as_written=True)
+            return self.rendered(messages, inputs)
         except RecursionError as error:
             raise KnownError("A tool's description, or a call in this chat, is nested too deeply.") from error
-        return self.tokens(rendered)
 
     def size(self, message: Message) -> int:
         """The tokens of a message's text and images alone. Raises `KnownError` for an image."""

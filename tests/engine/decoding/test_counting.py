@@ -87,6 +87,21 @@ def test_tools_calls_and_results_are_in_the_sum(template: str, system: list[Mess
     assert without.tools == 0 and without.text == told.text
 
 
+def test_a_call_takes_the_tokens_that_it_was_written_in() -> None:
+    prompts, own = counter(Words(TOOLS))
+    written = tuple(map(ord, '<tool_call>\n{"name": "look", "arguments": {"at":"the sky"}}\n</tool_call>'))
+    counts = []
+    for tokens in ((), written):
+        call = ToolCall("abcdefghi", "look", '{"at": "the sky"}')
+        answer = Message(role="assistant", content="", tool_calls=(call,), tokens=tokens)
+        before = [user("a"), answer, Message(role="tool", content="blue", tool_call_id=call.id, tool_name="look")]
+        told = counted(own, before, "b")
+        asked = prompts.chat([*before, Message(role="assistant", content=""), user("b")])
+        assert told.messages + told.text == len(asked.tokens)
+        counts.append(told.messages)
+    assert counts[0] != counts[1]
+
+
 def test_a_call_with_other_arguments_is_another_prompt() -> None:
     prompts, own = counter(Words(TOOLS))
     for arguments in ("{}", '{"at": "sky"}'):

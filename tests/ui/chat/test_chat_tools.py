@@ -27,9 +27,13 @@ from app.tools.messages import (
 from app.ui.chat import context_meter
 from app.ui.chat.attachments import IMAGES_SUBJECT
 from app.ui.chat.chat_tools import READERS, ChatTools
+from app.ui.chat.composer import Composer
+from app.ui.chat.context_meter import ContextMeter
+from tests.support.keyrings import MemoryKeyring
 from tests.support.tool_process import entry
 from tests.ui.chat.test_attachments import Desk
 from tests.ui.parts import WAIT_MS
+from tests.ui.tool_rig import ToolRig
 
 PNG = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -439,3 +443,37 @@ def test_tools_are_in_the_context(desk: ToolDesk) -> None:
     assert ("Tools", "4\u00a0tokens") in desk.meter.use.rows() and desk.meter.use.total == 4
     desk.choose()
     desk.qtbot.waitUntil(lambda: desk.meter.use is not None and desk.meter.use.tools == 0, timeout=WAIT_MS)
+
+
+@pytest.fixture
+def rig(qtbot: QtBot, tmp_path: Path, kept: MemoryKeyring, monkeypatch: pytest.MonkeyPatch) -> Iterator[ToolRig]:
+    """With a real engine."""
+    monkeypatch.setattr(context_meter, "DELAY_MS", 20)
+    made = ToolRig(qtbot, tmp_path)
+    yield made
+    made.close()
+
+
+def test_what_the_meter_says_is_what_the_engine_processes(qtbot: QtBot, rig: ToolRig) -> None:
+    composer = Composer()
+    qtbot.addWidget(composer)
+    meter = ContextMeter(rig.ctx, composer, lambda _use: None)
+    rig.begin("weather")
+
+    def total(text: str) -> int:
+        """As it is once everything has been counted."""
+        rig.model.unsent.type("")
+        qtbot.waitUntil(lambda: meter.use is not None and meter.use.text == 0, timeout=WAIT_MS)
+        rig.model.unsent.type(text)
+        qtbot.waitUntil(lambda: meter.use is not None and meter.use.text > 0, timeout=WAIT_MS)
+        assert meter.use is not None and meter.use.tools > 0
+        return meter.use.total
+
+    said = total("Well?")
+    rig.send()
+    rig.finish()
+    assert rig.started[0].prompt_tokens == said
+    said, answered = total("And now?"), len(rig.started)
+    rig.send("And now?")
+    assert rig.started[answered].prompt_tokens == said  # the call and its result are in it
+    rig.finish()
