@@ -267,12 +267,15 @@ def _message(source: str, message: Message, form: _Form) -> dict[str, Any]:
     content = message.content.strip() if _TRIMMED in source else message.content
     if message.role == "assistant" and _CHANNEL in source and content.startswith(_CHANNEL):
         content = content.rpartition(_FINAL)[2] if _FINAL in content else ""
+    thinking = message.thinking
+    if message.tool_calls and thinking and content and _CHANNEL in source:  # gpt-oss's refuses both beside a call
+        thinking, content = f"{thinking}\n\n{content}", ""
     parts = [{"type": "text", "text": content}]
     shown = {"role": message.role, "content": parts if form.typed else content}
-    if message.thinking and _THINKING_PART in source:
-        shown["content"] = [{"type": "thinking", "thinking": message.thinking}, *parts]
-    elif message.thinking:
-        shown.update(dict.fromkeys(_THINKING_NAMES, message.thinking))
+    if thinking and _THINKING_PART in source:
+        shown["content"] = [{"type": "thinking", "thinking": thinking}, *parts]
+    elif thinking:
+        shown.update(dict.fromkeys(_THINKING_NAMES, thinking))
     if message.tool_calls:
         shown["tool_calls"] = message.tool_calls
     if message.role == "tool":

@@ -49,6 +49,7 @@ ToolFormatName = Literal[
     "deepseek-functions",
     "gemma",
     "lfm",
+    "harmony",
     "general",
 ]
 """``general``: the template doesn't write calls, or uses an unknown format."""
@@ -114,6 +115,12 @@ class ToolFormat:
     """What separates them."""
     notation: Notation = PLAIN
     """How their values are written."""
+    in_template: str = ""
+    """``call`` as templates write it, if models write it in another way."""
+    text_last: bool = False
+    """Whether templates write text that came before the calls behind their results."""
+    channels: bool = False
+    """Whether each part of an answer is in a channel, calls as well."""
     several: bool = True
     """Whether an answer may have more than one call."""
     anywhere: bool = True
@@ -254,6 +261,7 @@ FORMATS: dict[ToolFormatName, ToolFormat] = {
         parameter=GEMMA.member,
         between=",",
         notation=GEMMA,
+        text_last=True,
     ),
     "lfm": ToolFormat(
         "<|tool_call_start|>",
@@ -264,5 +272,12 @@ FORMATS: dict[ToolFormatName, ToolFormat] = {
         parameter=f"{KEY}={VALUE}",
         between=", ",
         notation=PYTHON_ARGUMENTS,
+    ),
+    "harmony": ToolFormat(
+        "<|channel|>commentary to=functions.",
+        f"<|channel|>commentary to=functions.{NAME} <|constrain|>json<|message|>{ARGUMENTS}",
+        in_template=f" to=functions.{NAME}<|channel|>commentary json<|message|>{ARGUMENTS}",
+        channels=True,
+        several=False,
     ),
 }

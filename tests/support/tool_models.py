@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from app.protocol.notations import KEY, VALUE, Around, Notation
 from app.protocol.tools import ARGUMENTS, FORMATS, ID, INDEX, NAME, Tool, ToolFormat, ToolFormatName
-from tests.support.thinking_models import Family, Row, make_thinking_model
+from tests.support.thinking_models import FAMILIES, Family, Row, make_thinking_model
 
 MARKS = (
     *("<tool_call>", "</tool_call>", "[TOOL_CALLS]", "[ARGS]", "[CALL_ID]", "<TOOLCALL>", "</TOOLCALL>"),
@@ -87,7 +88,7 @@ def template_for(known: ToolFormat, *, thinks: bool = False) -> str:
     between = f"{{{{ {json.dumps(known.between)} if not loop.first }}}}"
     parameters = f"{{% for key, one in call.function.arguments{ordered} %}}{between}{chosen}{{% endfor %}}"
     call = (
-        _jinja(known.call)
+        _jinja(known.in_template or known.call)
         .replace(NAME, "{{ call.function.name }}")
         .replace(ID, "{{ call.id }}")
         .replace(INDEX, "{{ loop.index0 }}")
@@ -106,6 +107,34 @@ def template_for(known: ToolFormat, *, thinks: bool = False) -> str:
         "{% for one in messages %}<|im_start|>{{ one.role }}\n{{ one.content }}"
         f"{{% if one.tool_calls %}}{opening}{calls}{{% endfor %}}{closing}{{% endif %}}"
         f"<|im_end|>\n{{% endfor %}}<|im_start|>assistant\n{is_off if thinks else ''}"
+    )
+
+
+_HARMONY = (
+    "<|start|>system<|message|>{% for one in tools or [] %}{{ one | tojson }}{% endfor %}<|end|>"
+    "{% set last = namespace(name='') %}{% for one in messages %}{% if one.role == 'assistant' and one.tool_calls %}"
+    "{% if one.content and one.thinking %}{{ raise_exception('Cannot pass both') }}{% endif %}"
+    "{% set thought = one.thinking or one.content %}"
+    "{% if thought %}<|start|>assistant<|channel|>analysis<|message|>{{ thought }}<|end|>{% endif %}"
+    "{% set last.name = one.tool_calls[0].function.name %}<|start|>assistant to=functions.{{ last.name }}"
+    "<|channel|>commentary json<|message|>{{ one.tool_calls[0].function.arguments | tojson }}<|call|>"
+    "{% elif one.role == 'tool' %}<|start|>functions.{{ last.name }} to=assistant<|channel|>commentary<|message|>"
+    "{{ one.content | tojson }}<|end|>{% else %}<|start|>{{ one.role }}"
+    "{% if one.role == 'assistant' %}<|channel|>final{% endif %}<|message|>{{ one.content }}<|end|>"
+    "{% endif %}{% endfor %}<|start|>assistant"
+)
+"""What gpt-oss's does."""
+
+
+def _channel_model(calls: float) -> Family:
+    known = FAMILIES["gpt-oss"]
+    channels = {"analysis": 0.5, "final": 1.0, "commentary": 1.0}
+    begun = {"<|message|>": 0.2, "▁": calls or 0.2}
+    return replace(
+        known,
+        rows={**known.rows, "<|channel|>": channels, "commentary": begun, "}": {"<|call|>": 1}},
+        controls=(*known.controls, "<|constrain|>"),
+        template=_HARMONY,
     )
 
 
@@ -128,6 +157,8 @@ def make_tool_model(
     ``in_line``: all answers begin alike. Jinja drops the line break at the end of the other template, which answers
     that aren't the last have."""
     known = FORMATS[name]
+    if known.channels:
+        return make_thinking_model(path, _channel_model(calls), noise=noise, context_length=context_length)
     template = GENERAL_TEMPLATE if name == "general" else template_for(known, thinks=thinks)
     if in_line:
         template = template.replace("{{ one.role }}\n", "{{ one.role }}:").replace("assistant\n", "assistant:")

@@ -98,11 +98,13 @@ class Grammar:
         *,
         mark_texts: Mapping[int, bytes] | None = None,
         notes: Sequence[str] = (),
+        is_whole: bool = False,
         is_valid: Callable[[str], bool | None] = lambda _: None,
     ) -> None:
         """``source``: what the helper answers (`app.helper.messages.GrammarChecked`). ``openings``: tokens that open
         thinking. ``mark_texts``: what is shown of control tokens. ``notes``: sentences about what isn't forced, for
-        which ``is_valid`` checks a finished answer (``None``: that can't be found out, or all is forced).
+        which ``is_valid`` checks a finished answer (``None``: that can't be found out, or all is forced). ``is_whole``:
+        it has the thinking, too.
 
         Raises `KnownError` if llguidance refuses it, or the model has no token that ends an answer.
         """
@@ -119,8 +121,8 @@ class Grammar:
         self._openings = openings
         self._matcher = llguidance.LLMatcher(vocabulary.tokenizer, source, log_level=0, limits=limits())
         _check(self._matcher)
-        self._has_begun = False
-        self.in_force = False
+        self.is_whole = self._has_begun = is_whole
+        self.in_force = is_whole
         """Whether the next token has to follow the grammar."""
         self.extra: frozenset[int] = frozenset()
         """Tokens outside of the grammar that may come next."""

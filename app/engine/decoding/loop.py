@@ -148,6 +148,8 @@ class Decoding:
         self._texts.splitter.expect_end()
         for token in tokens:
             self._sequence.append(token)
+            if self._grammar and self._grammar.is_whole:
+                self._grammar.take(token)
             shown += self._show(Piece(text="", id=token, round=self._round))
             if self.finish_reason:
                 break

@@ -17,7 +17,17 @@ from app.engine.decoding import Vocabulary
 from app.engine.decoding.chat_template import TemplateInputs, choose
 from app.engine.decoding.text import TokenTexts, answer_text
 from app.engine.decoding.thinking import Marks
-from app.engine.decoding.tools import as_text, for_template, found_format, one_by_one, with_texts, written
+from app.engine.decoding.thinking_splitters import HARMONY
+from app.engine.decoding.tools import (
+    as_models_write,
+    as_text,
+    for_template,
+    found_format,
+    in_front,
+    one_by_one,
+    with_texts,
+    written,
+)
 from app.protocol.calls import pattern_of
 from app.protocol.commands import Image, Message
 from app.protocol.events import Piece
@@ -194,6 +204,8 @@ class ChatTokenizer:
         self.tool_format, self.text_arguments = found_format(self.templates.with_tools)
         """How calls are written, and whether the template wants their arguments as text."""
         self._ends = (*controls, *user_defined)
+        if FORMATS[self.tool_format].channels and not {*HARMONY} <= {*self._ends}:
+            self.tool_format = "general"
         self.controls = _any_of(controls)
         """Matches the text of a control token."""
         sources = self.template.source + self.templates.with_tools.source
@@ -325,10 +337,11 @@ class ChatTokenizer:
                 safe = safe if known.several else one_by_one(safe)
                 template = self.templates.with_tools
                 variables = {name: value for name, value in variables.items() if name in template.variables}
-        text = template.render(safe, replace(inputs, variables=variables, tools=tools))
+        inputs = replace(inputs, variables=variables, tools=tools)
+        text = in_front(known, safe, lambda turns: template.render(turns, inputs))
         for one, calls, places in own:
             text = self._with_tokens(text, hidden, one, calls, places)
-        return text, hidden
+        return as_models_write(known, text), hidden
 
     def _with_tokens(
         self, text: str, hidden: Hidden, turn: Message, calls: Sequence[ToolCall], places: Sequence[ToolCall]

@@ -79,6 +79,10 @@ FORMATS = (
 HARMONY = ("<|start|>", "<|channel|>", "<|message|>", "<|end|>")
 """The marks of channels: what a header begins with, in front of its channel, behind it, and behind the message."""
 ANALYSIS, FINAL = "<|channel|>analysis<|message|>", "<|channel|>final<|message|>"
+COMMENTARY = "<|end|><|start|>assistant<|channel|>commentary"
+"""Behind thinking, where only a call may follow."""
+_CALL, _IN_GRAMMAR = " to=functions.", "<|constrain|>"
+"""In the header of a call. The second is only shown where calls follow a grammar."""
 
 
 class Run(NamedTuple):
@@ -225,7 +229,7 @@ def _open_span(line: str) -> str:
     return ""
 
 
-_LONGEST_HEADER = 60
+_LONGEST_HEADER = 240
 """Characters; what is longer is no header of a channel."""
 
 
@@ -542,8 +546,9 @@ class ChannelSplitter(Splitter):
     def answers(self) -> bool:
         return not self.thinking and not self.undecided
 
-    def between(self, template_text: str) -> str:  # noqa: ARG002
-        return f"<|end|><|start|>assistant{FINAL}"  # the template only tells how earlier turns looked, without channels
+    def between(self, template_text: str) -> str:
+        # Templates only tell how earlier turns looked, without channels.
+        return template_text if template_text == COMMENTARY else f"<|end|><|start|>assistant{FINAL}"
 
     def close(self) -> None:
         self.thinking, self._held, self._header = False, "", None
@@ -577,6 +582,9 @@ class ChannelSplitter(Splitter):
         before, (_, _, channel) = self.thinking, self._header.rpartition(self._channel)
         self.thinking = channel.lstrip().startswith("analysis")
         held, self._held, self._header = self._held + mark, "", None
+        if _CALL in channel and _IN_GRAMMAR in channel:
+            self._has_text[False] = True
+            return Run(held, False, shown=False, instead=f"<|channel|>{channel}<|message|>")
         if self._has_text[self.thinking]:  # another message of the same kind
             return Run(held, self.thinking, shown=False, instead="\n\n")
         return Run(held, before or self.thinking, shown=False)

@@ -16,6 +16,8 @@ import msgspec
 from app.engine.decoding import Vocabulary
 from app.engine.decoding.argument_grammar import ArgumentGrammar, Literals, json_rule, pattern
 from app.engine.decoding.chat_template import ChatTemplate
+from app.engine.decoding.thinking_splitters import FINAL
+from app.protocol.calls import pattern_of
 from app.protocol.commands import Message
 from app.protocol.notations import PLAIN, escaped
 from app.protocol.tools import (
@@ -85,15 +87,37 @@ def _rendered(template: ChatTemplate, calls: tuple[ToolCall, ...], *, text_argum
 
 
 def written(known: ToolFormat, calls: Sequence[ToolCall], *, counted: bool = True) -> str:
-    """The ``calls`` of an answer in the form ``known``; not ``counted``: with placeholders for their numbers."""
+    """The ``calls`` of an answer as templates write them in the form ``known``; not ``counted``: with placeholders for
+    their numbers."""
     texts = [
-        known.call.replace(NAME, call.name)
+        (known.in_template or known.call)
+        .replace(NAME, call.name)
         .replace(ID, call.id)
         .replace(INDEX, str(index) if counted else INDEX)
         .replace(ARGUMENTS, _arguments(known, call))
         for index, call in enumerate(calls)
     ]
     return known.opening + known.separator.join(texts) + known.closing
+
+
+def as_models_write(known: ToolFormat, prompt: str) -> str:
+    """A rendered ``prompt`` with its calls in the form of `ToolFormat.call`."""
+    theirs, ours = (one.partition(ARGUMENTS)[0] for one in (known.in_template, known.call))
+    return re.sub(pattern_of(theirs), ours.replace(NAME, r"\g<name>"), prompt) if theirs else prompt
+
+
+def in_front(known: ToolFormat, chat: Sequence[Message], render: Callable[[Sequence[Message]], str]) -> str:
+    """The prompt for ``chat``, with text in front of the calls that it came before."""
+    if not known.text_last:
+        return render(chat)
+    text = render([msgspec.structs.replace(one, content="") if one.tool_calls else one for one in chat])
+    at = 0
+    for one in chat:
+        calls = written(known, one.tool_calls)
+        if one.tool_calls and (at := text.find(calls, max(at, 0))) >= 0:
+            text = text[:at] + one.content + text[at:]
+            at += len(one.content) + len(calls)
+    return text
 
 
 def _arguments(known: ToolFormat, call: ToolCall) -> str:
@@ -181,11 +205,14 @@ class CallGrammar:
         """The rules of the whole answer."""
         spelled, rest = self._literals.split(self._format.mark)
         yield f"mark: {self._literals(self._format.mark)}"
-        if self._use.required:
+        if self._answer is not None:
+            yield f"answer: {json_rule(self._answer)}"
+        if self._format.channels:
+            yield from self._in_channels()
+        elif self._use.required:
             yield "start: mark calls"
         elif self._answer is not None:
             yield "start: answer | mark calls"
-            yield f"answer: {json_rule(self._answer)}"
         elif not self._format.anywhere:
             yield "start: TEXT | mark calls"
             yield rf"TEXT: /\s*([^{pattern(self._format.mark)}\s](?s:.*))?/"
@@ -194,8 +221,16 @@ class CallGrammar:
             yield f"before{'' if rest else '[lazy]'}: /(?s:.*){pattern(spelled)}/"
         else:
             yield "start: TEXT? (mark calls)?"
-        if not self._use.required and self._answer is None and self._format.anywhere:
+        if self._format.channels or not (self._use.required or self._answer or not self._format.anywhere):
             yield f"TEXT: /(?s:.{'*' if spelled else '+'})/ & ~/(?s:.*){pattern(self._format.mark)}(?s:.*)/"
+
+    def _in_channels(self) -> Iterator[str]:
+        """The rules of an answer with all its channels: thinking, what is said before a call, and the answer."""
+        channel, message, goes_on = map(self._literals, ("<|channel|>", "<|message|>", "<|end|><|start|>assistant"))
+        names, last = ('"analysis"', "") if self._use.required else ('("analysis" | "commentary")', " | final")
+        yield f"block: {channel} {names} {message} TEXT? {goes_on}"
+        yield f"final: {self._literals(FINAL)} {'TEXT?' if self._answer is None else 'answer'}"
+        yield f"start: block* (mark calls{last})"
 
     def _call(self, tool: Tool, place: int, form: str, begun: str = "") -> str:
         """One call in its ``form``, the beginning of which has ``begun``."""

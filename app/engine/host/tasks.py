@@ -17,6 +17,7 @@ from app.engine.decoding.grammar import Grammar
 from app.engine.decoding.prompt import Prompt
 from app.engine.decoding.sequence import Task
 from app.engine.decoding.text import TokenTexts
+from app.engine.decoding.thinking_splitters import COMMENTARY
 from app.engine.decoding.tools import CallGrammar
 from app.engine.host.loading import Target
 from app.helper.answer_format import checked_grammar, is_valid, left_to_model
@@ -32,6 +33,8 @@ _ATTEMPTS = 3
 
 def task_for(target: Target, command: Generate, prompt: Prompt) -> Task:
     """How to answer. Raises `KnownError` for a format or tools that can't be used."""
+    grammar, tools = grammar_of(target, command), command.tools
+    needs_call = grammar is not None and grammar.is_whole and tools is not None and tools.required
     return with_fields_of(
         Task,
         command,
@@ -39,9 +42,9 @@ def task_for(target: Target, command: Generate, prompt: Prompt) -> Task:
         stop=[*command.stop, *prompt.stops],
         accept=judged_by(command.accept),
         marks=None if command.raw else target.thinking.marks,
-        between=target.thinking.between,
+        between=COMMENTARY if needs_call else target.thinking.between,
         closing=lambda text: target.prompts.tokenizer.tokens((text, {}), goes_on=True),
-        grammar=grammar_of(target, command),
+        grammar=grammar,
         unit=target.exact_unit if command.accept == "exact" else 1,
     )
 
@@ -75,7 +78,8 @@ def grammar_of(target: Target, command: Generate | ScoreTokens) -> Grammar | Non
     openings = frozenset[int]() if command.raw else target.thinking.marks.opening_tokens
     if isinstance(command, Generate) and command.tools and not command.tools.none:
         source, marks, notes = _call_grammar(target, command.tools, command.format)
-        return Grammar(target.grammar_vocabulary, source, openings, mark_texts=marks, notes=notes)
+        is_whole = FORMATS[target.prompts.tokenizer.tool_format].channels
+        return Grammar(target.grammar_vocabulary, source, openings, mark_texts=marks, notes=notes, is_whole=is_whole)
     if not command.format:
         return None
     checked = checked_grammar(command.format)

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from app.engine.decoding.tools import written
+from app.engine.decoding.tools import as_models_write, written
 from app.engine.host.engine import Engine
 from app.protocol.calls import CallReader
 from app.protocol.commands import CountPrompt, Message
@@ -34,8 +34,9 @@ from tests.support.tool_models import LIGHT, WEATHER, make_tool_model
 BOTH = ToolUse(tools=[WEATHER, LIGHT])
 FORCED = ToolUse(tools=[WEATHER, LIGHT], required=True)
 WARM = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
-HERE: tuple[ToolFormatName, ...] = ("llama", "mistral-list", "qwen-xml", "general")
-"""A form of each kind: one call alone, a list of calls with ids, each parameter apart, and one the template lacks."""
+HERE: tuple[ToolFormatName, ...] = ("llama", "mistral-list", "qwen-xml", "gemma", "harmony", "general")
+"""A form of each kind: one call alone, a list of calls with ids, each parameter apart, in a notation of its own, in a
+channel, and one the template lacks."""
 OTHERS = [name for name in FORMATS if name and name not in HERE]
 NOTE = Tool(
     name="write_note",
@@ -65,7 +66,7 @@ def calls_in(text: str, known: ToolFormat, tool: Tool | None = None) -> list[tup
     found = CallReader(known, [tool] if tool else [WEATHER, LIGHT, NOTE]).read(text)[1]
     if ID in known.call:
         assert all(re.fullmatch("[a-zA-Z0-9]{9}", call.id) for call in found)
-    assert uncounted(written(known, found)) == uncounted(text)
+    assert uncounted(as_models_write(known, written(known, found))) == uncounted(text)
     return [(call.name, json.loads(call.arguments)) for call in found]
 
 
@@ -89,7 +90,7 @@ def test_a_call_is_forced(engine: Engine, load: Loader, tmp_path: Path, name: To
     for seed in range(5):
         answer = run(engine, ask("Well?", tools=FORCED, seed=seed, sampling=WARM, max_tokens=2500))
         assert answer.finished.finish_reason == "end", answer.text
-        found = calls_in(answer.text, FORMATS[name])
+        found = calls_in(answer.answer, FORMATS[name])
         check(found)
         assert len(found) == 1 or FORMATS[name].several
         names |= {name for name, _ in found}
@@ -107,7 +108,7 @@ def test_arguments_that_are_texts(
         use = ToolUse(tools=[NOTE], required=True, several=False)
         answer = run(engine, ask("Well?", tools=use, seed=seed, sampling=WARM, max_tokens=600))
         assert answer.finished.finish_reason == "end", answer.text
-        (found,) = calls_in(answer.text, FORMATS[name])
+        (found,) = calls_in(answer.answer, FORMATS[name])
         check([found])
         texts.add(found[1]["text"])
     assert len(texts) > 1
@@ -123,8 +124,8 @@ def test_an_answer_may_be_text_or_calls(
     for seed in range(8):
         answer = run(engine, ask("Well?", tools=BOTH, seed=seed, sampling=WARM, max_tokens=2500))
         assert answer.finished.finish_reason == "end", answer.text
-        if FORMATS[name].mark in answer.text:
-            text, mark, rest = answer.text.partition(FORMATS[name].mark)
+        if FORMATS[name].mark in answer.answer:
+            text, mark, rest = answer.answer.partition(FORMATS[name].mark)
             check(calls_in(mark + rest, FORMATS[name]))
             assert FORMATS[name].anywhere or not text.strip()
             calls += 1
@@ -133,7 +134,7 @@ def test_an_answer_may_be_text_or_calls(
     assert texts and calls
 
 
-@pytest.mark.parametrize("name", ["hermes", *in_proof(["llama", "mistral-list", "qwen-xml", "glm-tight"])])
+@pytest.mark.parametrize("name", ["hermes", *in_proof(["llama", "mistral-list", "qwen-xml", "glm-tight", "harmony", "lfm"])])
 @pytest.mark.usefixtures("one_by_one")
 def test_with_and_without_a_draft_they_are_the_same(
     engine: Engine, load: Loader, tmp_path: Path, name: ToolFormatName
@@ -156,7 +157,7 @@ def test_arguments_of_any_tool_follow_its_schema(engine: Engine, load: Loader, t
         use = ToolUse(tools=[tool], required=True, several=False)
         answer = run(engine, ask("Well?", tools=use, seed=seed, sampling=WARM, max_tokens=400))
         if answer.finished.finish_reason == "end":
-            ((_, arguments),) = calls_in(answer.text, FORMATS["hermes"], tool)
+            ((_, arguments),) = calls_in(answer.answer, FORMATS["hermes"], tool)
             jsonschema.validate(arguments, tool.parameters)
             whole += 1
     assert whole
@@ -220,7 +221,7 @@ def test_parameters_of_any_kind_are_taken(engine: Engine, load: Loader, tmp_path
     for tool, (_, said) in zip(tools, ODD, strict=True):
         use = ToolUse(tools=[*tools, LIGHT], required=True, only=tool.name, several=False)
         answer = run(engine, ask("Well?", tools=use, sampling=WARM, max_tokens=40))
-        assert answer.text.startswith(known.begins + tool.name)
+        assert answer.answer.startswith(known.begins + tool.name)
         own = [note for note in answer.started.notes if note.startswith(f"Parameters of {tool.name}: ")]
         assert not said or not known.parameter or said in "".join(own), tool
     use = ToolUse(tools=[*tools, LIGHT], required=True, only="switch-light", several=False)
@@ -255,7 +256,7 @@ def test_a_call_is_written_as_the_template_writes_it_again(
     for seed in range(3):
         answer = run(engine, ask("Well?", tools=use, seed=seed, sampling=WARM, max_tokens=2500))
         assert answer.finished.finish_reason == "end", answer.text
-        (call,) = CallReader(FORMATS[name], [NESTED]).read(answer.text)[1]
+        (call,) = CallReader(FORMATS[name], [NESTED]).read(answer.answer)[1]
         arguments = json.dumps(json.loads(call.arguments), separators=(",", ":"))  # as a client may send it
         again = ToolCall(call.id, call.name, arguments)
         chat = [
@@ -264,7 +265,7 @@ def test_a_call_is_written_as_the_template_writes_it_again(
             Message(role="tool", content="Done.", tool_call_id=call.id, tool_name=call.name),
         ]
         run(engine, ask("", messages=chat, tools=use, max_tokens=1))
-        own = answer.text if FORMATS[name].call.find(ID) < 0 else answer.text.partition('"arguments"')[2][:-12]
+        own = answer.answer if FORMATS[name].call.find(ID) < 0 else answer.answer.partition('"arguments"')[2][:-12]
         assert uncounted(own.strip()) in uncounted(prompt_text(engine))
 
 
