@@ -134,7 +134,7 @@ def test_an_answer_may_be_text_or_calls(
     assert texts and calls
 
 
-@pytest.mark.parametrize("name", ["hermes", *in_proof(["llama", "mistral-list", "qwen-xml", "glm-tight", "harmony", "lfm"])])
+@pytest.mark.parametrize("name", ["hermes", *in_proof(["mistral-list", "qwen-xml", "glm-tight", "harmony", "lfm"])])
 @pytest.mark.usefixtures("one_by_one")
 def test_with_and_without_a_draft_they_are_the_same(
     engine: Engine, load: Loader, tmp_path: Path, name: ToolFormatName
