@@ -253,7 +253,9 @@ class Messages(QObject):
             return []
         ways: list[Choice] = []
         if message.seed is not None:
-            ways.append(Choice("The same settings and seed", (ChatSettings.of_answer(message.asked), message.seed)))
+            tools = {"tools": model.settings.tools, "folders": model.settings.folders}
+            same = msgspec.structs.replace(ChatSettings.of_answer(message.asked), **tools)
+            ways.append(Choice("The same settings and seed", (same, message.seed)))
         temperature = self._chats.answers.settings(model.settings).sampling.temperature
         ways.append(Choice("More variety", (self._varied(temperature + _STEP),)))
         if temperature > 0:
