@@ -126,11 +126,12 @@ class About:
     has_changed: bool = False
     approach: str = ""
 
-    def sentence(self) -> str:
+    def sentence(self, *, is_built_in: bool) -> str:
         """What it may do, in a sentence or two."""
         text = " ".join(visible(self.description).split())
         first = re.split(r"(?<=[.!?]) ", text, maxsplit=1)[0]
-        return " ".join(filter(None, (shortened(first, _LONGEST_SENTENCE), _HINTS.get(self.approach, ""))))
+        hint = "" if is_built_in else _HINTS.get(self.approach, "")
+        return " ".join(filter(None, (shortened(first, _LONGEST_SENTENCE), hint)))
 
 
 class _Reason(QLineEdit):
@@ -166,7 +167,9 @@ class Question(Card):
             (actions.text(name), run(name, call.id)) for name in ("allow_call", "allow_in_chat", "always_allow")
         ]
         buttons.append((actions.text("deny_call"), self._on_deny))
-        super().__init__(about.sentence(), buttons, role="warning" if about.has_changed else "info")
+        super().__init__(
+            about.sentence(is_built_in=not call.server), buttons, role="warning" if about.has_changed else "info"
+        )
         self.about = about
         self._call_id, self._actions, self._height_changed = call.id, actions, height_changed
         themes.set_role(self.buttons[0], "primary")
@@ -354,7 +357,7 @@ class ToolCard(FoldedPart):
     def _place(self, part: QWidget, top: int, widths: Widths) -> int:
         width = widths.prose - INDENT
         if isinstance(part, MarkdownView):
-            part.set_widths(width, widths.code - INDENT)
+            part.set_widths(width, width)
             part.move(INDENT, top)
             return top + part.content_height()
         height = part.fit(width) if isinstance(part, Chips) else height_of(part, width)

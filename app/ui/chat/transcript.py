@@ -301,6 +301,7 @@ class Transcript(QWidget):
 
     def focus_question(self) -> None:
         """Give the keyboard to the tool call that waits for the user, unless the user reads what stands above."""
+        self._on_calls_changed()  # whoever heard of the call first may ask for it
         if self.column.follows and self._answer is not None and isinstance(self._answer.widget, AnswerMessage):
             self._answer.widget.focus_question()
 

@@ -22,6 +22,10 @@ from app.ui.chat.tool_cards import About, Question, ToolCard, question_of, shown
 from app.ui.chat.transcript import Transcript
 from tests.ui.chat import stored
 from tests.ui.chat.stored import actions_of, calls, click, settle, show
+from tests.ui.chat.test_tool_calls import rig
+from tests.ui.tool_rig import ToolRig
+
+__all__ = ["rig"]
 
 INTRO = "I'll look."
 
@@ -396,3 +400,39 @@ def test_what_is_looked_for_is_found_in_arguments_and_results(qtbot: QtBot, tran
 def test_a_chat_without_calls_needs_no_cards(qtbot: QtBot, transcript: Transcript) -> None:
     show(qtbot, transcript, stored.answer("a", "Text"))
     assert answer(transcript).cards == [] and answer(transcript).views() == [answer(transcript).view]
+
+
+# ---------------------------------------------------------------- with a real engine and real tools
+
+
+def test_cards_follow_a_real_answer_and_look_the_same_when_it_is_opened_again(qtbot: QtBot, rig: ToolRig) -> None:
+    transcript = rig.page.transcript
+    transcript.resize(800, 600)
+    transcript.show()
+    rig.begin("weather")
+    first = rig.model
+    (waiting,) = rig.send()
+    shown = answer(transcript, transcript.column.entries[-1].key)
+    asked = question(shown.cards[0])
+    assert json.loads(asked.arguments.content) == json.loads(waiting.arguments)
+    rig.chats.new()
+    rig.chats.open(first.id)  # while it waits
+    settle(qtbot, transcript)
+    shown = answer(transcript, transcript.column.entries[-1].key)
+    click(button(question(shown.cards[0]), "Allow once"))
+    assert calls(transcript, "allow_call") == [(waiting.id,)]
+    first.decide(waiting.id, "once")
+    rig.finish()
+    settle(qtbot, transcript)
+    over = [card.button.text() for card in shown.cards], [view.content for view in shown.views()], shown.content
+    assert over[0][0].startswith("weather · ") and over[0][1].startswith("weather · failed")
+    assert over[2] == first.messages[-1].text
+    rig.chats.new()
+    rig.open(first.id)
+    settle(qtbot, transcript)
+    again = answer(transcript, transcript.column.entries[-1].key)
+    assert (
+        [card.button.text() for card in again.cards],
+        [view.content for view in again.views()],
+        again.content,
+    ) == over
