@@ -341,6 +341,10 @@ async def _listed(page_of: Callable[..., Awaitable[Any]], what: str) -> list[Any
     return found
 
 
+def _short(text: str | None, most: int = _MAX_DESCRIPTION) -> str:
+    return words.shortened(text or "", most)
+
+
 def _tool(tool: mcp.Tool) -> ServerTool | None:
     """``None``: unusable."""
     try:
@@ -352,8 +356,8 @@ def _tool(tool: mcp.Tool) -> ServerTool | None:
     hints = tool.annotations or mcp.ToolAnnotations()
     return ServerTool(
         name=tool.name,
-        title=words.shortened(tool.title or hints.title or "", _MAX_NAME),
-        description=words.shortened(tool.description or "", _MAX_DESCRIPTION),
+        title=_short(tool.title or hints.title, _MAX_NAME),
+        description=_short(tool.description),
         parameters=tool.input_schema,
         approach="read_only" if hints.read_only_hint else "destructive" if hints.destructive_hint else "",
     )
@@ -361,29 +365,20 @@ def _tool(tool: mcp.Tool) -> ServerTool | None:
 
 def _prompt(prompt: mcp.Prompt) -> ServerPrompt:
     arguments = [
-        PromptArgument(
-            name=one.name,
-            description=words.shortened(one.description or "", _MAX_DESCRIPTION),
-            is_required=bool(one.required),
-        )
+        PromptArgument(name=one.name, description=_short(one.description), is_required=bool(one.required))
         for one in (prompt.arguments or [])[:MAX_TOOLS]
         if len(one.name) <= _MAX_NAME
     ]
-    title, description = prompt.title or "", prompt.description or ""
-    return ServerPrompt(
-        name=prompt.name,
-        title=words.shortened(title, _MAX_NAME),
-        description=words.shortened(description, _MAX_DESCRIPTION),
-        arguments=arguments,
-    )
+    title, description = _short(prompt.title, _MAX_NAME), _short(prompt.description)
+    return ServerPrompt(name=prompt.name, title=title, description=description, arguments=arguments)
 
 
 def _resource(resource: mcp.Resource) -> ServerResource:
     return ServerResource(
         uri=resource.uri,
-        name=words.shortened(resource.title or resource.name, _MAX_NAME),
-        description=words.shortened(resource.description or "", _MAX_DESCRIPTION),
-        media_type=words.shortened(resource.mime_type or "", _MAX_NAME),
+        name=_short(resource.title or resource.name, _MAX_NAME),
+        description=_short(resource.description),
+        media_type=_short(resource.mime_type, _MAX_NAME),
         size=min(max(resource.size or 0, 0), 1 << 53),
     )
 

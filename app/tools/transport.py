@@ -44,8 +44,9 @@ MAX_VALUES = 1_000_000
 _MAX_OPEN_REQUESTS = 100
 """Of the server to us, unanswered."""
 _LOG_LINES, _LOG_CHARACTERS = 200, 500
-_FLOOD, _STEADY, _MESSAGE = 100_000_000, 10_000_000, 10_000
+_FLOOD, _STEADY, _MESSAGE = 100_000_000, 2_000_000, 10_000
 """What a server may send at once and in a second for long, in bytes, and what a message counts besides its bytes."""
+_ENDLESS = "It was ended because it sent data without end."
 _EXIT_SECONDS = 2.0
 """For a server whose stdin was closed, and again after SIGTERM."""
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,9})\s*[,}]')
@@ -73,17 +74,27 @@ class Flow:
         self._level = 0.0
         self._last = time.monotonic()
         self._open_requests = 0
+        self._rubbish = 0
+        """Bytes since the last message."""
+
+    def read(self, data: bytes) -> None:
+        """Count what may turn out to be no message. An empty line costs us more than a byte."""
+        self.take(len(data))
+        self._rubbish += len(data) + 100 * data.count(b"\n")
+        if self._rubbish > _FLOOD:
+            raise KnownError(_ENDLESS)
 
     def take(self, size: int, messages: int = 0) -> None:
         now = time.monotonic()
         self._level = max(self._level - (now - self._last) * _STEADY, 0.0) + size + messages * _MESSAGE
         self._last = now
         if self._level > _FLOOD:
-            raise KnownError("It was ended because it sent data without end.")
+            raise KnownError(_ENDLESS)
 
     def receive(self, message: SessionMessage | Exception) -> None:
         """Count a message from the server."""
         self.take(0, messages=1)
+        self._rubbish = 0
         if isinstance(message, SessionMessage) and isinstance(message.message, JSONRPCRequest):
             self._open_requests += 1
             if self._open_requests > _MAX_OPEN_REQUESTS:
@@ -91,7 +102,9 @@ class Flow:
 
     def send(self, message: SessionMessage) -> None:
         """Count a message to the server."""
-        if isinstance(message.message, JSONRPCResponse | JSONRPCError):
+        if isinstance(message.message, JSONRPCRequest):  # its answer may be long
+            self._level = max(self._level - MAX_LINE, 0.0)
+        elif isinstance(message.message, JSONRPCResponse | JSONRPCError):
             self._open_requests -= 1
 
 
@@ -231,14 +244,13 @@ async def _read(process: anyio.abc.Process, streams: Streams, flow: Flow, log: L
     with contextlib.suppress(*_CLOSED):
         while True:
             data = await process.stdout.receive()
-            flow.take(len(data) + 100 * data.count(b"\n"))
+            flow.read(data)
             for line, is_long in lines.feed(data):
                 message = message_in(line, is_long)
                 if message is not None:
                     flow.receive(message)
                     await streams.to_session.send(message)
                 elif line.strip():
-                    flow.take(0, messages=1)
                     log.add(line)
     if ending.is_set():
         return

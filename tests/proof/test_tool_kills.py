@@ -20,7 +20,7 @@ from tests.support.tool_process import Process, entry
 
 pytestmark = [pytest.mark.timeout(3600), pytest.mark.skipif(sys.platform == "win32", reason="kills as POSIX does")]
 
-KILLS = 100
+PARTS = 5
 SERVERS = ("first", "second", "third")
 _TOOLS = {"count": {"steps": 4}, "echo": {"text": "x" * 100_000}, "large": {"characters": 5_000_000}}
 
@@ -42,12 +42,13 @@ class Watched(Process):
         return message
 
 
-def test_kills_in_the_middle_of_calls(proof: Proof) -> None:
+@pytest.mark.parametrize("part", range(PARTS))
+def test_kills_in_the_middle_of_calls(proof: Proof, part: int) -> None:
     killed: Counter[str] = Counter()
     ends: Counter[str] = Counter()
     process = Watched()
     calls = 1000
-    while killed.total() < proof.count(10, KILLS, 1000):
+    while killed.total() < proof.count(2, 20, 80):
         calls += 6
         for number in range(calls, calls + 6):
             tool, arguments = proof.chance.choice(list(_TOOLS.items()))
@@ -80,4 +81,4 @@ def test_kills_in_the_middle_of_calls(proof: Proof) -> None:
         process.ended.clear()
         proof.progress(f"{killed.total()} kills")
     process.close()
-    proof.found(f"{dict(killed)} killed; what became of the calls: {dict(ends)}")
+    proof.found(f"{part + 1} of {PARTS}: {dict(killed)} killed; what became of the calls: {dict(ends)}")

@@ -83,6 +83,10 @@ def test_a_message_that_is_too_long_costs_only_the_call(tools: Process) -> None:
     assert tools.run("add", a=1, b=1).text == "2"
 
 
+def test_many_long_answers_are_no_flood(tools: Process) -> None:
+    assert {tools.run("large", characters=20_000_000).state for _ in range(10)} == {"done"}
+
+
 def test_progress(tools: Process) -> None:
     assert tools.run("count", steps=2).text == "counted"
     request = tools.progress[0].request
@@ -149,6 +153,7 @@ def test_its_environment_has_nothing_of_ours(tools: Process) -> None:
     assert found["folder"] == ROOT
     if sys.platform == "linux":
         assert found["memory"] == [-1, -1]
+        assert psutil.Process(tools.process_id).rlimit(psutil.RLIMIT_AS)[0] > 0
 
 
 def test_its_log_has_control_characters_made_visible(tools: Process) -> None:
