@@ -19,13 +19,11 @@ def test_conversations_with_tools(smollm2: Loaded, first: int) -> None:
     ``scripts/real tests/real/test_tools.py -m ""``."""
     problems, differ, calls, accepted = [], [], 0, 0
     for number in range(first, first + 5):
-        smollm2.engine.forget()
         plain = converse(smollm2.engine, number, sampling=WARM, **PLAIN)
         problems += plain.problems
         calls += len(plain.calls)
         for turn in plain.turns[1:]:
             assert turn.started.cached_tokens > 0, "the KV cache still holds what was written"
-        smollm2.engine.forget()
         drafted = converse(smollm2.engine, number, sampling=WARM, **(AUTO if number % 2 else N_GRAMS))
         accepted += sum(turn.finished.figures.draft.accepted for turn in drafted.turns)
         if drafted.tokens != plain.tokens:

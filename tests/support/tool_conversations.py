@@ -61,7 +61,7 @@ class Conversation:
         tokens: Of each turn of the model.
         calls: Each with its arguments.
         problems: What isn't as it has to be.
-        drafted: Draft tokens that were tested and accepted, in the turns with calls and in the last one.
+        turns: Those with calls, then the last one.
     """
 
     tokens: list[list[int]] = field(default_factory=list)
@@ -71,10 +71,10 @@ class Conversation:
 
 
 def converse(engine: Engine, number: int, *, last_tokens: int = 24, **options: Any) -> Conversation:
-    """Have the conversation of this ``number``: the same questions, tools and results each time. ``options`` are those
-    of `Generate`."""
+    """Have the conversation of this ``number``: the same questions, tools and results each time; five in a row have the
+    same tools. ``options`` are those of `Generate`."""
     chosen = random.Random(number)
-    tools = chosen.sample(TOOLS, 3)
+    tools = random.Random(number // 5).sample(TOOLS, 3)
     messages = [Message(role="user", content=chosen.choice(_QUESTIONS))]
     found, target = Conversation(), engine._target
     assert target is not None
@@ -116,5 +116,5 @@ def _result(chosen: random.Random, arguments: Any) -> str:
     """What a tool might say: the arguments again, in a list, as programs do; or what is made to do harm."""
     if chosen.random() < 0.25:
         return chosen.choice(_SAFE)
-    rows = [{"id": number, **arguments, "size": chosen.randrange(10_000)} for number in range(chosen.randrange(1, 5))]
+    rows = [{"id": number, **arguments, "size": chosen.randrange(10_000)} for number in range(chosen.randrange(1, 4))]
     return json.dumps({"results": rows, "next": None}, ensure_ascii=False, indent=chosen.choice([None, 2]))
