@@ -111,7 +111,7 @@ class AboutDialog(_HelpDialog):
         license = label(
             "Slipstream is free software under the MIT license. It runs models with llama.cpp (MIT) through "
             "llama-cpp-python (MIT); its interface uses Qt (LGPL 3). Nothing you write leaves this computer unless you "
-            "open a model on a server.",
+            "open a model on a server or allow a tool that sends it.",
             "quiet",
             wraps=True,
         )
