@@ -172,7 +172,7 @@ def _read_entry(name: str, raw: Any) -> ServerEntry:
         url=url,
         headers=_texts(raw.get("headers")),
         timeout_seconds=_seconds(raw.get("timeout")),
-        is_on=not raw.get("disabled") and raw.get("enabled") is not False,
+        is_on=not raw.get("disabled") and not raw.get("disable") and raw.get("enabled") is not False,
         off=[one for key in _OFF if isinstance(raw.get(key), list) for one in raw[key] if isinstance(one, str)],
     )
     if any("\0" in text for text in texts_of(entry)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,7 +14,8 @@ from app import system
 PROGRAMS = {"uvx": "uv, from docs.astral.sh/uv", "npx": "Node.js, from nodejs.org", "docker": "Docker, from docker.com"}
 """What the programs belong to that most servers are started with, and where that is."""
 _USUAL = (
-    "~/.local/bin", "~/.cargo/bin", "~/.bun/bin", "~/.volta/bin", "~/.nvm/versions/node/*/bin", "~/.deno/bin",
+    "~/.local/bin", "~/.cargo/bin", "~/.bun/bin", "~/.deno/bin", "~/.volta/bin", "~/.asdf/shims",
+    "~/.local/share/mise/shims", "~/.local/share/fnm/aliases/default/bin", "~/.nvm/versions/node/*/bin",
     "/opt/homebrew/bin", "/usr/local/bin", "/home/linuxbrew/.linuxbrew/bin",
 )  # fmt: skip
 """Where installers put programs that only a terminal finds: what is started from a desktop has a shorter PATH."""
@@ -31,10 +33,14 @@ def find_program(name: str, path: str | None = None) -> Path | None:
     home, root = Path.home(), Path("/")
     for usual in _USUAL:
         base, pattern = (home, usual[2:]) if usual.startswith("~/") else (root, usual[1:])
-        for folder in sorted(base.glob(pattern), reverse=True):
+        for folder in sorted(base.glob(pattern), key=_version, reverse=True):
             if found := shutil.which(name, path=str(folder)):
                 return Path(found)
     return None
+
+
+def _version(folder: Path) -> list[int]:
+    return [int(number) for number in re.findall(r"\d{1,9}", str(folder))]
 
 
 @dataclass(frozen=True)

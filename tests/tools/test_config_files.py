@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from app.tools.config_files import MOST_TEXT, FoundServers, find_servers, free_name
-from app.tools.entries import MOST_SERVERS, with_inputs
+from app.tools.entries import MOST_SERVERS, resolved, with_inputs
 from app.tools.known import find_program, known_servers
 from app.tools.messages import ServerEntry
 
@@ -233,3 +234,20 @@ def test_a_program_is_found_where_only_a_terminal_looks(tmp_path: Path, monkeypa
     assert find_program(str(folder / "some-mcp-server")) == folder / "some-mcp-server"
     assert find_program("no-such-mcp-server") is None and find_program("") is None
     assert find_program(str(tmp_path / "some-mcp-server")) is None
+    for version in ("v9.1.0", "v22.14.0", "v8.0.0"):
+        (node := tmp_path / ".nvm" / "versions" / "node" / version / "bin").mkdir(parents=True)
+        (node / "some-npx").touch(mode=0o755)
+    assert (
+        find_program("some-npx", path="") == tmp_path / ".nvm" / "versions" / "node" / "v22.14.0" / "bin" / "some-npx"
+    )
+
+
+def test_its_folder_is_in_the_path_of_a_server(tmp_path: Path) -> None:
+    """npx needs node, which is in the same folder."""
+    (tmp_path / "npx").touch(mode=0o755)
+    entry = resolved(ServerEntry(name="x", command=str(tmp_path / "npx")), {"PATH": "/usr/bin"})
+    assert entry.env == {"PATH": f"{tmp_path}{os.pathsep}/usr/bin"}
+    named = resolved(ServerEntry(name="x", command="npx"), {"PATH": str(tmp_path)})
+    assert (named.command, named.env) == ("npx", {})
+    own = resolved(ServerEntry(name="x", command=str(tmp_path / "npx"), env={"PATH": "/own"}), {"PATH": "/usr/bin"})
+    assert own.env == {"PATH": "/own"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
 from PySide6.QtCore import QEvent, QObject
@@ -10,8 +11,10 @@ from PySide6.QtWidgets import QApplication, QWidget
 from pytestqt.qtbot import QtBot
 
 from app.settings import Settings
+from app.tools.messages import ServerEntry, UserAsked
 from app.ui.engine.pair_names import PairFiles
 from app.ui.models.open_dialog import OpenModelsDialog
+from app.ui.tools.questions import QuestionDialog
 from tests.ui.models.windows import Windows
 
 
@@ -50,6 +53,25 @@ def test_windows_show_nothing_before_themselves(watcher: Watcher, closed_windows
         closed_windows.window.tabs.setCurrentIndex(place)
     closed_windows.settings.show_page("API server")
     assert watcher.shown == ["ModelsWindow", "SettingsWindow"]
+
+
+def test_tools_show_nothing_before_themselves(watcher: Watcher, closed_windows: Windows) -> None:
+    closed_windows.open()
+    page, service = closed_windows.settings.tools, closed_windows.ctx.tools
+    closed_windows.settings.show_page("Tools")
+    for command in ("time", "fails"):
+        service.put(ServerEntry(name=command, command=command))
+    closed_windows.until(lambda: [one.state for one in service.servers.values()] == ["ready", "failed"])
+    page.rows["time"]._tools.button.click()
+    page.rows["fails"]._log.button.click()
+    page.add("time a\n{")
+    page.add('{"x": {"command": "${input:folder}", "env": {"A": "b"}}}')
+    fields = {"properties": {"a": {"type": "string"}, "b": {"type": "boolean"}, "c": {"enum": ["d"]}}}
+    kinds: tuple[Literal["elicitation", "sampling"], ...] = ("elicitation", "sampling")
+    for kind in kinds:
+        asked = UserAsked(question=1, server="time", kind=kind, message="Who?", fields=fields)
+        QuestionDialog(asked, closed_windows.settings).show()
+    assert watcher.shown == ["SettingsWindow", "ServerDialog", "ServerDialog", "QuestionDialog", "QuestionDialog"]
 
 
 def test_open_models_shows_nothing_before_itself(watcher: Watcher, qtbot: QtBot) -> None:

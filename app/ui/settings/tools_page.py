@@ -357,5 +357,6 @@ def _described(tool: ServerTool) -> QWidget:
     """In a line or more, below its switch."""
     text = label(words.visible(words.shortened(tool.description.strip(), _LONGEST_DESCRIPTION)), "quiet", wraps=True)
     text.setContentsMargins(6 * SPACING, 0, 0, 0)
-    text.setVisible(bool(text.text()))
+    if not text.text():
+        text.hide()
     return text

@@ -130,8 +130,8 @@ class QuestionDialog(QDialog):
         hint = label(_NO_PASSWORDS if asked.kind == "elicitation" else "", "quiet", wraps=True)
         heading = label(f"“{server}”, a server of tools, {_ASKS[asked.kind]}", "heading", wraps=True)
         form = scrolling(self._form())
-        form.setVisible(bool(self.fields))
         column(heading, self._text, (form, 1), hint, box, gap=3 * SPACING, margins=DIALOG_MARGINS, on=self)
+        form.setVisible(bool(self.fields))
         self._check()
         self._text.setFocus()
 
