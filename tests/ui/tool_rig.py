@@ -24,6 +24,7 @@ from app.ui.tools.service import ToolService
 from tests.support.tool_models import make_tool_model
 from tests.support.tool_process import entry
 from tests.ui.parts import WAIT_MS, Rig
+from tests.ui.shell.warm_engine import WarmEngine
 
 WARM = Sampling(temperature=1.0, top_k=0, top_p=1.0, min_p=0.0)
 
@@ -37,11 +38,11 @@ class ToolRig(Rig):
         folder: Path,
         name: ToolFormatName = "hermes",
         *,
-        command: list[str] | None = None,
+        tools: ToolService | None = None,
         has_draft: bool = False,
         **options: Any,
     ) -> None:
-        """``command`` starts another tools process; ``options`` of the model."""
+        """``tools``: those of other tests, whose server is there already; ``options`` of the model."""
         super().__init__(qtbot, folder, "")
         model = {"calls": 1e9, "context_length": 16384, "in_line": True, **options}
         self.target = make_tool_model(folder / "target.gguf", name, **model)
@@ -50,7 +51,10 @@ class ToolRig(Rig):
             self.draft = make_tool_model(folder / "draft.gguf", name, **model, noise=0.5)
         self.settings = AnswerSettings(sampling=WARM, seed=1, draft_length=0)
         self.values.most_tool_calls = 1
-        self.tools = ToolService(folder, self.values, self.notice_list, command=command or ())
+        self.tools = tools or ToolService(folder, self.values, self.notice_list)
+        self.has_own_tools = tools is None
+        for key in self.tools.permissions.all():
+            self.tools.permissions.withdraw(key)
         self.answers.tools, self.answers.most_calls = self.tools, lambda: self.values.most_tool_calls
         self.asked: list[Generate] = []
         """What the engine was asked, and what it said when it began."""
@@ -67,14 +71,15 @@ class ToolRig(Rig):
 
     @staticmethod
     def _engine(_behavior: str, _timings: Timings) -> EngineClient:
-        return EngineClient()
+        return WarmEngine() if WarmEngine.warm else EngineClient()
 
     def files(self) -> PairFiles:
         return PairFiles(str(self.target), str(self.draft) if self.has_draft else None)
 
     def begin(self, *tools: str, server: ServerEntry | None = None) -> None:
         """Load the model, start a server, and let new chats call these of its tools."""
-        self.tools.put(server or entry(module="strict_tool_server"))
+        if self.has_own_tools:
+            self.tools.put(server or entry(module="strict_tool_server"))
         self.load()
         self.qtbot.waitUntil(lambda: self.tools.servers["test"].state == "ready", timeout=WAIT_MS)
         self.offer(*tools)
@@ -105,6 +110,12 @@ class ToolRig(Rig):
             if call.state == "asked":
                 self.model.decide(call.id, decision, reason)
 
+    def finish_temporary(self) -> StoredMessage:
+        """Allow what the model wants once; returns the answer of a chat that isn't stored."""
+        self.decide("once")
+        self.until(ChatState.IDLE)
+        return self.model.messages[-1]
+
     def finish(self, decision: Any = "once") -> StoredMessage:
         """Decide whenever the user is asked; returns the answer when it has ended."""
 
@@ -120,5 +131,14 @@ class ToolRig(Rig):
         return answer
 
     def close(self) -> None:
-        self.tools.close()
+        if self.has_own_tools:
+            self.tools.close()
         super().close()
+
+
+class OwnRig(ToolRig):
+    """With an engine of its own, which may be killed."""
+
+    @staticmethod
+    def _engine(_behavior: str, _timings: Timings) -> EngineClient:
+        return EngineClient()

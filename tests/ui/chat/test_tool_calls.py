@@ -16,24 +16,58 @@ from pytestqt.qtbot import QtBot
 
 from app.chats.model import StoredMessage
 from app.chats.store import ChatStore
-from app.protocol.commands import Generate
+from app.chats.tree import Deletion
+from app.protocol.commands import Generate, MeasurePlain
 from app.protocol.events import Figures
+from app.protocol.options import AnswerFormat
 from app.protocol.tools import ToolFormatName
+from app.settings import Settings
+from app.ui.chat.conversation import question_to_measure
 from app.ui.chat.footer import figures_of, note_of
 from app.ui.chat.live_answer import LiveAnswer
 from app.ui.chat.model import ChatState
+from app.ui.compare.runner import Subject
+from app.ui.engine import Priority
 from app.ui.engine.client import EngineState
+from app.ui.engine.queue import Job
+from app.ui.notices import NoticeList
+from app.ui.tools.service import ToolService
 from tests.support.keyrings import MemoryKeyring
 from tests.support.matrix import in_proof
 from tests.support.tool_process import entry
 from tests.support.tool_server import PNG
 from tests.ui.parts import WAIT_MS
-from tests.ui.tool_rig import ToolRig
+from tests.ui.tool_rig import OwnRig, ToolRig
+
+
+@pytest.fixture(scope="module")
+def tools(application: None) -> Iterator[ToolService]:
+    """A tools process and a server that most of these tests share."""
+    made = ToolService(None, Settings(), NoticeList())
+    made.put(entry(module="strict_tool_server"))
+    yield made
+    made.close()
 
 
 @pytest.fixture
-def rig(qtbot: QtBot, tmp_path: Path, kept: MemoryKeyring) -> Iterator[ToolRig]:
-    yield from made_rig(qtbot, tmp_path)
+def rig(qtbot: QtBot, tmp_path: Path, warm_engine: None, tools: ToolService) -> Iterator[ToolRig]:
+    with opened(ToolRig(qtbot, tmp_path, tools=tools)) as made:
+        yield made
+
+
+@pytest.fixture
+def own(qtbot: QtBot, tmp_path: Path, kept: MemoryKeyring) -> Iterator[ToolRig]:
+    """With processes of its own, that may be killed."""
+    with opened(OwnRig(qtbot, tmp_path)) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def opened(rig: ToolRig) -> Iterator[ToolRig]:
+    try:
+        yield rig
+    finally:
+        rig.close()
 
 
 def test_the_model_calls_and_the_user_allows(rig: ToolRig) -> None:
@@ -56,22 +90,14 @@ def test_the_model_calls_and_the_user_allows(rig: ToolRig) -> None:
     ]
 
 
-def made_rig(qtbot: QtBot, folder: Path, name: ToolFormatName = "hermes", **options: Any) -> Iterator[ToolRig]:
-    made = ToolRig(qtbot, folder, name, **options)
-    try:
-        yield made
-    finally:
-        made.close()
-
-
 FORMS: tuple[ToolFormatName, ...] = ("hermes", "general", "mistral-list")
 
 
 @pytest.mark.parametrize("name", FORMS)
 def test_the_next_turn_goes_on_behind_what_was_written(
-    qtbot: QtBot, tmp_path: Path, kept: MemoryKeyring, name: ToolFormatName
+    qtbot: QtBot, tmp_path: Path, tools: ToolService, name: ToolFormatName
 ) -> None:
-    with contextlib.contextmanager(made_rig)(qtbot, tmp_path, name) as rig:
+    with opened(ToolRig(qtbot, tmp_path, name, tools=tools)) as rig:
         rig.values.most_tool_calls = 3
         rig.begin("weather")
         rig.send()
@@ -133,9 +159,9 @@ def test_what_is_always_allowed_runs_in_every_chat(rig: ToolRig) -> None:
 
 
 def test_several_calls_are_asked_for_at_once_and_go_on_together(
-    qtbot: QtBot, tmp_path: Path, kept: MemoryKeyring
+    qtbot: QtBot, tmp_path: Path, tools: ToolService
 ) -> None:
-    with contextlib.contextmanager(made_rig)(qtbot, tmp_path, "mistral-list") as rig:
+    with opened(ToolRig(qtbot, tmp_path, "mistral-list", tools=tools)) as rig:
         rig.values.most_tool_calls = 40
         rig.begin("weather")
         calls = rig.send()
@@ -159,14 +185,14 @@ def test_several_calls_are_asked_for_at_once_and_go_on_together(
         assert order[: len(calls)] == [one.id for one in rig.asked[0].messages[1].tool_calls]
 
 
-def test_a_tool_that_has_changed_since_does_not_run(rig: ToolRig) -> None:
-    rig.begin("weather")
-    (call,) = rig.send()
-    server = rig.tools.servers["test"]
+def test_a_tool_that_has_changed_since_does_not_run(own: ToolRig) -> None:
+    own.begin("weather")
+    (call,) = own.send()
+    server = own.tools.servers["test"]
     other = [msgspec.structs.replace(one, description="Sends all mails.") for one in server.tools]
-    rig.tools._changed(msgspec.structs.replace(server, tools=other))
-    rig.model.decide(call.id, "once")
-    answer = rig.finish()
+    own.tools._changed(msgspec.structs.replace(server, tools=other))
+    own.model.decide(call.id, "once")
+    answer = own.finish()
     assert answer.calls[0].state == "failed" and "has changed" in answer.calls[0].result
 
 
@@ -311,47 +337,47 @@ def test_whatever_the_window_was_in_the_middle_of_can_go_on(rig: ToolRig, moment
 
 
 @pytest.mark.allow_logs
-def test_the_tools_process_dies_in_a_call_and_the_answer_goes_on(rig: ToolRig) -> None:
-    rig.begin("wait")
-    (call,) = rig.send()
-    rig.model.decide(call.id, "once")
-    rig.qtbot.waitUntil(lambda: rig.live.calls[0].state == "running", timeout=WAIT_MS)
-    os.kill(rig.tools.process_id(), signal.SIGKILL)
-    answer = rig.finish("deny")
+def test_the_tools_process_dies_in_a_call_and_the_answer_goes_on(own: ToolRig) -> None:
+    own.begin("wait")
+    (call,) = own.send()
+    own.model.decide(call.id, "once")
+    own.qtbot.waitUntil(lambda: own.live.calls[0].state == "running", timeout=WAIT_MS)
+    os.kill(own.tools.process_id(), signal.SIGKILL)
+    answer = own.finish("deny")
     assert answer.status == "complete" and answer.calls[0].state == "failed"
-    assert "ended unexpectedly" in results(rig.asked[1])[0]
+    assert "ended unexpectedly" in results(own.asked[1])[0]
 
 
 @pytest.mark.allow_logs
-def test_the_engine_dies_while_the_user_is_asked_and_the_answer_goes_on(rig: ToolRig) -> None:
-    rig.begin("weather")
-    (call,) = rig.send()
-    before = rig.engine.process_id()
+def test_the_engine_dies_while_the_user_is_asked_and_the_answer_goes_on(own: ToolRig) -> None:
+    own.begin("weather")
+    (call,) = own.send()
+    before = own.engine.process_id()
     os.kill(before, signal.SIGKILL)
-    rig.qtbot.waitUntil(lambda: rig.engine.state() is EngineState.DIED, timeout=WAIT_MS)
-    assert rig.state() is ChatState.ASKING
-    rig.model.decide(call.id, "once")
-    answer = rig.finish()
+    own.qtbot.waitUntil(lambda: own.engine.state() is EngineState.DIED, timeout=WAIT_MS)
+    assert own.state() is ChatState.ASKING
+    own.model.decide(call.id, "once")
+    answer = own.finish()
     assert answer.status == "complete" and answer.calls[0].state == "done"
 
 
 @pytest.mark.allow_logs
-def test_the_engine_dies_in_a_later_turn_and_the_answer_goes_on(rig: ToolRig) -> None:
+def test_the_engine_dies_in_a_later_turn_and_the_answer_goes_on(own: ToolRig) -> None:
     def kill() -> None:
-        if rig.queue._running:
-            os.kill(rig.engine.process_id(), signal.SIGKILL)
+        if own.queue._running:
+            os.kill(own.engine.process_id(), signal.SIGKILL)
 
-    rig.values.most_tool_calls = 2
-    rig.begin("weather")
-    (call,) = rig.send()
-    rig.queue.changed.connect(kill)
-    rig.model.decide(call.id, "once")
-    rig.until(ChatState.IDLE)
-    rig.queue.changed.disconnect(kill)
-    cut = rig.model.messages[-1]
+    own.values.most_tool_calls = 2
+    own.begin("weather")
+    (call,) = own.send()
+    own.queue.changed.connect(kill)
+    own.model.decide(call.id, "once")
+    own.until(ChatState.IDLE)
+    own.queue.changed.disconnect(kill)
+    cut = own.model.messages[-1]
     assert (cut.status, states(cut)) == ("interrupted", ["done"])
-    assert rig.model.continue_answer(cut.id)
-    answer = rig.finish()
+    assert own.model.continue_answer(cut.id)
+    answer = own.finish()
     assert (answer.status, states(answer)[0]) == ("complete", "done")
     assert sum(call.state == "done" for call in answer.calls) == 2
 
@@ -361,7 +387,7 @@ def test_the_engine_dies_in_a_later_turn_and_the_answer_goes_on(rig: ToolRig) ->
 
 @pytest.mark.parametrize("name", ["hermes", *in_proof(["general", "mistral-list", "qwen-xml", "gemma", "kimi"])])
 def test_a_whole_conversation_is_the_same_with_and_without_a_draft(
-    qtbot: QtBot, tmp_path: Path, kept: MemoryKeyring, name: ToolFormatName
+    qtbot: QtBot, tmp_path: Path, tools: ToolService, name: ToolFormatName
 ) -> None:
     def conversation(rig: ToolRig) -> list[tuple[Any, ...]]:
         rig.chats.new()
@@ -373,7 +399,7 @@ def test_a_whole_conversation_is_the_same_with_and_without_a_draft(
             for one in rig.model.messages
         ]
 
-    with contextlib.contextmanager(made_rig)(qtbot, tmp_path, name, has_draft=True) as rig:
+    with opened(ToolRig(qtbot, tmp_path, name, tools=tools, has_draft=True)) as rig:
         rig.values.most_tool_calls = 3
         rig.begin("weather")
         rig.send()
@@ -391,7 +417,7 @@ def test_a_whole_conversation_is_the_same_with_and_without_a_draft(
 def test_results_that_do_not_fit_end_the_answer_with_a_sentence_and_it_can_go_on(
     qtbot: QtBot, tmp_path: Path, kept: MemoryKeyring
 ) -> None:
-    with contextlib.contextmanager(made_rig)(qtbot, tmp_path, context_length=2048) as rig:
+    with opened(ToolRig(qtbot, tmp_path, context_length=2048)) as rig:
         rig.begin("weather", server=entry("test", "strict_tool_server", "60000"))
         rig.send()
         answer = rig.finish()
@@ -404,7 +430,7 @@ def test_results_that_do_not_fit_end_the_answer_with_a_sentence_and_it_can_go_on
 
 
 def test_old_messages_make_room_for_results(qtbot: QtBot, tmp_path: Path, kept: MemoryKeyring) -> None:
-    with contextlib.contextmanager(made_rig)(qtbot, tmp_path, context_length=2048) as rig:
+    with opened(ToolRig(qtbot, tmp_path, context_length=2048)) as rig:
         rig.begin("weather", server=entry("test", "strict_tool_server", "480"))
         for _ in range(3):
             rig.send("x" * 200)
@@ -414,3 +440,116 @@ def test_old_messages_make_room_for_results(qtbot: QtBot, tmp_path: Path, kept: 
         for command in rig.asked:
             calls = [call.id for one in command.messages for call in one.tool_calls]
             assert calls == [one.tool_call_id for one in command.messages if one.role == "tool"]
+
+
+# ------------------------------------------------------------ what is done with answers that have calls
+
+
+def test_regenerate_edit_versions_branch_and_delete(rig: ToolRig) -> None:
+    rig.begin("weather")
+    rig.send()
+    first = rig.finish()
+    assert rig.model.regenerate()
+    rig.until(ChatState.ASKING)
+    again = rig.finish("deny")
+    assert (again.version, again.versions, states(again)[0]) == (2, 2, "denied")
+    assert again.calls[0].arguments == first.calls[0].arguments, "the seed is the same"
+    assert rig.model.choose_version(again.id, -1)
+    rig.settle()
+    shown = rig.model.messages[-1]
+    assert (shown.id, shown.calls) == (first.id, first.calls)
+    assert rig.model.edit(first.id, first.text + " Really.")
+    rig.settle()
+    edited = rig.model.messages[-1]
+    assert edited.calls == first.calls and not edited.tokens
+    rig.send("And now?")
+    assert results(rig.asked[-1])[: len(first.calls)] == results(rig.asked[2])
+    assert not any(one.tokens for one in rig.asked[-1].messages), "nobody wrote that in tokens"
+    rig.finish("deny")
+    copied = rig.stored(lambda store: store.copy_branch(rig.model.id, edited.id))
+    assert rig.stored(lambda store: store.branch(copied.id))[-1].calls == first.calls
+    deletions: list[Deletion] = []
+    assert rig.model.delete(edited.id, deletions.append, following=True)
+    rig.settle()
+    assert rig.model.undo_deletion(deletions[0])
+    rig.settle()
+    assert rig.model.messages[1].calls == first.calls
+
+
+def test_a_question_that_is_edited_while_the_user_is_asked_waits_for_the_answer(rig: ToolRig) -> None:
+    rig.begin("weather")
+    rig.send()
+    question = rig.model.messages[0]
+    assert not rig.model.edit(question.id, "Another") and not rig.model.regenerate() and not rig.model.send("More")
+    rig.finish("deny")
+    assert rig.model.edit(question.id, "Another")
+    rig.until(ChatState.ASKING)
+    assert [one.content for one in rig.asked[-1].messages] == ["Another"]
+    rig.finish("deny")
+
+
+def test_a_temporary_chat_leaves_nothing_of_its_calls_behind(
+    rig: ToolRig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    memory = tmp_path / "memory"
+    memory.mkdir()
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(memory))
+    rig.begin("picture")
+    rig.chats.new_temporary()
+    rig.offer("picture")
+    rig.send()
+    answer = rig.finish_temporary()
+    assert answer.calls[0].result.startswith("Here it is") and Path(answer.attachments[0].path).is_relative_to(memory)
+    rig.chats.new()
+    rig.qtbot.waitUntil(lambda: not list(memory.iterdir()), timeout=WAIT_MS)
+    assert rig.stored(ChatStore.chats) == []
+    assert all(command.private for command in rig.asked)
+
+
+def test_another_chat_can_be_answered_while_the_user_is_asked_in_one(rig: ToolRig) -> None:
+    rig.begin("weather")
+    rig.send()
+    asking = rig.model
+    rig.chats.new()
+    rig.offer()
+    rig.ask("Well?")
+    assert rig.model.messages[-1].status == "complete" and not rig.model.messages[-1].calls
+    assert asking.state is ChatState.ASKING
+    rig.chats.open(asking.id)
+    rig.finish("deny")
+
+
+def test_a_chat_that_is_deleted_while_the_user_is_asked_ends(rig: ToolRig) -> None:
+    rig.begin("wait")
+    (call,) = rig.send()
+    rig.model.decide(call.id, "once")
+    rig.chats.forget([rig.model.id])
+    assert not rig.answers.open and rig.model.is_new
+    rig.qtbot.waitUntil(lambda: not rig.tools._jobs, timeout=WAIT_MS)
+
+
+def test_what_is_measured_and_compared_runs_no_tools(rig: ToolRig) -> None:
+    rig.begin("weather")
+    rig.send()
+    answer = rig.finish()
+    rig.send("And now?")
+    rig.finish("deny")
+    asked = question_to_measure(rig.model.messages, "")
+    assert [one.role for one in asked] == [one.role for one in rig.asked[-3].messages]
+    task, _notes = Subject(rig.model.messages).asked(rig.pair_loader.pair()) or (None, [])
+    assert task is not None and task.command.tools is None
+    assert [one.content for one in task.command.messages if one.role == "tool"] == [
+        answer.calls[0].result,
+        f"The call failed. {answer.calls[1].result}",
+    ]
+    measured = Job(lambda: MeasurePlain(request=0, messages=asked), Priority.MEASUREMENT)
+    with rig.qtbot.waitSignal(measured.answered, timeout=WAIT_MS):
+        rig.queue.submit(measured)
+    assert not rig.tools._jobs
+
+
+def test_no_tools_with_a_format_that_calls_can_not_follow(rig: ToolRig) -> None:
+    rig.settings = msgspec.structs.replace(rig.settings, format=AnswerFormat(kind="regex", source="ab+"), max_tokens=9)
+    rig.begin("weather")
+    rig.ask("Well?")
+    assert rig.asked[0].tools is None and rig.model.messages[-1].text.startswith("ab")
