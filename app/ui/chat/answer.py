@@ -466,7 +466,7 @@ class AnswerMessage(MessageWidget):
 
     def append_pieces(self, pieces: list[Piece]) -> None:
         if any(piece.text for piece in pieces):
-            self.show_progress("")
+            self.show_progress("Thinking…" if self.cards and pieces[-1].thinking else "")  # that is far above by now
         if self.thinking is not None or any(piece.thinking for piece in pieces):
             self._thinking_part().take(pieces, self._thinking_seconds)
         if answer := [piece for piece in pieces if not piece.thinking]:

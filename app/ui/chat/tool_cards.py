@@ -138,7 +138,7 @@ class _Reason(QLineEdit):
     """Why the user denies a call: Enter denies it, Escape goes back."""
 
     def __init__(self) -> None:
-        super().__init__(placeholderText="Why not? The model gets your reason. Enter denies, also without one.")
+        super().__init__(placeholderText="Why not? Optional. Enter denies.")
         self.setAccessibleName("Reason for the model, optional")
 
     def event(self, event: QEvent) -> bool:
@@ -199,7 +199,7 @@ class Question(Card):
         """It was decided, but stays as it is while others wait, so that these don't move."""
         self._outcome.setText(outcome)
         self._grid.addWidget(self._outcome, 0, 0, 1, -1)
-        self.reason.hide()
+        self.reason.setEnabled(False)
         for button in self.buttons:
             policy = button.sizePolicy()
             policy.setRetainSizeWhenHidden(True)

@@ -45,6 +45,7 @@ QLabel[role="warning"] { color: $warning; }
 QLabel[role="bad"] { color: $bad; }
 
 QFrame[role="card"] { background: $raised; border: 1px solid $line; border-radius: ${radius}px; }
+QFrame[role="card"]:focus { border-color: $focus_line; }
 QFrame[role="popup"] { background: $surface; border: 1px solid $control_line; }
 QFrame[role="bar"] { background: $raised; border: none; border-bottom: 1px solid $line; }
 QFrame[role="side"], QWidget[role="side"] { background: $raised; border: none; }

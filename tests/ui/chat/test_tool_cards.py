@@ -197,14 +197,16 @@ def test_while_one_waits_nothing_moves(qtbot: QtBot, transcript: Transcript) -> 
     shown.append_pieces([Piece(text=INTRO)])
     shown.set_calls(waiting)
     settle(qtbot, transcript)
+    click(button(question(shown.cards[1]), "Deny"))
+    settle(qtbot, transcript)
     transcript.column.verticalScrollBar().setValue(0)
     before, heights = tops(shown.cards), [card.height() for card in shown.cards]
-    for state in ("running", "done"):
-        shown.set_calls([call("a", state, seconds=0.2), *waiting[1:]], progress=lambda _call_id: "40%")
+    for states in (("running", "asked"), ("done", "asked"), ("done", "denied")):
+        decided = [call(name, state, seconds=0.2) for name, state in zip("ab", states, strict=True)]
+        shown.set_calls([*decided, waiting[2]], progress=lambda _call_id: "40%")
         settle(qtbot, transcript)
         assert (tops(shown.cards), [card.height() for card in shown.cards]) == (before, heights)
-        asked = question(shown.cards[0])
-        assert not any(one.isVisible() for one in asked.buttons)
+        assert not any(one.isVisible() for one in question(shown.cards[0]).buttons)
     shown.set_calls(
         [call("a", seconds=0.2), call("b", "running"), call("c", "denied")], progress=lambda _call_id: "40%"
     )
@@ -344,11 +346,13 @@ def test_an_answer_with_calls_streams_in_and_ends_as_it_is_stored(qtbot: QtBot, 
     assert progress.isVisible()
     shown.set_calls([call(state="running")])
     shown.set_calls([call(seconds=0.2)])
+    shown.append_pieces([Piece(text="Hm", thinking=True)])
+    assert progress.isVisible() and progress.text() == "Thinking…"
     for piece in pieces[2:]:
         shown.append_pieces([piece])
     assert progress.isHidden()
     text = "".join(piece.text for piece in pieces)
-    message = replace(with_calls(text, call(seconds=0.2)), provenance_json=to_json(pack(pieces)))
+    message = replace(with_calls(text, call(seconds=0.2)), provenance_json=to_json(pack(pieces)), thinking="Hm")
     transcript.finish_answer(message)
     settle(qtbot, transcript)
     live = [view.content for view in shown.views()]

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import replace
 
+import msgspec
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtGui import QAccessible
@@ -168,9 +169,11 @@ def test_a_tool_call_that_waits_is_said_marked_told_and_focused_unless_the_user_
     assert editor.hasFocus()
 
     def asks(*ids: str) -> None:
-        live.calls = live.calls + [StoredCall(id=one, name="calculate", text=len(live.text())) for one in ids]
+        one = StoredCall(id="", name="calculate", arguments='{"expression": "1+1"}', text=len(live.text()))
+        live.calls = live.calls + [msgspec.structs.replace(one, id=name) for name in ids]
         live.calls_changed.emit()
 
+    live.offered = {tool.name: tool for tool in running.ctx.tools.all_tools()}
     asks("1", "2")
     question = "Tool calculate of server Slipstream wants to run. Allow?"
     assert hearing.said == [f"{question} 1 more call waits."]
