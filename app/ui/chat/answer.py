@@ -227,6 +227,8 @@ class AnswerMessage(MessageWidget):
         """By how many calls stand before."""
         self._together: QPushButton | None = None
         """Allows several calls that wait."""
+        self._offered: list[str] = []
+        """Their ids."""
         self.progress: QLabel | None = None
         self.note: QLabel | None = None
         self.footer: QLabel | None = None
@@ -280,7 +282,8 @@ class AnswerMessage(MessageWidget):
         its id."""
         from app.ui.chat.tool_cards import ToolCard, readers
 
-        focused, asked = self._with_keyboard(), [card for card in self.cards if card.question is not None]
+        asked, focus = [card for card in self.cards if card.question is not None], QApplication.focusWidget() or self
+        focused = next((card for card in asked if card.isAncestorOf(focus)), None)
         while len(self.cards) < len(calls):
             self.cards.append(card := ToolCard(self._column, self, self._dress, self._actions))
             place = f"{self.stored.id} {len(self.cards)}"
@@ -297,23 +300,20 @@ class AnswerMessage(MessageWidget):
         if any(card.call.state != "stopped" for card in asked) and not any(card.question for card in self.cards):
             self._column.go_to_end()  # all was decided, and the answer goes on there
 
-    def _offer_together(self, calls: Sequence[StoredCall]) -> None:
+    def _offer_together(self, ids: list[str]) -> None:
+        if ids == self._offered:
+            return
+        self._offered = ids
         if self._together is not None:
             self._together.hide()
             self._together.deleteLater()
             self._together = None
-        if calls:
-            self._together = button = QPushButton(f"Allow these {len(calls)} in this chat", self, autoDefault=False)
-            names = words.listed([call.tool or call.name for call in calls])
-            explain(button, f"Allows {names}. The server says that they only read.")
-            for call in calls:
-                button.clicked.connect(partial(self._actions.run, "allow_in_chat", call.id))
+        if ids:
+            self._together = button = QPushButton(f"Allow these {len(ids)} in this chat", self, autoDefault=False)
+            explain(button, "Several calls of one server, which says that these tools only read.")
+            for call_id in ids:
+                button.clicked.connect(partial(self._actions.run, "allow_in_chat", call_id))
             button.show()
-
-    def _with_keyboard(self) -> ToolCard | None:
-        """The card with a question that has the keyboard."""
-        focus = QApplication.focusWidget() or self
-        return next((one for one in self.cards if one.question is not None and one.isAncestorOf(focus)), None)
 
     def focus_question(self) -> bool:
         """Give the keyboard to the first call that waits for the user; ``False`` if there is none."""

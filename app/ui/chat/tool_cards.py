@@ -25,12 +25,12 @@ from app.ui.chat.footer import ABOVE_TEXT, BELOW_TEXT, INDENT, Card, FoldedPart,
 from app.ui.chat.markdown.view import MarkdownView
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Column, Widths
-from app.ui.widgets.controls import explain, keeps_escape, label, named
+from app.ui.widgets.controls import keeps_escape, label, named, plain_tooltip
 from app.words import printable, shortened, visible
 
 BUILT_IN = "Slipstream"
 """Whose the tools without a server are."""
-_LONGEST_NAME, _LONGEST_SENTENCE = 60, 240
+_LONGEST_NAME, _LONGEST_SENTENCE, _LONGEST_DESCRIPTION = 60, 240, 2000
 """Characters."""
 _PICTURE = 160
 """The greatest height of an image, in pixels."""
@@ -174,8 +174,7 @@ class Question(Card):
         self._call_id, self._actions, self._height_changed = call.id, actions, height_changed
         themes.set_role(self.buttons[0], "primary")
         self.text.setVisible(bool(self.text.text()))
-        if about.description:
-            explain(self.text, about.description)
+        self.text.setToolTip(plain_tooltip(shortened(about.description, _LONGEST_DESCRIPTION)))
         breakable = tool_name(call).replace("_", "_\u200b")
         name = label(breakable, bold=True, wraps=True)
         whose = f"Server: {server_name(call)}" if call.server else f"Built into {BUILT_IN}"
@@ -270,8 +269,9 @@ class ToolCard(FoldedPart):
         self.button.setVisible(self.question is None)
         if (is_running := call.state == "running" and self.question is None) or self.stop_button is not None:
             self._show_stop(is_running)
-        self._show_title(" · ".join(filter(None, (shortened(tool_name(call), _LONGEST_NAME), outcome))))
-        self.button.setToolTip(f"Tool of {server_name(call)}")
+        title = " · ".join(filter(None, (shortened(tool_name(call), _LONGEST_NAME), outcome)))
+        self._show_title(title.replace("&", "&&"))
+        self.button.setToolTip(plain_tooltip(f"Tool of {server_name(call)}"))
         if before != call and self._content:
             self._forget_content()
         self._show_content(self.is_open)
@@ -365,14 +365,14 @@ class ToolCard(FoldedPart):
         return top + height
 
 
-def readers(cards: Sequence[ToolCard]) -> list[StoredCall]:
-    """The calls that wait for the user and that may be allowed together: several of one server, which says that they
-    only read."""
-    waiting = [one for one in cards if one.question is not None and one.call.state == "asked"]
-    reading = [one.call for one in waiting if one.question and one.question.about.approach == "read_only"]
+def readers(cards: Sequence[ToolCard]) -> list[str]:
+    """The ids of calls that wait for the user and that may be allowed together: several of one server, which says that
+    they only read."""
+    waiting = [(one.call, one.question.about) for one in cards if one.question and one.call.state == "asked"]
+    reading = [call for call, about in waiting if about.approach == "read_only" and not about.has_changed]
     servers = [one.server for one in reading]
     several = next((one for one in servers if servers.count(one) > 1), None)
-    return [one for one in reading if one.server == several]
+    return [one.id for one in reading if one.server == several]
 
 
 def _outcome(call: StoredCall, progress: str) -> str:

@@ -97,7 +97,8 @@ def _about_tool(app: App, call: StoredCall) -> About:
     """What is known of the tool of a call."""
     from app.ui.chat.tool_cards import About
 
-    tool = next((one for one in app.ctx.tools.all_tools() if one.name == call.name), None)
+    live = app.ctx.chats.current.live
+    tool = live.offered.get(call.name) if live is not None else None
     if tool is None:
         return About()
     return About(tool.tool.description, app.ctx.tools.permissions.has_changed(tool), tool.tool.approach)
