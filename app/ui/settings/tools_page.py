@@ -174,10 +174,6 @@ class ToolsPage(QWidget):
         self._settings.apply()
         self._service.changed.emit()
 
-    def _withdraw(self, key: str) -> None:
-        self._service.permissions.withdraw(key)
-        self._service.changed.emit()
-
     # ------------------------------------------------------------ inside
 
     def _lay_out(self) -> None:
@@ -207,7 +203,7 @@ class ToolsPage(QWidget):
 
     def _allowed_row(self, key: str, tool: AllowedTool) -> QHBoxLayout:
         shown = f"{words.printable(tool.tool)} · {words.printable(tool.server or DISPLAY_NAME)}"
-        withdraw = small_button("Withdraw", lambda: self._withdraw(key), name=f"Withdraw {shown}")
+        withdraw = small_button("Withdraw", lambda: self._service.permissions.withdraw(key), name=f"Withdraw {shown}")
         return row((label(shown, wraps=True), 1), (withdraw, TOP))
 
     def _show_known(self, known: list[KnownServer], missing: set[str]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -111,7 +111,7 @@ class ToolService(QObject):
         self.has_keyring = True
         self._lane = Lane(self, "tools")
         self._stored = ServerEntries(folder)
-        self.permissions = Permissions(folder, lambda write: self._lane.submit(write, None, self._on_failed))
+        self.permissions = Permissions(folder, self._write)
         self._settings = settings
         self.is_offline = settings.offline
         self._notice_list = notice_list
@@ -315,6 +315,11 @@ class ToolService(QObject):
             else:
                 self.servers[name] = ServerChanged(name=name, state="stopped")
         self._offered = None
+        self.changed.emit()
+
+    def _write(self, change: Callable[[], None]) -> None:
+        """Of permissions."""
+        self._lane.submit(change, None, self._on_failed)
         self.changed.emit()
 
     def _on_failed(self, error: KnownError) -> None:

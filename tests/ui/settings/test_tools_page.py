@@ -157,7 +157,6 @@ def test_what_is_always_allowed_can_be_withdrawn(page: ToolsPage, windows: Windo
     added(windows, TIME)
     tool = next(one for one in service.all_tools() if one.key == "time.echo")
     service.permissions.allow(tool)
-    service.changed.emit()
     windows.until(lambda: "echo · time" in texts(page))
     named_button(page, "Withdraw echo · time").click()
     assert not service.permissions.is_allowed(tool, "chat")
