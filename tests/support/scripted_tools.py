@@ -49,7 +49,7 @@ def _send(message: FromTools) -> None:
 def _start(message: StartServer) -> None:
     entry = message.entry
     if entry.command == "fails" or (entry.url and message.is_offline):
-        text = "Slipstream works offline." if entry.url else "It couldn't be started."
+        text = "Slipstream works offline." if entry.url else "It couldn't be started." + "x" * len(entry.cwd)
         _send(ServerChanged(name=entry.name, state="failed", message=text, log=["first", "no such program"]))
         return
     _send(ServerChanged(name=entry.name, state="starting"))
@@ -58,7 +58,10 @@ def _start(message: StartServer) -> None:
     version = " ".join([entry.command or entry.url, *entry.env.values(), *entry.headers.values(), message.secret])
     if entry.command == "login":
         _send(SecretChanged(server=entry.name, secret='{"token": "of the login"}'))
-    _send(ServerChanged(name=entry.name, state="ready", tools=tools_of(entry.name), version=version.strip()))
+    tools = tools_of(entry.name)
+    if entry.command == "wide":
+        tools = [ServerTool(name="n" * 200, title="t" * 200, description="d" * 5000)]
+    _send(ServerChanged(name=entry.name, state="ready", tools=tools, version=version.strip()))
 
 
 def _call(message: CallTool) -> None:

@@ -169,3 +169,9 @@ def test_a_command_is_shown_so_that_nothing_is_hidden() -> None:
         name="x", command="uvx", args=["a b", "", "it's", "--flag=1", "\u202etxt.exe", "a\nb", "$(rm -rf)"]
     )
     assert command_line(entry) == (r"""uvx 'a b' '' 'it's' --flag=1 '\u202etxt.exe' 'a\nb' '$(rm -rf)'""")
+
+
+def test_letters_without_a_shape_are_shown_too() -> None:
+    entry = ServerEntry(name="x", command="uvx", args=["a\u3164b", "\u2800", "e\ufe0f", "Übung", "e\u0301"])
+    shown = command_line(entry)
+    assert shown.startswith(r"uvx 'a\u3164b' '\u2800' 'e\ufe0f' ") and shown.endswith("'Übung' 'e\u0301'")

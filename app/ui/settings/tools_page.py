@@ -29,6 +29,7 @@ from app.ui.widgets.controls import (
     TOP,
     ElidedLabel,
     Section,
+    breakable,
     clear_layout,
     column,
     label,
@@ -61,6 +62,7 @@ _ALLOWED = "These run without asking. A tool whose description has changed since
 _STATES = {"starting": "starting…", "ready": "ready", "failed": "failed", "stopped": "not running"}
 _ROLES = {"starting": "quiet", "ready": "good", "failed": "bad", "stopped": "quiet"}
 _LONGEST_DESCRIPTION = 400
+_LONGEST_NAME = 40
 _LOG_LINES = 8
 
 
@@ -204,7 +206,7 @@ class ToolsPage(QWidget):
     def _allowed_row(self, key: str, tool: AllowedTool) -> QHBoxLayout:
         shown = f"{words.printable(tool.tool)} · {words.printable(tool.server or DISPLAY_NAME)}"
         withdraw = small_button("Withdraw", lambda: self._service.permissions.withdraw(key), name=f"Withdraw {shown}")
-        return row((label(shown, wraps=True), 1), (withdraw, TOP))
+        return row((label(breakable(shown), wraps=True), 1), (withdraw, TOP))
 
     def _show_known(self, known: list[KnownServer], missing: set[str]) -> None:
         clear_layout(self._known)
@@ -284,8 +286,9 @@ class ServerRow(QFrame):
             return
         self._entry, self._server = entry, server
         name, state = words.printable(entry.name), server.state if server else "stopped"
+        self.switch.setToolTip(plain_tooltip(name))
         with QSignalBlocker(self.switch):
-            self.switch.setText(name.replace("&", "&&"))
+            self.switch.setText(_on_switch(name))
             self.switch.setChecked(entry.is_on)
         for button in (self.edit, self.restart, self.remove):
             button.setAccessibleName(f"{button.text().strip('…')} {name}")
@@ -296,7 +299,7 @@ class ServerRow(QFrame):
         theme.set_role(self._state, _ROLES[state])
         self._runs.setText(command_line(entry))
         self._runs.setToolTip(plain_tooltip(command_line(entry)))
-        show_text(self._problem, server.message if server and state != "ready" else "")
+        show_text(self._problem, breakable(words.visible(server.message)) if server and state != "ready" else "")
         self._show_tools()
         lines = server.log if server else []
         self._log.setVisible(bool(lines))
@@ -326,7 +329,7 @@ class ServerRow(QFrame):
                 switch.setChecked(name not in self._entry.off)
 
     def _tool_switch(self, tool: ServerTool) -> QVBoxLayout:
-        switch = self.tools[tool.name] = QCheckBox(words.printable(tool.title or tool.name).replace("&", "&&"))
+        switch = self.tools[tool.name] = QCheckBox(_on_switch(tool.title or tool.name))
         switch.toggled.connect(partial(self._on_tool_switched, tool.name))
         return column(switch, _described(tool), gap=0)
 
@@ -349,9 +352,14 @@ class ServerRow(QFrame):
         self._log_text.setFixedHeight(_LOG_LINES * self._log_text.fontMetrics().lineSpacing() + 6 * SPACING)
 
 
+def _on_switch(name: str) -> str:
+    return words.printable(name, _LONGEST_NAME).replace("&", "&&")
+
+
 def _described(tool: ServerTool) -> QWidget:
     """In a line or more, below its switch."""
-    text = label(words.visible(words.shortened(tool.description.strip(), _LONGEST_DESCRIPTION)), "quiet", wraps=True)
+    description = words.visible(words.shortened(tool.description.strip(), _LONGEST_DESCRIPTION))
+    text = label(breakable(description), "quiet", wraps=True)
     text.setContentsMargins(6 * SPACING, 0, 0, 0)
     if not text.text():
         text.hide()

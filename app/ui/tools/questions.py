@@ -19,7 +19,7 @@ from app.ui.engine import Priority
 from app.ui.engine.queue import EngineQueue, Job
 from app.ui.tools.service import ToolService
 from app.ui.widgets import theme
-from app.ui.widgets.controls import DIALOG_MARGINS, column, label, named, push_button, scrolling
+from app.ui.widgets.controls import DIALOG_MARGINS, breakable, column, label, named, push_button, scrolling
 from app.ui.widgets.theme import SPACING
 
 _MOST_FIELDS, _MOST_CHOICES = 30, 200
@@ -128,7 +128,7 @@ class QuestionDialog(QDialog):
         box.addButton(self.accept_button, QDialogButtonBox.ButtonRole.ActionRole)
         box.addButton(self.decline_button, QDialogButtonBox.ButtonRole.ActionRole)
         hint = label(_NO_PASSWORDS if asked.kind == "elicitation" else "", "quiet", wraps=True)
-        heading = label(f"“{server}”, a server of tools, {_ASKS[asked.kind]}", "heading", wraps=True)
+        heading = label(breakable(f"“{server}”, a server of tools, {_ASKS[asked.kind]}"), "heading", wraps=True)
         form = scrolling(self._form())
         column(heading, self._text, (form, 1), hint, box, gap=3 * SPACING, margins=DIALOG_MARGINS, on=self)
         form.setVisible(bool(self.fields))
@@ -175,10 +175,11 @@ class FormField:
         default = schema.get("default")
         self.widget: QCheckBox | QComboBox | QLineEdit
         if self._kind == "boolean":
-            self.widget = QCheckBox(title)
+            self.widget = QCheckBox(words.shortened(title, 48).replace("&", "&&"))
             self.widget.setChecked(default is True)
         elif choices := _choices(schema):
-            self.widget = named(QComboBox(), title)
+            self.widget = named(QComboBox(minimumContentsLength=8), title)
+            self.widget.setSizeAdjustPolicy(QComboBox.SizeAdjustPolicy.AdjustToMinimumContentsLengthWithIcon)
             for value, shown in ([] if is_needed else [(None, "")]) + choices:
                 self.widget.addItem(words.printable(shown), value)
             self.widget.setCurrentIndex(max(self.widget.findData(default), 0))
@@ -187,9 +188,10 @@ class FormField:
             self.widget.textChanged.connect(changed)
         parts: list[QWidget] = [self.widget]
         if self._kind != "boolean":
-            parts.insert(0, label(f"{title}:" if is_needed else f"{title} (optional):", buddy=self.widget))
+            name = breakable(f"{title}:" if is_needed else f"{title} (optional):")
+            parts.insert(0, label(name, wraps=True, buddy=self.widget))
         if description := schema.get("description"):
-            parts.append(label(words.visible(words.shortened(str(description), 300)), "quiet", wraps=True))
+            parts.append(label(breakable(words.visible(words.shortened(str(description), 300))), "quiet", wraps=True))
         self.layout = column(*parts, gap=SPACING)
 
     def value(self) -> Any:

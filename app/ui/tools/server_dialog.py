@@ -26,6 +26,7 @@ from app.ui.widgets.controls import (
     CARD_MARGINS,
     DIALOG_MARGINS,
     LEFT,
+    breakable,
     clear_layout,
     column,
     label,
@@ -118,7 +119,7 @@ class ServerDialog(QDialog):
         found = self._found = find_servers(self.text.toPlainText(), taken)
         if self._entry is not None and len(found.entries) > 1:
             found.problems.append("Only one server can be edited at a time.")
-        show_text(self._problems, "\n".join(found.problems))
+        show_text(self._problems, breakable("\n".join(found.problems)))
         if found.inputs.keys() != self.inputs.keys():
             self._make_inputs()
         for entry in found.entries:
@@ -134,7 +135,7 @@ class ServerDialog(QDialog):
             if is_secret(f"{name} {description}", "x"):
                 field.setEchoMode(QLineEdit.EchoMode.Password)
             field.textChanged.connect(self._show_found)
-            self._fields.addWidget(label(f"{description}:", buddy=field))
+            self._fields.addWidget(label(breakable(f"{description}:"), wraps=True, buddy=field))
             self._fields.addLayout(row((field, 1), *self._choosing(description, field)))
 
     def _choosing(self, description: str, field: QLineEdit) -> list[QWidget]:
@@ -166,7 +167,7 @@ class ServerDialog(QDialog):
 
     def _card(self, entry: ServerEntry) -> QWidget:
         """What this server would be, in full."""
-        line = label(command_line(entry), wraps=True, selectable=True)
+        line = label(breakable(command_line(entry)), wraps=True)
         line.setFont(theme.monospace())
         values = [*entry.env.items(), *entry.headers.items(), *([("folder", entry.cwd)] if entry.cwd else [])]
         given = ", ".join(f"{words.printable(name)}={_shown(name, value)}" for name, value in values)
@@ -179,11 +180,11 @@ class ServerDialog(QDialog):
                 f" It comes with {source}." if source else ""
             )
         verb = "Connects to" if entry.url else "Starts"
-        card = named(QFrame(), f"{verb} {line.text()}")
+        card = named(QFrame(), f"{verb} {command_line(entry)}")
         theme.set_role(card, "card")
-        heading = row(label(words.printable(entry.name), "heading"), (label(f"{verb.lower()}", "quiet"), 1))
+        heading = row(label(words.printable(entry.name, 40), "heading"), (label(f"{verb.lower()}", "quiet"), 1))
         rest = [
-            label(text, role, wraps=True)
+            label(breakable(text), role, wraps=True)
             for text, role in ((given and f"with {given}", "quiet"), (problem, "warning"))
             if text
         ]
@@ -206,7 +207,7 @@ class ServerDialog(QDialog):
     def _folder_row(self, folder: str) -> QHBoxLayout:
         shown = words.printable(folder, 300)
         remove = small_button("Remove", lambda: self._remove_folder(folder), name=f"Remove {shown}")
-        return row((label(shown, wraps=True, selectable=True), 1), remove)
+        return row((label(breakable(shown), wraps=True), 1), remove)
 
     def _add_folder(self, folder: str) -> None:
         self._folders = list(dict.fromkeys([*self._folders, folder]))

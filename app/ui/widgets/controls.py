@@ -143,6 +143,11 @@ def label(
     return result
 
 
+def breakable(text: str) -> str:
+    """``text`` from elsewhere with places to break in long words: a label is never narrower than its longest word."""
+    return re.sub(r"\S{30}", lambda word: f"{word[0]}\u200b", text)
+
+
 def show_text(target: QLabel, text: str, role: str | None = None) -> None:
     """Show this in a label that is only visible while it says something."""
     target.setText(from_left(text))

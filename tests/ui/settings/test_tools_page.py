@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
-from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QMessageBox, QPushButton, QWidget
+from PySide6.QtWidgets import QAbstractButton, QApplication, QLabel, QMessageBox, QPushButton, QScrollArea, QWidget
 
 from app.chats.settings import ChatSettings
 from app.tools.messages import ServerEntry
@@ -46,7 +46,7 @@ def added(windows: Windows, *entries: ServerEntry, state: str = "ready") -> Serv
 def texts(widget: QWidget) -> str:
     """All that is said on it."""
     labels = [one for one in widget.findChildren(QLabel) if one.isVisibleTo(widget)]
-    return "\n".join(one.text() for one in labels)
+    return "\n".join(one.text() for one in labels).replace("\u200b", "")
 
 
 def boxes() -> list[QMessageBox]:
@@ -212,3 +212,21 @@ def test_a_hundred_changes_keep_the_focus_where_it_is(page: ToolsPage, windows: 
         service._changed(msgspec.structs.replace(service.servers["time"], log=[str(number)]))
     assert page.rows["time"] is row and windows.settings.focusWidget() is row.edit
     assert row._log_text.toPlainText() == "99"
+
+
+def test_nothing_that_a_server_says_makes_the_page_wider(page: ToolsPage, windows: Windows) -> None:
+    row = added(windows, ServerEntry(name="w" * 60, command="wide", args=["a" * 5000]))
+    row._tools.button.click()
+    windows.ctx.tools.permissions.allow(next(tool for tool in windows.ctx.tools.all_tools() if tool.server))
+    added(windows, ServerEntry(name="f" * 60, command="fails", cwd="c" * 1000), state="failed")
+    windows.settings.resize(640, 720)
+    windows.until(lambda: bool(row.tools))
+    assert page.minimumSizeHint().width() <= 640 - 20
+
+
+def test_no_command_makes_the_dialog_wider(page: ToolsPage, windows: Windows) -> None:
+    page.add(json.dumps({"x" * 200: {"command": "c" * 3000, "args": ["a" * 3000], "env": {"E" * 500: "v" * 500}}}))
+    assert page.dialog is not None
+    windows.until(page.dialog._lane.is_idle)
+    (area,) = page.dialog.findChildren(QScrollArea, options=Qt.FindChildOption.FindDirectChildrenOnly)
+    assert area.widget().minimumSizeHint().width() <= 400

@@ -46,7 +46,7 @@ def opened(qtbot: QtBot, service: ToolService, window: QWidget, text: str = "", 
 
 
 def texts(dialog: QWidget) -> list[str]:
-    return [one.text() for one in dialog.findChildren(QLabel) if not one.isHidden()]
+    return [one.text().replace("\u200b", "") for one in dialog.findChildren(QLabel) if not one.isHidden()]
 
 
 def test_nothing_is_started_before_the_yes(qtbot: QtBot, service: ToolService, window: QWidget) -> None:
