@@ -229,4 +229,5 @@ def test_no_command_makes_the_dialog_wider(page: ToolsPage, windows: Windows) ->
     assert page.dialog is not None
     windows.until(page.dialog._lane.is_idle)
     (area,) = page.dialog.findChildren(QScrollArea, options=Qt.FindChildOption.FindDirectChildrenOnly)
-    assert area.widget().minimumSizeHint().width() <= 400
+    content = area.widget()
+    assert content is not None and content.minimumSizeHint().width() <= 400
