@@ -396,7 +396,10 @@ class AnswerMessage(MessageWidget):
         return super().show_find(index)
 
     def _first_stop(self) -> QWidget:
-        return self.thinking.button if self.thinking is not None and self.thinking.isVisible() else self.view
+        if self.thinking is not None and self.thinking.isVisible():
+            return self.thinking.button
+        part = next((one for one in self._parts() if one.isVisible()), self.view)
+        return part.question or part.button if isinstance(part, FoldedPart) else part
 
     # -- what can be done with it
 

@@ -30,7 +30,7 @@ from app.words import printable, shortened, visible
 
 BUILT_IN = "Slipstream"
 """Whose the tools without a server are."""
-_LONGEST_NAME, _LONGEST_SENTENCE, _LONGEST_DESCRIPTION = 60, 240, 2000
+_LONGEST_NAME, _LONGEST_PROGRESS, _LONGEST_SENTENCE, _LONGEST_DESCRIPTION = 40, 30, 240, 2000
 """Characters."""
 _PICTURE = 160
 """The greatest height of an image, in pixels."""
@@ -379,7 +379,7 @@ def _outcome(call: StoredCall, progress: str) -> str:
     """``0.2 s``, ``failed after 0.2 s``, ``running… 40%``."""
     state = _STATES[call.state]
     if call.state == "running":
-        return f"{state} {shortened(visible(progress), _LONGEST_NAME)}".strip()
+        return f"{state} {shortened(visible(progress), _LONGEST_PROGRESS)}".strip()
     if call.state == "asked" or not call.seconds:
         return state
     took = words.duration(call.seconds)

@@ -262,6 +262,13 @@ def test_the_keyboard_reaches_everything_in_reading_order_and_allows_nothing_by_
     assert calls(transcript, "focus_composer") == [()]
 
 
+def test_from_a_message_the_tab_key_goes_to_its_first_call(qtbot: QtBot, transcript: Transcript) -> None:
+    show(qtbot, transcript, with_calls("", call(text=0)))
+    answer(transcript).setFocus()
+    QTest.keyClick(answer(transcript), Qt.Key.Key_Tab)
+    assert QApplication.focusWidget() is answer(transcript).cards[0].button
+
+
 # ---------------------------------------------------------------- what came of it
 
 
