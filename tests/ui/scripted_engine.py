@@ -97,6 +97,7 @@ class ScriptedEngine:
         self.busy_with = 0
         self.loading = 0
         self.loads = 0
+        self.calls = 0
 
     def run(self) -> None:
         log(f"scripted engine, behavior {self.behavior}")
@@ -274,6 +275,7 @@ class ScriptedEngine:
             f"{command.draft_length} {command.drafter} {command.propose}" if self.behavior == "echo" else "Hello there"
         )
         send(RoundsReceived(request=request, rounds=[round_of(text)]))
+        self._call(command)
         match self.behavior:
             case "garbage":
                 raw(struct.pack("<I", 4) + b"what")
@@ -291,6 +293,18 @@ class ScriptedEngine:
                 hang()
             case _:
                 self.finish(request, "end")
+
+    def _call(self, command: Generate) -> None:
+        """For questions like "call echo": two calls, one after the other."""
+        last = max((place for place, one in enumerate(command.messages) if one.role == "user"), default=0)
+        name = command.messages[last].content.partition("call ")[2].partition(" ")[0]
+        is_done = len(command.messages) - last > 4
+        offered = [tool.name for tool in command.tools.tools] if command.tools else []
+        if name in offered and not is_done:
+            self.calls += 1
+            call = f'{{"name": "{name}", "arguments": {{"text": "{os.getpid()} {self.calls}"}}}}'
+            text = f"<tool_call>\n{call}\n</tool_call>"
+            send(RoundsReceived(request=command.request, rounds=[round_of(text)]))
 
     def _is_endless(self, command: Generate) -> bool:
         return self.behavior != "endless if asked" or "endless" in command.messages[-1].content

@@ -281,7 +281,12 @@ class Answers(QObject):
         ]
         live.set_call(msgspec.structs.replace(call, state="running"))
         job = live.tool_jobs[call.id] = self.tools.call(tool, call.arguments, files, live.settings.folders)
-        job.progressed.connect(lambda done, total, text: live.set_progress(call.id, _progress(done, total, text)))
+
+        def progressed(done: float, total: float | None, text: str) -> None:
+            if live.tool_jobs.get(call.id) is job:
+                live.set_progress(call.id, _progress(done, total, text))
+
+        job.progressed.connect(progressed)
         job.ended.connect(lambda ended: self._on_call_ended(live, call.id, job, ended))
 
     def _on_call_ended(self, live: LiveAnswer, call_id: str, job: ToolJob, ended: CallEnded) -> None:
@@ -292,6 +297,8 @@ class Answers(QObject):
         call = msgspec.structs.replace(call, state=ended.state, result=ended.text, seconds=ended.seconds)
 
         def kept(images: list[Attachment], problems: list[str]) -> None:
+            if live not in self.open:
+                return
             text = "\n\n".join(filter(None, [call.result, *problems]))
             hashes = tuple(one.sha256 for one in images)
             live.attachments += [one for one in images if one not in live.attachments]

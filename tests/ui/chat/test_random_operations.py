@@ -9,10 +9,10 @@ import os
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pytest
 from PySide6.QtCore import QDeadlineTimer
@@ -23,7 +23,13 @@ from pytestqt.qtbot import QtBot
 from app.chats.model import StoredMessage
 from app.chats.store import ChatStore
 from app.chats.tree import Deletion
+from app.tools.messages import ServerEntry
+from app.tools.offered import OfferedTool
+from app.ui.chat.conversation import conversation
 from app.ui.chat.model import ChatState
+from app.ui.tools.service import ToolJob, ToolService
+from tests.support.keyrings import MemoryKeyring
+from tests.support.scripted_tools import COMMAND
 from tests.ui.parts import WAIT_MS, Rig
 
 SEQUENCES = int(os.environ.get("SLIPSTREAM_SEQUENCES") or 60)
@@ -54,6 +60,8 @@ class User:
         self.rig = rig
         self.dice = dice
         self.expected = Expected()
+        self.allowed = Counter[str]()
+        """By the arguments of a call, which are unique: how often it may run."""
         self._held: threading.Event | None = None
         self._deletion: tuple[str, list[Deletion], list[str]] | None = None
 
@@ -117,6 +125,24 @@ class User:
             self.expected.said.setdefault(model.id, []).append(text)
         else:
             assert model.state.is_busy
+
+    def ask_for_a_call(self) -> None:
+        model, tool = self.rig.model, self.dice.choice(("echo", "echo", "wait", "die"))
+        text = self.expected.next_text(f"call {tool}")
+        if not model.unsent.text and model.send(text):
+            self.expected.said.setdefault(model.id, []).append(text)
+
+    def decide(self) -> None:
+        """About a call that waits, in any chat."""
+        asking = [one for one in self.rig.chats._models() if one.state is ChatState.ASKING and one.live]
+        if not asking:
+            return
+        model = self.dice.choice(asking)
+        assert model.live is not None
+        call = self.dice.choice([one for one in model.live.calls if one.state == "asked"])
+        decision = self.dice.choice(("once", "once", "deny"))
+        self.allowed[call.arguments] += decision == "once"
+        model.decide(call.id, "once" if decision == "once" else "deny", "No.")
 
     def edit(self) -> None:
         message, text = self._any_message(), self.expected.next_text()
@@ -222,7 +248,19 @@ class User:
         assert branch == rig.model.messages
         assert rig.page.lines == [(one.id, one.text) for one in branch]
         assert all(one.status != "streaming" for one in branch)
+        self._check_calls(branch)
         assert "save" not in rig.notice_list.notices()
+
+    def _check_calls(self, branch: list[StoredMessage]) -> None:
+        """Each has an end and a result in the prompt, and none ran that wasn't allowed."""
+        assert not ran(self.rig) - self.allowed
+        for message in branch:
+            for call in message.calls:
+                assert call.has_ended and call.tokens <= max(len(message.tokens), len(message.provenance))
+                assert call.state != "done" or call.result == call.arguments
+        turns = conversation(branch).messages
+        calls = [call.id for one in turns for call in one.tool_calls]
+        assert calls == [one.tool_call_id for one in turns if one.role == "tool"]
 
     def _note_given_back(self) -> None:
         """What was sent while the store was asked for something that it refused is in the composer again."""
@@ -253,14 +291,37 @@ def _stored(store: ChatStore) -> dict[str, list[str]]:
     return {chat.id: [text for _id, _parent, text in _rows(store, chat.id)] for chat in chats}
 
 
+def ran(rig: Rig) -> Counter[str]:
+    """The arguments of the calls that ran."""
+    assert isinstance(rig.answers.tools, Recording)
+    return rig.answers.tools.ran
+
+
+class Recording(ToolService):
+    """Remembers what ran."""
+
+    def __init__(self, rig: Rig) -> None:
+        super().__init__(rig.folder, rig.values, rig.notice_list, command=COMMAND)
+        self.ran = Counter[str]()
+
+    def call(self, tool: OfferedTool, arguments: str, *others: Sequence[Any]) -> ToolJob:
+        self.ran[arguments] += 1
+        return super().call(tool, arguments, *others)
+
+
 @pytest.fixture
-def rig(qtbot: QtBot, tmp_path: Path) -> Iterator[Rig]:
+def rig(qtbot: QtBot, tmp_path: Path, kept: MemoryKeyring) -> Iterator[Rig]:
     made = Rig(qtbot, tmp_path, "endless if asked")
     made.load()
+    made.answers.tools = tools = Recording(made)
+    tools.put(ServerEntry(name="test", command="test"))
+    qtbot.waitUntil(lambda: tools.servers["test"].state == "ready", timeout=WAIT_MS)
     yield made
+    tools.close()
     made.close()
 
 
+@pytest.mark.allow_logs  # a tool ends its process
 def test_in_whatever_order_nothing_is_lost_doubled_or_misplaced(rig: Rig) -> None:
     seed = int(os.environ.get("SLIPSTREAM_SEED") or random.randrange(1_000_000))
     rig.chats.begin(None)
@@ -270,7 +331,8 @@ def test_in_whatever_order_nothing_is_lost_doubled_or_misplaced(rig: Rig) -> Non
     often = (user.send, user.type, user.open, user.new, user.look, user.hold, user.release)
     seldom = (user.delete, user.delete_following, user.undo, user.delete_chat, user.refuse, user.allow)
     others = (user.edit, user.regenerate, user.regenerate_any, user.go_on, user.stop, user.choose)
-    operations = (*often, *often, *others, *others, *seldom)
+    calls = (user.ask_for_a_call, user.decide, user.decide)
+    operations = (*often, *often, *calls, *others, *others, *seldom)
     for _ in range(SEQUENCES):
         done = []
         for _ in range(user.dice.randint(4, 14)):

@@ -283,6 +283,17 @@ def test_stop_while_the_user_is_asked_and_go_on(rig: ToolRig) -> None:
     assert rig.started[1].cached_tokens == rig.started[0].prompt_tokens + len(stopped.tokens) - 1
 
 
+def test_another_question_after_a_stop_has_a_result_for_each_call(rig: ToolRig) -> None:
+    rig.begin("weather")
+    rig.send()
+    rig.model.stop()
+    rig.settle()
+    rig.send("And there?")
+    assert [one.role for one in rig.asked[1].messages] == ["user", "assistant", "tool", "user"]
+    assert results(rig.asked[1]) == ["The call was stopped before it had a result."]
+    rig.finish("deny")
+
+
 def test_stop_in_a_running_tool_and_go_on(rig: ToolRig) -> None:
     rig.begin("wait")
     (call,) = rig.send()
