@@ -22,12 +22,10 @@ from app.tools.built_in import TOOLS
 from app.tools.client import ToolsProcess
 from app.tools.config_files import find_servers
 from app.tools.entries import resolved
-from app.tools.messages import BUILT_IN, ServerEntry, ServerTool
+from app.tools.messages import BUILT_IN, ServerEntry
 from app.tools.offered import MOST_OFFERED, OfferedTool, offered_tools, tool_key
 from app.words import count, printable, visible_json
 
-MOST_CALLS = 25
-"""Of one answer."""
 _SHOWN = 300
 """Characters of a result on the terminal."""
 
@@ -88,14 +86,12 @@ class CommandTools:
 
     def __init__(self, process: ToolsProcess, entries: Sequence[ServerEntry], allowed: Sequence[str]) -> None:
         """Start the servers."""
-        self._process = process
-        self._allowed = set(allowed)
+        settings = saved_settings()
+        self._process, self._allowed, self._most_calls = process, set(allowed), settings.most_tool_calls
         self.calls: list[StoredCall] = []
-        found = process.start(entries, is_offline=saved_settings().offline)
+        found = process.start(entries, is_offline=settings.offline)
         tell(*(f"{one.name} didn't start. {one.message}" for one in found.values() if one.state == "failed"))
-        tools: dict[str, Sequence[ServerTool]] = {
-            entry.name: [tool for tool in found[entry.name].tools if tool.name not in entry.off] for entry in entries
-        }
+        tools = {one.name: [tool for tool in found[one.name].tools if tool.name not in one.off] for one in entries}
         tools[BUILT_IN] = [tool for tool in TOOLS if tool_key(BUILT_IN, tool.name) in self._allowed]
         offered = offered_tools(tools, {entry.name: entry for entry in entries})[:MOST_OFFERED]
         if unknown := sorted(self._allowed - {one.key for one in offered}):
@@ -114,10 +110,8 @@ class CommandTools:
                 self.calls.append(self._carried_out(call))
         finally:
             signal.signal(signal.SIGINT, before)
-        return [
-            Message(role="tool", content=one.result, tool_call_id=one.id, tool_name=one.name)
-            for one in self.calls[-len(calls) :]
-        ]
+        ended = self.calls[-len(calls) :]
+        return [Message(role="tool", content=one.result, tool_call_id=one.id, tool_name=one.name) for one in ended]
 
     def _carried_out(self, call: ToolCall) -> StoredCall:
         tool = self._tools.get(call.name)
@@ -125,8 +119,8 @@ class CommandTools:
         if tool is None:
             return replace(ended, result="There is no such tool.")
         ended, key = replace(ended, server=tool.server, tool=tool.tool.name), printable(tool.key)
-        if len(self.calls) >= MOST_CALLS:
-            tell(f"{key} isn't called: an answer may make {MOST_CALLS} calls.")
+        if len(self.calls) >= self._most_calls:
+            tell(f"{key} isn't called: an answer may make {count(self._most_calls, 'call')}.")
             return replace(ended, result="No more tools can be called. Answer with what you know.")
         if not self._may(tool, call):
             return replace(ended, state="denied", result="The user denied this call.")

@@ -292,7 +292,7 @@ def _has_words(text: str, messages: Sequence[Message]) -> bool:
     """Whether the prompt has all required words. Templates may change spaces and punctuation."""
     known = set(_WORD.findall(text))
     words = (word for one in _sought(messages) for word in _WORD.findall(one.content) or one.content.split())
-    return all(word in known or word in text for word in words)
+    return all(word in known or word in text or _to_json(word)[1:-1] in text for word in words)
 
 
 def _sought(messages: Sequence[Message]) -> list[Message]:
