@@ -212,7 +212,7 @@ def _instructions(content: dict[str, Any], metadata: dict[str, Any]) -> str:
 
 def _report(metadata: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     """The text of a finished Deep research report, and its metadata."""
-    state = from_json(text(mapping(metadata.get("chatgpt_sdk")).get("widget_state")))
+    state = from_json(text(mapping(metadata.get("chatgpt_sdk")).get("widget_state")) or "{}")
     report = mapping(mapping(state).get("report_message"))
     return _text_of(mapping(report.get("content")), LeftOut()), mapping(report.get("metadata"))
 

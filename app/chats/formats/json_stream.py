@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 import codecs
+import io
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -17,6 +18,7 @@ from typing import Any, Protocol
 import msgspec
 
 from app.chats.formats.records import (
+    MOST_CALLS_AND_RESULTS,
     AttachmentRecord,
     Ending,
     LeftOut,
@@ -267,20 +269,40 @@ def listed(calls: Sequence[StoredCall]) -> list[dict[str, Any]]:
     return [{"id": call_id, "type": "function", "function": function} for call_id, function in found]
 
 
+def _apart(before: io.StringIO, written: str) -> str:
+    """What to add for another part: it is set off from those ``before``."""
+    return f"\n\n{written}" if before.tell() and written.strip() else written.strip() and written
+
+
 class Answer:
     """A message that is put together from its parts, in order; tool calls and results have their places between."""
 
     def __init__(self, left_out: LeftOut, text: str = "", thinking: str = "") -> None:
-        self.text, self.thinking, self._left_out = text, thinking, left_out
+        self._text, self._thinking, self._left_out = io.StringIO(), io.StringIO(), left_out
         self.calls: list[StoredCall] = []
         self.attachments: list[AttachmentRecord] = []
         self.status: Ending = "complete"
+        self.write(text)
+        self.think(thinking)
+
+    @property
+    def text(self) -> str:
+        return self._text.getvalue()
+
+    @property
+    def thinking(self) -> str:
+        return self._thinking.getvalue()
+
+    def write(self, written: str) -> None:
+        """More of the text."""
+        self._text.write(written)
 
     def say(self, written: str) -> None:
-        self.text = "\n\n".join(filter(str.strip, (self.text, written)))
+        """One more part of the text."""
+        self._text.write(_apart(self._text, written))
 
     def think(self, written: str) -> None:
-        self.thinking = "\n\n".join(filter(str.strip, (self.thinking, written)))
+        self._thinking.write(_apart(self._thinking, written))
 
     def call(self, call_id: object, name: object, arguments: object, server: object = "") -> None:
         self._add(call_id, name, arguments=arguments_of(arguments), server=text(server))
@@ -300,8 +322,11 @@ class Answer:
         self._add(call_id, name, arguments="", result=said, images=hashes, state=state)
 
     def _add(self, call_id: object, name: object, **more: Any) -> None:
-        more["id"] = str(call_id) if isinstance(call_id, str | int) else ""
-        self.calls.append(StoredCall(name=text(name), text=len(self.text), thinking=len(self.thinking), **more))
+        if len(self.calls) >= MOST_CALLS_AND_RESULTS:
+            self._left_out["tools"] += 1
+            return
+        more |= {"id": str(call_id) if isinstance(call_id, str | int) else "", "name": text(name)}
+        self.calls.append(StoredCall(text=self._text.tell(), thinking=self._thinking.tell(), **more))
 
     def message(self, role: str, created_at: float | None, model: str = "") -> MessageRecord | None:
         """The message, whose place in the chat isn't known yet; ``None`` if it is empty. It is an answer unless the
@@ -314,5 +339,5 @@ class Answer:
             return None
         kind: Role = "assistant" if is_answer else "user"
         found = MessageRecord("", None, kind, written, created_at, thinking, model if is_answer else "", self.status)
-        calls = [moved(one, len(written) - len(self.text)) for one in self.calls]
+        calls = [moved(one, len(written) - self._text.tell()) for one in self.calls]
         return msgspec.structs.replace(found, attachments=self.attachments, calls=calls)

@@ -82,12 +82,13 @@ def _chat(session: dict[str, Any], messages: list[dict[str, Any]], left_out: Lef
 
 
 def _message(message: dict[str, Any], left_out: LeftOut) -> MessageRecord | None:
-    answer, role = Answer(left_out, text(message.get("content"))), message["role"]
+    answer, role, said = Answer(left_out), message["role"], text(message.get("content"))
     extras = list(mappings(message.get("extra")))
     if role == "tool":
         parts = [{**one, "text": one.get("content"), "image_url": one.get("base64Url")} for one in extras]
-        returned, answer.text = [answer.text, *parts], ""
-        answer.result(message.get("toolCallId"), returned)
+        answer.result(message.get("toolCallId"), [said, *parts])
+    else:
+        answer.write(said)
     for extra in extras if role != "tool" else ():
         name = text(extra.get("name"))
         if content := text(extra.get("content")):
@@ -96,7 +97,7 @@ def _message(message: dict[str, Any], left_out: LeftOut) -> MessageRecord | None
             answer.attachments.append(image)
         else:
             left_out[reason_for(extra.get("type"))] += 1
-    answer.thinking = text(message.get("reasoningContent")) or text(message.get("thinking"))
+    answer.think(text(message.get("reasoningContent")) or text(message.get("thinking")))
     answer.call_all(message.get("toolCalls"))
     created, model = seconds(message.get("timestamp")), text(message.get("model"))
     return answer.message(role, created, model)

@@ -21,7 +21,9 @@ from app.chats.formats.records import (
 from app.chats.formats.values import from_json, items, mapping, mappings, seconds, text
 
 NAME = "open_webui"
-_OPENED = re.compile(r'^<details type="(reasoning|tool_calls|code_interpreter)"((?:"[^"]*"|[^">])*)>', re.MULTILINE)
+_OPENED = re.compile(
+    r'^<details type="(reasoning|tool_calls|code_interpreter)"((?:\s+[\w-]+="[^"]*")*)\s*>', re.MULTILINE
+)
 _CLOSED = re.compile(r"(?:(?<=\n)|(?<=</summary>))</details>\s*")
 _SUMMARY = re.compile(r"<summary>.*?</summary>\n?", re.DOTALL)
 _QUOTE = re.compile(r"^> ?", re.MULTILINE)
@@ -80,9 +82,8 @@ def _message(entry: dict[str, Any], left_out: LeftOut) -> MessageRecord | None:
     if role == "tool":
         answer.result(entry.get("tool_call_id"), entry.get("content"), name=entry.get("name"))
     else:
-        answer.text, attachments = parts_of(entry.get("content"), left_out)
-        if role == "assistant":
-            answer = _told(answer.text, entry, left_out)
+        written, attachments = parts_of(entry.get("content"), left_out)
+        answer = _told(written, entry, left_out) if role == "assistant" else Answer(left_out, written)
         answer.attachments += attachments
     left_out["references"] += len(items(entry.get("sources")) or items(entry.get("citations")))
     for file in mappings(entry.get("files")):
@@ -119,9 +120,10 @@ def _is_image(file: dict[str, Any]) -> bool:
 def _told(written: str, entry: dict[str, Any], left_out: LeftOut) -> Answer:
     """An answer from its text, and from what newer versions store beside that if it has more."""
     shown, told = _without_details(written, left_out), _output(entry.get("output"), left_out)
-    if not shown.text.strip() or (told.text.strip() and told.calls and not shown.calls):
+    says, has_more = bool(shown.text.strip()), bool(told.calls) and not shown.calls
+    if (told.text.strip() and (has_more or not says)) or not (says or shown.calls):
         shown, told = told, shown
-    shown.thinking = shown.thinking or told.thinking
+    shown.think("" if shown.thinking else told.thinking)
     shown.call_all(entry.get("tool_calls"))
     return shown
 
@@ -157,7 +159,7 @@ def _without_details(written: str, left_out: LeftOut) -> Answer:
             continue  # an example inside code
         if (closed := _CLOSED.search(written, opened.end())) is None:
             break
-        answer.text += written[at : opened.start()]
+        answer.write(written[at : opened.start()])
         body = _unescaped(_SUMMARY.sub("", written[opened.end() : closed.start()]).strip("\n"))
         given = {name: from_json(html.unescape(value)) for name, value in _ATTRIBUTE.findall(opened[2])}
         if opened[1] == "reasoning":
@@ -169,7 +171,7 @@ def _without_details(written: str, left_out: LeftOut) -> Answer:
             if "result" in given:
                 answer.result(given.get("id"), given["result"])
         at = seen = closed.end()
-    answer.text += written[at:]
+    answer.write(written[at:])
     return answer
 
 

@@ -220,8 +220,6 @@ BATCH_BYTES = 16 * 1024 * 1024
 MOST_CHARACTERS = 12 * 1024 * 1024
 """The largest chat: it has to fit into one message between processes."""
 _SHORT_RESULT = 10_000
-_MESSAGE_CHARACTERS = 100
-"""The approximate overhead of a message besides its texts."""
 _SOUGHT = 3
 """How many records of a file are tried before it counts as unknown."""
 _WRONG_TYPES = (TypeError, ValueError, KeyError, AttributeError, RecursionError)
@@ -348,11 +346,6 @@ def _without_images(chat: ChatRecord) -> tuple[ChatRecord, int]:
 
 def _characters(chat: ChatRecord) -> int:
     """The approximate size of a chat in a message."""
-    return sum(
-        len(one.text)
-        + len(one.thinking)
-        + 12 * (len(one.provenance) + len(one.tokens))
-        + _MESSAGE_CHARACTERS
-        + sum(len(call.arguments) + len(call.result) + _MESSAGE_CHARACTERS for call in one.calls)
-        for one in chat.messages
-    ) + sum(len(part.text) + 4 * len(part.data) // 3 for one in chat.messages for part in one.attachments)
+    return sum(one.size() + 12 * (len(one.provenance) + len(one.tokens)) for one in chat.messages) + sum(
+        len(part.text) + 4 * len(part.data) // 3 for one in chat.messages for part in one.attachments
+    )

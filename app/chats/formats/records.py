@@ -46,9 +46,14 @@ UNNAMED = "Attached text"
 """The name of a file without one."""
 MOST_CALLS = 1000
 """The most tool calls that are imported of one answer."""
+MOST_CALLS_AND_RESULTS = 3 * MOST_CALLS
+_MOST_COPIED = 4_000_000
+"""The most characters that are in several messages because these go on where another one ended."""
 MOST_RESULT = 1_000_000
 """The most characters of a call's result or arguments that are imported."""
 _LONGEST_NAME = 200
+_MESSAGE_CHARACTERS = 100
+"""The approximate overhead of a message, or of a call, besides its texts."""
 
 
 _Pixels = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
@@ -136,6 +141,11 @@ class MessageRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     attachments: list[AttachmentRecord] = []
     calls: list[StoredCall] = []
     """While a file is read, a call without ``arguments`` is only the result of one before it."""
+
+    def size(self) -> int:
+        """Characters of its texts, and some for all else; without attachments."""
+        calls = sum(len(one.arguments) + len(one.result) + _MESSAGE_CHARACTERS for one in self.calls)
+        return len(self.text) + len(self.thinking) + calls + _MESSAGE_CHARACTERS
 
     def turns(self) -> list[Turn]:
         """The text in pieces, each with the tool calls after it; the last has none."""
@@ -236,26 +246,36 @@ def arranged(nodes: dict[str, Node], current: str | None) -> tuple[list[MessageR
             waiting += [child for child in reversed(children.get(at, [])) if order[child] < order[name]]
     found: dict[str, MessageRecord] = {}
     joined: dict[str | None, MessageRecord] = {}
+    copied = 0
     for name in placed:
         given = nodes[name].message
         assert given is not None
         message = msgspec.structs.replace(given, id=name, parent=parents[name])
         if (above := joined.get(message.parent)) is not None:
+            if children[message.parent][-1] == name:
+                del joined[message.parent]
             message = _join(above, message)
         below = [nodes[child] for child in children.get(name, [])]
-        if message.role == "assistant" and below and all(_goes_on(nodes[name], one) for one in below):
-            joined[name] = message
+        copies = message.size() * (len(below) - 1) if len(below) > 1 else 0
+        if _is_begun(nodes[name], message, below) and copied + copies <= _MOST_COPIED:
+            joined[name], copied = message, copied + copies
         else:
             found[name] = message
     return list(map(_settled, found.values())), _leaf(nodes, children, current, found)
 
 
-def _goes_on(above: Node, below: Node) -> bool:
-    """Whether what is ``below`` is the same answer."""
-    message = below.message
-    if message is None or message.role != "assistant":
+def _is_begun(node: Node, message: MessageRecord, below: list[Node]) -> bool:
+    """Whether all that is ``below`` is the same answer."""
+    calls = message.calls
+    is_full = len(calls) >= (MOST_CALLS_AND_RESULTS if calls and calls[-1].arguments else MOST_CALLS)
+    if message.role != "assistant" or is_full or not below:
         return False
-    return above.joins or (below.joins and bool(message.calls))
+    return all(
+        one.message is not None
+        and one.message.role == "assistant"
+        and (node.joins or (one.joins and bool(one.message.calls)))
+        for one in below
+    )
 
 
 def in_a_row(messages: list[MessageRecord], *, joins: bool = True) -> dict[str, Node]:
@@ -276,7 +296,7 @@ def _join(above: MessageRecord, below: MessageRecord) -> MessageRecord:
         thinking=thinking,
         model=below.model or above.model,
         attachments=[*above.attachments, *below.attachments],
-        calls=[*above.calls, *(moved(one, *by) for one in below.calls)][: 3 * MOST_CALLS],
+        calls=[*above.calls, *(moved(one, *by) for one in below.calls)],
     )
 
 
@@ -286,13 +306,17 @@ def moved(call: StoredCall, text: int, thinking: int = 0) -> StoredCall:
 
 def _settled(message: MessageRecord) -> MessageRecord:
     """The message with its calls and their results together, in order and inside it; none waits for anything."""
-    calls = list[StoredCall]()
+    if not message.calls:
+        return message
+    calls, waiting = list[StoredCall](), dict[int, str]()
     for one in message.calls if message.role == "assistant" else ():
-        if not one.arguments and (place := _called(calls, one)) is not None:
+        if not one.arguments and (place := _called(calls, waiting, one)) is not None:
+            waiting.pop(place, None)
             result = cut("\n\n".join(filter(None, (calls[place].result, one.result))), MOST_RESULT)
             images = (*calls[place].images, *one.images)
             calls[place] = msgspec.structs.replace(calls[place], state=one.state, result=result, images=images)
         elif len(calls) < MOST_CALLS:
+            waiting |= {} if one.has_ended else {len(calls): one.id}
             calls.append(_sound(one, calls[-1] if calls else StoredCall(id="", name="", state="done"), message))
     has_ids = len({one.id for one in calls} - {""}) == len(calls)
     for place, one in enumerate(calls):
@@ -301,13 +325,13 @@ def _settled(message: MessageRecord) -> MessageRecord:
     return msgspec.structs.replace(message, calls=calls)
 
 
-def _called(calls: list[StoredCall], result: StoredCall) -> int | None:
-    """The call that a result belongs to: the one with its id, the first that waits for one, or the last if it has
-    several.
+def _called(calls: list[StoredCall], waiting: dict[int, str], result: StoredCall) -> int | None:
+    """The place of the call that a result belongs to: the one with its id, the first that waits for one, or the last
+    if it has several. ``waiting``: ids by place.
     """
-    waiting = [place for place, one in enumerate(calls) if not one.has_ended]
-    waiting += [len(calls) - 1] if calls and calls[-1].name == result.name else []
-    return next((place for place in waiting if calls[place].id == result.id), waiting[0] if waiting else None)
+    if waiting:
+        return next((place for place, call_id in waiting.items() if call_id == result.id), next(iter(waiting)))
+    return len(calls) - 1 if calls and calls[-1].name == result.name else None
 
 
 def _sound(call: StoredCall, before: StoredCall, message: MessageRecord) -> StoredCall:

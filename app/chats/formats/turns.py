@@ -96,9 +96,10 @@ def _turn(
             called = from_json(text(content))
             answer.call_all(called if isinstance(called, list) else [called])
         case _:
-            answer.text, answer.attachments = parts_of(content, left_out)
+            written, answer.attachments = parts_of(content, left_out)
+            answer.write(written)
             if not said:
-                answer.thinking = text(message.get("reasoning_content")) or text(message.get("reasoning"))
+                answer.think(text(message.get("reasoning_content")) or text(message.get("reasoning")))
                 answer.call_all(message.get("tool_calls") or [message.get("function_call")])
     created, model = seconds(message.get("created_at")), text(message.get("model"))
     found = answer.message("user" if said else "assistant", created, model)

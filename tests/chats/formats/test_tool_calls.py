@@ -131,6 +131,42 @@ def test_openai_and_sharegpt() -> None:
         assert told(answer_of(one)) == [("look_up", {"tea": "sencha"}, "done", "80 °C")]
 
 
+def test_an_answer_that_is_only_calls_is_an_answer(tmp_path: Path) -> None:
+    calls = '<details type="tool_calls" done="true" name="f" arguments="{}">\n<summary>Done</summary>\n</details>\n' * 2
+    entry = {"role": "assistant", "content": calls, "output": []}
+    path = tmp_path / "chats.json"
+    path.write_text(json.dumps([{"chat": {"history": {"messages": {"a": entry}}}}]))
+    assert [one.name for one in chat_in(str(path)).messages[0].calls] == ["f", "f"]
+
+
+def chain(calls: int, answers: int) -> dict[str, object]:
+    """A chat of ChatGPT with these many calls in a row, and versions of the answer below them."""
+    called = {"author": {"role": "assistant"}, "recipient": "f", "content": {"text": "x" * 100}}
+    said = {"author": {"role": "assistant"}, "content": {"parts": ["Yes."]}}
+    nodes: dict[str, object] = {"q": {"message": {"author": {"role": "user"}, "content": {"parts": ["Well?"]}}}}
+    nodes |= {str(at): {"parent": str(at - 1) if at else "q", "message": called} for at in range(calls)}
+    return {"mapping": nodes | {f"a{at}": {"parent": str(calls - 1), "message": said} for at in range(answers)}}
+
+
+def test_calls_are_not_copied_without_end(tmp_path: Path) -> None:
+    path = tmp_path / "chats.json"
+    path.write_text(json.dumps([chain(300, 3), chain(300, 500), chain(7000, 1)]))
+    few, many, long = read(path).chats
+    assert [len(one.calls) for one in few.messages] == [0, 300, 300, 300]
+    assert [len(one.calls) for one in many.messages] == [0, 300, *[0] * 500]
+    assert [len(one.calls) for one in long.messages] == [0, 1000, 1000, 1000]  # of 3,000, 3,000 and 1,000
+
+
+def test_very_many_calls_with_results_are_several_answers(tmp_path: Path) -> None:
+    one = [{"role": "assistant", "tool_calls": [{"function": {"name": "f"}}]}, {"role": "tool", "content": "80"}]
+    messages = [{"role": "user", "content": QUESTION}, *one * 1200, {"role": "assistant", "content": ANSWER}]
+    path = tmp_path / "chat.jsonl"
+    path.write_text(json.dumps({"messages": messages}))
+    chat = chat_in(str(path))
+    assert [len(message.calls) for message in chat.messages] == [0, 500, 500, 200]
+    assert {one.result for message in chat.messages for one in message.calls} == {"80"}
+
+
 @pytest.mark.parametrize("path", sorted(DATA.rglob("*.json*")), ids=lambda path: path.name)
 def test_no_call_waits_for_anything(path: Path) -> None:
     for chat in read(path).chats:
