@@ -104,7 +104,7 @@ class StartServer(msgspec.Struct, frozen=True, kw_only=True, tag="start_server")
     secret: str = ""
     """What `SecretChanged` brought for it before: an OAuth login as JSON."""
     is_offline: bool = False
-    """Addresses are refused; commands are started all the same."""
+    """Addresses of other computers are refused; commands are started all the same."""
 
 
 class StopServer(msgspec.Struct, frozen=True, kw_only=True, tag="stop_server"):
