@@ -115,22 +115,9 @@ def answer_settings(chat: ChatSettings, values: Settings, pair: PairLoaded | Non
     )
 
 
-def why_no_tools(wanted: AnswerFormat | None, pair: PairLoaded | None) -> str:
-    """Why the model can't call tools in answers of this format, for the user; empty if it can."""
-    if pair is not None and pair.remote is None and pair_names.is_guide(pair.target.path):
-        return "The Slipstream Guide can’t call tools."
-    if wanted is None:
-        return ""
-    if wanted.kind not in ("json_object", "json_schema"):
-        return "Tools can’t be called in answers that follow a regular expression or a grammar."
-    if pair is not None and not FORMATS[pair.tool_format].anywhere:
-        return "This model writes tool calls as JSON, so tools can’t be called in answers that are JSON."
-    return ""
-
-
 def tool_use(wanted: AnswerFormat | None, pair: PairLoaded | None, tools: Sequence[OfferedTool]) -> ToolUse | None:
     """The tools for an answer of this format; ``None`` if there are none, or they can't be called."""
-    if not tools or why_no_tools(wanted, pair):
+    if not tools or pair_names.why_no_tools(wanted.kind if wanted else "text", pair):
         return None
     return ToolUse(tools=[tool.for_model() for tool in tools])
 
@@ -141,10 +128,6 @@ def _call_format(wanted: AnswerFormat | None, pair: PairLoaded | None) -> ToolFo
         return None
     known = FORMATS[pair.tool_format]
     return known if wanted is None else replace(known, anywhere=False)  # then no text comes before calls
-
-
-def _asked_again(call: StoredCall) -> StoredCall:
-    return msgspec.structs.replace(call, state="asked", result="", images=(), seconds=0.0)
 
 
 _TAIL, _SHARE = 6000, 0.04  # so many characters compress to so little where an answer goes in circles (lists: 0.06)
@@ -495,7 +478,10 @@ class LiveAnswer(QObject):
                 self._judged = sys.maxsize  # whoever continues it may want a table of zeros
             self._clock = ThinkingClock(figures_of(before.figures).thinking_seconds)
             if asks_again:
-                self.calls = [_asked_again(call) if call.state == "stopped" else call for call in self.calls]
+                self.calls = [
+                    msgspec.structs.replace(call, state="asked") if call.state == "stopped" else call
+                    for call in self.calls
+                ]
         self.begun.emit()
 
     def _so_far(self) -> StoredMessage:

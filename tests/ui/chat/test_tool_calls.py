@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.chats.model import StoredMessage
+from app.chats.model import StoredMessage, unpack
 from app.chats.store import ChatStore
 from app.chats.tree import Deletion
 from app.protocol.commands import Generate, MeasurePlain
@@ -564,3 +564,21 @@ def test_no_tools_with_a_format_that_calls_can_not_follow(rig: ToolRig) -> None:
     rig.begin("weather")
     rig.ask("Well?")
     assert rig.asked[0].tools is None and rig.model.messages[-1].text.startswith("ab")
+
+
+def test_a_model_may_think_before_each_call(qtbot: QtBot, tmp_path: Path, tools: ToolService) -> None:
+    with opened(ToolRig(qtbot, tmp_path, tools=tools, thinks=True)) as rig:
+        rig.values.most_tool_calls = 2
+        rig.settings = msgspec.structs.replace(rig.settings, thinking_budget=6)
+        rig.begin("weather")
+        (call,) = rig.send()
+        assert call.thinking == len(rig.live.thinking()) > 0 and not rig.live.text()
+        answer = rig.finish()
+        first, second, over = answer.calls
+        assert 0 < first.thinking < second.thinking and answer.thinking[first.thinking :].startswith("\n\n")
+        assert len(answer.provenance) == len(answer.tokens)
+        pieces = unpack(answer.text, answer.provenance, answer.thinking)
+        assert "".join(one.text for one in pieces if one.thinking) == answer.thinking
+        turns = [one for one in rig.asked[-1].messages if one.role == "assistant"]
+        assert "\n\n".join(one.thinking for one in turns) == answer.thinking[: over.thinking]
+        assert figures_of(answer.figures).thinking_seconds > 0
