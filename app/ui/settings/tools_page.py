@@ -40,6 +40,7 @@ from app.ui.widgets.controls import (
     small_button,
 )
 from app.ui.widgets.focus import announce
+from app.ui.widgets.forms import Fields
 from app.ui.widgets.questions import ask, open_in_folder, warn
 from app.ui.widgets.tasks import Lane
 from app.ui.widgets.theme import SPACING
@@ -59,6 +60,7 @@ _NO_KEYRING = (
 _OWN = "They need no server. Reading is limited to files and folders that you attached to the chat."
 _KNOWN = "They are downloaded when they are first started."
 _ALLOWED = "These run without asking. A tool whose description has changed since then asks again."
+_MOST = "At most. Then the model has to answer with what it has."
 _STATES = {"starting": "starting…", "ready": "ready", "failed": "failed", "stopped": "not running"}
 _ROLES = {"starting": "quiet", "ready": "good", "failed": "bad", "stopped": "quiet"}
 _LONGEST_DESCRIPTION = 400
@@ -82,6 +84,8 @@ class ToolsPage(QWidget):
         self.rows: dict[str, ServerRow] = {}
         self.own: dict[str, QCheckBox] = {}
         self.dialog: ServerDialog | None = None
+        self._fields = Fields(self._on_limit_changed)
+        self._most = self._fields.whole("most_tool_calls", "Calls in one answer", 1, 1000)
         self._offline = label(_OFFLINE, "warning", wraps=True)
         self._no_keyring = label(_NO_KEYRING, "warning", wraps=True)
         self._missing = label(role="warning", wraps=True)
@@ -107,6 +111,7 @@ class ToolsPage(QWidget):
     @Slot()
     def _show(self) -> None:
         service = self._service
+        self._fields.show(self._settings.values)
         self._offline.setVisible(self._settings.values.offline)
         self._no_keyring.setVisible(not service.has_keyring)
         if self.rows.keys() != service.entries.keys():
@@ -170,6 +175,10 @@ class ToolsPage(QWidget):
 
         self._lane.submit(read, self.add, lambda error: warn(self.window(), "Import servers", str(error)))
 
+    def _on_limit_changed(self) -> None:
+        self._settings.values.most_tool_calls = self._most.value()
+        self._settings.save_soon()
+
     def _on_own(self, name: str, is_on: bool) -> None:
         values = self._settings.values
         values.built_in_tools = [one for one in self.own if (is_on if one == name else one in values.built_in_tools)]
@@ -194,8 +203,14 @@ class ToolsPage(QWidget):
             for title, text, content in sections
             for part in (2 * SPACING, label(title, "heading"), label(text, "quiet", wraps=True), content)
         ]
+        limit = row(
+            label("Calls in one answer:", buddy=self._most),
+            self._most,
+            (label(_MOST, "quiet", wraps=True), 1),
+            gap=3 * SPACING,
+        )
         top = (label("Servers", "heading"), label(_WHAT, "quiet", wraps=True), self._offline, self._no_keyring)
-        column(*top, self._servers, buttons, *more, None, margins=5 * SPACING, on=self)
+        column(*top, self._servers, buttons, *more, 2 * SPACING, limit, None, margins=5 * SPACING, on=self)
 
     def _own_switch(self, tool: OfferedTool) -> QVBoxLayout:
         name = tool.tool.name

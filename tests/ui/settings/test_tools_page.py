@@ -153,6 +153,12 @@ def test_own_tools_in_all_chats(page: ToolsPage, windows: Windows, service: Tool
     assert windows.ctx.settings.values.built_in_tools == ["current_time"]
 
 
+def test_the_number_of_calls_in_an_answer(page: ToolsPage, windows: Windows) -> None:
+    assert page._most.value() == 25
+    page._most.setValue(3)
+    assert windows.ctx.settings.values.most_tool_calls == 3
+
+
 def test_what_is_always_allowed_can_be_withdrawn(page: ToolsPage, windows: Windows, service: ToolService) -> None:
     added(windows, TIME)
     tool = next(one for one in service.all_tools() if one.key == "time.echo")
