@@ -145,6 +145,13 @@ class ThinkingPart(FoldedPart):
             self._matches = query, length, count_matches(self.content, query) if query else 0
         return self._matches[2]
 
+    def show_find(self, index: int, _query: str) -> MarkdownView:
+        """Open it, and make a match stand out."""
+        self.set_open(True)
+        assert self.view is not None
+        self.view.show_find(index)
+        return self.view
+
     def is_drawn(self) -> bool:
         """Whether all that is to be seen is on screen."""
         return not self.is_open or self.view is None or self.view.is_drawn
@@ -353,8 +360,8 @@ class AnswerMessage(MessageWidget):
 
     def views(self) -> list[MarkdownView]:
         found = [self.thinking.view] if self.thinking is not None and self.thinking.view is not None else []
-        for part in self._parts() if self.cards else (self.view,):
-            found += [part] if not isinstance(part, FoldedPart) else part.views()
+        for part in self._parts():
+            found += part.views() if isinstance(part, FoldedPart) else [part]
         return found
 
     def is_in_use(self) -> bool:
@@ -374,22 +381,12 @@ class AnswerMessage(MessageWidget):
         return "".join(told)
 
     def show_find(self, index: int) -> MarkdownView:
-        """Those in the thinking come first; it is opened for them."""
-        part = self.thinking
-        before = part.count(self._query) if part is not None else 0
-        if part is None or index >= before:
-            return self._show_in_parts(index - before)
-        part.set_open(True)
-        assert part.view is not None
-        part.view.show_find(index)
-        return part.view
-
-    def _show_in_parts(self, index: int) -> MarkdownView:
-        for part in self._parts() if self.cards else ():
-            count = part.count(self._query) if isinstance(part, FoldedPart) else part.set_find(self._query)
-            if index < count:
-                if isinstance(part, FoldedPart):
+        """Those in the thinking come first; what is folded is opened."""
+        for part in (*filter(None, [self.thinking]), *self._parts()):
+            if isinstance(part, FoldedPart):
+                if index < (count := part.count(self._query)):
                     return part.show_find(index, self._query)
+            elif index < (count := part.set_find(self._query)):
                 part.show_find(index)
                 return part
             index -= count
@@ -537,14 +534,7 @@ class AnswerMessage(MessageWidget):
             top += 4 + self.thinking.fit(widths)
         if self.editing is not None:
             return self.editing.place(0, top + 6, widths.prose) + 8
-        if self.cards:
-            top = self._fit_parts(top, widths)
-        else:
-            shows_text = bool(self.view.content) or not has_thinking
-            self.view.setVisible(shows_text)
-            if shows_text:
-                self.view.move(0, top + 6)
-                top += 6 + self.view.content_height()
+        top = self._fit_parts(top, widths, shows_empty=not (has_thinking or self.cards))
         top = self._stack(top, 0, widths.prose, (self.note, 10), (self.footer, 10))
         if self._is_complete:
             actions = self._measure_buttons(widths.prose)
@@ -554,14 +544,14 @@ class AnswerMessage(MessageWidget):
             top += 2 + actions.height()
         return top + 8
 
-    def _fit_parts(self, top: int, widths: Widths) -> int:
-        """The texts and the cards; gives back where they end."""
+    def _fit_parts(self, top: int, widths: Widths, *, shows_empty: bool) -> int:
+        """The texts and the cards; gives back where they end. ``shows_empty``: there may be nothing else."""
         for part in self._parts():
             if isinstance(part, FoldedPart):
                 top += 6
                 height = part.fit(widths)
             else:
-                part.setVisible(bool(part.content.strip()))
+                part.setVisible(shows_empty or bool(part.content.strip()))
                 if part.isHidden():
                     continue
                 top += 6
@@ -572,7 +562,7 @@ class AnswerMessage(MessageWidget):
             size = self._together.sizeHint()
             self._together.setGeometry(0, top + 8, min(size.width(), widths.prose), size.height())
             top += 8 + size.height()
-        return self._stack(top, 0, widths.prose, (self.progress, 8))
+        return self._stack(top, 0, widths.prose, (self.progress if self.cards else None, 8))
 
 
 def _pieces_of(message: StoredMessage, *, thinking: bool, starts: Sequence[int] = (), place: int = 0) -> list[Piece]:
