@@ -151,12 +151,12 @@ class Calls:
     def all(self, used: Collection[str]) -> list[ToolCall]:
         """The calls; an id that is unusual or among those ``used`` is replaced by one that every template accepts.
 
-        Raises `RemoteError` for arguments that aren't an object.
+        Raises `RemoteError` for a call without a name, or with arguments that aren't an object.
         """
         found, taken = list[ToolCall](), set(used)
         for call in self._calls:
-            if not isinstance(parsed((call.arguments or "{}").encode("utf-8", "replace")), dict):
-                raise RemoteError("refused", f"The model called {call.name} with arguments that aren't a JSON object.")
+            if not call.name or not isinstance(parsed((call.arguments or "{}").encode("utf-8", "replace")), dict):
+                raise RemoteError("refused", "The model wrote a tool call without a name, or with broken arguments.")
             is_usual = re.fullmatch(r"[\w.:-]{1,64}", call.id, re.ASCII) and call.id not in taken
             taken.add(identity := call.id if is_usual else secrets.token_hex(ID_LENGTH)[:ID_LENGTH])
             found.append(ToolCall(identity, call.name, call.arguments or "{}"))

@@ -111,7 +111,8 @@ def test_ids_are_those_of_one_call(engine: RemoteEngine) -> None:
 def test_a_call_that_is_no_call(engine: RemoteEngine) -> None:
     for arguments in ("[1]", "{", '"x"', "NaN"):
         found = answered(engine, *words(), *calls(call(0, LIGHT.name, arguments, "a")), *END)
-        assert "aren't a JSON object" in found.failed.message
+        assert "with broken arguments" in found.failed.message
+    assert "without a name" in answered(engine, *calls(call(0, "", "{}", "a")), *END).failed.message
     many = [call(None, LIGHT.name, "{}", f"c{number}") for number in range(200)]
     assert "too many tool calls" in answered(engine, *calls(*many), *END).failed.message
     odd: list[Any] = [5, None, {"function": 3}, {"function": {"name": 4, "arguments": 5}, "id": [], "index": "x"}]
