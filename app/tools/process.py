@@ -175,10 +175,13 @@ class ToolsProcess:
             frame = frames.encode_frame(message)
         except (frames.ProtocolError, ValueError, TypeError, OverflowError, RecursionError) as error:
             log.error("a %s couldn't be sent: %s", type(message).__name__, error)
-            if not isinstance(message, CallEnded):
+            text = "It sent more than can be passed on."
+            if isinstance(message, CallEnded):
+                frame = frames.encode_frame(CallEnded(request=message.request, state="failed", text=text))
+            elif isinstance(message, ServerChanged):
+                frame = frames.encode_frame(ServerChanged(name=message.name, state="failed", message=text))
+            else:
                 return
-            text = "The result can't be passed on."
-            frame = frames.encode_frame(CallEnded(request=message.request, state="failed", text=text))
         try:
             self._answers.write(frame)
             self._answers.flush()

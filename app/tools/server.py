@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import mcp_types as mcp
 import msgspec
@@ -45,13 +45,16 @@ from app.tools.messages import (
 
 _PAGES, _MAX_LISTED = 100, 1000
 """Of a list; of prompts and of resources."""
-_MAX_NAME, _MAX_DESCRIPTION, _MAX_SCHEMA, _MAX_QUESTION = 200, 10_000, 100_000, 100_000
+_MAX_NAME, _MAX_NOTE, _MAX_DESCRIPTION, _MAX_SCHEMA, _MAX_QUESTION = 200, 2000, 10_000, 100_000, 100_000
+_MAX_ARGUMENTS = 10
+"""Of a prompt."""
 _MAX_ROUNDS, _MAX_QUESTIONS = 10, 3
 """Open ones of a server."""
 _PROGRESS_SECONDS, _CHANGE_SECONDS = 0.1, 1.0
 """The least time between two messages about the same."""
 _CLIENT = mcp.Implementation(name="Slipstream", version=__version__)
 
+_Used = TypeVar("_Used")
 Request = CallTool | GetPrompt | ReadResource
 Ask = Callable[[UserAsked], "asyncio.Future[Reply]"]
 
@@ -144,21 +147,21 @@ class Server:
 
     async def _list(self, session: ClientSession) -> None:
         can = session.server_capabilities or mcp.ServerCapabilities()
-        tools = await _listed(session.list_tools, "tools") if can.tools else []
+        tools = await _listed(session.list_tools, "tools", _tool) if can.tools else []
         prompts, resources = [], []
         try:
-            prompts = await _listed(session.list_prompts, "prompts") if can.prompts else []
-            resources = await _listed(session.list_resources, "resources") if can.resources else []
+            prompts = await _listed(session.list_prompts, "prompts", _prompt) if can.prompts else []
+            resources = await _listed(session.list_resources, "resources", _resource) if can.resources else []
         except MCPError as error:  # some say that they have them, and don't
             self._log.add(f"Its prompts or resources couldn't be read: {_reason(error)}")
-        usable = {tool.name: tool for one in reversed(tools) if (tool := _tool(one)) is not None}
+        usable = {tool.name: tool for tool in reversed(tools) if tool is not None}
         kept = list(usable.values())[::-1][:MAX_TOOLS]
         about = session.server_info
         self._offers = {
             "tools": kept,
             "left_out": len(tools) - len(kept),
-            "prompts": [_prompt(one) for one in prompts if len(one.name) <= _MAX_NAME][:_MAX_LISTED],
-            "resources": [_resource(one) for one in resources if len(one.uri) <= _MAX_DESCRIPTION][:_MAX_LISTED],
+            "prompts": [one for one in prompts if one is not None][:_MAX_LISTED],
+            "resources": [one for one in resources if one is not None][:_MAX_LISTED],
             "version": words.printable(f"{about.title or about.name} {about.version}", _MAX_NAME) if about else "",
         }
 
@@ -328,20 +331,20 @@ class Server:
         return mcp.ListRootsResult(roots=[mcp.Root.model_validate({"uri": one.as_uri()}) for one in folders])
 
 
-async def _listed(page_of: Callable[..., Awaitable[Any]], what: str) -> list[Any]:
-    """All pages of a list, as far as anybody would look."""
-    found: list[Any] = []
+async def _listed(page_of: Callable[..., Awaitable[Any]], what: str, use: Callable[[Any], _Used]) -> list[_Used]:
+    """All pages of a list, as far as anybody would look; what is too long is cut before the next page comes."""
+    found: list[_Used] = []
     cursor = None
     for _ in range(_PAGES):
         page = await page_of(params=mcp.PaginatedRequestParams(cursor=cursor))
-        found += getattr(page, what)
+        found += map(use, getattr(page, what))
         cursor = page.next_cursor
         if cursor is None or len(found) > _MAX_LISTED:
             break
     return found
 
 
-def _short(text: str | None, most: int = _MAX_DESCRIPTION) -> str:
+def _short(text: str | None, most: int = _MAX_NOTE) -> str:
     return words.shortened(text or "", most)
 
 
@@ -357,23 +360,26 @@ def _tool(tool: mcp.Tool) -> ServerTool | None:
     return ServerTool(
         name=tool.name,
         title=_short(tool.title or hints.title, _MAX_NAME),
-        description=_short(tool.description),
+        description=_short(tool.description, _MAX_DESCRIPTION),
         parameters=tool.input_schema,
         approach="read_only" if hints.read_only_hint else "destructive" if hints.destructive_hint else "",
     )
 
 
-def _prompt(prompt: mcp.Prompt) -> ServerPrompt:
+def _prompt(prompt: mcp.Prompt) -> ServerPrompt | None:
     arguments = [
         PromptArgument(name=one.name, description=_short(one.description), is_required=bool(one.required))
-        for one in (prompt.arguments or [])[:MAX_TOOLS]
-        if len(one.name) <= _MAX_NAME
+        for one in prompt.arguments or []
     ]
+    if len(arguments) > _MAX_ARGUMENTS or max(map(len, [prompt.name, *(one.name for one in arguments)])) > _MAX_NAME:
+        return None
     title, description = _short(prompt.title, _MAX_NAME), _short(prompt.description)
     return ServerPrompt(name=prompt.name, title=title, description=description, arguments=arguments)
 
 
-def _resource(resource: mcp.Resource) -> ServerResource:
+def _resource(resource: mcp.Resource) -> ServerResource | None:
+    if len(resource.uri) > _MAX_NOTE:
+        return None
     return ServerResource(
         uri=resource.uri,
         name=_short(resource.title or resource.name, _MAX_NAME),

@@ -18,6 +18,7 @@ HELLO = {
     "capabilities": {"tools": {"listChanged": True}},
     "serverInfo": {"name": "Hostile", "version": "6.6.6"},
 }
+MB = 1_000_000
 TOOL = {"name": "act", "description": "Act.", "inputSchema": {"type": "object"}}
 
 
@@ -180,6 +181,12 @@ def pages(raw: Raw, asked: Any) -> None:
     raw.answer(asked, {"tools": tools, "nextCursor": str(page + 1)})
 
 
+def large_pages(raw: Raw, asked: Any) -> None:
+    page = int((asked.get("params") or {}).get("cursor") or 0)
+    tools = [{**TOOL, "name": f"tool{page * 5 + number}", "description": "d" * MB} for number in range(5)]
+    raw.answer(asked, {"tools": tools, "nextCursor": str(page + 1)} if page < 26 else {"tools": tools})
+
+
 def with_child(raw: Raw) -> None:
     """Leave a child behind that holds the pipes."""
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(10_000)"])
@@ -266,7 +273,6 @@ def asks_again(raw: Raw, asked: Any) -> None:
 
 
 TEXT = {"type": "text", "text": "acted"}
-MB = 1_000_000
 CASES: dict[str, Case] = {
     # at the start
     "ends at once": Case(ends(0), "failed", "It has ended, with status 0."),
@@ -312,6 +318,7 @@ CASES: dict[str, Case] = {
     # what it offers
     "offers a million tools": Case(lambda raw: offers(*[TOOL] * MB)(raw), "failed", "too large"),
     "offers tools without end": Case(lambda raw: raw.serve(tools_list=pages), tools=128),
+    "offers 130 MB of tools": Case(lambda raw: raw.serve(tools_list=large_pages), tools=128),
     "offers empty pages without end": Case(offers(nextCursor="again"), call="done", tools=0),
     "offers no list": Case(
         lambda raw: raw.serve(tools_list=lambda raw, asked: raw.answer(asked, {"tools": "all"})), "failed", "protocol"
