@@ -445,6 +445,10 @@ def test_a_passage_of_the_thinking_says_so_and_marks_the_words() -> None:
     snippets = (Snippet("m", line, ((23, 4),), is_thinking=True), Snippet("n", "word", ((0, 4),)))
     _title, thought, said = results_of([Found(chat, snippets)], "word")
     assert thought.text == "Thinking: …ay before the word that was looked for"
+    called = Snippet("m", "find_kettle path: kitchen", matches=((0, 11),), is_call=True)
+    assert [one.text for one in results_of([Found(chat, (called,))], "find_kettle")][1:] == [
+        "Tool: find_kettle path: kitchen"
+    ]
     assert [thought.text[start : start + length] for start, length in thought.matches] == ["word"]
     assert said.text == "word"
 
