@@ -238,6 +238,10 @@ class LiveAnswer(QObject):
         is_thinking: Whether what arrived last is thinking.
         calls: Its tool calls so far, and what has come of them.
         is_writing_call: Whether the model is writing a call; `calls` has it when it is complete.
+        attachments: Images that tools returned.
+        offered: The tools that the model was last offered, by the names that it knows.
+        tool_jobs: The calls that run, by their ids.
+        is_over_limit: Whether it has made more calls than it may; then the model has one more turn, without calls.
 
     Signals:
         begun: The engine is being asked; `message` is there.
@@ -262,6 +266,21 @@ class LiveAnswer(QObject):
     ended = Signal(object)
     withdrawn = Signal()
 
+    message: StoredMessage | None = None
+    job: Job | None = None
+    """With which the engine is asked."""
+    is_stored = repeats = False
+    """Whether the store has what it answers, or refused it; and whether the same words come again and again."""
+    _known = _judged = 0
+    context_start: str | None = None
+    prompt_progress: tuple[int, int] | None = None
+    is_thinking = is_writing_call = False
+    is_over_limit = False
+    _figures: Figures | None = None
+    """Of the turns before, without what a continued answer had before."""
+    _is_mixed = False
+    """Whether another model goes on with it than wrote it."""
+
     def __init__(
         self,
         branch: Sequence[StoredMessage],
@@ -279,33 +298,16 @@ class LiveAnswer(QObject):
         self.branch = list(branch)
         self.chat_id = self.branch[-1].chat_id
         self.settings = settings
-        self.message: StoredMessage | None = None
-        self.job: Job | None = None
-        """With which the engine is asked."""
-        self.is_stored = self.repeats = False
-        """Whether the store has what it answers, or refused it; and whether the same words come again and again."""
         self.pieces: list[Piece] = []
-        self._known = self._judged = 0
-        self.context_start: str | None = None
-        self.prompt_progress: tuple[int, int] | None = None
-        self.is_thinking = self.is_writing_call = False
         self.calls: list[StoredCall] = list(continued.calls) if continued else []
         self.attachments = list(continued.attachments) if continued else []
-        """Images that tools returned."""
         self._progress: dict[str, str] = {}
-        """By call: what is told of those that run."""
         self.is_private = is_private
         self._version, self._continued, self._seed = version, continued, seed
         self.offered: dict[str, OfferedTool] = {}
-        """The tools that the model was last offered, by the names that it knows."""
         self.tool_jobs: dict[str, ToolJob] = {}
-        """By call: those that run."""
-        self.is_over_limit = False
-        """Whether it has made more calls than it may; then the model has one more turn, without calls."""
         self._new_turn = partial(_Turn, None, ())
-        self._turn = _Turn(None)
-        self._figures: Figures | None = None
-        """Of the turns before, without what a continued answer had before."""
+        self._turn = self._new_turn()
         self._conversation: Conversation | None = None
         """Of the branch, without a system prompt."""
         self._asked: Conversation | None = None
@@ -314,8 +316,6 @@ class LiveAnswer(QObject):
         self._first_token_seconds: float | None = None
         self._clock = ThinkingClock()
         self._packed: list[PackedPiece] = []
-        self._is_mixed = False
-        """Whether another model goes on with it than wrote it."""
         # Of a long chat it takes milliseconds, and there is time until the question is stored.
         QTimer.singleShot(0, self, self._prepare)
 
