@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,12 +97,17 @@ def converse(engine: Engine, number: int, *, last_tokens: int = 24, **options: A
         except jsonschema.ValidationError as error:
             found.problems.append(f"{number}.{place}: {error.message}")
         result = _result(chosen, arguments)
+        before = target.prompts.chat(messages, tools=tools).tokens
         messages += [
             Message(role="assistant", content="", tool_calls=(calls[0],), tokens=tuple(answer.token_ids)),
             Message(role="tool", content=result, tool_call_id=calls[0].id, tool_name=tool.name),
         ]
         prompt = target.prompts.chat(messages, tools=tools).tokens
+        if prompt[: len(before)] != before:
+            found.problems.append(f"{number}.{place}: the prompt doesn't begin as the one before")
         said = b"".join(map(target.model.piece, prompt)).decode("utf-8", "replace")
+        if re.search("message-[0-9a-f]{32}", said):
+            found.problems.append(f"{number}.{place}: a word of ours stands in the prompt")
         if result not in said and json.dumps(result, ensure_ascii=False)[1:-1] not in said:  # gpt-oss has it as JSON
             found.problems.append(f"{number}.{place}: the result has changed: {result!r}")
     last = run(

@@ -354,6 +354,8 @@ class ChatTokenizer:
         if not found:
             raise KnownError("The template writes calls in another form.")
         before, after = text[: found.start()], text[found.end() :]
+        for call, place in zip(calls, places, strict=True):  # gpt-oss's template names the tool at its result
+            after = after.replace(place.name, call.name)
         tokens, vocabulary = list(turn.tokens), self.vocabulary
         if not all(0 <= token < vocabulary.vocabulary_size for token in tokens):
             tokens = []
