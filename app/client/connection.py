@@ -245,6 +245,7 @@ def _counter(path: Path) -> int:
 
 PART_CHARACTERS = 100_000
 """A chat is sent in parts of at most this many characters (or one message), so that sending never blocks for long."""
+_TOKEN_CHARACTERS = 8  # with the comma
 _MAX_BYTES_PER_CHARACTER = 6
 """JSON's longest escape, ``\\u0001``."""
 Question = Generate | MeasurePlain | ScoreTokens
@@ -657,7 +658,8 @@ def _parts(chat: Sequence[Message]) -> list[list[Message]]:
     parts: list[list[Message]] = [[]]
     size, limit = 0, longest_text()
     for message in chat:
-        length = len(message.content) + len(message.thinking) + sum(len(one.arguments) for one in message.tool_calls)
+        length = len(message.content) + len(message.thinking) + _TOKEN_CHARACTERS * len(message.tokens)
+        length += sum(len(one.arguments) for one in message.tool_calls)
         if length > limit:
             raise ProtocolError(f"a message of {length} characters is too large")
         if size + length > PART_CHARACTERS and size:

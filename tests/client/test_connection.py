@@ -37,6 +37,7 @@ from app.protocol.events import (
 )
 from app.protocol.frames import FrameReader, ProtocolError, decode_command, encode_frame
 from app.protocol.remote import Connect, FindServers, Probe, ServerProbed, ServersFound
+from app.protocol.tools import ToolCall
 
 HELLO = Hello(protocol=PROTOCOL_VERSION, engine="test")
 PAIR = Load(request=0, target="target.gguf")
@@ -233,6 +234,16 @@ def test_servers_are_looked_for_without_a_pair_and_beside_a_load(starting: Conne
     probed, found = ServerProbed(request=first, cause="key", message="No."), ServersFound(request=second)
     assert told(starting, found, probed, probed, ServersFound(request=99)) == [found, probed]
     assert starting.state is EngineState.LOADING
+
+
+def test_the_tokens_of_calls_count_when_a_chat_is_sent_in_parts() -> None:
+    call = ToolCall("abcdefghi", "tool", "{}")
+    chat = [Message(role="assistant", content="", tool_calls=(call,), tokens=(123_456,) * 10_000) for _ in range(4)]
+    connection, data = ready(), b""
+    connection.count_tokens(tokens_of(chat, "a"))
+    while connection.is_sending():
+        data += connection.bytes_to_send()
+    assert [type(decode_command(body)) for body in FrameReader().feed(data)] == [*[ChatPart] * 3, CountTokens]
 
 
 def test_a_long_chat_is_sent_in_parts_and_only_once() -> None:
