@@ -90,8 +90,7 @@ class Notation:
         if self.array and text.startswith(self.array[0], at):
             return self._read_items(text, at, {}, {})
         word = _found(_WORD.match(text, at))
-        known = {own: shared for shared, own in self.words.items()}
-        return json.loads(known.get(word[1], word[1])), word.end()
+        return json.loads(_PYTHON_WORDS.get(word[1], word[1])), word.end()
 
     def _read_unquoted(self, text: str, at: int, schema: Any, whole: Schema, behind: str) -> tuple[Any, int]:
         if self.object and self.array and not text.startswith(behind, at):
@@ -132,13 +131,13 @@ MINIMAX = "]<]minimax[>["
 PLAIN = Notation()
 GEMMA = Notation(
     '<|"|>',
-    words={"null": "None"},
     object=("{", ",", "}"),
     member=f"{KEY}:{VALUE}",
     array=("[", ",", "]"),
     sorts=True,
 )
 _WORDS = {"null": "None", "true": "True", "false": "False"}
+_PYTHON_WORDS = {own: shared for shared, own in _WORDS.items()}
 _PYTHON = Notation(
     "'",
     escapes=True,

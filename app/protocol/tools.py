@@ -148,15 +148,16 @@ GENERAL = ToolFormat("<tool_call>", f"<tool_call>\n{_JSON_CALL}\n</tool_call>", 
 """The format of most models that were trained to call tools."""
 
 
-def _deepseek(block: str) -> ToolFormat:
+def _deepseek(block: str, between: str, behind: str) -> ToolFormat:
     return ToolFormat(
         f"<｜DSML｜{block}>",
-        f'<｜DSML｜invoke name="{NAME}">\n{ARGUMENTS}</｜DSML｜invoke>',
+        f'<｜DSML｜invoke name="{NAME}">\n{ARGUMENTS}{between}</｜DSML｜invoke>',
         opening=f"<｜DSML｜{block}>\n",
         separator="\n",
         closing=f"\n</｜DSML｜{block}>",
-        parameter=f'<｜DSML｜parameter name="{KEY}" string="true">{VALUE}</｜DSML｜parameter>\n',
-        other=f'<｜DSML｜parameter name="{KEY}" string="false">{VALUE}</｜DSML｜parameter>\n',
+        parameter=f'<｜DSML｜parameter name="{KEY}" string="true">{VALUE}</｜DSML｜parameter>{behind}',
+        other=f'<｜DSML｜parameter name="{KEY}" string="false">{VALUE}</｜DSML｜parameter>{behind}',
+        between=between,
     )
 
 
@@ -253,8 +254,8 @@ FORMATS: dict[ToolFormatName, ToolFormat] = {
         separator=",\n",
         closing="\n]<|END_ACTION|>",
     ),
-    "deepseek": _deepseek("tool_calls"),
-    "deepseek-functions": _deepseek("function_calls"),
+    "deepseek": _deepseek("tool_calls", between="\n", behind=""),
+    "deepseek-functions": _deepseek("function_calls", between="", behind="\n"),
     "gemma": ToolFormat(
         "<|tool_call>",
         f"<|tool_call>call:{NAME}{{{ARGUMENTS}}}<tool_call|>",

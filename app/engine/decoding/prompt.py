@@ -17,7 +17,7 @@ from app.engine.decoding import Vocabulary
 from app.engine.decoding.chat_template import TemplateInputs, choose
 from app.engine.decoding.text import TokenTexts, answer_text
 from app.engine.decoding.thinking import Marks
-from app.engine.decoding.thinking_splitters import HARMONY
+from app.engine.decoding.thinking_splitters import ANALYSIS, HARMONY
 from app.engine.decoding.tools import (
     as_models_write,
     as_text,
@@ -366,8 +366,11 @@ class ChatTokenizer:
         begin = begins.start() if begins else -1
         lead = b"".join(pieces)[: max(begin, 0)].decode("utf-8", "replace")
         starts = [0, *accumulate(map(len, pieces))]
+        thought = before[max(before.rfind(ANALYSIS), 0) :]
         if begin >= 0 and before.endswith(lead):
             before = before[: len(before) - len(lead)]
+        elif begin >= 0 and known.channels and thought.count(HARMONY[0]) == 1:
+            before = before[: len(before) - len(thought)]  # one thought, where the model wrote several, or some text
         elif begin in starts:
             tokens = tokens[starts.index(begin) :]
         else:

@@ -129,19 +129,21 @@ def _arguments(known: ToolFormat, call: ToolCall) -> str:
 def for_template(
     call: ToolCall, known: ToolFormat, hide: Callable[[str], str] = str, keep: Callable[[str], str] = str
 ) -> ToolCall:
-    """``call`` in a way that makes a template write what the model wrote. ``hide`` changes its texts; what ``keep``
-    returns for one stays as it is, where the form has escapes and templates have none."""
+    """``call`` in a way that makes a template write what the model wrote. ``hide`` changes its texts; ``keep`` those
+    that templates write in another way than models: without escapes (LFM2.5), or with (MiniCPM)."""
 
-    def quoted(text: str) -> str:
-        is_plain = text.isprintable() and text == escaped(text)
-        return hide(text) if is_plain else keep(escaped(text.encode("utf-8", "replace").decode()))
+    def as_written(text: str) -> str:
+        shown = escaped(text) if known.notation.escapes else text
+        is_plain = text.isprintable() and shown == text and not (known.takes_texts and re.search("[<&]", text))
+        return hide(text) if is_plain else keep(shown.encode("utf-8", "replace").decode())
 
-    values = {
-        hide(name): with_texts(value, quoted if known.notation.escapes and not isinstance(value, dict) else hide)
-        for name, value in json.loads(call.arguments).items()
-    }
-    if known.takes_texts:
-        values = {name: value if isinstance(value, str) else PLAIN.write(value) for name, value in values.items()}
+    def change(value: Any) -> Any:
+        if known.takes_texts:
+            return as_written(PLAIN.write(value))
+        in_quotes = known.notation.escapes and not isinstance(value, dict)
+        return with_texts(value, as_written if in_quotes else hide)
+
+    values = {hide(name): change(value) for name, value in json.loads(call.arguments).items()}
     return ToolCall(hide(call.id), hide(call.name), json.dumps(values, ensure_ascii=False))
 
 
