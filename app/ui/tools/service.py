@@ -252,7 +252,7 @@ class ToolService(QObject):
             self._drop(before.name)
         self.entries[entry.name] = entry
         if not entry.is_on:
-            self._send(StopServer(name=entry.name))
+            self._stop(entry.name)
             self._changed(ServerChanged(name=entry.name, state="stopped"))
         elif before is None or before != msgspec.structs.replace(entry, off=before.off):
             self.start(entry.name)
@@ -299,13 +299,16 @@ class ToolService(QObject):
                 if entry.is_on and entry.url:
                     self.start(name)
 
-    def _drop(self, name: str) -> None:
+    def _stop(self, name: str) -> None:
         self._send(StopServer(name=name))
+        self._release(name, _NO_SERVER.format(name))
+        self._notice_list.remove(f"{NOTICE} {name}")
+
+    def _drop(self, name: str) -> None:
+        self._stop(name)
         self.entries.pop(name, None)
         self.servers.pop(name, None)
         self._offered = None
-        self._release(name, _NO_SERVER.format(name))
-        self._notice_list.remove(f"{NOTICE} {name}")
 
     def _on_read(self, entries: dict[str, ServerEntry]) -> None:
         self.entries = {**entries, **self.entries}

@@ -228,11 +228,28 @@ def test_a_process_that_does_not_start_fails_each_call(qtbot: QtBot, tmp_path: P
 
 def test_a_call_to_a_server_that_still_starts_waits_and_can_be_canceled(rig: Rig) -> None:
     rig.add(ServerEntry(name="slow", command="hangs"), state="starting")
-    first, second = (rig.service.get_prompt("slow", "x", {}) for _ in range(2))
+    first, second, third = (rig.service.get_prompt("slow", "x", {}) for _ in range(3))
     rig.service.cancel(first)
     assert rig.end_of(first).state == "stopped"
-    rig.service.remove("slow")
+    rig.service.put(ServerEntry(name="slow", command="hangs", is_on=False))
+    ended: list[CallEnded] = []
+    third.ended.connect(ended.append)
     assert rig.end_of(second).state == "failed"
+    rig.qtbot.waitUntil(lambda: len(ended) == 1)
+
+
+def test_what_is_said_of_a_server_goes_when_it_is_switched_off(rig: Rig) -> None:
+    rig.add(ServerEntry(name="bad", command="fails"), state="failed")
+    assert "tools bad" in rig.notices.notices()
+    rig.service.put(ServerEntry(name="bad", command="fails", is_on=False))
+    assert not rig.notices.notices()
+
+
+def test_removing_ends_what_waits(rig: Rig) -> None:
+    rig.add(ServerEntry(name="slow", command="hangs"), state="starting")
+    job = rig.service.get_prompt("slow", "x", {})
+    rig.service.remove("slow")
+    assert rig.end_of(job).state == "failed"
 
 
 def test_working_offline_stops_addresses_and_not_commands(rig: Rig) -> None:
