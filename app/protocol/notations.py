@@ -192,8 +192,8 @@ class _Entries:
 
 
 def escaped(text: str) -> str:
-    """A text between single or double quotes."""
-    return re.sub(r"[\\'\"\n\r\t]", lambda found: "\\" + _LETTERS.get(found[0], found[0]), text)
+    """A text between single quotes."""
+    return re.sub(r"[\\'\n\r\t]", lambda found: "\\" + _LETTERS.get(found[0], found[0]), text)
 
 
 def _unescaped(found: re.Match[str]) -> str:

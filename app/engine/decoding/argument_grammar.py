@@ -22,7 +22,7 @@ _NOTHING = '""'
 _MOST_ITEMS = 100
 """Larger limits on the length of an array aren't enforced."""
 _PLACES = re.compile(f"([{KEY}{VALUE}])")
-_CHARACTER = r"([^\\'\"\n\r\t]|\\[\\'\"nrt])"
+_CHARACTER = r"([^\\'\n\r\t]|\\[\\'nrt])"
 """Of a text with escapes."""
 
 
