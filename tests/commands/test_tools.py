@@ -14,8 +14,11 @@ from typing import Any
 import pytest
 
 from app.protocol.tools import ARGUMENTS, FORMATS, NAME
+from tests.support import remote_streams
 from tests.support.command_line import ROOT, called, python_path
 from tests.support.matrix import in_proof
+from tests.support.model_server import Asked, ModelServer, Reply
+from tests.support.remote_streams import DONE, chunk
 from tests.support.scripted_calls import make_scripted_target
 from tests.support.thinking_models import Family, make_thinking_model
 from tests.support.tool_models import template_for
@@ -120,6 +123,23 @@ def test_an_answer_may_call_only_so_often(folder: Path, tmp_path: Path) -> None:
     assert [one["state"] for one in calls] == ["done"] * 25 + ["failed"]
     assert json.loads(found.stdout)["text"] == " yes"
     assert "an answer may make 25 calls" in found.stderr
+
+
+def test_a_model_on_a_server_calls_our_tools() -> None:
+    function = {"name": "calculate", "arguments": '{"expression": "6*7"}'}
+    call = chunk({"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": function}]})
+
+    def answer(asked: Asked) -> Reply:
+        if asked.body["messages"][-1]["role"] != "tool":
+            return Reply.stream(call, chunk({}, finish_reason="tool_calls"), DONE)
+        return Reply.stream(chunk({"content": "It is it."}), chunk({}, finish_reason="stop"), DONE)
+
+    with ModelServer({**remote_streams.openai(), "/v1/chat/completions": answer}) as server:
+        found = called("generate", "--server", server.url, "--prompt", "?", "--allow", ".calculate")
+        _, told = server.bodies("/v1/chat/completions")
+    assert (found.returncode, found.stdout) == (0, "It is it.\n")
+    assert told["messages"][-1] == {"role": "tool", "content": "42", "tool_call_id": "c1"}
+    assert [one["function"]["name"] for one in told["tools"]] == ["calculate"]
 
 
 # ------------------------------------------------------------ a terminal
