@@ -194,11 +194,15 @@ class CallGrammar:
         repeated = f" ({' '.join(filter(None, more))})*" if use.several and known.several else ""
         rules = [f"call{place}: {self._call(tool, place, known.call)}" for place, tool in enumerate(tools)]
         rules.append("call: " + " | ".join(f"call{place}" for place in range(len(tools))))
-        # The mark of the first call is a rule of its own, because text before a spelled mark ends with it.
-        first = known.opening + known.call
-        rules += [f"first{place}: {self._call(tool, place, first, known.mark)}" for place, tool in enumerate(tools)]
-        rules.append("first: " + " | ".join(f"first{place}" for place in range(len(tools))))
-        rules.append(f"calls: first{repeated} {self._literals(known.closing)}".rstrip())
+        # The mark is a rule of its own, because text before a spelled one ends with it.
+        first, begins = "first", ""
+        if known.opening:
+            first, begins = "call", self._literals.behind(known.opening, known.mark)
+        else:
+            rules += [f"first{n}: {self._call(tool, n, known.call, known.mark)}" for n, tool in enumerate(tools)]
+            rules.append("first: " + " | ".join(f"first{place}" for place in range(len(tools))))
+        parts = (begins, first + repeated, self._literals(known.closing))
+        rules.append(f"calls: {' '.join(filter(None, parts))}")
         for place, tool in enumerate(tools):
             rules += self._arguments(tool, f"arguments{place}")
         return "\n".join([*self._start(), *rules])

@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from app.engine.decoding.tools import CallGrammar
 from app.engine.host.engine import Engine
+from app.helper.answer_format import checked_grammar
 from app.protocol.calls import CallReader
 from app.protocol.commands import Message
-from app.protocol.tools import FORMATS, Tool, ToolCall, ToolFormatName, ToolUse
+from app.protocol.options import AnswerFormat
+from app.protocol.tools import FORMATS, MAX_TOOLS, Tool, ToolCall, ToolFormatName, ToolUse
 from tests.support.generation import Answer, ask, run
+from tests.support.hostile_calls import TOOL
 from tests.support.matrix import in_proof
 from tests.support.pairs import WARM, Loader
 from tests.support.tool_models import LIGHT, WEATHER, make_tool_model
@@ -116,3 +120,10 @@ def test_a_call_that_is_required_comes_after_a_thinking_budget(engine: Engine, l
         answer = run(engine, asked)
         assert answer.finished.finish_reason == "end"
         assert called(answer, "harmony", BOTH.tools).name in ("get_weather", "switch-light")
+
+
+@pytest.mark.parametrize("name", [name for name in FORMATS if name])
+def test_as_many_tools_as_there_may_be(name: ToolFormatName) -> None:
+    tools = [Tool(name=f"tool_{number}", parameters=TOOL.parameters) for number in range(MAX_TOOLS)]
+    source = CallGrammar(FORMATS[name], ToolUse(tools=tools), forced=[TOOL.parameters] * MAX_TOOLS).source()
+    checked_grammar(AnswerFormat(kind="lark", source=source))
