@@ -96,16 +96,9 @@ def _current_time(arguments: dict[str, Any], _call: CallTool) -> str:
     name = _text(arguments, "time_zone", "").strip()
     try:
         now = datetime.now(ZoneInfo(name)) if name else datetime.now().astimezone()
-    except (ValueError, OSError) as error:  # ZoneInfoNotFoundError is a KeyError
-        raise KnownError(f"“{words.printable(name)}” is no time zone; use a name like Europe/Berlin.") from error
-    except KeyError as error:
+    except (ValueError, OSError, KeyError) as error:
         raise KnownError(f"There is no time zone “{words.printable(name)}”; use a name like Europe/Berlin.") from error
-    days = ["Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
-    return f"{now.isoformat(timespec='seconds')} ({days[now.weekday()]}, {name or now.tzname()})"
-
-
-def _calculate(arguments: dict[str, Any], _call: CallTool) -> str:
-    return calculate(_text(arguments, "expression"))
+    return f"{now.isoformat(timespec='seconds')} ({now:%A}, {name or now.tzname()})"
 
 
 # ------------------------------------------------------------ files
@@ -197,7 +190,7 @@ def _list_folder(arguments: dict[str, Any], call: CallTool) -> str:
 
 _RUN: dict[str, Callable[[dict[str, Any], CallTool], str]] = {
     "current_time": _current_time,
-    "calculate": _calculate,
+    "calculate": lambda arguments, _call: calculate(_text(arguments, "expression")),
     "read_file": _read_file,
     "list_folder": _list_folder,
 }

@@ -54,12 +54,10 @@ class ServerEntries:
     def all(self) -> dict[str, ServerEntry]:
         """By name. A secret that isn't found is `MISSING`."""
 
-        def filled(entry: ServerEntry) -> ServerEntry:
-            return _with_secrets(
-                entry, lambda key, value: (self._secrets.get(key) or value) if value == MISSING else value
-            )
+        def filled(key: str, value: str) -> str:
+            return (self._secrets.get(key) or value) if value == MISSING else value
 
-        return {name: filled(entry) for name, entry in self._file.all().items()}
+        return {name: _with_secrets(entry, filled) for name, entry in self._file.all().items()}
 
     def put(self, entry: ServerEntry, instead_of: str = "") -> bool:
         """Store a server, in place of the one of this name. Returns whether its secrets will be there next time.
@@ -76,7 +74,7 @@ class ServerEntries:
             return MISSING
 
         stored = _with_secrets(entry, hidden)
-        others = [instead_of] if instead_of and instead_of != entry.name else []
+        others = {instead_of} - {"", entry.name}
         for name in others:
             self._forget(name, self._file.get(name))
         self._file.put_all({entry.name: stored}, without=others)
@@ -94,13 +92,13 @@ class ServerEntries:
 
     def keep_login(self, name: str, secret: str) -> None:
         """An empty one forgets it. Raises `KnownError`."""
-        key = _key(name, _LOGIN)
         if secret:
-            self._secrets.set(key, secret)
-        elif self._secrets.get(key):
-            self._secrets.delete(key)
+            self._secrets.set(_key(name, _LOGIN), secret)
+        else:
+            self._forget(name, None)
 
     def _forget(self, name: str, entry: ServerEntry | None) -> None:
+        """All secrets of this entry, and the login."""
         values = [*entry.env, *entry.headers] if entry else []
         for key in [_key(name, value) for value in [_LOGIN, *values]]:
             if self._secrets.get(key):
@@ -133,11 +131,8 @@ def as_json(entry: ServerEntry) -> str:
 
 def with_secrets_of(entry: ServerEntry, before: ServerEntry) -> ServerEntry:
     """The entry with the secrets that ``before`` has, where it has `MISSING`."""
-    env, headers = (
-        {name: old.get(name, value) if value == MISSING else value for name, value in new.items()}
-        for new, old in ((entry.env, before.env), (entry.headers, before.headers))
-    )
-    return msgspec.structs.replace(entry, env=env, headers=headers)
+    old = {_key(entry.name, name): value for name, value in [*before.env.items(), *before.headers.items()]}
+    return _with_secrets(entry, lambda key, value: old.get(key, value) if value == MISSING else value)
 
 
 VARIABLE = re.compile(r"\$\{(?:(?P<kind>env|input):)?(?P<name>[A-Za-z_][\w.-]*)(?::-(?P<default>[^}]*))?\}")
@@ -171,12 +166,11 @@ def resolved(entry: ServerEntry, environment: Mapping[str, str] = os.environ) ->
 
 def with_inputs(entry: ServerEntry, values: Mapping[str, str]) -> ServerEntry:
     """The entry with what the user entered for ``${input:…}``."""
-    return _changed(
-        entry,
-        lambda text: VARIABLE.sub(
-            lambda match: values.get(match["name"], match[0]) if match["kind"] == "input" else match[0], text
-        ),
-    )
+
+    def value(match: re.Match[str]) -> str:
+        return values.get(match["name"], match[0]) if match["kind"] == "input" else match[0]
+
+    return _changed(entry, lambda text: VARIABLE.sub(value, text))
 
 
 def texts_of(entry: ServerEntry) -> list[str]:

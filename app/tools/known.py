@@ -49,21 +49,16 @@ class KnownServer:
 
     title: str
     about: str
-    program: str
-    """What starts it."""
-    config: str
-    """As `app.tools.config_files.find_servers` reads it."""
+    config: dict[str, Any]
+    """As `app.tools.config_files.find_servers` reads its JSON."""
+
+    @property
+    def program(self) -> str:
+        """What starts it."""
+        (server,) = self.config["servers"].values()
+        return str(server["command"])
 
 
 def known_servers() -> list[KnownServer]:
     """Those in ``resources/tool-servers.json``."""
-    rows: list[dict[str, Any]] = json.loads(system.resource("tool-servers.json").read_text(encoding="utf-8"))
-    return [
-        KnownServer(
-            row["title"],
-            row["about"],
-            next(iter(row["config"]["servers"].values()))["command"],
-            json.dumps(row["config"], indent=2),
-        )
-        for row in rows
-    ]
+    return [KnownServer(**row) for row in json.loads(system.resource("tool-servers.json").read_text(encoding="utf-8"))]

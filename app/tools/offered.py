@@ -10,11 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from app.protocol.tools import MAX_TOOLS, Tool
-from app.tools.messages import BUILT_IN, ServerEntry, ServerTool
+from app.tools.messages import ServerEntry, ServerTool
 
 MOST_OFFERED = MAX_TOOLS
 DISPLAY_NAME = "Slipstream"
-"""Of the server `BUILT_IN`."""
+"""Of the server that is Slipstream itself."""
 _MOST_CHARACTERS = 64
 """What other programs accept, too."""
 
@@ -24,7 +24,7 @@ class OfferedTool:
     """A tool that the model may be offered."""
 
     server: str
-    """`BUILT_IN`, or the name of the server that has it."""
+    """Empty, or the name of the server that has it."""
     tool: ServerTool
     name: str
     """As the model knows it."""
@@ -59,11 +59,14 @@ def offered_tools(
     own = Counter(_clean(tool.name) for _, tool in pairs)
     plain = [_clean(tool.name if own[_clean(tool.name)] == 1 else f"{server}_{tool.name}") for server, tool in pairs]
     count = Counter(plain)
-    known = entries or {}
     return [
-        OfferedTool(server, tool, name if count[name] == 1 else _with_hash(name, server, tool), hash_)
+        OfferedTool(
+            server,
+            tool,
+            name if count[name] == 1 else _cut(name, tool_key(server, tool.name)),
+            _fingerprint(server, tool, (entries or {}).get(server)),
+        )
         for (server, tool), name in zip(pairs, plain, strict=True)
-        for hash_ in [_fingerprint(server, tool, known.get(server))]
     ]
 
 
@@ -76,12 +79,8 @@ def _cut(cleaned: str, whole: str) -> str:
     return f"{cleaned[: _MOST_CHARACTERS - 9]}_{_hash(whole)[:8]}"
 
 
-def _with_hash(name: str, server: str, tool: ServerTool) -> str:
-    return _cut(name, tool_key(server, tool.name))
-
-
 def _fingerprint(server: str, tool: ServerTool, entry: ServerEntry | None) -> str:
-    runs = [entry.command, entry.args, entry.url] if entry and server != BUILT_IN else []
+    runs = [entry.command, entry.args, entry.url] if entry else []
     says = [tool.name, tool.title, tool.description, tool.parameters, tool.approach]
     return _hash(json.dumps([server, runs, says], sort_keys=True))
 

@@ -219,7 +219,7 @@ def test_known_servers_can_be_added() -> None:
     known = known_servers()
     assert [one.title for one in known] == ["Time", "Web pages", "Files", "Git", "Memory", "SQLite"]
     for one in known:
-        found = find_servers(one.config)
+        found = find_servers(json.dumps(one.config))
         assert len(found.entries) == 1 and not found.problems
         assert found.entries[0].command == one.program in ("uvx", "npx")
 

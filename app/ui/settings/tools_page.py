@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import pairwise
@@ -136,7 +137,7 @@ class ToolsPage(QWidget):
         for name in self.rows.keys() - self._service.entries.keys():
             self.rows.pop(name).deleteLater()
         for name in self._service.entries.keys() - self.rows.keys():
-            self.rows[name] = ServerRow(self._service, self._edit, self._set_tab_order)
+            self.rows[name] = ServerRow(self._service, lambda entry: self._open(entry=entry), self._set_tab_order)
         self.rows = dict(sorted(self.rows.items(), key=lambda one: one[0].casefold()))
         for place, one in enumerate(self.rows.values()):
             self._servers.insertWidget(place, one)
@@ -147,15 +148,12 @@ class ToolsPage(QWidget):
     @Slot()
     def add(self, text: str = "") -> None:
         """Ask for servers to add."""
-        self._open(ServerDialog(self._service, self.window(), text or ""))
+        self._open(text or "")
 
-    def _edit(self, entry: ServerEntry) -> None:
-        self._open(ServerDialog(self._service, self.window(), entry=entry))
-
-    def _open(self, dialog: ServerDialog) -> None:
-        self.dialog = dialog
-        dialog.open()
-        dialog.text.setFocus()
+    def _open(self, text: str = "", entry: ServerEntry | None = None) -> None:
+        self.dialog = ServerDialog(self._service, self.window(), text, entry)
+        self.dialog.open()
+        self.dialog.text.setFocus()
 
     @Slot()
     def _on_import(self) -> None:
@@ -193,24 +191,21 @@ class ToolsPage(QWidget):
             push_button("Import…", self._on_import, name="Import servers of another app"),
             None,
         )
+        servers = column(self._offline, self._no_keyring, self._servers, buttons)
         sections = (
+            ("Servers", _WHAT, servers),
             ("Well-known servers", _KNOWN, column(self._missing, self._known)),
             ("Slipstream's own tools in all chats", _OWN, self._own),
             ("Always allowed", _ALLOWED, self._allowed),
         )
-        more = [
+        parts = [
             part
             for title, text, content in sections
-            for part in (2 * SPACING, label(title, "heading"), label(text, "quiet", wraps=True), content)
+            for part in (label(title, "heading"), label(text, "quiet", wraps=True), content, 2 * SPACING)
         ]
-        limit = row(
-            label("Calls in one answer:", buddy=self._most),
-            self._most,
-            (label(_MOST, "quiet", wraps=True), 1),
-            gap=3 * SPACING,
-        )
-        top = (label("Servers", "heading"), label(_WHAT, "quiet", wraps=True), self._offline, self._no_keyring)
-        column(*top, self._servers, buttons, *more, 2 * SPACING, limit, None, margins=5 * SPACING, on=self)
+        most = label("Calls in one answer:", buddy=self._most)
+        limit = row(most, self._most, (label(_MOST, "quiet", wraps=True), 1), gap=3 * SPACING)
+        column(*parts, limit, None, margins=5 * SPACING, on=self)
 
     def _own_switch(self, tool: OfferedTool) -> QVBoxLayout:
         name = tool.tool.name
@@ -227,15 +222,13 @@ class ToolsPage(QWidget):
         clear_layout(self._known)
         for one in known:
             self._known.addLayout(self._known_row(one))
-        show_text(
-            self._missing,
-            " ".join(f"{name} isn't on this computer: it is part of {PROGRAMS[name]}." for name in sorted(missing)),
-        )
+        problems = [f"{name} isn't on this computer: it is part of {PROGRAMS[name]}." for name in sorted(missing)]
+        show_text(self._missing, " ".join(problems))
         self._set_tab_order()
 
     def _known_row(self, one: KnownServer) -> QHBoxLayout:
         about = label(f"{one.about} Needs {one.program}.", "quiet", wraps=True)
-        button = small_button("Add…", lambda: self.add(one.config), name=f"Add {one.title}")
+        button = small_button("Add…", lambda: self.add(json.dumps(one.config, indent=2)), name=f"Add {one.title}")
         return row((column(label(one.title), about, gap=0), 1), (button, TOP))
 
     def _set_tab_order(self) -> None:
@@ -247,13 +240,11 @@ class ToolsPage(QWidget):
 
 def _widgets_in(layout: QLayout | None) -> Iterator[QWidget]:
     """From top to bottom and from left to right."""
-    for place in range(layout.count() if layout else 0):
-        item = layout.itemAt(place) if layout else None
-        if item is not None and (widget := item.widget()) is not None:
+    items = [layout.itemAt(place) for place in range(layout.count())] if layout else []
+    for item in filter(None, items):
+        if (widget := item.widget()) is not None:
             yield widget
-            yield from _widgets_in(widget.layout())
-        elif item is not None:
-            yield from _widgets_in(item.layout())
+        yield from _widgets_in(widget.layout() if widget else item.layout())
 
 
 class ServerRow(QFrame):

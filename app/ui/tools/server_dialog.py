@@ -171,23 +171,16 @@ class ServerDialog(QDialog):
         line.setFont(theme.monospace())
         values = [*entry.env.items(), *entry.headers.items(), *([("folder", entry.cwd)] if entry.cwd else [])]
         given = ", ".join(f"{words.printable(name)}={_shown(name, value)}" for name, value in values)
-        problem = ""
-        if entry.url and self._service.is_offline:
-            problem = _OFFLINE
-        elif not self._programs.get(entry.command, True):
-            source = PROGRAMS.get(entry.command)
-            problem = f"{words.printable(entry.command)} isn't on this computer." + (
-                f" It comes with {source}." if source else ""
-            )
+        problem = _OFFLINE if entry.url and self._service.is_offline else ""
+        if not self._programs.get(entry.command, True):
+            source = f" It comes with {PROGRAMS[entry.command]}." if entry.command in PROGRAMS else ""
+            problem = f"{words.printable(entry.command)} isn't on this computer.{source}"
         verb = "Connects to" if entry.url else "Starts"
         card = named(QFrame(), f"{verb} {command_line(entry)}")
         theme.set_role(card, "card")
         heading = row(label(words.printable(entry.name, 40), "heading"), (label(f"{verb.lower()}", "quiet"), 1))
-        rest = [
-            label(breakable(text), role, wraps=True)
-            for text, role in ((given and f"with {given}", "quiet"), (problem, "warning"))
-            if text
-        ]
+        more = ((given and f"with {given}", "quiet"), (problem, "warning"))
+        rest = [label(breakable(text), role, wraps=True) for text, role in more if text]
         column(heading, line, *rest, gap=SPACING, margins=CARD_MARGINS, on=card)
         return card
 

@@ -173,16 +173,10 @@ class ToolService(QObject):
         self, tool: OfferedTool, arguments: str, attached: Sequence[Attached] = (), folders: Sequence[str] = ()
     ) -> ToolJob:
         """Call a tool. The user must have allowed it; the files and folders are for built-in tools."""
-        is_ours = tool.server == BUILT_IN
+        files, places, name = list(attached), list(folders), tool.tool.name
+        number = self._last + 1
         return self._request(
-            CallTool(
-                request=self._last + 1,
-                server=tool.server,
-                tool=tool.tool.name,
-                arguments=arguments,
-                attached=list(attached) if is_ours else [],
-                folders=list(folders) if is_ours else [],
-            )
+            CallTool(request=number, server=tool.server, tool=name, arguments=arguments, attached=files, folders=places)
         )
 
     def get_prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> ToolJob:
