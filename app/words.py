@@ -6,6 +6,7 @@ Numbers are written the American way. A no-break space keeps a unit on the same 
 from __future__ import annotations
 
 import json
+import re
 import unicodedata
 from collections.abc import Sequence
 from datetime import datetime
@@ -16,6 +17,12 @@ _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct",
 _CONTROLS = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 """Unicode categories of invisible characters with an effect: controls, directions, zero width, line breaks."""
 _JOINERS = "\u200c\u200d"
+_UNSEEN = re.compile(
+    "[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
+    "\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""Controls, directions, tags, fillers and other characters without a shape; no line breaks and tabs."""
 
 
 def number(value: float | None, digits: int = 0) -> str:
@@ -187,13 +194,9 @@ def visible(text: str) -> str:
     )
 
 
-def visible_json(text: str) -> str:
-    """Equivalent JSON without anything that a terminal would obey, except line breaks."""
-    if text.isprintable():
-        return text
-    return "".join(
-        one if one == "\n" or unicodedata.category(one) not in _CONTROLS else json.dumps(one)[1:-1] for one in text
-    )
+def visible_json(text: str, kept: str = "") -> str:
+    """``text`` with all that has no shape escaped as in JSON, except line breaks, tabs and what is ``kept``."""
+    return _UNSEEN.sub(lambda one: one[0] if one[0] in kept else json.dumps(one[0])[1:-1], text)
 
 
 def _is_harmless(text: str, place: int) -> bool:

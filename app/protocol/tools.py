@@ -6,6 +6,8 @@ with it.
 
 from __future__ import annotations
 
+import hashlib
+import re
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
@@ -19,6 +21,7 @@ NAME, ID, ARGUMENTS, INDEX = "\ue000", "\ue001", "\ue002", "\ue005"
 earlier calls."""
 ID_LENGTH = 9
 """Letters and digits in a call's id; Mistral's templates accept no other length."""
+_ID = re.compile(rf"[A-Za-z0-9]{{{ID_LENGTH}}}")
 
 ToolFormatName = Literal[
     "hermes",
@@ -62,6 +65,13 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False):
     name: str
     arguments: str
     """A JSON object."""
+
+
+def template_id(identity: str) -> str:
+    """A call's id as every chat template accepts it."""
+    if _ID.fullmatch(identity):
+        return identity
+    return hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:ID_LENGTH]
 
 
 class Tool(msgspec.Struct, frozen=True, kw_only=True):

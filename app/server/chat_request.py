@@ -21,11 +21,11 @@ from app.protocol.commands import CheckText, Generate, Image, Message
 from app.protocol.events import PairLoaded
 from app.protocol.images import HEAD_BYTES, ImageHead, is_bomb, problem_of, read_head
 from app.protocol.options import Role, TemplateVariables
-from app.protocol.tools import ToolCall, ToolUse
+from app.protocol.tools import ToolCall, ToolUse, template_id
 from app.server.fields import ChatMessage, ChatRequest, Content, Warnings, quoted
 from app.server.guard import ApiError, invalid, not_supported
 from app.server.settings import command_for, likely
-from app.server.tools import as_object, check_together, is_name, template_id, tool_use
+from app.server.tools import as_object, check_together, is_name, tool_use
 
 _DATA = re.compile(r"data:[a-zA-Z0-9.+/-]*;base64,")
 MOST_IMAGES = 64

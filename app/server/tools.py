@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -12,19 +11,12 @@ import msgspec
 
 from app import system
 from app.protocol.events import PairLoaded
-from app.protocol.tools import (
-    FORMATS,
-    ID_LENGTH,
-    MAX_TOOLS,
-    Tool,
-    ToolUse,
-)
+from app.protocol.tools import FORMATS, MAX_TOOLS, Tool, ToolUse
 from app.server.fields import Settings, Warnings, quoted
 from app.server.guard import invalid, not_supported
 from app.server.settings import answer_format
 
 _NAME = re.compile(r"[A-Za-z0-9_.:/-]{1,128}")
-_ID = re.compile(rf"[A-Za-z0-9]{{{ID_LENGTH}}}")
 _NOT_READ = (msgspec.MsgspecError, UnicodeError, RecursionError)
 _FREE = {None: "auto", "auto": "auto", "none": "none", "required": "required", "any": "required"}
 """Choices without a tool's name, and OpenAI's words for them."""
@@ -89,13 +81,6 @@ def namespaced(sent: Iterable[Any]) -> dict[str, Namespaced]:
         if isinstance(tool, dict)
     ]
     return {one.whole: one for one in found}
-
-
-def template_id(identity: str) -> str:
-    """A call's id for chat templates: Mistral's only accept nine letters and digits."""
-    if _ID.fullmatch(identity):
-        return identity
-    return hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:ID_LENGTH]
 
 
 def as_object(arguments: Any) -> str | None:

@@ -198,12 +198,6 @@ def command_line(entry: ServerEntry) -> str:
     return " ".join(_quoted(part) for part in [entry.command, *entry.args])
 
 
-_FILLERS = re.compile(
-    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
-)
-"""Letters and marks without a shape, which count as printable."""
-
-
 def _quoted(part: str) -> str:
-    shown = _FILLERS.sub(lambda one: one[0].encode("unicode_escape").decode(), words.printable(part, 10_000))
+    shown = words.visible_json(words.printable(part, 10_000))  # fillers count as printable
     return shown if shown == part and shlex.quote(part) == part else f"'{shown}'"

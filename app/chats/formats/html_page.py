@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from app.chats.formats.markdown import author_of, call_title, date_of, ending_of, thinking_title, title_of
 from app.chats.formats.records import AttachmentRecord, ChatRecord, MessageRecord, StoredCall, Turn
-from app.chats.formats.values import cut
+from app.words import shortened
 
 Render: TypeAlias = Callable[[Sequence[str]], Sequence[str]]
 """Turns Markdown into safe HTML."""
@@ -95,7 +95,7 @@ def _call(call: StoredCall, *, on_paper: bool = False) -> str:
     said = [one for one in (call.arguments, call.result) if one]
     if not on_paper:
         return f"<details><summary>{title}</summary>\n{''.join(f'<pre>{escape(one)}</pre>' for one in said)}</details>"
-    lines = [escape(cut(one, _MOST_PRINTED)).replace("  ", "&nbsp; ").replace("\n", "<br>") for one in said]
+    lines = [escape(shortened(one, _MOST_PRINTED)).replace("  ", "&nbsp; ").replace("\n", "<br>") for one in said]
     return f"<blockquote><i>{title}</i>{''.join(f'<p><code>{one}</code></p>' for one in lines)}</blockquote>"
 
 

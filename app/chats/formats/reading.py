@@ -18,7 +18,7 @@ import msgspec
 from app.chats.formats import chatgpt, claude, jan, llama_cpp, lm_studio, markdown, open_webui, slipstream, turns
 from app.chats.formats.json_stream import JsonStream, Readable
 from app.chats.formats.records import Batch, Beside, ChatRecord, LeftOut, UnusableError
-from app.chats.formats.values import cut
+from app.words import shortened
 
 # The sources of an import: files, folders and archives. Nothing is unpacked to the disk, no name in an archive is used
 # as a path, and links in a folder aren't followed.
@@ -336,7 +336,7 @@ def _without_images(chat: ChatRecord) -> tuple[ChatRecord, int]:
         msgspec.structs.replace(
             one,
             attachments=[part for part in one.attachments if part.kind != "image"],
-            calls=[msgspec.structs.replace(call, result=cut(call.result, _SHORT_RESULT)) for call in one.calls],
+            calls=[msgspec.structs.replace(call, result=shortened(call.result, _SHORT_RESULT)) for call in one.calls],
         )
         for one in chat.messages
     ]

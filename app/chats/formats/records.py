@@ -10,7 +10,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import msgspec
 
-from app.chats.formats.values import arguments_of, cut
+from app.chats.formats.values import arguments_of
+from app.words import shortened
 
 Role = Literal["system", "user", "assistant"]
 Ending = Literal["complete", "stopped", "interrupted", "failed"]
@@ -312,7 +313,7 @@ def _settled(message: MessageRecord) -> MessageRecord:
     for one in message.calls if message.role == "assistant" else ():
         if not one.arguments and (place := _called(calls, waiting, one)) is not None:
             waiting.pop(place, None)
-            result = cut("\n\n".join(filter(None, (calls[place].result, one.result))), MOST_RESULT)
+            result = shortened("\n\n".join(filter(None, (calls[place].result, one.result))), MOST_RESULT)
             images = (*calls[place].images, *one.images)
             calls[place] = msgspec.structs.replace(calls[place], state=one.state, result=result, images=images)
         elif len(calls) < MOST_CALLS:
@@ -347,7 +348,7 @@ def _sound(call: StoredCall, before: StoredCall, message: MessageRecord) -> Stor
         text=text,
         thinking=thinking,
         tokens=max(before.tokens, min(call.tokens, 2**31 - 1)) if call.tokens else before.tokens + (not goes_on),
-        result=cut(call.result, MOST_RESULT),
+        result=shortened(call.result, MOST_RESULT),
         seconds=max(call.seconds, 0.0),
     )
 

@@ -69,11 +69,6 @@ def file_text(name: str, content: str, language: str = "") -> str:
     return "\n\n".join(filter(None, [f"`{title}`" if title else "", f"{fence}{language}\n{content.rstrip()}\n{fence}"]))
 
 
-def cut(value: str, most: int) -> str:
-    """At most this many characters of ``value``."""
-    return value if len(value) <= most else f"{value[: most - 1]}…"
-
-
 def arguments_of(value: object) -> str:
     """The arguments of a tool call as a JSON object: as they are written, if they are one."""
     try:

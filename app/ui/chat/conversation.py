@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -13,10 +10,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from app.chats.attachments import prompt_images, prompt_text
+from app.chats.formats.values import from_json
 from app.chats.model import StoredCall, StoredMessage, to_json
 from app.protocol.commands import Message
 from app.protocol.events import PairLoaded
-from app.protocol.tools import ID_LENGTH, ToolCall
+from app.protocol.tools import ToolCall, template_id
 from app.ui.chat.footer import CUT
 from app.ui.engine.pair_names import is_author
 
@@ -104,8 +102,8 @@ def turns_of(message: StoredMessage) -> Iterator[Message]:
         for one in calls:
             shown = tuple(image for image in images if image.sha256 in one.images)
             images = tuple(image for image in images if image not in shown)
-            identity = _template_id(one.id)
-            yield Message(role="tool", content=_result(one), images=shown, tool_call_id=identity, tool_name=one.name)
+            known = template_id(one.id)
+            yield Message(role="tool", content=_result(one), images=shown, tool_call_id=known, tool_name=one.name)
         start = end
     content = prompt_text(text[start.text :].removeprefix(BETWEEN if start.text else ""), message.attachments)
     if message.role != "assistant" or (content and not content.isspace()):
@@ -148,25 +146,15 @@ def _result(call: StoredCall) -> str:
     return "The call was stopped before it had a result."
 
 
-def _template_id(identity: str) -> str:
-    """A call's id for chat templates: Mistral's only accept nine letters and digits."""
-    if re.fullmatch(f"[A-Za-z0-9]{{{ID_LENGTH}}}", identity):
-        return identity
-    return hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:ID_LENGTH]
-
-
 def _template_call(call: StoredCall) -> ToolCall:
     """A call as templates can read it: the arguments have to be an object."""
     arguments = call.arguments if as_object(call.arguments) is not None else to_json({"arguments": call.arguments})
-    return ToolCall(_template_id(call.id), call.name, arguments)
+    return ToolCall(template_id(call.id), call.name, arguments)
 
 
 def as_object(arguments: str) -> dict[str, Any] | None:
     """The arguments of a call; ``None`` if they aren't a JSON object."""
-    try:
-        found = json.loads(arguments)
-    except (ValueError, RecursionError):
-        return None
+    found = from_json(arguments)
     return found if isinstance(found, dict) else None
 
 

@@ -19,6 +19,7 @@ from PySide6.QtWidgets import QLineEdit, QWidget
 from app import words
 from app.chats.model import Attachment, CallState, StoredCall
 from app.markdown.find import count_matches
+from app.tools.offered import DISPLAY_NAME
 from app.ui.actions import Actions
 from app.ui.chat.chips import Chips, chips_of
 from app.ui.chat.footer import ABOVE_TEXT, BELOW_TEXT, INDENT, Card, FoldedPart, height_of
@@ -26,10 +27,8 @@ from app.ui.chat.markdown.view import MarkdownView
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Column, Widths
 from app.ui.widgets.controls import keeps_escape, label, named, plain_tooltip
-from app.words import printable, shortened, visible
+from app.words import printable, shortened, visible, visible_json
 
-BUILT_IN = "Slipstream"
-"""Whose the tools without a server are."""
 _LONGEST_NAME, _LONGEST_PROGRESS, _LONGEST_SENTENCE, _LONGEST_DESCRIPTION = 40, 30, 240, 2000
 """Characters."""
 _PICTURE = 160
@@ -52,12 +51,6 @@ _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
 _ESCAPE = re.compile(r"\\(.)")
 _JOINERS = "\u200c\u200d\ufe0e\ufe0f"
 """Legitimate in words and emoji."""
-_UNSEEN = re.compile(
-    "[\0-\x08\x0b-\x1f\x7f-\x9f\xad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u115f\u1160\u17b4\u17b5"
-    "\u180b-\u180f\u200b-\u200f\u2028-\u202e\u2060-\u206f\u2800\u3164\ud800-\udfff\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb"
-    "\U000110bd\U000110cd\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
-)
-"""Controls, directions, tags, fillers and other characters without a shape; no line breaks and tabs."""
 
 
 def shown_arguments(call: StoredCall) -> str:
@@ -65,7 +58,7 @@ def shown_arguments(call: StoredCall) -> str:
     try:
         json.loads(call.arguments)
     except (ValueError, RecursionError):
-        return _UNSEEN.sub(_escaped, call.arguments)
+        return visible_json(call.arguments)
     parts: list[str] = []
     depth = 0
     for token in _TOKENS.findall(call.arguments):
@@ -85,17 +78,13 @@ def _text(token: str, depth: int) -> str:
     """A text of JSON, with its line breaks behind their marks; a number or a word as it is."""
     if token[0] != '"':
         return token
-    readable = _UNSEEN.sub(_escaped, json.dumps(json.loads(token, strict=False), ensure_ascii=False))
+    readable = visible_json(json.dumps(json.loads(token, strict=False), ensure_ascii=False))
     return _ESCAPE.sub(lambda one: f"\\n\n{'  ' * depth}  " if one[1] == "n" else one[0], readable)
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return json.dumps(found[0])[1:-1]
 
 
 def shown_result(call: StoredCall) -> str:
     """What came of it, as text."""
-    return _UNSEEN.sub(lambda one: one[0] if one[0] in _JOINERS else _escaped(one), call.result)
+    return visible_json(call.result, _JOINERS)
 
 
 def count_in_call(call: StoredCall, query: str) -> int:
@@ -109,7 +98,7 @@ def tool_name(call: StoredCall) -> str:
 
 
 def server_name(call: StoredCall) -> str:
-    return printable(call.server, 64) or BUILT_IN
+    return printable(call.server, 64) or DISPLAY_NAME
 
 
 def question_of(call: StoredCall) -> str:
@@ -177,7 +166,7 @@ class Question(Card):
         self.text.setToolTip(plain_tooltip(shortened(about.description, _LONGEST_DESCRIPTION)))
         breakable = tool_name(call).replace("_", "_\u200b")
         name = label(breakable, bold=True, wraps=True)
-        whose = f"Server: {server_name(call)}" if call.server else f"Built into {BUILT_IN}"
+        whose = f"Server: {server_name(call)}" if call.server else f"Built into {DISPLAY_NAME}"
         server = label(whose, "quiet", wraps=True, scale=0.95)
         changed = label("This tool has changed since you allowed it.", "warning", wraps=True)
         changed.setVisible(about.has_changed)
