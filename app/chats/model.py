@@ -133,8 +133,8 @@ def calls_to_json(calls: Sequence[StoredCall]) -> str:
 
 def calls_stopped(stored: str) -> str:
     """The same where nobody decides about those that wait, or hears of those that run, any more."""
-    calls = [one if one.has_ended else msgspec.structs.replace(one, state="stopped") for one in calls_of(stored)]
-    return calls_to_json(calls) if calls else stored
+    calls = calls_of(stored)
+    return calls_to_json([one.ended for one in calls]) if calls else stored
 
 
 @dataclass(frozen=True, slots=True)

@@ -445,9 +445,7 @@ class ChatStore(ChatFile):
         with self._writing() as connection:
             calling = [(calls_stopped(calls), seq) for calls, seq in connection.execute(query)]
             connection.executemany("UPDATE messages SET calls = ? WHERE seq = ?", calling)
-            connection.execute(
-                "INSERT OR IGNORE INTO unindexed SELECT seq FROM messages WHERE status = 'streaming'",
-            )
+            connection.execute("INSERT OR IGNORE INTO unindexed SELECT seq FROM messages WHERE status = 'streaming'")
             connection.execute("UPDATE messages SET status = 'interrupted' WHERE status = 'streaming'")
 
     def select_version(self, message_id: str, step: int) -> list[StoredMessage]:

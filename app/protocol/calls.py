@@ -7,10 +7,10 @@ import re
 import secrets
 from collections.abc import Sequence
 
+from app.protocol.tool_schemas import Schema
 from app.protocol.tools import ARGUMENTS, ID, ID_LENGTH, INDEX, NAME, Tool, ToolCall, ToolFormat
 
 _decode = json.JSONDecoder().raw_decode
-_NO_JSON = (ValueError, RecursionError)
 
 
 class CallReader:
@@ -26,14 +26,9 @@ class CallReader:
         self._before, self._after = re.compile(pattern_of(before)), re.compile(pattern_of(after))
         self._text = ""
         """Text that hasn't been returned yet."""
-        self._calls = False
-        """Whether the calls have begun."""
-        self._has_text = False
-
-    @property
-    def in_calls(self) -> bool:
+        self.in_calls = False
         """Whether the calls have begun: no text follows."""
-        return self._calls
+        self._has_text = False
 
     def go_on(self, begun: str) -> None:
         """Continue an answer that has ``begun`` with this."""
@@ -43,12 +38,15 @@ class CallReader:
     def read(self, text: str) -> tuple[str, list[ToolCall]]:
         """Parse more of the answer; returns plain text and the calls that are complete now."""
         self._text += text
-        shown = "" if self._calls else self._decided()
-        return shown, self._whole_calls() if self._calls else []
+        shown = "" if self.in_calls else self._decided()
+        if not self.in_calls:
+            return shown, []
+        self._text = self._text.removeprefix(self._format.opening)
+        return shown, list(iter(self._next_call, None))
 
     def end(self, *, cut: bool) -> str:
         """The text held back at the end of the answer, without a possible beginning of a call if it was ``cut``."""
-        if self._calls:
+        if self.in_calls:
             return ""
         held, self._text = self._text, ""
         return held[: len(held) - _partial(held, self._format.mark)] if cut else held
@@ -59,36 +57,28 @@ class CallReader:
         if not self._format.anywhere:
             begins = held.lstrip()
             if not self._has_text and (mark.startswith(begins) or begins.startswith(mark)):
-                self._calls = begins.startswith(mark)
-                self._text = begins if self._calls else held
+                self.in_calls = begins.startswith(mark)
+                self._text = begins if self.in_calls else held
                 return ""
             self._has_text, self._text = True, ""
             return held
         before, found, _ = held.partition(mark)
         if found:
-            self._calls, self._text = True, held[len(before) :]
+            self.in_calls, self._text = True, held[len(before) :]
             return before.rstrip()
         certain = len(held[: len(held) - _partial(held, mark)].rstrip())
         self._text = held[certain:]
         return held[:certain]
-
-    def _whole_calls(self) -> list[ToolCall]:
-        self._text = self._text.removeprefix(self._format.opening)
-        found: list[ToolCall] = []
-        while (one := self._next_call()) is not None:
-            found.append(one)
-        return found
 
     def _next_call(self) -> ToolCall | None:
         text = self._text.removeprefix(self._format.separator)
         head = self._before.match(text)
         if not head:
             return None
-        read = self._parameters if self._format.parameter else _object
-        found = read(text, head.end(), head["name"])
-        if found is None:
+        try:
+            arguments, end = self._arguments(text, head.end(), self._schemas.get(head["name"], {}))
+        except (ValueError, RecursionError):
             return None
-        arguments, end = found
         tail = self._after.match(text, end)
         if not tail:
             return None
@@ -97,23 +87,14 @@ class CallReader:
         identity = parts.get("id") or f"call_{secrets.token_hex(12)}"
         return ToolCall(identity, parts["name"], arguments)
 
-    def _parameters(self, text: str, at: int, name: str) -> tuple[str, int] | None:
-        """Arguments that are written one by one, as JSON, and where they end; ``None`` if incomplete."""
-        known, schema = self._format, self._schemas.get(name, {})
-        try:
-            values, end = known.notation.read_entries(text, at, ("", known.between, ""), known.members, schema)
-        except _NO_JSON:
-            return None
+    def _arguments(self, text: str, at: int, schema: Schema) -> tuple[str, int]:
+        """As JSON, and where they end. Raises `ValueError` if they aren't complete."""
+        known = self._format
+        if not known.parameter:
+            _, end = _decode(text, at)
+            return text[at:end], end
+        values, end = known.notation.read_entries(text, at, ("", known.between, ""), known.members, schema)
         return json.dumps(values, ensure_ascii=False), end
-
-
-def _object(text: str, at: int, _name: str) -> tuple[str, int] | None:
-    """Arguments that are one JSON object, and where they end; ``None`` if incomplete."""
-    try:
-        _, end = _decode(text, at)
-    except _NO_JSON:
-        return None
-    return text[at:end], end
 
 
 def pattern_of(text: str) -> str:

@@ -129,22 +129,11 @@ class Notation:
 
 MINIMAX = "]<]minimax[>["
 PLAIN = Notation()
-GEMMA = Notation(
-    '<|"|>',
-    object=("{", ",", "}"),
-    member=f"{KEY}:{VALUE}",
-    array=("[", ",", "]"),
-    sorts=True,
-)
+GEMMA = Notation('<|"|>', object=("{", ",", "}"), member=f"{KEY}:{VALUE}", array=("[", ",", "]"), sorts=True)
 _WORDS = {"null": "None", "true": "True", "false": "False"}
 _PYTHON_WORDS = {own: shared for shared, own in _WORDS.items()}
 _PYTHON = Notation(
-    "'",
-    escapes=True,
-    words=_WORDS,
-    object=("{", ", ", "}"),
-    member=f"'{KEY}': {VALUE}",
-    array=("[", ", ", "]"),
+    "'", escapes=True, words=_WORDS, object=("{", ", ", "}"), member=f"'{KEY}': {VALUE}", array=("[", ", ", "]")
 )
 PYTHON_ARGUMENTS = Notation("'", escapes=True, words=_WORDS, array=_PYTHON.array, within=_PYTHON)
 ELEMENTS = Notation(

@@ -154,6 +154,8 @@ class ToolFormat:
 
 _JSON_CALL = f'{{"name": "{NAME}", "arguments": {ARGUMENTS}}}'
 _JSON_WITH_ID = f'{{"name": "{NAME}", "arguments": {ARGUMENTS}, "id": "{ID}"}}'
+_FUNCTION = f"<tool_call>\n<function={NAME}>\n{ARGUMENTS}</function>\n</tool_call>"
+_PARAMETER = f"<parameter={KEY}>\n{VALUE}\n</parameter>\n"
 GENERAL = ToolFormat("<tool_call>", f"<tool_call>\n{_JSON_CALL}\n</tool_call>", separator="\n")
 """The format of most models that were trained to call tools."""
 
@@ -179,12 +181,7 @@ FORMATS: dict[ToolFormatName, ToolFormat] = {
     "mistral-list": ToolFormat("[TOOL_CALLS]", _JSON_WITH_ID, "[TOOL_CALLS][", ", ", "]"),
     "nemotron": ToolFormat("<TOOLCALL>", _JSON_CALL, "<TOOLCALL>[", ", ", "]</TOOLCALL>"),
     "functionary": ToolFormat("<function=", f"<function={NAME}>{ARGUMENTS}</function>"),
-    "qwen-xml": ToolFormat(
-        "<tool_call>",
-        f"<tool_call>\n<function={NAME}>\n{ARGUMENTS}</function>\n</tool_call>",
-        separator="\n",
-        parameter=f"<parameter={KEY}>\n{VALUE}\n</parameter>\n",
-    ),
+    "qwen-xml": ToolFormat("<tool_call>", _FUNCTION, separator="\n", parameter=_PARAMETER),
     "glm": ToolFormat(
         "<tool_call>",
         f"<tool_call>{NAME}\n{ARGUMENTS}</tool_call>",
@@ -223,11 +220,7 @@ FORMATS: dict[ToolFormatName, ToolFormat] = {
         separator="\n",
         parameter=f'<param name="{KEY}">{VALUE}</param>',
     ),
-    "step": ToolFormat(
-        "<tool_call>",
-        f"<tool_call>\n<function={NAME}>\n{ARGUMENTS}</function>\n</tool_call>",
-        parameter=f"<parameter={KEY}>\n{VALUE}\n</parameter>\n",
-    ),
+    "step": ToolFormat("<tool_call>", _FUNCTION, parameter=_PARAMETER),
     "reka": ToolFormat("<tool_call>", GENERAL.call),
     "minimax-list": ToolFormat("<tool_calls>", _JSON_CALL, "<tool_calls>\n", "\n", "\n</tool_calls>"),
     "minimax-elements": ToolFormat(

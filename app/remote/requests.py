@@ -253,11 +253,7 @@ async def _tokens(messages: list[Message], session: Session, tools: ToolUse | No
     if not messages:
         return 0
     path, name = _PLACES[session.dialect.kind]
-    body = {
-        "model": session.model,
-        "messages": [_said(message, session) for message in messages],
-        **_tools(tools),
-    }
+    body = {"model": session.model, "messages": [_said(message, session) for message in messages], **_tools(tools)}
     answer = await session.http.post(path, body, _SECONDS)
     if answer.status != 200:
         raise refusal(answer.status, answer.body, session.http.address.host)

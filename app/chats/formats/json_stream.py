@@ -28,16 +28,7 @@ from app.chats.formats.records import (
     StoredCall,
     moved,
 )
-from app.chats.formats.values import (
-    arguments_of,
-    as_json,
-    from_json,
-    items,
-    mapping,
-    mappings,
-    text,
-    without_thinking,
-)
+from app.chats.formats.values import arguments_of, as_json, from_json, items, mapping, mappings, text, without_thinking
 from app.protocol.images import HEAD_BYTES, problem_of, read_head
 
 READ_CHARACTERS = 512 * 1024

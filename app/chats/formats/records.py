@@ -114,6 +114,11 @@ class StoredCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def has_ended(self) -> bool:
         return self.state not in ("asked", "running")
 
+    @property
+    def ended(self) -> StoredCall:
+        """The same where nobody decides about it, or hears of it, any more."""
+        return self if self.has_ended else msgspec.structs.replace(self, state="stopped")
+
 
 Turn: TypeAlias = tuple[str, list[StoredCall]]
 
@@ -320,10 +325,9 @@ def _settled(message: MessageRecord) -> MessageRecord:
             waiting |= {} if one.has_ended else {len(calls): one.id}
             calls.append(_sound(one, calls[-1] if calls else StoredCall(id="", name="", state="done"), message))
     has_ids = len({one.id for one in calls} - {""}) == len(calls)
-    for place, one in enumerate(calls):
-        state: CallState = one.state if one.has_ended else "stopped"
-        calls[place] = msgspec.structs.replace(one, id=one.id if has_ids else f"call_{place + 1}", state=state)
-    return msgspec.structs.replace(message, calls=calls)
+    ids = [one.id if has_ids else f"call_{place}" for place, one in enumerate(calls, 1)]
+    ended = [msgspec.structs.replace(one.ended, id=call_id) for one, call_id in zip(calls, ids, strict=True)]
+    return msgspec.structs.replace(message, calls=ended)
 
 
 def _called(calls: list[StoredCall], waiting: dict[int, str], result: StoredCall) -> int | None:
@@ -389,10 +393,7 @@ def _without_cycles(nodes: dict[str, Node]) -> dict[str, str | None]:
 
 
 def _leaf(
-    nodes: dict[str, Node],
-    children: dict[str | None, list[str]],
-    current: str | None,
-    found: Container[str],
+    nodes: dict[str, Node], children: dict[str | None, list[str]], current: str | None, found: Container[str]
 ) -> str | None:
     """``current``, or the nearest message above it; by default the newest end."""
     seen: set[str] = set()

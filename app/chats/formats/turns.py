@@ -12,15 +12,7 @@ from typing import Any
 import msgspec
 
 from app.chats.formats.json_stream import Answer, data_url, listed, parts_of
-from app.chats.formats.records import (
-    Beside,
-    ChatRecord,
-    LeftOut,
-    MessageRecord,
-    arranged,
-    in_a_row,
-    settings_of,
-)
+from app.chats.formats.records import Beside, ChatRecord, LeftOut, MessageRecord, arranged, in_a_row, settings_of
 from app.chats.formats.values import file_text, from_json, mappings, seconds, text
 
 OPENAI, SHAREGPT = "openai", "sharegpt"

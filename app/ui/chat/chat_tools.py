@@ -12,16 +12,7 @@ from operator import attrgetter
 import msgspec
 from PySide6.QtCore import QEvent, QObject, QPoint, QStringListModel, Qt, Slot
 from PySide6.QtGui import QKeyEvent, QMouseEvent
-from PySide6.QtWidgets import (
-    QComboBox,
-    QCompleter,
-    QDialog,
-    QInputDialog,
-    QMenu,
-    QToolButton,
-    QWidget,
-    QWidgetAction,
-)
+from PySide6.QtWidgets import QComboBox, QCompleter, QDialog, QInputDialog, QMenu, QToolButton, QWidget, QWidgetAction
 from shiboken6 import isValid
 
 from app.tools.messages import CallEnded, ServerPrompt, ServerResource

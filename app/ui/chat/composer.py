@@ -230,11 +230,10 @@ class _Editor(MessageEditor):
         self.textChanged.connect(offer)
 
     def keyPressEvent(self, event: QKeyEvent) -> None:
-        if self._offers is None or not self._offers.isVisible():
-            super().keyPressEvent(event)
-        elif event.key() in _ENTER and not self._offers.currentIndex().isValid():
-            super().keyPressEvent(event)  # nothing was chosen: it sends
-        elif event.key() in (*_ENTER, Qt.Key.Key_Escape, Qt.Key.Key_Tab):
+        keys = {Qt.Key.Key_Escape, Qt.Key.Key_Tab}
+        if self._offers is not None and self._offers.currentIndex().isValid():
+            keys |= {*_ENTER}  # which send where nothing is chosen
+        if self._offers is not None and self._offers.isVisible() and event.key() in keys:
             event.ignore()  # the list takes it
         else:
             super().keyPressEvent(event)

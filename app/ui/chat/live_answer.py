@@ -15,18 +15,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
-from app.chats.model import (
-    PackedPiece,
-    Status,
-    StoredCall,
-    StoredMessage,
-    calls_of,
-    calls_stopped,
-    calls_to_json,
-    pack,
-    to_json,
-    unpack,
-)
+from app.chats.model import PackedPiece, Status, StoredCall, StoredMessage, calls_to_json, pack, to_json, unpack
 from app.chats.settings import ChatSettings
 from app.chats.store import new_id
 from app.models.hub.recommended import recommended
@@ -152,13 +141,8 @@ def _known_pieces(message: StoredMessage) -> list[Piece]:
     earlier += [Piece(text="")] * (start.tokens - len(earlier))
     later = unpack(text[start.text :], (), thinking[start.thinking :])
     later += [Piece(text="")] * (len(ids) - len(later))
-    return [
-        *earlier,
-        *(
-            msgspec.structs.replace(piece, id=token)
-            for piece, token in zip(later, ids or [-1] * len(later), strict=True)
-        ),
-    ]
+    known = zip(later, ids or [-1] * len(later), strict=True)
+    return earlier + [msgspec.structs.replace(piece, id=token) for piece, token in known]
 
 
 class _Turn:
@@ -196,8 +180,7 @@ class _Turn:
         """The rest. Of calls that aren't complete (``cut``) nothing stays."""
         if self._reader is None:
             return []
-        if not self.is_in_calls:
-            self._certain += len(self._reader.end(cut=cut))
+        self._certain += len(self._reader.end(cut=cut))
         found = self._released()
         if self.is_in_calls and not cut:
             found += [self._cut(piece) for piece in self._held]
@@ -597,11 +580,10 @@ class LiveAnswer(QObject):
     def _finish_turn(self, finished: GenerationFinished) -> None:
         self._end_turn(cut=finished.finish_reason != "end")
         place = self._start.tokens
-        texts = [piece.text for piece in self.pieces[place:] if not piece.thinking] + [
-            one.name for one in self._turn.calls
-        ]
-        thought = "".join(piece.text for piece in self.pieces[place:] if piece.thinking)
-        if finished.has_only_thought(thought, "".join(texts)):
+        thought, text = (
+            "".join(piece.text for piece in self.pieces[place:] if piece.thinking is kind) for kind in (True, False)
+        )
+        if not self._turn.calls and finished.has_only_thought(thought, text):
             pieces = [msgspec.structs.replace(piece, thinking=False) for piece in self.pieces[place:]]
             del self.pieces[place:]
             self._turn, self._packed = self._new_turn(""), []
@@ -656,7 +638,7 @@ class LiveAnswer(QObject):
             stored["thinking_s"] = seconds
         if self.context_start is not None:
             stored["context_start"] = self.context_start
-        self.calls = list(calls_of(calls_stopped(calls_to_json(self.calls))))
+        self.calls = [call.ended for call in self.calls]
         self.message = replace(
             self._so_far(), status=status, finish_reason=reason, seed=self._seed, figures_json=to_json(stored)
         )
