@@ -15,8 +15,8 @@ from typing import Literal, TypeAlias, cast, get_args
 import msgspec
 
 from app import system
-from app.chats.formats.records import CallState as CallState
-from app.chats.formats.records import StoredCall as StoredCall
+from app.chats.formats.calls import CallState as CallState
+from app.chats.formats.calls import StoredCall as StoredCall
 from app.protocol.answering import AnswerSettings
 from app.protocol.events import Piece
 from app.protocol.options import DrafterName

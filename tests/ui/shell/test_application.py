@@ -246,8 +246,10 @@ print(*sys.modules, sep="\\n")
 
 def test_the_first_picture_does_without_what_it_does_not_show() -> None:
     later = {
+        "app.chats.formats.records",
         "app.chats.search",
         "app.chats.store",
+        "app.engine.decoding",
         "app.helper.client",
         "app.ui.chat.list.results",
         "app.ui.chat.list.trash",
