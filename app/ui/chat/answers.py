@@ -17,7 +17,7 @@ from app.protocol.answering import AnswerSettings
 from app.protocol.commands import Generate
 from app.protocol.events import GenerationFailed, GenerationFinished, PairLoaded, RoundsReceived
 from app.protocol.remote import RemoteModel
-from app.tools.messages import Attached, CallEnded
+from app.tools.messages import BUILT_IN, Attached, CallEnded
 from app.ui import notices
 from app.ui.chat.conversation import as_object
 from app.ui.chat.footer import WHILE_WRITTEN
@@ -236,7 +236,7 @@ class Answers(QObject):
         if decision == "deny":
             live.set_call(msgspec.structs.replace(call, state="denied", result=reason.strip()))
         elif tool is not None:
-            if decision != "once":
+            if decision != "once" and tool.server in {BUILT_IN, *self.tools.entries}:
                 self.tools.permissions.allow(tool, live.chat_id if decision == "chat" else "")
                 now_allowed = tool
             self._run(live, call, tool)
@@ -268,11 +268,6 @@ class Answers(QObject):
 
     def _run(self, live: LiveAnswer, call: StoredCall, tool: OfferedTool) -> None:
         assert self.tools is not None
-        now = next((one for one in self.tools.all_tools() if one.key == tool.key), None)
-        if now is not None and now.fingerprint != tool.fingerprint:
-            text = "The tool has changed since the call was written, so it did not run."
-            live.set_call(msgspec.structs.replace(call, state="failed", result=text))
-            return
         files = [
             Attached(name=one.name, path=one.path, text="" if one.path else one.text)
             for message in live.branch

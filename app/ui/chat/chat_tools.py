@@ -107,14 +107,18 @@ class ChatTools(QObject):
         """What should be known of the tools of this chat, in sentences."""
         pair, gone = self._ctx.loader.pair(), ", ".join(visible(key).lstrip(".") for key in self._gone())
         is_general = pair is not None and pair.remote is None and pair.tool_format == "general"
-        failed = [printable(name, _LONGEST) for name, one in self._tools.servers.items() if one.state == "failed"]
+        states = {"starting": "", "failed": ""}
+        for state in states:
+            names = [printable(name, _LONGEST) for name, one in self._tools.servers.items() if one.state == state]
+            states[state] = shortened(", ".join(names), _LONGEST_NOTE)
         why = why_no_tools(self._model.settings.answer_format, pair)
         notes = {
             why: True,
             _GENERAL: is_general and bool(on) and not why,
             f"Only the first {MOST_OFFERED} tools are given to the model.": len(on) >= MOST_OFFERED,
             f"Not available now: {shortened(gone, _LONGEST_NOTE)}.": bool(gone),
-            f"Not running: {shortened(', '.join(failed), _LONGEST_NOTE)}.": bool(failed),
+            f"Still starting: {states['starting']}.": bool(states["starting"]),
+            f"Not running: {states['failed']}.": bool(states["failed"]),
         }
         return [note for note, is_so in notes.items() if note and is_so]
 

@@ -144,12 +144,14 @@ def note_of(message: StoredMessage) -> str | None:
     if message.status == "interrupted" and not isinstance(failure, str):
         failure = f"Slipstream closed{WHILE_WRITTEN}"
     if isinstance(failure, str):
-        return failure if message.text or message.thinking else failure.replace(WHILE_WRITTEN, _BEFORE)
+        has_begun = message.text or message.thinking or message.calls
+        return failure if has_begun else failure.replace(WHILE_WRITTEN, _BEFORE)
     if message.status == "failed":
         return "Something went wrong, and there is no answer."
     if message.finish_reason in ("end", "stop_string") and not message.text.strip():
-        after = "The model stopped after thinking, without writing an answer."
-        return after if message.thinking.strip() else "The model ended its answer before the first word."
+        what = "its tool calls" if message.calls else "thinking" if message.thinking.strip() else ""
+        after = f"The model stopped after {what}, without writing an answer."
+        return after if what else "The model ended its answer before the first word."
     return None
 
 

@@ -120,7 +120,8 @@ class About:
         text = " ".join(visible(self.description).split())
         first = re.split(r"(?<=[.!?]) ", text, maxsplit=1)[0]
         hint = "" if is_built_in else _HINTS.get(self.approach, "")
-        return " ".join(filter(None, (shortened(first, _LONGEST_SENTENCE), hint)))
+        stop = "." if hint and first and first[-1].isalnum() else ""
+        return " ".join(filter(None, (shortened(first, _LONGEST_SENTENCE) + stop, hint)))
 
 
 class _Reason(QLineEdit):

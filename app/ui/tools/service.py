@@ -50,6 +50,7 @@ _QUIT_MS = 5000
 _PATIENCE_SECONDS = 5.0
 NOTICE = "tools"
 _ENDED = "The process that runs tools ended unexpectedly."
+_CHANGED = "The tool has changed since the call was written, so it did not run."
 _NO_SERVER = "There is no server called “{}” that is switched on."
 
 Request = CallTool | GetPrompt | ReadResource
@@ -60,6 +61,7 @@ class ToolJob(QObject):
 
     Attributes:
         request: Its number.
+        tool: What it calls, as that was when the call was written.
 
     Signals:
         progressed: How much is done, of how much (``None``: unknown), and what the server says about it.
@@ -69,9 +71,9 @@ class ToolJob(QObject):
     progressed = Signal(float, object, str)
     ended = Signal(object)
 
-    def __init__(self, request: int, parent: QObject) -> None:
+    def __init__(self, request: int, parent: QObject, tool: OfferedTool | None) -> None:
         super().__init__(parent)
-        self.request = request
+        self.request, self.tool = request, tool
 
 
 class ToolService(QObject):
@@ -176,7 +178,10 @@ class ToolService(QObject):
         files, places, name = list(attached), list(folders), tool.tool.name
         number = self._last + 1
         return self._request(
-            CallTool(request=number, server=tool.server, tool=name, arguments=arguments, attached=files, folders=places)
+            CallTool(
+                request=number, server=tool.server, tool=name, arguments=arguments, attached=files, folders=places
+            ),
+            tool,
         )
 
     def get_prompt(self, server: str, name: str, arguments: Mapping[str, str]) -> ToolJob:
@@ -202,9 +207,9 @@ class ToolService(QObject):
             self._questions.remove(question)
             self._send(Reply(question=question, action=action, content=content))
 
-    def _request(self, request: Request) -> ToolJob:
+    def _request(self, request: Request, tool: OfferedTool | None = None) -> ToolJob:
         self._last = request.request
-        job = self._jobs[request.request] = ToolJob(request.request, self)
+        job = self._jobs[request.request] = ToolJob(request.request, self, tool)
         name = request.server
         entry = self.entries.get(name)
         if name != BUILT_IN and (entry is None or not entry.is_on):
@@ -220,6 +225,11 @@ class ToolService(QObject):
         return job
 
     def _send_request(self, request: Request) -> None:
+        tool = self._jobs[request.request].tool
+        now = next((one for one in self.all_tools() if tool is not None and one.key == tool.key), tool)
+        if now is not None and tool is not None and now.fingerprint != tool.fingerprint:
+            self._end_later(CallEnded(request=request.request, state="failed", text=_CHANGED))
+            return
         try:
             self._send(request)
         except ProtocolError:

@@ -200,6 +200,12 @@ def test_a_server_that_does_not_run_is_said_and_the_settings_are_near(desk: Tool
     assert desk.actions.calls["tool_settings"] == [()]
 
 
+def test_a_server_that_is_still_starting_is_said(desk: ToolDesk) -> None:
+    desk.tools.entries["web"] = ServerEntry(name="web", command="x")
+    desk.tools._on_message(ServerChanged(name="web", state="starting"))
+    assert desk.button.text() == "0 tools" and desk.notes() == ["Still starting: web."]
+
+
 def test_more_than_the_model_is_given_is_said(desk: ToolDesk) -> None:
     desk.told("one", 100)
     desk.told("two", 100)

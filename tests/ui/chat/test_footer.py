@@ -130,6 +130,10 @@ def test_notes_say_what_went_wrong() -> None:
         "Slipstream closed before this answer began.",
         "The engine stopped before this answer began.",
     ]
+    call = '[{"id": "1", "name": "look", "state": "done"}]'
+    assert all("saved" in str(note_of(replace(one, calls_json=call))) for one in empty)
+    called = replace(answer(), text="", calls_json=call)
+    assert note_of(called) == "The model stopped after its tool calls, without writing an answer."
     assert note_of(answer(None, "failed", {}))
     for reason in ("end", "stop_string"):
         assert note_of(replace(answer(reason), text=" \n")) == "The model ended its answer before the first word."

@@ -196,6 +196,14 @@ def test_a_tool_that_has_changed_since_does_not_run(own: ToolRig) -> None:
     assert answer.calls[0].state == "failed" and "has changed" in answer.calls[0].result
 
 
+def test_nothing_is_allowed_of_a_server_that_is_gone(own: ToolRig) -> None:
+    own.begin("weather")
+    (call,) = own.send()
+    own.tools._drop("test")
+    own.model.decide(call.id, "always")
+    assert own.finish().calls[0].state == "failed" and not own.tools.permissions.all()
+
+
 def test_an_answer_may_not_call_for_ever(rig: ToolRig) -> None:
     rig.values.most_tool_calls = 3
     rig.begin("weather")

@@ -140,6 +140,12 @@ def test_a_call_that_waits_shows_everything_that_matters(qtbot: QtBot, transcrip
     assert not answer(transcript).cards[0].button.isVisible()
 
 
+def test_what_a_server_says_of_its_tool_ends_before_the_hint() -> None:
+    said = About("Reads a file", approach="read_only").sentence(is_built_in=False)
+    assert said == "Reads a file. The server says that it only reads."
+    assert About("Reads a file").sentence(is_built_in=False) == "Reads a file"
+
+
 def test_long_lines_of_arguments_are_wrapped_and_long_arguments_folded(qtbot: QtBot, transcript: Transcript) -> None:
     padded = {"path": "notes.txt" + " " * 3000 + "; rm -rf ~"}
     long = {"content": "".join(f"line {number}\n" for number in range(900))}

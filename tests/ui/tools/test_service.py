@@ -154,6 +154,25 @@ def test_a_server_that_is_off_ends_and_offers_nothing(rig: Rig) -> None:
     assert rig.end_of(rig.service.call(tool, "{}")).state == "done"
 
 
+def test_a_call_does_not_wait_for_a_server_that_is_switched_off(rig: Rig) -> None:
+    rig.add(TIME)
+    tool = rig.tool("echo")
+    rig.service.put(msgspec.structs.replace(TIME, command="hangs"))
+    job = rig.service.call(tool, "{}")
+    rig.service.put(msgspec.structs.replace(TIME, is_on=False))
+    ended = rig.end_of(job)
+    assert (ended.state, ended.text) == ("failed", "There is no server called “time” that is switched on.")
+
+
+def test_a_call_that_waited_does_not_run_with_another_tool_than_was_allowed(rig: Rig) -> None:
+    rig.add(TIME)
+    tool = rig.tool("echo")
+    rig.service.put(msgspec.structs.replace(TIME, command="other"))
+    ended = rig.end_of(rig.service.call(tool, "{}"))
+    assert ended.state == "failed" and "has changed" in ended.text
+    assert rig.end_of(rig.service.call(rig.tool("echo"), "{}")).state == "done"
+
+
 def test_switching_a_tool_off_does_not_start_its_server_again(rig: Rig) -> None:
     rig.add(TIME)
     job = rig.service.call(rig.tool("wait"), "{}")
