@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, TypeAlias, cast, get_args
 
@@ -102,18 +102,6 @@ class Attachment:
     """The path of the content; empty if it is in memory only or missing."""
     is_missing: bool = field(default=False, compare=False)
     """Whether the content is missing."""
-
-
-def parts_of(text: str, calls: Iterable[StoredCall]) -> Iterator[str | StoredCall]:
-    """An answer in reading order: pieces of its ``text``, where there is more than spaces, and its tool calls."""
-    start = 0
-    for call in calls:
-        if (before := text[start : call.text]).strip():
-            yield before
-        start = max(start, call.text)
-        yield call
-    if (rest := text[start:]).strip():
-        yield rest
 
 
 def calls_of(stored: str) -> tuple[StoredCall, ...]:

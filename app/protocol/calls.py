@@ -14,10 +14,7 @@ _decode = json.JSONDecoder().raw_decode
 
 
 class CallReader:
-    """Finds the calls in one answer; a call is returned once it is complete.
-
-    The engine enforces the format's grammar, so only calls come after the first mark.
-    """
+    """Finds the calls in one answer. The engine enforces the format's grammar: only calls come after the first mark."""
 
     def __init__(self, known: ToolFormat, tools: Sequence[Tool]) -> None:
         before, after = known.call.split(ARGUMENTS)

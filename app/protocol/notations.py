@@ -162,11 +162,10 @@ class _Entries:
             self.at = _behind(self._text, self.at, self.behind)
         if self._ends and self._text.startswith(self._ends, self.at):
             return False
-        start = self.at
-        if self._count:
-            if not self._text.startswith(self._between, start):
-                return False
-            start += len(self._between)
+        between = self._between if self._count else ""
+        if not self._text.startswith(between, self.at):
+            return False
+        start = self.at + len(between)
         for self.way, entry in enumerate(ways):
             begins, _, self.behind = entry.partition(VALUE)
             if found := _pattern(begins).match(self._text, start):

@@ -1,7 +1,4 @@
-"""Schemas of arguments that aren't written as one JSON object but one by one.
-
-Any schema is accepted; the keywords that can't be enforced this way are listed in ``not_followed``.
-"""
+"""Schemas of arguments that are written one by one. ``not_followed``: the keywords that can't be enforced this way."""
 
 from __future__ import annotations
 

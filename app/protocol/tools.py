@@ -23,38 +23,11 @@ ID_LENGTH = 9
 """Letters and digits in a call's id; Mistral's templates accept no other length."""
 _ID = re.compile(rf"[A-Za-z0-9]{{{ID_LENGTH}}}")
 
-ToolFormatName = Literal[
-    "hermes",
-    "llama",
-    "mistral",
-    "mistral-id",
-    "mistral-list",
-    "nemotron",
-    "functionary",
-    "qwen-xml",
-    "glm",
-    "glm-tight",
-    "ling",
-    "minimax",
-    "seed",
-    "minicpm",
-    "step",
-    "reka",
-    "minimax-list",
-    "minimax-elements",
-    "apertus",
-    "apriel",
-    "hunyuan",
-    "gigachat",
-    "kimi",
-    "cohere",
-    "deepseek",
-    "deepseek-functions",
-    "gemma",
-    "lfm",
-    "harmony",
-    "general",
-]
+_Objects = Literal["hermes", "llama", "nemotron", "functionary", "apertus", "apriel", "gigachat", "reka"]
+_InTokens = Literal["mistral", "mistral-id", "mistral-list", "minimax-list", "kimi", "cohere", "harmony"]
+_Tags = Literal["qwen-xml", "glm", "glm-tight", "ling", "minimax", "seed", "minicpm", "step", "hunyuan"]
+_Notations = Literal["deepseek", "deepseek-functions", "gemma", "lfm", "minimax-elements"]
+ToolFormatName = Literal[_Objects, _InTokens, _Tags, _Notations, "general"]
 """``general``: the template doesn't write calls, or uses an unknown format."""
 
 

@@ -149,10 +149,8 @@ class Calls:
         return call or (self._calls[-1] if self._calls and not identity and not name else None)
 
     def all(self, used: Collection[str]) -> list[ToolCall]:
-        """The calls; an id that is unusual or among those ``used`` is replaced by one that every template accepts.
-
-        Raises `RemoteError` for a call without a name, or with arguments that aren't an object.
-        """
+        """The calls; an id that is unusual or ``used`` is replaced by one that every template accepts. Raises
+        `RemoteError` for a call without a name, or with arguments that aren't an object."""
         found, taken = list[ToolCall](), set(used)
         for call in self._calls:
             if not call.name or not isinstance(parsed((call.arguments or "{}").encode("utf-8", "replace")), dict):

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from app.chats.model import StoredCall, StoredMessage, pack, parts_of, unpack
+from app.chats.model import StoredMessage, pack, unpack
 from app.protocol.events import Piece
 
 
@@ -56,13 +56,3 @@ def test_values_that_are_no_json_any_more_are_empty(damaged: str) -> None:
     message = replace(message, figures_json=damaged, provenance_json=damaged)
     assert (message.settings, message.figures, message.code_language) == ({}, {}, "")
     assert "".join(piece.text for piece in unpack(message.text, message.provenance)) == "Text"
-
-
-def test_an_answer_with_tool_calls_in_reading_order() -> None:
-    one, two = StoredCall(id="1", name="a", text=5), StoredCall(id="2", name="b", text=7)
-    assert list(parts_of("Look:\n\nDone", [one, two])) == ["Look:", one, two, "Done"]
-    assert list(parts_of("Only text", [])) == ["Only text"]
-    # Places that don't fit lose no text and show none twice.
-    late, early = StoredCall(id="3", name="c", text=99), StoredCall(id="4", name="d", text=2)
-    assert list(parts_of("Short", [late, early])) == ["Short", late, early]
-    assert list(parts_of("", [one])) == [one]

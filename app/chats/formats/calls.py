@@ -10,11 +10,8 @@ CallState = Literal["asked", "running", "done", "failed", "denied", "stopped"]
 
 
 class StoredCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool call in an answer, and what came of it.
-
-    Its place is between the characters of the answer's text and thinking. Calls with the same ``tokens`` are of one
-    turn of the model: it wrote them together, and goes on when all have ended.
-    """
+    """A tool call in an answer, and what came of it. Calls with the same ``tokens`` are of one turn of the model: it
+    wrote them together, and goes on when all have ended."""
 
     id: str
     name: str

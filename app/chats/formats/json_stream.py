@@ -320,9 +320,8 @@ class Answer:
         self.calls.append(StoredCall(text=self._text.tell(), thinking=self._thinking.tell(), **more))
 
     def message(self, role: str, created_at: float | None, model: str = "") -> MessageRecord | None:
-        """The message, whose place in the chat isn't known yet; ``None`` if it is empty. It is an answer unless the
-        ``role`` is ``user``. Without thinking, leading text of an answer between the usual marks becomes that.
-        """
+        """The message, without its place in the chat; ``None`` if it is empty. It is an answer unless the ``role`` is
+        ``user``. Without thinking, leading text of an answer between the usual marks becomes that."""
         is_answer, thinking, written = role != "user", self.thinking, self.text
         if is_answer and not thinking.strip():
             thinking, written = without_thinking(written)

@@ -86,9 +86,7 @@ def _number(branch: list[MessageRecord]) -> str:
 
 
 def _parts(message: MessageRecord) -> Iterator[tuple[list[str], list[str]]]:
-    """The parts of a message: the words in the comment, and the blocks below it. The text is one, or several with tool
-    calls between them.
-    """
+    """The parts of a message, such as a tool call or the text up to it: the words in the comment, the blocks below."""
     flags, blocks = [str(message.role)], [f"## {' '.join(author_of(message).split())}"]
     if message.thinking:
         lines = [f"*{thinking_title(message)}*", "", *message.thinking.split("\n")]

@@ -189,9 +189,8 @@ class Node(msgspec.Struct):
     message: MessageRecord | None = None
     """``None`` if nothing is imported here: what is below it moves up."""
     joins: bool = False
-    """Whether to put it at the beginning of the answers below it, if it has no other children. What has tool calls is
-    also joined with the answer above.
-    """
+    """Whether to put it at the beginning of the answers below it, if it has no other children; what has tool calls also
+    behind the answer above."""
 
 
 def arranged(nodes: dict[str, Node], current: str | None) -> tuple[list[MessageRecord], str | None]:
@@ -293,8 +292,7 @@ def _settled(message: MessageRecord) -> MessageRecord:
 
 def _called(calls: list[StoredCall], waiting: dict[int, str], result: StoredCall) -> int | None:
     """The place of the call that a result belongs to: the one with its id, the first that waits for one, or the last
-    if it has several. ``waiting``: ids by place.
-    """
+    if it has several. ``waiting``: ids by place."""
     if waiting:
         return next((place for place, call_id in waiting.items() if call_id == result.id), next(iter(waiting)))
     return len(calls) - 1 if calls and calls[-1].name == result.name else None

@@ -214,12 +214,8 @@ class ThinkingPart(FoldedPart):
 
 
 class AnswerMessage(MessageWidget):
-    """A model's answer in Markdown. ``view`` has its text up to the first tool call.
-
-    Attributes:
-        thinking: What the model thought before; ``None`` where it did not.
-        cards: The tool calls, in order.
-    """
+    """A model's answer in Markdown. ``thinking``: what the model thought before; ``None`` where it did not. ``view``:
+    the text up to the first of the tool calls, which are the ``cards``."""
 
     def __init__(self, message: StoredMessage, actions: Actions, parent: Column, opened: set[str]) -> None:
         """``opened``: the ids of the messages whose thinking the user wants to see; kept up to date here."""
@@ -480,16 +476,13 @@ class AnswerMessage(MessageWidget):
             find = partial(_pieces_of, message, thinking=True)
             part.show_stored(message.thinking, find, thinking_title(message))
             part.show()
-        calls = message.calls
-        starts = list(accumulate((call.text for call in calls), max))
-        first = message.text[: starts[0]] if starts else message.text
-        self.view.set_text(first, partial(_pieces_of, message, thinking=False, starts=starts), folds=True)
-        if calls:
+        if calls := message.calls:
             self.set_calls(calls, message.attachments)
-            for place, (start, end) in enumerate(pairwise([*starts, len(message.text)]), 1):
-                if (text := message.text[start:end]).strip():
-                    find = partial(_pieces_of, message, thinking=False, starts=starts, place=place)
-                    self._text_after(place).set_text(text, find, folds=True)
+        starts = list(accumulate((call.text for call in calls), max))
+        for place, (start, end) in enumerate(pairwise([0, *starts, len(message.text)])):
+            if not place or message.text[start:end].strip():
+                find = partial(_pieces_of, message, thinking=False, starts=starts, place=place)
+                self._text_after(place).set_text(message.text[start:end], find, folds=True)
         self._show_end(message)
 
     def finish(self, message: StoredMessage) -> None:

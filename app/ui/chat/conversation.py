@@ -49,10 +49,8 @@ class Conversation:
         return Conversation([*self.messages[:begin], *turns], self.sources)
 
     def first_in_context(self, first_dropped: int, dropped: int) -> str | None:
-        """The stored message behind those that were left out: ``dropped`` messages from ``first_dropped`` on.
-
-        Both count as the engine does, the system prompt included.
-        """
+        """The stored message behind those that were left out: ``dropped`` messages from ``first_dropped`` on, counted
+        with the system prompt."""
         after = first_dropped + dropped - (len(self.messages) - len(self.sources))
         return self.sources[after].id if dropped and 0 <= after < len(self.sources) else None
 

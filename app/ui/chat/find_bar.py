@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING
 
 from PySide6.QtCore import QEvent, QMetaObject, QObject, Qt, QTimer, Signal, Slot
@@ -11,7 +12,7 @@ from PySide6.QtWidgets import QFrame, QLineEdit, QToolButton
 from shiboken6 import isValid
 
 from app import words
-from app.chats.model import StoredMessage, parts_of
+from app.chats.model import StoredMessage
 from app.markdown.find import count_matches
 from app.ui.chat.transcript import Transcript
 from app.ui.widgets import icons, theme
@@ -264,15 +265,12 @@ class FindBar(QFrame):
             thinking, text, calls, message = live.thinking(), live.text(), tuple(live.calls), live.message
         is_plain = message.role == "user" or bool(message.code_language)
         count = count_matches(thinking, self._query)
-        if not calls:
-            return count + count_matches(text, self._query, plain=is_plain)
-        from app.ui.chat.tool_cards import count_in_call
+        ends = accumulate([0, *(call.text for call in calls), len(text)], max)
+        count += sum(count_matches(text[a:b], self._query, plain=is_plain) for a, b in pairwise(ends))
+        if calls:
+            from app.ui.chat.tool_cards import count_in_call  # the first picture shows no card
 
-        for part in parts_of(text, calls):
-            if isinstance(part, str):
-                count += count_matches(part, self._query, plain=is_plain)
-            else:
-                count += count_in_call(part, self._query)
+            count += sum(count_in_call(call, self._query) for call in calls)
         return count
 
     def _tell(self) -> None:

@@ -251,15 +251,8 @@ class _FoldButton(QPushButton):
 
 
 class FoldedPart(QWidget):
-    """A part of an answer that is a line until the user opens it.
-
-    Attributes:
-        button: Opens and closes it.
-        stop_button: Ends what is going on; ``None`` before that was possible for the first time.
-
-    Signals:
-        height_changed: It needs another height.
-    """
+    """A part of an answer that is a line until the user opens it with ``button``. ``stop_button`` ends what goes on;
+    ``None`` before that was possible for the first time. ``height_changed``: it needs another height."""
 
     height_changed = Signal()
 

@@ -144,12 +144,7 @@ class _Reason(QLineEdit):
 
 class Question(Card):
     """Asks whether a call may run. It can have the keyboard itself, so that no key allows anything by mistake.
-
-    Attributes:
-        about: What is known of the tool.
-        arguments: All of them.
-        reason: For the model; hidden until the user wants to deny the call.
-    """
+    ``reason``: for the model; hidden until the user wants to deny the call."""
 
     def __init__(self, call: StoredCall, about: About, actions: Actions, height_changed: Callable[[], object]) -> None:
         run = partial(partial, actions.run)
