@@ -480,7 +480,7 @@ class PromptBuilder:
         cut = self.fitting.cut(system, turns, overflow, length, continued)
         if overflow == "stop" and len(turns) > 1:
             self._check_chat(len(tokens))
-        self._check_length(len(tokens), continued, has_results=turns[-1].role == "tool")
+        self._check_length(len(tokens), continued, has_results=turns[-1].role == "tool", has_tools=bool(tools))
         self._check_end(tokens)
         self.fitting.remember(turns, cut)
         dropped = cut.end - cut.first
@@ -516,7 +516,7 @@ class PromptBuilder:
                 count,
             )
 
-    def _check_length(self, count: int, continued: int, *, has_results: bool = False) -> None:
+    def _check_length(self, count: int, continued: int, *, has_results: bool = False, has_tools: bool = False) -> None:
         if count > self.fitting.room and has_results:
             raise PromptTooLongError(
                 f"With what the tools returned, this question has {words.number(count)} tokens, but "
@@ -525,8 +525,9 @@ class PromptBuilder:
             )
         if count > self.fitting.room:
             raise PromptTooLongError(
-                f"This message has {words.number(count)} tokens, but {self._limit(count)}. "
-                "Shorten the message or choose a longer context.",
+                f"{'With its tools, this' if has_tools else 'This'} message has {words.number(count)} tokens, but "
+                f"{self._limit(count)}. {'Switch tools off, shorten' if has_tools else 'Shorten'} the message or "
+                "choose a longer context.",
                 count,
             )
         if count + continued > self.fitting.room:

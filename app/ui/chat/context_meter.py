@@ -126,6 +126,8 @@ class ContextUse:
     def warning(self) -> str:
         """What will happen with the next message, before it does; empty for nothing unusual."""
         if not self.fits():
+            if self.tools > self.length // 2:
+                return "The tools of this chat take too much of the context. Switch some of them off."
             if self.attached:
                 return f"With its attachments, this message is {words.tokens(self.too_many)} too long for the context."
             if self.text:

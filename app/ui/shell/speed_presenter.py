@@ -137,6 +137,7 @@ class SpeedPresenter(QObject):
         self._live = live
         self._panel.begin_generation()
         live.rounds_received.connect(self._panel.add_rounds)
+        live.calls_changed.connect(self._panel.wait_for_tools)
         live.ended.connect(self._on_answer_ended)
 
     @Slot(object)

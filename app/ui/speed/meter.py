@@ -208,6 +208,10 @@ class Meter:
             if round_.tokens:
                 self._add_span(round_)
 
+    def rest(self) -> None:
+        """Nothing is written for some time, which doesn't count: a tool runs, or waits for the user."""
+        self._offset = math.inf
+
     def finish(self, figures: Figures) -> None:
         """Take the engine's own figures for the whole answer."""
         self._final = figures

@@ -112,6 +112,11 @@ class SpeedPanel(QScrollArea):
         self._meter.add(rounds, time.monotonic())
         self._note_change()
 
+    @Slot()
+    def wait_for_tools(self) -> None:
+        """The answer goes on when its tool calls have ended."""
+        self._meter.rest()
+
     def end_generation(self, figures: Figures | None) -> None:
         """The answer is finished, with the engine's figures unless it failed."""
         self._told.answering = False

@@ -13,7 +13,7 @@ from app.engine.decoding.prompt import LEAST_ANSWER, ChatTokenizer, Fitting, Pro
 from app.engine.llama.model import Model
 from app.protocol.commands import Message
 from app.protocol.options import Overflow
-from app.protocol.tools import ToolCall
+from app.protocol.tools import Tool, ToolCall
 from app.system import KnownError
 from tests.support.gguf_files import UNKNOWN, USER_DEFINED, Vocabulary, bpe_vocabulary, make_model, spm_vocabulary
 from tests.support.vocabulary import FakeVocabulary
@@ -162,6 +162,12 @@ def test_results_that_do_not_fit_are_refused_with_a_sentence_about_them() -> Non
         KnownError, match=r"With what the tools returned, .* tokens, but .* 300\. .* ask for less at once"
     ):
         builder.chat([user("well"), Message(role="assistant", content="", tool_calls=calls), result])
+
+
+def test_tools_that_do_not_fit_are_refused_with_a_sentence_about_them() -> None:
+    builder = PromptBuilder(Words(SHORT), 300)
+    with pytest.raises(KnownError, match=r"With its tools, this message .* Switch tools off, shorten the message or"):
+        builder.chat([user("w" * 500)], tools=[Tool(name="tool", description="long")])
 
 
 def test_a_chat_of_thousands_of_turns_is_read_a_few_times_only(monkeypatch: pytest.MonkeyPatch) -> None:

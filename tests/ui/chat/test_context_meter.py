@@ -171,6 +171,10 @@ def use(**changes: object) -> ContextUse:
         ({"messages": 31_000, "overflow": "stop"}, "almost full. This chat is set to end when it's full"),
         ({"messages": 32_700, "overflow": "stop"}, "The context is full. Start a new chat"),
         ({"text": 40_000}, "This message no longer fits"),
+        (
+            {"messages": 0, "tools": 40_000},
+            "The tools of this chat take too much of the context. Switch some of them off.",
+        ),
     ],
 )
 def test_warnings(changes: dict[str, object], words: str) -> None:

@@ -36,6 +36,16 @@ def test_live_speed_falls_when_nothing_comes() -> None:
     assert meter.live_speed(end + 60) == 0
 
 
+def test_live_speed_stays_while_tools_run_and_is_right_behind_them() -> None:
+    rounds = steady(40, seconds=0.1, accepted=0)
+    meter, end = fed(rounds[:30]), 1000.0 + rounds[29].time
+    meter.rest()
+    assert meter.live_speed(end + 600) == pytest.approx(10)
+    for round_ in rounds[30:]:
+        meter.add([round_], 1600 + round_.time)
+    assert meter.live_speed(1600 + rounds[-1].time) == pytest.approx(10)
+
+
 def test_acceptance_live_and_by_position() -> None:
     rounds = [
         Round(index=0, verify_passes=0, tokens=1, time=0.5),
