@@ -70,10 +70,12 @@ def _entries(path: Path) -> list[ServerEntry]:
     entries = []
     for entry in found.entries:
         try:
-            entries += [resolved(entry)] if entry.is_on else []
+            if entry.is_on:
+                started = resolved(entry)
+                entries.append(replace(started, cwd=started.cwd or str(Path.cwd())))
         except KnownError as error:
             tell(str(error))
-    return [one if one.cwd or one.url else replace(one, cwd=str(Path.cwd())) for one in entries]
+    return entries
 
 
 class CommandTools:
@@ -142,8 +144,7 @@ class CommandTools:
         print(_shown(call, indent=2), file=sys.stderr)
         while True:
             print("Allow it? (y)es, (n)o, (a)lways in this run: ", end="", file=sys.stderr, flush=True)
-            line = sys.stdin.readline()
-            answer = line.strip().lower()[:1] if line else "n"
+            answer = (sys.stdin.readline() or "no").strip().lower()[:1]
             if answer == "a":
                 self._allowed.add(tool.key)
             if answer in ("y", "n", "a"):

@@ -37,7 +37,7 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _DONE = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
 
 
-class Host(Protocol):
+class Asking(Protocol):
     """`app.tools.server.Server`, as far as a login needs it."""
 
     async def asked(self, kind: Any, message: str, *, url: str = "") -> Reply: ...
@@ -46,25 +46,21 @@ class Host(Protocol):
 
 
 @contextlib.asynccontextmanager
-async def address(start: StartServer, host: Host) -> AsyncIterator[Streams]:
+async def address(start: StartServer, asking: Asking) -> AsyncIterator[Streams]:
     """Connect to a server. Raises `KnownError`."""
-    entry = start.entry
-    url = None
+    entry, url = start.entry, httpx2.URL()
     with contextlib.suppress(httpx2.InvalidURL, ValueError):
         url = httpx2.URL(entry.url)
-    if url is None or url.scheme not in ("http", "https") or not url.host:
+    if url.scheme not in ("http", "https") or not url.host:
         raise KnownError("Its address has to begin with https:// or http://.")
     has_key = any(name.lower() == "authorization" for name in entry.headers)
     transport, streams = _Transport(Flow(), url, is_offline=start.is_offline, has_login=not has_key), Streams()
     async with contextlib.AsyncExitStack() as stack:
         stack.callback(streams.close)
-        login = None if has_key else stack.enter_context(_Login(start, host))
-        client = httpx2.AsyncClient(
-            headers=entry.headers,
-            auth=login.provider if login else None,
-            transport=transport,
-            timeout=httpx2.Timeout(_CONNECT_SECONDS, read=max(_READ_SECONDS, entry.timeout_seconds)),
-        )
+        login = None if has_key else stack.enter_context(contextlib.closing(_Login(start, asking)))
+        auth = login.provider if login else None
+        timeout = httpx2.Timeout(_CONNECT_SECONDS, read=max(_READ_SECONDS, entry.timeout_seconds))
+        client = httpx2.AsyncClient(headers=entry.headers, auth=auth, transport=transport, timeout=timeout)
         await stack.enter_async_context(client)
         read, write = await stack.enter_async_context(
             streamable_http_client(entry.url, http_client=client, max_sse_event_size=MAX_LINE)
@@ -175,12 +171,12 @@ class _Secret(msgspec.Struct):
 class _Login:
     """A login in the browser, with the library's OAuth; also the library's `TokenStorage`."""
 
-    def __init__(self, start: StartServer, host: Host) -> None:
+    def __init__(self, start: StartServer, asking: Asking) -> None:
         try:
             self._secret = msgspec.json.decode(start.secret or "{}", type=_Secret)  # noqa: TID251 - one thread
         except msgspec.MsgspecError:
             self._secret = _Secret()
-        self._host = host
+        self._asking = asking
         self._url = ""
         self._name = start.entry.name
         self._socket = socket.socket()
@@ -200,10 +196,7 @@ class _Login:
         if self._secret.metadata is not None:
             context.oauth_metadata = OAuthMetadata.model_validate(self._secret.metadata)
 
-    def __enter__(self) -> _Login:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
+    def close(self) -> None:
         self._socket.close()
 
     async def _show(self, url: str) -> None:
@@ -220,17 +213,16 @@ class _Login:
                 writer.write(_DONE + b"You can close this page and go back to Slipstream.\n")
                 await writer.drain()
                 if not answer.done() and "code" in query:
-                    result = AuthorizationCodeResult.model_validate(query)
-                    answer.set_result(result)
+                    answer.set_result(AuthorizationCodeResult.model_validate(query))
                 elif not answer.done() and "error" in query:
                     answer.set_exception(KnownError(f"The login failed: {words.printable(query['error'])}."))
             writer.close()
 
         text = f"The server “{self._name}” wants you to log in."
         async with await asyncio.start_server(serve, sock=self._socket.dup()):
-            asked: asyncio.Future[Any] = asyncio.ensure_future(self._host.asked("login", text, url=self._url))
+            asked: asyncio.Future[Any] = asyncio.ensure_future(self._asking.asked("login", text, url=self._url))
             try:
-                with self._host.paused():
+                with self._asking.paused():
                     await asyncio.wait({asked, answer}, return_when=asyncio.FIRST_COMPLETED)
                     if not answer.done() and asked.result().action != "accept":
                         raise KnownError("The login was refused.")
@@ -253,4 +245,4 @@ class _Login:
         self._secret.expires = None if tokens.expires_in is None else time.time() + tokens.expires_in
         if (metadata := self.provider.context.oauth_metadata) is not None:
             self._secret.metadata = metadata.model_dump(mode="json", exclude_none=True)
-        self._host.on_secret(msgspec.json.encode(self._secret).decode())
+        self._asking.on_secret(msgspec.json.encode(self._secret).decode())

@@ -104,13 +104,10 @@ class ToolsProcess:
         """Wait for the next message; questions are answered. Raises `KnownError` if the process has ended."""
         assert self._process.stdout is not None
         try:
-            body = frames.read(self._process.stdout)
-            message = None if body is None else decode_from_tools(body)
-        except (OSError, frames.ProtocolError):
-            message = None
+            message = decode_from_tools(frames.read(self._process.stdout) or b"")
+        except (OSError, frames.ProtocolError) as error:
+            raise KnownError("The process for tools has ended.") from error
         match message:
-            case None:
-                raise KnownError("The process for tools has ended.")
             case ServerChanged():
                 self.servers[message.name] = message
             case CallProgressed():

@@ -19,6 +19,7 @@ from typing import Any
 import msgspec
 
 from app import words
+from app.system import KnownError
 from app.tools.entries import MOST_SERVERS, VARIABLE, texts_of
 from app.tools.messages import DEFAULT_TIMEOUT_SECONDS, ServerEntry
 
@@ -131,15 +132,11 @@ def _read_inputs(content: dict[str, Any], found: FoundServers) -> None:
             found.inputs[one["id"]] = words.printable(str(one.get("description") or ""), 200)
 
 
-class _NotUsableError(Exception):
-    """Says why, to follow “wasn't added:”."""
-
-
 def _entry(name: str, raw: Any, problems: list[str]) -> ServerEntry | None:
     shown = f"“{words.printable(name)}”" if name.strip() else "The server"
     try:
         entry = _read_entry(name, raw)
-    except _NotUsableError as error:
+    except KnownError as error:
         problems.append(f"{shown} wasn't added: {error}.")
         return None
     if any(_ONLY_IN_EDITORS.search(text) for text in texts_of(entry)):
@@ -151,18 +148,19 @@ def _entry(name: str, raw: Any, problems: list[str]) -> ServerEntry | None:
 
 
 def _read_entry(name: str, raw: Any) -> ServerEntry:
+    """Raises `KnownError`, which says why, to follow “wasn't added:”."""
     if not isinstance(raw, dict):
-        raise _NotUsableError("it isn't an object")
+        raise KnownError("it isn't an object")
     command, args = _command(raw)
     url = next((raw[key].strip() for key in _ADDRESSES if isinstance(raw.get(key), str)), "")
     if "sse" in (raw.get("type"), raw.get("transport")):
-        raise _NotUsableError("it uses SSE, an older transport that Slipstream doesn't have")
+        raise KnownError("it uses SSE, an older transport that Slipstream doesn't have")
     if not url and not command:
-        raise _NotUsableError("it has neither a command nor an address")
+        raise KnownError("it has neither a command nor an address")
     if url and command:
-        raise _NotUsableError("it has a command and an address")
+        raise KnownError("it has a command and an address")
     if url and "${" not in url and not re.match(r"https?://[^/\s]", url, re.IGNORECASE):
-        raise _NotUsableError("its address doesn't begin with http:// or https://")
+        raise KnownError("its address doesn't begin with http:// or https://")
     entry = ServerEntry(
         name=name if name.strip() else _name_of(command, args, url),
         command=command,
@@ -176,7 +174,7 @@ def _read_entry(name: str, raw: Any) -> ServerEntry:
         off=[one for key in _OFF if isinstance(raw.get(key), list) for one in raw[key] if isinstance(one, str)],
     )
     if any("\0" in text for text in texts_of(entry)):
-        raise _NotUsableError("it has a character that no command can have")
+        raise KnownError("it has a character that no command can have")
     return entry
 
 

@@ -72,11 +72,8 @@ class ToolsProcess:
             loop.add_signal_handler(signal.SIGTERM, self._is_over.set)
         threading.Thread(target=self._read, args=(loop,), name="messages", daemon=True).start()
         await self._is_over.wait()
-        ending: list[asyncio.Task[Any]] = [
-            *self._calls.values(),
-            *(task for _, task in self._servers.values()),
-            *self._tasks,
-        ]
+        servers = [task for _, task in self._servers.values()]
+        ending: list[asyncio.Task[Any]] = [*self._calls.values(), *servers, *self._tasks]
         for task in ending:
             if not task.cancelling():  # a second time, it would leave before its server has ended
                 task.cancel()

@@ -52,6 +52,9 @@ _MAX_ROUNDS, _MAX_QUESTIONS = 10, 3
 """Open ones of a server."""
 _PROGRESS_SECONDS, _CHANGE_SECONDS = 0.1, 1.0
 """The least time between two messages about the same."""
+_LISTS_CHANGED = (
+    mcp.ToolListChangedNotification, mcp.PromptListChangedNotification, mcp.ResourceListChangedNotification
+)  # fmt: skip
 _CLIENT = mcp.Implementation(name="Slipstream", version=__version__)
 
 _Used = TypeVar("_Used")
@@ -72,7 +75,8 @@ class Server:
         self.entry = start.entry
         self._tell = tell
         self._ask = ask
-        self._log = transport.Log(self._on_log)
+        self._has_changed = asyncio.Event()
+        self._log = transport.Log(self._has_changed.set)
         self._session: ClientSession | None = None
         self._offers: dict[str, Any] = {}
         """The fields of `ServerChanged` about what it offers."""
@@ -80,7 +84,6 @@ class Server:
         """The open requests' time limits, and how many seconds they have."""
         self._pauses = 0
         self._questions: set[asyncio.Future[Reply]] = set()
-        self._has_changed = asyncio.Event()
         self._lists_changed = False
         self._is_lost = False
         """It doesn't know our session any more: it was restarted."""
@@ -90,7 +93,6 @@ class Server:
         try:
             await self._serve()
             while self._is_lost:
-                self._is_lost = False
                 await self._serve()
         except (Exception, BaseExceptionGroup) as error:
             self._say("failed", _reason(error))
@@ -98,6 +100,7 @@ class Server:
             self._session = None
 
     async def _serve(self) -> None:
+        self._is_lost = False
         async with contextlib.AsyncExitStack() as stack:
             async with self._limit(2 * self.entry.timeout_seconds):  # npx or uvx may have to download it first
                 streams = await stack.enter_async_context(
@@ -140,9 +143,6 @@ class Server:
         log = list(self._log.lines)
         self._tell(ServerChanged(name=self.entry.name, state=state, message=message, log=log, **offers))
 
-    def _on_log(self) -> None:
-        self._has_changed.set()
-
     # ------------------------------------------------------------ what it offers
 
     async def _list(self, session: ClientSession) -> None:
@@ -166,8 +166,7 @@ class Server:
         }
 
     async def _on_message(self, message: Any) -> None:
-        changed = mcp.ToolListChangedNotification, mcp.PromptListChangedNotification
-        if isinstance(message, (*changed, mcp.ResourceListChangedNotification)):
+        if isinstance(message, _LISTS_CHANGED):
             self._lists_changed = True
             self._has_changed.set()
 
@@ -186,6 +185,8 @@ class Server:
                 raise KnownError(f"The server “{self.entry.name}” isn't running.")
             async with self._limit(self.entry.timeout_seconds) as limit:
                 text, images, is_error = await self._answer(self._session, request, limit)
+        except (msgspec.MsgspecError, RecursionError) as error:
+            text = f"The arguments can't be read: {error}."
         except TimeoutError:
             text = f"The server didn't answer within {words.duration(self.entry.timeout_seconds)}."
         except MCPError as error:
@@ -196,8 +197,8 @@ class Server:
                 self._has_changed.set()
         except Exception as error:
             text = _reason(error)
-        seconds = time.monotonic() - begun
         state: Literal["done", "failed"] = "failed" if is_error else "done"
+        seconds = time.monotonic() - begun
         return CallEnded(request=request.request, state=state, text=text, images=images, seconds=seconds)
 
     async def _answer(
@@ -207,7 +208,7 @@ class Server:
 
         async def on_progress(progress: float, total: float | None, message: str | None) -> None:
             nonlocal last
-            self._begin_again(limit)
+            self._begin_again([limit])
             now = time.monotonic()
             if now - last >= _PROGRESS_SECONDS:
                 last = now
@@ -216,11 +217,9 @@ class Server:
 
         match request:
             case CallTool():
-                arguments = _arguments(request.arguments)
-                result = await self._with_answers(
-                    session,
-                    partial(session.call_tool, request.tool, arguments, progress_callback=on_progress),
-                )
+                arguments = msgspec.json.decode(request.arguments or "{}", type=dict[str, Any])  # noqa: TID251
+                ask = partial(session.call_tool, request.tool, arguments, progress_callback=on_progress)
+                result = await self._with_answers(session, ask)
                 text, images = _shown(result.content)
                 if not text and result.structured_content is not None:
                     text = _cut(msgspec.json.encode(result.structured_content).decode())
@@ -261,10 +260,11 @@ class Server:
                     if not question.done():
                         question.set_result(Reply(question=0, action="cancel"))
 
-    def _begin_again(self, limit: asyncio.Timeout) -> None:
+    def _begin_again(self, limits: Iterable[asyncio.Timeout]) -> None:
         """With progress, and when the user has answered: until then, the time doesn't run."""
-        with contextlib.suppress(RuntimeError, KeyError):  # it is over
-            limit.reschedule(None if self._pauses else asyncio.get_running_loop().time() + self._limits[limit])
+        for limit in limits:
+            with contextlib.suppress(RuntimeError, KeyError):  # it is over
+                limit.reschedule(None if self._pauses else asyncio.get_running_loop().time() + self._limits[limit])
 
     # ------------------------------------------------------------ questions of the server
 
@@ -286,16 +286,13 @@ class Server:
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
         """The time of requests doesn't run while the user does something."""
-        self._pause(1)
+        self._pauses += 1
+        self._begin_again(self._limits)
         try:
             yield
         finally:
-            self._pause(-1)
-
-    def _pause(self, change: int) -> None:
-        self._pauses += change
-        for limit in self._limits:
-            self._begin_again(limit)
+            self._pauses -= 1
+            self._begin_again(self._limits)
 
     def on_secret(self, secret: str) -> None:
         self._tell(SecretChanged(server=self.entry.name, secret=secret))
@@ -350,10 +347,9 @@ def _short(text: str | None, most: int = _MAX_NOTE) -> str:
 
 def _tool(tool: mcp.Tool) -> ServerTool | None:
     """``None``: unusable."""
-    try:
+    size = _MAX_SCHEMA + 1
+    with contextlib.suppress(ValueError, TypeError, RecursionError, OverflowError):
         size = len(msgspec.json.encode(tool.input_schema))
-    except (ValueError, TypeError, RecursionError, OverflowError):
-        return None
     if not 0 < len(tool.name) <= _MAX_NAME or size > _MAX_SCHEMA:
         return None
     hints = tool.annotations or mcp.ToolAnnotations()
@@ -389,30 +385,19 @@ def _resource(resource: mcp.Resource) -> ServerResource | None:
     )
 
 
-def _arguments(text: str) -> dict[str, Any]:
-    try:
-        arguments = msgspec.json.decode(text or "{}")  # noqa: TID251 - no class of ours
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise KnownError(f"The arguments aren't JSON: {error}.") from error
-    if not isinstance(arguments, dict):
-        raise KnownError("The arguments aren't a JSON object.")
-    return arguments
-
-
 def _shown(content: Iterable[Any]) -> tuple[str, list[ResultImage]]:
     """The text and the images of content blocks; what can't be shown is named."""
-    texts: list[str] = []
-    images: list[ResultImage] = []
+    texts, images = list[str](), list[ResultImage]()
     for block in content:
         match block:
             case mcp.TextContent() | mcp.TextResourceContents():
                 texts.append(block.text)
             case mcp.EmbeddedResource(resource=mcp.TextResourceContents() as resource):
                 texts.append(f"[Resource {resource.uri}]\n{resource.text}")
-            case mcp.EmbeddedResource(resource=mcp.BlobResourceContents() as resource):
-                _add_image(resource.blob, resource.mime_type, f"Resource {resource.uri}", texts, images)
-            case mcp.BlobResourceContents():
-                _add_image(block.blob, block.mime_type, f"Resource {block.uri}", texts, images)
+            case (mcp.BlobResourceContents() as blob) | mcp.EmbeddedResource(
+                resource=mcp.BlobResourceContents() as blob
+            ):
+                _add_image(blob.blob, blob.mime_type, f"Resource {blob.uri}", texts, images)
             case mcp.ImageContent():
                 _add_image(block.data, block.mime_type, "Image", texts, images)
             case mcp.AudioContent():
@@ -425,15 +410,12 @@ def _shown(content: Iterable[Any]) -> tuple[str, list[ResultImage]]:
 
 
 def _add_image(data: str, media_type: str | None, name: str, texts: list[str], images: list[ResultImage]) -> None:
-    kind = words.printable(media_type or "of unknown type", _MAX_NAME)
-    try:
+    kind, content = words.printable(media_type or "of unknown type", _MAX_NAME), b""
+    with contextlib.suppress(ValueError):
         content = base64.b64decode(data)
-    except ValueError:
-        content = b""
     if not content:
         texts.append(f"[{name}, {kind}, damaged]")
-        return
-    if not kind.startswith("image/"):
+    elif not kind.startswith("image/"):
         texts.append(f"[{name}, {kind}, {words.size(len(content))}, not shown]")
     elif sum(len(image.data) for image in images) + len(content) > MAX_RESULT_IMAGES:
         texts.append(f"[{name}, {kind}, {words.size(len(content))}: left out, the result is too large]")

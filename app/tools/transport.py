@@ -20,7 +20,6 @@ from typing import Any, cast
 
 import anyio
 import anyio.abc
-import anyio.lowlevel
 from mcp.client.stdio import get_default_environment
 from mcp.os.posix.utilities import terminate_posix_process_tree
 from mcp.os.win32.utilities import (
@@ -210,15 +209,11 @@ async def _started(entry: ServerEntry) -> anyio.abc.Process:
             started = await create_windows_process(program, entry.args, environment, cast(Any, subprocess.PIPE), folder)
             return cast(anyio.abc.Process, started)
         with limits.unconfined():
-            return await anyio.open_process(
-                [entry.command, *entry.args],
-                env=environment,
-                cwd=folder,
-                start_new_session=True,
-            )
+            line = [entry.command, *entry.args]
+            return await anyio.open_process(line, env=environment, cwd=folder, start_new_session=True)
     except FileNotFoundError as error:
-        name = entry.command
-        raise KnownError(f"“{name}” was not found. Install it, or enter the full path of the program.") from error
+        text = f"“{entry.command}” was not found. Install it, or enter the full path of the program."
+        raise KnownError(text) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise KnownError(f"“{entry.command}” couldn't be started: {reason}.") from error
@@ -254,11 +249,7 @@ async def _read(process: anyio.abc.Process, streams: Streams, flow: Flow, log: L
                     log.add(line)
     if ending.is_set():
         return
-    # Not process.wait(): a process that inherited the pipes would make one that has ended look alive.
-    with anyio.move_on_after(_EXIT_SECONDS):
-        while process.returncode is None:
-            await anyio.sleep(0.01)
-    status = process.returncode
+    status = await _status(process)
     raise KnownError("It closed its output." if status is None else f"It has ended, with status {status}.")
 
 
@@ -286,24 +277,27 @@ async def _listen(process: anyio.abc.Process, log: Log) -> None:
         log.add(rest)
 
 
+async def _status(process: anyio.abc.Process) -> int | None:
+    """Its status, if it ends within a moment. Not process.wait(): a process that inherited the pipes would make one
+    that has ended look alive."""
+    with anyio.move_on_after(_EXIT_SECONDS):
+        while process.returncode is None:
+            await anyio.sleep(0.01)
+    return process.returncode
+
+
 async def _end(process: anyio.abc.Process) -> None:
     """Close its stdin, wait a moment, and end it with all that it started."""
-
-    async def has_ended() -> bool:
-        with anyio.move_on_after(_EXIT_SECONDS):
-            while process.returncode is None:
-                await anyio.sleep(0.01)
-        return process.returncode is not None
-
     assert process.stdin is not None
     with contextlib.suppress(*_CLOSED):
         await process.stdin.aclose()
-    has_left = await has_ended()
+    status = await _status(process)
     if sys.platform == "win32":
-        await (anyio.lowlevel.checkpoint() if has_left else terminate_windows_process_tree(process))
+        if status is None:
+            await terminate_windows_process_tree(process)
         close_process_job(process)  # ends what is left in it
     else:
         await terminate_posix_process_tree(process, _EXIT_SECONDS)
-    await has_ended()
+    await _status(process)
     with contextlib.suppress(OSError):
         process._process._transport.close()  # type: ignore[attr-defined]  # as the library: a survivor may hold a pipe

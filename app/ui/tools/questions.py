@@ -65,11 +65,12 @@ class ToolQuestions(QObject):
         dialog, self.dialog = self.dialog, None
         if dialog is not None:
             dialog.deleteLater()
-            if dialog.action == "accept" and dialog.asked.kind == "sampling":
+            kind = dialog.asked.kind if dialog.action == "accept" else ""
+            if kind == "login":
+                QDesktopServices.openUrl(QUrl(dialog.asked.url))
+            if kind == "sampling":
                 self._let_the_model_answer(dialog.asked)
             else:
-                if dialog.action == "accept" and dialog.asked.kind == "login":
-                    QDesktopServices.openUrl(QUrl(dialog.asked.url))
                 self._service.reply(dialog.asked.question, dialog.action, **dialog.content())
         self._show_next()
 
@@ -118,9 +119,8 @@ class QuestionDialog(QDialog):
         server = words.printable(asked.server)
         self.setWindowTitle(f"A question from {server}")
         self.setMinimumWidth(420)
-        message = asked.message + (f"\n\n{asked.url}" if asked.kind == "login" else "")
-        text = QPlainTextEdit(words.visible(message), readOnly=True, tabChangesFocus=True)
-        self._text = named(text, f"What {server} asks")
+        message = words.visible("\n\n".join(filter(None, [asked.message, asked.url])))
+        self._text = named(QPlainTextEdit(message, readOnly=True, tabChangesFocus=True), f"What {server} asks")
         theme.follow_zoom(self._text, self._fit)
         self.accept_button = push_button(_YES[asked.kind], lambda: self._end("accept"), role="primary")
         self.decline_button = push_button("Decline", lambda: self._end("decline"))
@@ -223,12 +223,11 @@ class FormField:
 
 def _choices(schema: dict[str, Any]) -> list[tuple[Any, str]]:
     """Values, and what is shown for them."""
-    options = schema.get("oneOf")
+    options, values, names = schema.get("oneOf"), schema.get("enum"), schema.get("enumNames")
     if isinstance(options, list):
-        titled = [one for one in options if isinstance(one, dict) and isinstance(one.get("const"), str)]
-        return [(one["const"], str(one.get("title") or one["const"])) for one in titled[:_MOST_CHOICES]]
-    values, names = schema.get("enum"), schema.get("enumNames")
-    values = [one for one in values if isinstance(one, str)][:_MOST_CHOICES] if isinstance(values, list) else []
-    if not isinstance(names, list) or len(names) != len(values):
-        names = values
-    return list(zip(values, map(str, names), strict=True))
+        found = [(one.get("const"), one.get("title")) for one in options if isinstance(one, dict)]
+    else:
+        values = values if isinstance(values, list) else []
+        names = names if isinstance(names, list) and len(names) == len(values) else values
+        found = list(zip(values, names, strict=True))
+    return [(value, str(name or value)) for value, name in found if isinstance(value, str)][:_MOST_CHOICES]

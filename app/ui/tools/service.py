@@ -162,12 +162,12 @@ class ToolService(QObject):
 
     def offered(self, settings: ChatSettings) -> list[OfferedTool]:
         """The tools that are on in a chat with these settings, always in the same order."""
-        tools, chosen, own = self.all_tools(), settings.tools, self._settings.built_in_tools
-        if chosen is None:
-            on = [tool for tool in tools if tool.server != BUILT_IN or tool.tool.name in own]
-        else:
-            on = [tool for tool in tools if tool.key in chosen]
-        return on[:MOST_OFFERED]
+        chosen, own = settings.tools, self._settings.built_in_tools
+
+        def is_on(tool: OfferedTool) -> bool:
+            return tool.key in chosen if chosen is not None else tool.server != BUILT_IN or tool.tool.name in own
+
+        return list(filter(is_on, self.all_tools()))[:MOST_OFFERED]
 
     # ------------------------------------------------------------ requests
 
@@ -240,8 +240,7 @@ class ToolService(QObject):
         self._lane.post(lambda: self._end_job(ended))
 
     def _end_job(self, ended: CallEnded) -> None:
-        job = self._jobs.pop(ended.request, None)
-        if job is not None:
+        if (job := self._jobs.pop(ended.request, None)) is not None:
             job.ended.emit(ended)
             job.deleteLater()
 
@@ -252,8 +251,8 @@ class ToolService(QObject):
         before = self.entries.get(instead_of or entry.name)
         if before is not None:
             entry = with_secrets_of(entry, before)
-        if before is not None and before.name != entry.name:
-            self._drop(before.name)
+            if before.name != entry.name:
+                self._drop(before.name)
         self.entries[entry.name] = entry
         if not entry.is_on:
             self._stop(entry.name)
