@@ -482,11 +482,13 @@ class Composer(QWidget):
 
     def _align(self) -> None:
         """Stay in line with the messages above."""
-        is_narrow = self.width() < self.fontMetrics().averageCharWidth() * NARROW
+        characters = self.width() // self.fontMetrics().averageCharWidth()
+        is_narrow = characters < NARROW
         if is_narrow != self._is_narrow:
             self._is_narrow = is_narrow
             self._show_state()
-        self.tools_button.setText(str(self._tools) if is_narrow else words.count(self._tools, "tool"))
+        count = str(self._tools) if characters >= NARROW * 2 // 3 else ""
+        self.tools_button.setText(count if is_narrow else words.count(self._tools, "tool"))
         side = prose_margin(self.font(), self.width())
         self._column.setContentsMargins(side, _ABOVE, side, _BELOW)
         self._show_tokens()

@@ -206,6 +206,15 @@ def test_a_server_that_is_still_starting_is_said(desk: ToolDesk) -> None:
     assert desk.button.text() == "0 tools" and desk.notes() == ["Still starting: web."]
 
 
+def test_where_there_is_hardly_room_to_write_the_number_is_in_the_tooltip(desk: ToolDesk) -> None:
+    desk.told("web", 2)
+    wide = desk.composer.fontMetrics().averageCharWidth()
+    for characters, text in ((80, "2 tools"), (40, "2"), (24, "")):
+        desk.composer.resize(characters * wide, 100)
+        assert desk.button.text() == text
+    assert desk.button.toolTip().startswith("<qt>2 tools in this chat")
+
+
 def test_more_than_the_model_is_given_is_said(desk: ToolDesk) -> None:
     desk.told("one", 100)
     desk.told("two", 100)
