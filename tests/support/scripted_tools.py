@@ -36,6 +36,8 @@ _TOOLS = {
     "rubbish": "Breaks the protocol.",
 }
 
+_starts: list[str] = []
+
 
 def tools_of(name: str, description: str = "") -> list[ServerTool]:
     schema = {"type": "object", "properties": {"text": {"type": "string"}}}
@@ -59,6 +61,9 @@ def _start(message: StartServer) -> None:
     if entry.command == "login":
         _send(SecretChanged(server=entry.name, secret='{"token": "of the login"}'))
     tools = tools_of(entry.name)
+    if entry.command == "changes":  # each time it is started
+        _starts.append(entry.name)
+        tools = tools_of(entry.name, f"Version {len(_starts)}.")
     if entry.command == "wide":
         tools = [ServerTool(name="n" * 200, title="t" * 200, description="d" * 5000)]
     _send(ServerChanged(name=entry.name, state="ready", tools=tools, version=version.strip()))

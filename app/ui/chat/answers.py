@@ -46,9 +46,10 @@ ENGINE_LOST = f"The engine stopped{WHILE_WRITTEN}"
 
 def problem_of(arguments: str, tool: OfferedTool) -> str:
     """What is wrong with the arguments of a call, for the model; empty if nothing is. They have to be an object with
-    all that is required. The grammar forces the rest, and the server checks it."""
+    all that is required and nothing twice: only one would be sent. The grammar forces the rest; the server checks it.
+    """
     if (values := as_object(arguments)) is None:
-        return "The arguments are not a JSON object."
+        return "The arguments are not a JSON object, or have a name twice."
     required = tool.tool.parameters.get("required")
     missing = [one for one in required if one not in values] if isinstance(required, list) else []
     return f"The call lacks {', '.join(map(str, missing))}." if missing else ""
@@ -261,7 +262,10 @@ class Answers(QObject):
         if place >= (most := self.most_calls()):
             calls = "1 tool call" if most == 1 else f"{most} tool calls"
             return f"An answer may make {calls}, so this one did not run. Answer with what you know now."
-        return f"There is no tool called {call.name}." if tool is None else problem_of(call.arguments, tool)
+        # A call that goes on, or was imported, may show another tool than has this name now.
+        if tool is None or (tool.server, tool.tool.name) != (call.server, call.tool or call.name):
+            return f"There is no tool called {call.name}."
+        return problem_of(call.arguments, tool)
 
     def _is_allowed(self, tool: OfferedTool, live: LiveAnswer) -> bool:
         return self.tools is not None and self.tools.permissions.is_allowed(tool, live.chat_id)

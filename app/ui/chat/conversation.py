@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from app.chats.attachments import prompt_images, prompt_text
-from app.chats.formats.values import from_json
 from app.chats.model import StoredCall, StoredMessage, to_json
 from app.protocol.commands import Message
 from app.protocol.events import PairLoaded
@@ -151,8 +150,17 @@ def _template_call(call: StoredCall) -> ToolCall:
 
 
 def as_object(arguments: str) -> dict[str, Any] | None:
-    """The arguments of a call; ``None`` if they aren't a JSON object."""
-    found = from_json(arguments)
+    """The arguments of a call; ``None`` if they aren't a JSON object, or one that has a name twice."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(values := dict(pairs)) < len(pairs):
+            raise ValueError
+        return values
+
+    try:
+        found = json.loads(arguments, object_pairs_hook=once)
+    except (ValueError, RecursionError):
+        return None
     return found if isinstance(found, dict) else None
 
 

@@ -50,7 +50,7 @@ _QUIT_MS = 5000
 _PATIENCE_SECONDS = 5.0
 NOTICE = "tools"
 _ENDED = "The process that runs tools ended unexpectedly."
-_CHANGED = "The tool has changed since the call was written, so it did not run."
+_CHANGED = "The tool has changed or was switched off since the call was written, so it did not run."
 _NO_SERVER = "There is no server called “{}” that is switched on."
 
 Request = CallTool | GetPrompt | ReadResource
@@ -226,8 +226,7 @@ class ToolService(QObject):
 
     def _send_request(self, request: Request) -> None:
         tool = self._jobs[request.request].tool
-        now = next((one for one in self.all_tools() if tool is not None and one.key == tool.key), tool)
-        if now is not None and tool is not None and now.fingerprint != tool.fingerprint:
+        if tool is not None and tool.fingerprint not in (one.fingerprint for one in self.all_tools()):
             self._end_later(CallEnded(request=request.request, state="failed", text=_CHANGED))
             return
         try:

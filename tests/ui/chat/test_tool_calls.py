@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import shutil
 import signal
@@ -14,7 +15,7 @@ import msgspec
 import pytest
 from pytestqt.qtbot import QtBot
 
-from app.chats.model import StoredMessage, unpack
+from app.chats.model import StoredMessage, calls_to_json, unpack
 from app.chats.store import ChatStore
 from app.chats.tree import Deletion
 from app.protocol.commands import Generate, MeasurePlain
@@ -289,6 +290,21 @@ def test_stop_while_the_user_is_asked_and_go_on(rig: ToolRig) -> None:
     assert (answer.id, answer.status, states(answer)) == (stopped.id, "complete", ["done", "failed"])
     assert answer.tokens[: len(stopped.tokens)] == stopped.tokens
     assert rig.started[1].cached_tokens == rig.started[0].prompt_tokens + len(stopped.tokens) - 1
+
+
+@pytest.mark.parametrize("other", [{"server": "notes"}, {"tool": "read_notes"}])
+def test_a_call_that_goes_on_runs_no_other_tool_than_its_card_shows(rig: ToolRig, other: dict[str, str]) -> None:
+    """As after an import, or when another server has a tool of this name by now."""
+    rig.begin("weather")
+    (call,) = rig.send()
+    rig.model.stop()
+    rig.settle()
+    stopped = rig.model.messages[-1]
+    shown = msgspec.structs.replace(call, state="stopped", **other)
+    rig.model.messages[-1] = dataclasses.replace(stopped, calls_json=calls_to_json([shown]))
+    assert rig.model.continue_answer(stopped.id)
+    answer = rig.finish("deny")
+    assert (answer.calls[0].state, answer.calls[0].result) == ("failed", "There is no tool called weather.")
 
 
 def test_another_question_after_a_stop_has_a_result_for_each_call(rig: ToolRig) -> None:

@@ -182,6 +182,25 @@ def test_switching_a_tool_off_does_not_start_its_server_again(rig: Rig) -> None:
     assert rig.end_of(job).state == "stopped"
 
 
+def test_a_call_that_waits_for_its_server_does_not_run_another_tool(rig: Rig) -> None:
+    rig.add(msgspec.structs.replace(TIME, command="changes"))
+    allowed = rig.tool("echo")
+    rig.service.start("time")
+    job = rig.service.call(allowed, '{"text": "secret"}')
+    assert rig.service.servers["time"].state == "starting", "the call waits for it"
+    ended = rig.end_of(job)
+    assert ended.state == "failed" and "The tool has changed" in ended.text
+    assert rig.end_of(rig.service.call(rig.tool("echo"), "{}")).state == "done"
+
+
+def test_a_tool_that_was_switched_off_since_it_was_offered_does_not_run(rig: Rig) -> None:
+    rig.add(TIME)
+    allowed = rig.tool("echo")
+    rig.service.put(msgspec.structs.replace(TIME, off=["echo"]))
+    ended = rig.end_of(rig.service.call(allowed, "{}"))
+    assert ended.state == "failed" and "switched off" in ended.text
+
+
 def test_a_server_that_does_not_start_is_told_with_its_last_lines(rig: Rig) -> None:
     rig.add(ServerEntry(name="bad", command="fails"), state="failed")
     text = rig.notices.notices()["tools bad"].text
