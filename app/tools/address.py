@@ -159,6 +159,8 @@ class _Limited(httpx2.AsyncByteStream):
 class _Secret(msgspec.Struct):
     """What is kept of a login."""
 
+    url: str = ""
+    """Of the server that it is for: its entry may have another address by now."""
     port: int = 0
     """That the server was told to send the browser to."""
     expires: float | None = None
@@ -176,6 +178,8 @@ class _Login:
             self._secret = msgspec.json.decode(start.secret or "{}", type=_Secret)  # noqa: TID251 - one thread
         except msgspec.MsgspecError:
             self._secret = _Secret()
+        if self._secret.url != start.entry.url:
+            self._secret = _Secret(url=start.entry.url)
         self._asking = asking
         self._url = ""
         self._name = start.entry.name

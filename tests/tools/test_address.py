@@ -148,6 +148,12 @@ def test_a_login_in_the_browser(tools: Process, private: str) -> None:
     assert json.loads(second.secret)["tokens"] != json.loads(first.secret)["tokens"]
     assert tools.run("secret", "private").text == "42"
     assert tools.asked == []
+
+    # But not where the entry has another address by now: that server gets no token of this one.
+    tools.send(
+        StartServer(entry=entry, secret=json.dumps({**json.loads(first.secret), "url": "https://elsewhere/mcp"}))
+    )
+    assert tools.next(UserAsked).kind == "login"
     tools.send(StopServer(name="private"))
     tools.until("private", "stopped")
 
