@@ -158,7 +158,10 @@ def _inside(name: str, call: CallTool) -> Path:
     if "\0" in name:
         raise KnownError("That is no path.")
     roots = [Path(os.path.realpath(folder)) for folder in call.folders]
-    for root in roots:
+    for folder, root in zip(call.folders, roots, strict=True):
+        path = Path(os.path.normpath(root / name))
+        if not (path.is_relative_to(root) or path.is_relative_to(folder)):
+            continue  # not even looked at: Windows would log in at a computer that the path names
         path = Path(os.path.realpath(root / name))
         if path.is_relative_to(root) and (path.exists() or root is roots[-1]):
             return path

@@ -10,6 +10,7 @@ import operator
 from collections.abc import Callable
 from decimal import Decimal
 from fractions import Fraction
+from functools import reduce
 from typing import Any
 
 from app.system import KnownError
@@ -140,7 +141,7 @@ _FUNCTIONS: dict[str, Callable[..., Number]] = {
     "ceil": math.ceil,
     "factorial": _whole(math.factorial, 2000),
     "gcd": _whole(math.gcd),
-    "lcm": _whole(math.lcm),
+    "lcm": lambda *numbers: reduce(lambda *pair: _whole(math.lcm)(*map(_limited, pair)), numbers, 1),
     "comb": _whole(math.comb, 2000),
     "exp": math.exp,
     "ln": _log,

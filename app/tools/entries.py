@@ -23,9 +23,11 @@ MOST_SERVERS = 64
 MISSING = "${secret}"
 """Stands in the file, and in an entry if it couldn't be found, for a value that is in the keyring."""
 _LOGIN = "login"
-_SECRET_NAME = re.compile(r"TOKEN|SECRET|PASS|KEY|CREDENTIAL|AUTH|COOKIE|SESSION|DSN|\bPAT\b|_PAT$", re.IGNORECASE)
-_SECRET_VALUE = re.compile(
-    r"(sk|pk|rk|ghp|gho|ghs|github_pat|glpat|xox[abps]|hf|AKIA|eyJ)[-_A-Za-z0-9]{12}|://[^/\s]*:[^/\s]+@"
+_SECRET_NAME = re.compile(
+    r"TOKEN|SECRET|(?<!ASK)PASS|KEY|CREDENTIAL|AUTH|COOKIE|SESSION|DSN|\bPAT\b|_PAT$", re.IGNORECASE
+)
+SECRET_VALUE = re.compile(
+    r"(sk|pk|rk|ghp|gho|ghs|github_pat|glpat|xox[abps]|hf|AKIA|eyJ)[-_A-Za-z0-9]{12,}|://[^/\s]*:[^/\s]+@"
 )
 
 
@@ -118,7 +120,7 @@ def _with_secrets(entry: ServerEntry, change: Callable[[str, str], str]) -> Serv
 
 def is_secret(name: str, value: str) -> bool:
     """Whether a variable or header of this name and value looks like a secret."""
-    return bool(value) and "${" not in value and bool(_SECRET_NAME.search(name) or _SECRET_VALUE.search(value))
+    return bool(value) and "${" not in value and bool(_SECRET_NAME.search(name) or SECRET_VALUE.search(value))
 
 
 def as_json(entry: ServerEntry) -> str:

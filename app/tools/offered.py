@@ -17,6 +17,7 @@ DISPLAY_NAME = "Slipstream"
 """Of the server that is Slipstream itself."""
 _MOST_CHARACTERS = 64
 """What other programs accept, too."""
+_HASHED = re.compile(r".*_[0-9a-f]{8}").fullmatch
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ def offered_tools(
     pairs = [(server, tool) for (server, _name), tool in sorted(first.items(), key=lambda one: one[0])]
     own = Counter(_clean(tool.name) for _, tool in pairs)
     plain = [_clean(tool.name if own[_clean(tool.name)] == 1 else f"{server}_{tool.name}") for server, tool in pairs]
-    count = Counter(plain)
+    count = Counter(plain) + Counter(filter(_HASHED, plain))  # one that looks as if it had a hash gets another
     return [
         OfferedTool(
             server,

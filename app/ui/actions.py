@@ -54,6 +54,8 @@ class Action(Generic[App]):
     checked: Callable[[App], bool] | None = None
     """Asked at `Actions.refresh`; ``None``: whoever shows it knows, and sets it."""
     role: QAction.MenuRole = QAction.MenuRole.NoRole
+    repeats: bool = True
+    """Whether to do it again while its keys are held."""
     everywhere: bool = False
     """Whether its keys work in the other windows, too."""
 
@@ -90,7 +92,9 @@ class Actions(QObject):
         self.refresh()
 
     def _made(self, one: Action[Any]) -> QAction:
-        action = QAction(one.text, self, checkable=one.checkable, menuRole=one.role, enabled=False)
+        action = QAction(
+            one.text, self, checkable=one.checkable, menuRole=one.role, enabled=False, autoRepeat=one.repeats
+        )
         action.setShortcuts(one.key_sequences())
         if one.everywhere:
             action.setShortcutContext(Qt.ShortcutContext.ApplicationShortcut)

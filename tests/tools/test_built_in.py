@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from app.system import KnownError
-from app.tools import built_in
+from app.tools import built_in, calculator
 from app.tools.calculator import calculate
-from app.tools.messages import BUILT_IN, Attached, CallEnded
+from app.tools.messages import BUILT_IN, Attached, CallEnded, CallTool
 from tests.support.tool_process import Process
 
 
@@ -101,6 +101,39 @@ def test_what_is_no_calculation_is_refused_at_once(expression: str) -> None:
 def test_its_largest_calculations_end() -> None:
     assert len(calculate("factorial(1400)")) > 3000
     assert calculate("+".join(["1/3"] * 500)) == "500/3 ≈ 166.6666666666667"
+    assert (calculate("lcm(4, 6, 10)"), calculate("lcm(-7)"), calculate("lcm()")) == ("60", "7", "1")
+
+
+def test_a_common_multiple_is_not_too_large_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would hold up all servers for many seconds."""
+    sizes: list[int] = []
+    real = calculator._limited
+
+    def limited(number: Any) -> Any:
+        sizes.append(int(number).bit_length())
+        return real(number)
+
+    monkeypatch.setattr(calculator, "_limited", limited)
+    with pytest.raises(KnownError):
+        calculate(f"lcm({','.join(f'floor(e*1e4000)+{n}' for n in range(90))})")
+    assert max(sizes) < 30_000
+
+
+def test_a_path_elsewhere_is_not_even_looked_at(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    r"""Windows would log in at the computer of ``\\computer\share``, with the user's password as a hash."""
+    looked: list[str] = []
+    real = os.path.realpath
+
+    def realpath(path: str | Path) -> str:
+        looked.append(str(path))
+        return real(path)
+
+    monkeypatch.setattr(os.path, "realpath", realpath)
+    call = CallTool(request=1, server=BUILT_IN, tool="read_file", arguments="{}", folders=[str(tmp_path)])
+    for path in ("/other/share/x", "../x", "a/../../x"):
+        with pytest.raises(KnownError):
+            built_in._inside(path, call)
+    assert set(looked) == {str(tmp_path)}
 
 
 # ------------------------------------------------------------ in the process

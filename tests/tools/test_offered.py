@@ -50,6 +50,12 @@ def test_names_that_become_the_same_are_told_apart() -> None:
     assert len(set(names)) == 6
 
 
+def test_no_tool_takes_the_name_of_another_with_its_hash() -> None:
+    others = named(a=["search"], m=["search", "a_search"])
+    names = named(a=["search"], m=["search", "a_search", others[0]])
+    assert names[0] == others[0] != others[1] and len(set(names)) == 4
+
+
 def test_the_first_of_two_tools_with_one_name_is_the_tool() -> None:
     twice = [TIME, msgspec.structs.replace(TIME, description="Another.")]
     assert [tool.tool for tool in offered_tools({"time": twice})] == [TIME]

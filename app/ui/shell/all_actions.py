@@ -297,6 +297,7 @@ _CHAT = (
         "Ctrl+Shift+Y",
         _is_asking,
         button="Allow once",
+        repeats=False,
     ),
     _A(
         "deny_call",

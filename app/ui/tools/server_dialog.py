@@ -17,7 +17,7 @@ from PySide6.QtWidgets import (
 
 from app import words
 from app.tools.config_files import FoundServers, find_servers
-from app.tools.entries import as_json, command_line, is_secret, with_inputs
+from app.tools.entries import SECRET_VALUE, as_json, command_line, is_secret, with_inputs
 from app.tools.known import PROGRAMS, find_program
 from app.tools.messages import ServerEntry
 from app.ui.tools.service import ToolService
@@ -223,5 +223,6 @@ class ServerDialog(QDialog):
 
 
 def _shown(name: str, value: str) -> str:
-    """A value, unless it is a secret: somebody may look over the user's shoulder."""
-    return "…" if is_secret(name, value) else words.printable(value, 200)
+    """A value without what is secret in it: somebody may look over the user's shoulder."""
+    value = SECRET_VALUE.sub("…", value)
+    return "…" if is_secret(name, value) else words.printable(value, 10_000)

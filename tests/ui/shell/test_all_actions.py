@@ -47,6 +47,11 @@ def keys_of(action: Action[Any]) -> list[QKeySequence]:
     return [one for one in action.key_sequences() if not one.isEmpty()]
 
 
+def test_a_held_key_allows_one_tool_call() -> None:
+    made = Actions(MENUS, ELSEWHERE)._qactions
+    assert made["zoom_in"].autoRepeat() and not made["allow_call"].autoRepeat()
+
+
 def test_no_two_actions_have_the_same_keys() -> None:
     used = Counter(one.toString() for action in (*every(), *every(ELSEWHERE)) for one in keys_of(action))
     assert [one for one, times in used.items() if times > 1] == []

@@ -73,6 +73,15 @@ def test_variables_are_shown_and_secrets_are_not(qtbot: QtBot, service: ToolServ
     qtbot.waitUntil(lambda: "with NODE_OPTIONS=--require x, API_KEY=…, folder=/a" in texts(dialog))
 
 
+def test_what_a_variable_would_start_is_shown_whole(qtbot: QtBot, service: ToolService, window: QWidget) -> None:
+    """Names and parts of values that look like secrets hide nothing else."""
+    hidden = f"--x=http://a:b@c --y=sk-aaaaaaaaaaaaaaaa {'x' * 300} --require evil.js"
+    text = json.dumps({"x": {"command": "time", "env": {"GIT_ASKPASS": "/tmp/run.sh", "NODE_OPTIONS": hidden}}})
+    dialog = opened(qtbot, service, window, text)
+    seen = f"with GIT_ASKPASS=/tmp/run.sh, NODE_OPTIONS=--x=http…c --y=… {'x' * 300} --require evil.js"
+    qtbot.waitUntil(lambda: seen in texts(dialog))
+
+
 def test_several_servers_are_added_at_once(qtbot: QtBot, service: ToolService, window: QWidget) -> None:
     dialog = opened(qtbot, service, window, json.dumps({"mcpServers": {"a": {"command": "a"}, "b": {"command": "b"}}}))
     assert dialog.add.text() == "Add 2 servers"
