@@ -115,7 +115,7 @@ def test_a_common_multiple_is_not_too_large_on_the_way(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(calculator, "_limited", limited)
     with pytest.raises(KnownError):
-        calculate(f"lcm({','.join(f'floor(e*1e4000)+{n}' for n in range(90))})")
+        calculate(f"lcm({','.join(f'9**3000+{n}' for n in range(140))})")
     assert max(sizes) < 30_000
 
 
