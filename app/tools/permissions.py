@@ -23,17 +23,15 @@ class AllowedTool(msgspec.Struct, frozen=True, kw_only=True):
     fingerprint: str
 
 
-def _run(change: Callable[[], None]) -> None:
-    change()
-
-
 class Permissions:
     """What the user has allowed, by `OfferedTool.key`. A tool that has changed since isn't allowed any more.
 
     Nothing here allows a tool by itself. Not thread-safe; what is written may be written in another thread.
     """
 
-    def __init__(self, folder: Path | None, write: Callable[[Callable[[], None]], object] = _run) -> None:
+    def __init__(
+        self, folder: Path | None, write: Callable[[Callable[[], None]], object] = lambda change: change()
+    ) -> None:
         """``write`` calls a function that writes the file and may raise `NotSavedError`; without a ``folder``, nothing
         is stored."""
         path = folder / FILE_NAME if folder else None
@@ -53,8 +51,7 @@ class Permissions:
     def has_changed(self, tool: OfferedTool) -> bool:
         """Whether it was allowed when its description, arguments or server were other ones."""
         known = {one for (_, key), one in self._in_chats.items() if key == tool.key}
-        if (always := self._always.get(tool.key)) is not None:
-            known.add(always.fingerprint)
+        known |= {one.fingerprint for key, one in self._always.items() if key == tool.key}
         return bool(known) and tool.fingerprint not in known
 
     def allow(self, tool: OfferedTool, chat_id: str = "") -> None:

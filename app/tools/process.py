@@ -81,11 +81,9 @@ class ToolsProcess:
 
     def _read(self, loop: asyncio.AbstractEventLoop) -> None:
         """In its own thread: Windows can't wait for a pipe in an event loop."""
-        reader = frames.FrameReader()
         try:
-            while data := os.read(self._messages.fileno(), 65536):
-                for body in reader.feed(data):
-                    loop.call_soon_threadsafe(self._receive, decode_to_tools(body))
+            while (body := frames.read(self._messages)) is not None:
+                loop.call_soon_threadsafe(self._receive, decode_to_tools(body))
         except (OSError, frames.ProtocolError) as error:
             log.error("the messages can't be read: %s", error)
         except RuntimeError:
