@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import unicodedata
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Literal, TypeAlias, cast, get_args
 
 import msgspec
@@ -163,13 +163,6 @@ class StoredMessage:
     def calls(self) -> tuple[StoredCall, ...]:
         """The tool calls of an answer, in order."""
         return calls_of(self.calls_json)
-
-    @property
-    def interrupted(self) -> StoredMessage:
-        """The same where Slipstream ended, or the chat was copied, while it was being written."""
-        if self.status != "streaming":
-            return self
-        return replace(self, status="interrupted", calls_json=calls_stopped(self.calls_json))
 
     @property
     def settings(self) -> dict[str, object]:

@@ -291,7 +291,9 @@ def copy(
     """Copy a branch into another chat, which then shows it. An unfinished answer becomes interrupted there."""
     parent_id = None
     for message in messages:
-        copied = replace(message.interrupted, id=new_id(), chat_id=chat_id, parent_id=parent_id)
+        copied = replace(message, id=new_id(), chat_id=chat_id, parent_id=parent_id)
+        if copied.status == "streaming":
+            copied = replace(copied, status="interrupted", calls_json=calls_stopped(copied.calls_json))
         insert(connection, copied)
         parent_id = copied.id
     set_leaf(connection, chat_id, parent_id)

@@ -71,11 +71,8 @@ def file_text(name: str, content: str, language: str = "") -> str:
 
 def arguments_of(value: object) -> str:
     """The arguments of a tool call as a JSON object: as they are written, if they are one."""
-    try:
-        if isinstance(value, str) and isinstance(json.loads(value), dict):
-            return value
-    except (ValueError, RecursionError):
-        pass
+    if isinstance(value, str) and isinstance(from_json(value), dict):
+        return value
     return as_json(value if isinstance(value, dict) else {"input": value} if value else {})
 
 

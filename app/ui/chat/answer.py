@@ -7,7 +7,7 @@ Nothing of the thinking is laid out before it is opened for the first time: it m
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate, groupby, pairwise
 from operator import itemgetter
@@ -276,13 +276,9 @@ class AnswerMessage(MessageWidget):
         return "".join(self._texts[place].content for place in sorted(self._texts)).strip()
 
     def set_calls(
-        self,
-        calls: Sequence[StoredCall],
-        images: Sequence[Attachment] = (),
-        progress: Callable[[str], str] = lambda _call_id: "",
+        self, calls: Sequence[StoredCall], images: Sequence[Attachment] = (), progress: Mapping[str, str] | None = None
     ) -> None:
-        """Its tool calls so far, as they are now, and the images that they returned. ``progress``: how far one is, by
-        its id."""
+        """Its tool calls as they are now, and the images that they returned. ``progress``: how far they are, by id."""
         from app.ui.chat.tool_cards import ToolCard, readers
 
         asked, focus = [card for card in self.cards if card.question is not None], QApplication.focusWidget() or self
@@ -296,7 +292,7 @@ class AnswerMessage(MessageWidget):
             card.show()
         for card, call in zip(self.cards, calls, strict=True):
             is_held = any(one.state == "asked" and one.tokens == call.tokens for one in calls)
-            card.show_call(call, images, is_held=is_held, progress=progress(call.id))
+            card.show_call(call, images, is_held=is_held, progress=(progress or {}).get(call.id, ""))
         self._offer_together(readers(self.cards))
         if focused is not None and focused.call.state != "asked" and not self.focus_question():
             self._actions.run("focus_composer")
@@ -540,17 +536,12 @@ class AnswerMessage(MessageWidget):
     def _fit_parts(self, top: int, widths: Widths, *, shows_empty: bool) -> int:
         """The texts and the cards; gives back where they end. ``shows_empty``: there may be nothing else."""
         for part in self._parts():
-            if isinstance(part, FoldedPart):
-                top += 6
-                height = part.fit(widths)
-            else:
+            if not isinstance(part, FoldedPart):
                 part.setVisible(shows_empty or bool(part.content.strip()))
                 if part.isHidden():
                     continue
-                top += 6
-                height = part.content_height()
-            part.move(0, top)
-            top += height
+            part.move(0, top + 6)
+            top += 6 + (part.fit(widths) if isinstance(part, FoldedPart) else part.content_height())
         if self._together is not None:
             size = self._together.sizeHint()
             self._together.setGeometry(0, top + 8, min(size.width(), widths.prose), size.height())

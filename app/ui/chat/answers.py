@@ -27,7 +27,6 @@ from app.ui.engine.pair import PairLoader
 from app.ui.engine.queue import EngineQueue, Job, Loss
 from app.ui.notices import NoticeList
 from app.ui.widgets.tasks import BUG
-from app.words import shortened, visible
 
 if TYPE_CHECKING:
     from app.tools.offered import OfferedTool
@@ -40,7 +39,6 @@ SERVER = "server"
 Decision = Literal["once", "chat", "always", "deny"]
 """About a tool call; ``chat`` and ``always`` allow the tool from now on."""
 MOST_CALLS = 25
-_LONGEST_PROGRESS = 120
 ENGINE_LOST = f"The engine stopped{WHILE_WRITTEN}"
 
 
@@ -53,12 +51,6 @@ def problem_of(arguments: str, tool: OfferedTool) -> str:
     required = tool.tool.parameters.get("required")
     missing = [one for one in required if one not in values] if isinstance(required, list) else []
     return f"The call lacks {', '.join(map(str, missing))}." if missing else ""
-
-
-def _progress(done: float, total: float | None, text: str) -> str:
-    """How far a call is, for the user."""
-    share = words.share(min(done / total, 1.0)) if total else ""
-    return " · ".join(filter(None, (share, shortened(visible(text), _LONGEST_PROGRESS))))
 
 
 class HostConsent:
@@ -283,7 +275,8 @@ class Answers(QObject):
 
         def progressed(done: float, total: float | None, text: str) -> None:
             if live.tool_jobs.get(call.id) is job:
-                live.set_progress(call.id, _progress(done, total, text))
+                share = words.share(min(done / total, 1.0)) if total else ""
+                live.set_progress(call.id, " · ".join(filter(None, (share, text))))
 
         job.progressed.connect(progressed)
         job.ended.connect(lambda ended: self._on_call_ended(live, call.id, job, ended))

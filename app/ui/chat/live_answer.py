@@ -149,17 +149,17 @@ class _Turn:
     """What the model writes until it ends or waits for its calls: text that may belong to a call is held back, and the
     tokens of calls have no text."""
 
-    def __init__(self, known: ToolFormat | None, tools: Sequence[Tool] = (), begun: str = "") -> None:
-        """``known``: the form of calls; ``None``: there are none. ``begun``: its text so far."""
+    def __init__(self, known: ToolFormat | None, tools: Sequence[Tool] = (), begun: Sequence[Piece] = ()) -> None:
+        """``known``: the form of calls; ``None``: there are none. ``begun``: what there is of it."""
         self._reader = CallReader(known, tools) if known else None
         if self._reader:
-            self._reader.go_on(begun)
+            self._reader.go_on("".join(piece.text for piece in begun if not piece.thinking))
         self._held: list[Piece] = []
         self._certain = 0
         """Characters of what is held back that aren't part of a call."""
         self.calls: list[ToolCall] = []
-        self.has_text = self.has_thought = False
-        """Whether some was returned."""
+        self.has_text = any(piece.text and not piece.thinking for piece in begun)
+        self.has_thought = any(piece.text and piece.thinking for piece in begun)
 
     @property
     def is_in_calls(self) -> bool:
@@ -220,6 +220,7 @@ class LiveAnswer(QObject):
         prompt_progress: Tokens of the prompt that are done, and all of them; ``None`` before that is known.
         is_thinking: Whether what arrived last is thinking.
         calls: Its tool calls so far, and what has come of them.
+        progress: How far those that run are, by their ids, where that is known.
         is_writing_call: Whether the model is writing a call; `calls` has it when it is complete.
         attachments: Images that tools returned.
         offered: The tools that the model was last offered, by the names that it knows.
@@ -284,7 +285,7 @@ class LiveAnswer(QObject):
         self.pieces: list[Piece] = []
         self.calls: list[StoredCall] = list(continued.calls) if continued else []
         self.attachments = list(continued.attachments) if continued else []
-        self._progress: dict[str, str] = {}
+        self.progress: dict[str, str] = {}
         self.is_private = is_private
         self._version, self._continued, self._seed = version, continued, seed
         self.offered: dict[str, OfferedTool] = {}
@@ -344,16 +345,12 @@ class LiveAnswer(QObject):
     def set_call(self, call: StoredCall) -> None:
         """Something has come of this call."""
         self.calls = [call if one.id == call.id else one for one in self.calls]
-        self._progress.pop(call.id, None)
+        self.progress.pop(call.id, None)
         self.calls_changed.emit()
-
-    def progress(self, call_id: str) -> str:
-        """How far a running call is, for the user; empty where nothing is known."""
-        return self._progress.get(call_id, "")
 
     def set_progress(self, call_id: str, text: str) -> None:
         """A running call tells how far it is."""
-        self._progress[call_id] = text
+        self.progress[call_id] = text
         self.calls_changed.emit()
 
     def tokens(self) -> list[int]:
@@ -400,9 +397,7 @@ class LiveAnswer(QObject):
             use = msgspec.structs.replace(use, none=True)
         self._new_turn = partial(_Turn, known, use.tools if use else ())
         begun = self.pieces[start.tokens :]
-        self._turn = self._new_turn("".join(piece.text for piece in begun if not piece.thinking))
-        self._turn.has_text = any(piece.text and not piece.thinking for piece in begun)
-        self._turn.has_thought = any(piece.text and piece.thinking for piece in begun)
+        self._turn = self._new_turn(begun)
         self._clock = ThinkingClock(self._clock.seconds())
         written = len(self.pieces) - self._known
         command = generate(
@@ -586,7 +581,7 @@ class LiveAnswer(QObject):
         if not self._turn.calls and finished.has_only_thought(thought, text):
             pieces = [msgspec.structs.replace(piece, thinking=False) for piece in self.pieces[place:]]
             del self.pieces[place:]
-            self._turn, self._packed = self._new_turn(""), []
+            self._turn, self._packed = self._new_turn(), []
             self.pieces += [*self._turn.read(pieces), *self._turn.end(cut=False)]
 
     def _end_turn(self, *, cut: bool) -> None:

@@ -210,13 +210,11 @@ def test_while_one_waits_nothing_moves(qtbot: QtBot, transcript: Transcript) -> 
     before, heights = tops(shown.cards), [card.height() for card in shown.cards]
     for states in (("running", "asked"), ("done", "asked"), ("done", "denied")):
         decided = [call(name, state, seconds=0.2) for name, state in zip("ab", states, strict=True)]
-        shown.set_calls([*decided, waiting[2]], progress=lambda _call_id: "40%")
+        shown.set_calls([*decided, waiting[2]], progress={"a": "40%"})
         settle(qtbot, transcript)
         assert (tops(shown.cards), [card.height() for card in shown.cards]) == (before, heights)
         assert not any(one.isVisible() for one in question(shown.cards[0]).buttons)
-    shown.set_calls(
-        [call("a", seconds=0.2), call("b", "running"), call("c", "denied")], progress=lambda _call_id: "40%"
-    )
+    shown.set_calls([call("a", seconds=0.2), call("b", "running"), call("c", "denied")], progress={"b": "40%"})
     settle(qtbot, transcript)
     assert [card.button.text() for card in shown.cards] == [
         "a · 0.2\N{NO-BREAK SPACE}s",
