@@ -1,6 +1,5 @@
-"""The tools of the chat that is shown: the button in the composer that says how many are on, and the menu of the paper
-clip. What servers offer besides: prompts after "/", and resources, which are attached like files.
-"""
+"""The tools of the chat that is shown: their button in the composer, and the menu of the paper clip. What servers offer
+besides: prompts after "/", and resources, which are attached like files."""
 
 from __future__ import annotations
 
