@@ -46,8 +46,11 @@ def _value(node: ast.expr, text: str) -> Number:
     match node:
         case ast.Constant(value=int(number)) if not isinstance(number, bool):
             return _limited(number)
-        case ast.Constant(value=float(number)):  # as it is written: 0.1 is a tenth
-            return Fraction(source if 0 < number < math.inf else number)
+        case ast.Constant(value=float()):  # as it is written: 0.1 is a tenth
+            literal = Decimal(source)
+            if abs(literal.adjusted()) > _MAX_BITS / math.log2(10):
+                raise OverflowError
+            return _limited(Fraction(literal))
         case ast.Name(id=name) if name in _CONSTANTS:
             return _CONSTANTS[name]
         case ast.UnaryOp(op=ast.USub(), operand=operand):

@@ -46,6 +46,7 @@ from tests.support.tool_process import Process
         ("1.50", "1.5"),
         ("-0.05", "-0.05"),
         ("1e-7", "0.0000001"),
+        ("1e-400 * 1e400", "1"),
         ("(1 + 0.1)**10", "2.5937424601"),
     ],
 )
@@ -65,6 +66,7 @@ def test_it_calculates_exactly(expression: str, result: str) -> None:
         "factorial(10**9)",
         "comb(10**9, 10**8)",
         "1e999999999",
+        "1e-999999999",
         "exp(10**9)",
         "ln(-1)",
         "sqrt(-1)",
