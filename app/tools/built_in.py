@@ -98,7 +98,7 @@ def _current_time(arguments: dict[str, Any], _call: CallTool) -> str:
         now = datetime.now(ZoneInfo(name)) if name else datetime.now().astimezone()
     except (ValueError, OSError, KeyError) as error:
         raise KnownError(f"There is no time zone “{words.printable(name)}”; use a name like Europe/Berlin.") from error
-    return f"{now.isoformat(timespec='seconds')} ({now:%A}, {name or now.tzname()})"
+    return f"{now.isoformat(timespec='seconds')} ({now.strftime('%A')}, {name or now.tzname()})"
 
 
 # ------------------------------------------------------------ files
