@@ -196,11 +196,6 @@ class ThinkingPart(FoldedPart):
             view.set_text(self.content, self._find_pieces, folds=True)
         self._dress_view(view)
 
-    @Slot()
-    def _on_view_height_changed(self) -> None:
-        if self.is_open:
-            self.height_changed.emit()
-
     # -- what the button says
 
     @Slot()

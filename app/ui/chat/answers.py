@@ -49,8 +49,9 @@ def problem_of(arguments: str, tool: OfferedTool) -> str:
     if (values := as_object(arguments)) is None:
         return "The arguments are not a JSON object, or have a name twice."
     required = tool.tool.parameters.get("required")
-    missing = [one for one in required if one not in values] if isinstance(required, list) else []
-    return f"The call lacks {', '.join(map(str, missing))}." if missing else ""
+    names = [one for one in required if isinstance(one, str)] if isinstance(required, list) else []
+    missing = ", ".join(one for one in names if one not in values)
+    return f"The call lacks {missing}." if missing else ""
 
 
 class HostConsent:

@@ -303,6 +303,11 @@ class FoldedPart(QWidget):
         self.stop_button.setGeometry(width + 8 if fits else 0, top, min(wanted.width(), widths.prose), wanted.height())
         return size.height() if fits else top + wanted.height()
 
+    @Slot()
+    def _on_view_height_changed(self) -> None:
+        if self.is_open:
+            self.height_changed.emit()
+
     def _show_stop(self, shown: bool) -> None:
         if shown and self.stop_button is None:
             self.stop_button = QPushButton(self._stops[0], self, autoDefault=False)

@@ -292,7 +292,7 @@ class ToolCard(FoldedPart):
         for text, language, name in texts:
             view = _code_view(text, language, name)
             view.setParent(self)
-            view.height_changed.connect(self.height_changed)
+            view.height_changed.connect(self._on_view_height_changed)
             view.selection_dragged.connect(partial(self._column.show_point, view))
             self._dress_view(view)
             yield view

@@ -351,7 +351,7 @@ def test_calls_of_other_apps_are_asked_again_like_ours() -> None:
 
 def test_arguments_that_name_something_twice_are_not_sent() -> None:
     """Only one of them would be, and the other could be the one that the user looked at."""
-    (tool,) = offered_tools({"files": [ServerTool(name="remove", parameters={"required": ["path"]})]})
+    (tool,) = offered_tools({"files": [ServerTool(name="remove", parameters={"required": ["path", [{}]]})]})
     assert problem_of('{"path": "a", "more": {"x": 1, "y": 1}}', tool) == ""
     for arguments in ('{"path": "a", "path": "b"}', '{"path": "a", "more": [{"x": 1, "x": 2}]}'):
         assert "have a name twice" in problem_of(arguments, tool)

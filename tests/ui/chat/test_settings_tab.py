@@ -80,8 +80,12 @@ def test_the_keyboard_goes_through_the_fields_as_one_reads(qtbot: QtBot, rig: Se
             reached.append(one)
         one = next_in_focus_order(one)
     assert reached == shown
-    tops = [field.mapTo(rig.tab, field.rect().center()) for field in shown]
-    assert all(a.y() <= b.y() + 20 for a, b in itertools.pairwise(tops))
+
+    def are_in_order() -> bool:
+        tops = [field.mapTo(rig.tab, field.rect().center()).y() for field in shown]
+        return all(above <= below + 20 for above, below in itertools.pairwise(tops))
+
+    qtbot.waitUntil(are_in_order)  # the sections that were opened are laid out a moment later
 
 
 def test_the_tab_never_widens_the_panel(qtbot: QtBot, rig: SettingsRig) -> None:
