@@ -48,7 +48,7 @@ from app.ui.widgets.tasks import Lane
 _log = logging.getLogger("slipstream.tools")
 _QUIT_MS = 5000
 _PATIENCE_SECONDS = 5.0
-NOTICE = "tools"
+NOTICE, _PROCESS_NOTICE = "tools", "tools process"
 _ENDED = "The process that runs tools ended unexpectedly."
 _CHANGED = "The tool has changed or was switched off since the call was written, so it did not run."
 _NO_SERVER = "There is no server called “{}” that is switched on."
@@ -336,6 +336,7 @@ class ToolService(QObject):
     def _run(self) -> None:
         if self._reader is None:
             self._reader, self._lines = FrameReader(), LogLines()
+            self._notice_list.remove(_PROCESS_NOTICE)
             self._process.start(self._command, self._lines)
 
     def _send(self, message: ToTools) -> None:
@@ -410,7 +411,7 @@ class ToolService(QObject):
         self._reader = None
         self._waiting.clear()
         text = f"The process that runs tools ended unexpectedly ({detail}). It starts again when a tool is used."
-        self._notice_list.show(NOTICE, notices.tools_failed(text, self._lines.last()))
+        self._notice_list.show(_PROCESS_NOTICE, notices.tools_failed(text, self._lines.last()))
         for request in self._jobs:
             self._end_later(CallEnded(request=request, state="failed", text=_ENDED))
         for question in list(self._questions):

@@ -235,10 +235,11 @@ def test_every_open_call_ends_with_the_process_and_the_next_one_starts_it_again(
     assert {one.state for one in ended} == {"failed"} and "ended unexpectedly" in ended[0].text
     assert withdrawn == [asking.request]
     assert not rig.service.process_id()
-    notice = rig.notices.notices()["tools"].text
+    notice = rig.notices.notices()["tools process"].text
     assert tool == "rubbish" or notice.endswith("the last line”.")
     assert rig.service.offered(ChatSettings()), "the model may go on with its tools"
     assert rig.end_of(rig.service.call(rig.tool("echo"), '{"a": 1}')).text == '{"a": 1}'
+    assert not rig.notices.notices(), "it runs again"
     assert rig.service.servers["web"].state == "stopped", "nothing has needed it yet"
     assert rig.end_of(rig.service.call(rig.tool("echo", "web"), '{"b": 1}')).text == '{"b": 1}'
 
