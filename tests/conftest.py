@@ -16,6 +16,7 @@ from pytestqt.qtbot import QtBot
 
 from app import system
 from app.ui.widgets.garbage import collect_due
+from tests.support.keyrings import MemoryKeyring, in_use
 from tests.support.leftovers import Running, left_since
 
 os.environ.setdefault("QT_QPA_PLATFORM", "offscreen")
@@ -107,6 +108,13 @@ def _garbage_is_collected() -> Iterator[None]:
     """Between tests, because Python's own collector is off once there was a test of the window."""
     yield
     collect_due()
+
+
+@pytest.fixture
+def kept() -> Iterator[MemoryKeyring]:
+    """The system's keyring during the test."""
+    with in_use(MemoryKeyring()) as backend:
+        yield backend
 
 
 @pytest.fixture(scope="session")

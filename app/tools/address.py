@@ -25,7 +25,7 @@ from mcp.shared.auth import (
 )
 from pydantic import AnyUrl
 
-from app import words
+from app import system, words
 from app.system import KnownError
 from app.tools.messages import Reply, StartServer
 from app.tools.transport import MAX_LINE, MAX_VALUES, Flow, Streams
@@ -175,7 +175,7 @@ class _Login:
 
     def __init__(self, start: StartServer, asking: Asking) -> None:
         try:
-            self._secret = msgspec.json.decode(start.secret or "{}", type=_Secret)  # noqa: TID251 - one thread
+            self._secret = system.decode(start.secret or "{}", _Secret)
         except msgspec.MsgspecError:
             self._secret = _Secret()
         if self._secret.url != start.entry.url:
@@ -211,7 +211,7 @@ class _Login:
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            with contextlib.suppress(OSError, ValueError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            with contextlib.suppress(OSError, ValueError, IndexError, EOFError, asyncio.LimitOverrunError):
                 line = (await reader.readuntil(b"\r\n")).split()
                 query = {name: values[0] for name, values in parse_qs(urlsplit(line[1].decode()).query).items()}
                 writer.write(_DONE + b"You can close this page and go back to Slipstream.\n")

@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo
 
 import msgspec
 
-from app import words
+from app import system, words
 from app.helper.client import Helper, HelperError
 from app.helper.limits import READING_SECONDS
 from app.helper.messages import FileRead, ReadFile
@@ -73,7 +73,7 @@ async def carry_out(call: CallTool) -> CallEnded:
     begun = time.monotonic()
     state: Any = "done"
     try:
-        arguments = msgspec.json.decode(call.arguments or "{}", type=dict[str, Any])  # noqa: TID251 - no class of ours
+        arguments = system.decode(call.arguments or "{}", dict[str, Any])
         run = _RUN.get(call.tool)
         if run is None:
             raise KnownError(f"There is no tool “{words.printable(call.tool)}”.")

@@ -17,7 +17,7 @@ from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.shared.exceptions import MCPError
 from pydantic import ValidationError
 
-from app import __version__, words
+from app import __version__, system, words
 from app.protocol.tools import MAX_TOOLS
 from app.system import KnownError
 from app.tools import transport
@@ -217,7 +217,7 @@ class Server:
 
         match request:
             case CallTool():
-                arguments = msgspec.json.decode(request.arguments or "{}", type=dict[str, Any])  # noqa: TID251
+                arguments = system.decode(request.arguments or "{}", dict[str, Any])
                 ask = partial(session.call_tool, request.tool, arguments, progress_callback=on_progress)
                 result = await self._with_answers(session, ask)
                 text, images = _shown(result.content)

@@ -136,8 +136,16 @@ def make_context(
     marker = LoadingMarker(system.data_dir() / "loading.json")
     loader = PairLoader(engine, notice_list, marker, file.values, parent)
     queue = EngineQueue(engine, loader, parent)
+    tools = ToolService(system.data_dir(), settings.values, notice_list, parent)
+    settings.changed.connect(tools.apply_settings)
     answers = Answers(
-        queue, loader, notice_list, lambda chat, pair: answer_settings(chat, settings.values, pair), parent
+        queue,
+        loader,
+        notice_list,
+        lambda chat, pair: answer_settings(chat, settings.values, pair),
+        parent,
+        tools=tools,
+        most_calls=lambda: settings.values.most_tool_calls,
     )
 
     def default_settings() -> ChatSettings:
@@ -150,9 +158,6 @@ def make_context(
     chats = OpenChats(store, answers, notice_list, default_settings, temporary_store, parent)
     presets.changed.connect(chats.use_defaults)
     loader.pair_changed.connect(chats.use_defaults)
-    tools = ToolService(system.data_dir(), settings.values, notice_list, parent)
-    settings.changed.connect(tools.apply_settings)
-    answers.tools, answers.most_calls = tools, lambda: settings.values.most_tool_calls
     closing = ExitStack()
     # The last one ends first: answers are stored, then the engine ends, then all that is written has an end.
     for end in (

@@ -80,9 +80,7 @@ def process(files: Path, web_port: int) -> Iterator[Process]:
 
 @pytest.fixture
 def tools(process: Process) -> Process:
-    process.asked.clear()
-    process.progress.clear()
-    process.replies.clear()
+    process.forget()
     return process
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import keyring
 import pytest
 from keyring.backends import fail
@@ -13,14 +11,6 @@ from app.system import KnownError
 from tests.support.keyrings import MemoryKeyring
 
 SERVER = "http://far.example:8000"
-
-
-@pytest.fixture
-def kept() -> Iterator[MemoryKeyring]:
-    before = keyring.get_keyring()
-    keyring.set_keyring(backend := MemoryKeyring())
-    yield backend
-    keyring.set_keyring(before)
 
 
 def test_each_name_has_its_own_secret(kept: MemoryKeyring, monkeypatch: pytest.MonkeyPatch) -> None:

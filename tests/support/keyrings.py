@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+from typing import TypeVar
+
+import keyring
 from keyring.backend import KeyringBackend
 from keyring.errors import PasswordDeleteError
+
+B = TypeVar("B", bound=KeyringBackend)
+
+
+@contextlib.contextmanager
+def in_use(backend: B) -> Iterator[B]:
+    """``backend`` as the system's keyring."""
+    before = keyring.get_keyring()
+    keyring.set_keyring(backend)
+    try:
+        yield backend
+    finally:
+        keyring.set_keyring(before)
 
 
 class MemoryKeyring(KeyringBackend):

@@ -38,6 +38,11 @@ class Process(ToolsProcess):
         self.asked.append(asked)
         return self.replies.pop(0) if self.replies else Reply(question=0, action="decline")
 
+    def forget(self) -> None:
+        """Nothing was asked yet, and no answer is prepared."""
+        for one in (self.asked, self.progress, self.replies):
+            one.clear()
+
     def run(self, tool: str, server: str = "test", **arguments: Any) -> CallEnded:
         return self.call(server, tool, json.dumps(arguments))
 

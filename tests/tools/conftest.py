@@ -19,7 +19,5 @@ def shared_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Process
 @pytest.fixture
 def tools(shared_process: Process) -> Process:
     """The same, with nothing asked yet."""
-    shared_process.asked.clear()
-    shared_process.progress.clear()
-    shared_process.replies.clear()
+    shared_process.forget()
     return shared_process

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import keyring
 import msgspec
 import pytest
 
 from app.system import KnownError
 from app.tools.entries import FILE_NAME, MISSING, ServerEntries, command_line, resolved
 from app.tools.messages import ServerEntry
-from tests.support.keyrings import MemoryKeyring
+from tests.support.keyrings import MemoryKeyring, in_use
 
 GITHUB = ServerEntry(
     name="github",
@@ -26,22 +25,11 @@ REMOTE = ServerEntry(
 
 
 @pytest.fixture
-def kept() -> Iterator[MemoryKeyring]:
-    before = keyring.get_keyring()
-    backend = MemoryKeyring()
-    keyring.set_keyring(backend)
-    yield backend
-    keyring.set_keyring(before)
-
-
-@pytest.fixture
 def no_keyring() -> Iterator[None]:
     from keyring.backends.fail import Keyring
 
-    before = keyring.get_keyring()
-    keyring.set_keyring(Keyring())  # type: ignore[no-untyped-call]
-    yield
-    keyring.set_keyring(before)
+    with in_use(Keyring()):  # type: ignore[no-untyped-call]
+        yield
 
 
 def test_servers_are_there_next_time_with_their_secrets(tmp_path: Path, kept: MemoryKeyring) -> None:

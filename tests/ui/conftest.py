@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-import keyring
 import pytest
 from PySide6.QtGui import QDesktopServices
 from PySide6.QtWidgets import QApplication, QDialog, QMainWindow
@@ -95,16 +94,6 @@ def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def server() -> Iterator[HubServer]:
     with HubServer() as server:
         yield server
-
-
-@pytest.fixture
-def kept() -> Iterator[MemoryKeyring]:
-    """The system's keyring during the test."""
-    before = keyring.get_keyring()
-    backend = MemoryKeyring()
-    keyring.set_keyring(backend)
-    yield backend
-    keyring.set_keyring(before)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from app.protocol.answering import AnswerSettings
 from app.protocol.commands import Generate
 from app.protocol.events import GenerationFailed, GenerationFinished, PairLoaded, RoundsReceived
 from app.protocol.remote import RemoteModel
+from app.settings import Settings
 from app.tools.messages import BUILT_IN, Attached, CallEnded
 from app.ui import notices
 from app.ui.chat.conversation import as_object
@@ -38,7 +39,6 @@ SERVER = "server"
 """Subject of the notice about an answer that a server didn't finish."""
 Decision = Literal["once", "chat", "always", "deny"]
 """About a tool call; ``chat`` and ``always`` allow the tool from now on."""
-MOST_CALLS = 25
 ENGINE_LOST = f"The engine stopped{WHILE_WRITTEN}"
 
 
@@ -127,6 +127,9 @@ class Answers(QObject):
         notice_list: NoticeList,
         resolve: Callable[[ChatSettings, PairLoaded | None], AnswerSettings],
         parent: QObject | None = None,
+        *,
+        tools: ToolService | None = None,
+        most_calls: Callable[[], int] = lambda: Settings().most_tool_calls,
     ) -> None:
         super().__init__(parent)
         self.resolve = resolve
@@ -135,8 +138,8 @@ class Answers(QObject):
         self._pair_loader = pair_loader
         self._notice_list = notice_list
         self.open: list[LiveAnswer] = []
-        self.tools: ToolService | None = None
-        self.most_calls: Callable[[], int] = lambda: MOST_CALLS
+        self.tools = tools
+        self.most_calls = most_calls
         self._unallowed: LiveAnswer | None = None
         """What waits for the user's consent."""
         pair_loader.pair_changed.connect(self._on_pair_changed)
