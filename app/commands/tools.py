@@ -18,12 +18,11 @@ from app.commands.output import tell, wrong_usage
 from app.protocol.commands import Message
 from app.protocol.tools import ToolCall, ToolUse
 from app.system import KnownError
-from app.tools.built_in import TOOLS
 from app.tools.client import ToolsProcess
 from app.tools.config_files import find_servers
 from app.tools.entries import resolved
 from app.tools.messages import BUILT_IN, ServerEntry
-from app.tools.offered import MOST_OFFERED, OfferedTool, offered_tools, tool_key
+from app.tools.offered import BUILT_IN_TOOLS, MOST_OFFERED, OfferedTool, offered_tools, tool_key
 from app.words import count, printable, visible_json
 
 _SHOWN = 300
@@ -32,7 +31,7 @@ _SHOWN = 300
 
 def add_tool_options(parser: argparse.ArgumentParser) -> None:
     """``tools`` and ``allow``."""
-    own = ", ".join(tool_key(BUILT_IN, tool.name) for tool in TOOLS)
+    own = ", ".join(tool_key(BUILT_IN, tool.name) for tool in BUILT_IN_TOOLS)
     group = parser.add_argument_group("tools that the model may call")
     group.add_argument(
         "--tools", type=Path, metavar="FILE", help="offer the tools of the MCP servers in a file such as mcp.json"
@@ -94,7 +93,7 @@ class CommandTools:
         found = process.start(entries, is_offline=settings.offline)
         tell(*(f"{one.name} didn't start. {one.message}" for one in found.values() if one.state == "failed"))
         tools = {one.name: [tool for tool in found[one.name].tools if tool.name not in one.off] for one in entries}
-        tools[BUILT_IN] = [tool for tool in TOOLS if tool_key(BUILT_IN, tool.name) in self._allowed]
+        tools[BUILT_IN] = [tool for tool in BUILT_IN_TOOLS if tool_key(BUILT_IN, tool.name) in self._allowed]
         offered = offered_tools(tools, {entry.name: entry for entry in entries})[:MOST_OFFERED]
         if unknown := sorted(self._allowed - {one.key for one in offered}):
             known = ", ".join(one.key for one in offered) or "none"

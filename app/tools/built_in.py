@@ -19,48 +19,8 @@ from app.helper.limits import READING_SECONDS
 from app.helper.messages import FileRead, ReadFile
 from app.system import KnownError
 from app.tools.calculator import calculate
-from app.tools.messages import CallEnded, CallTool, ServerTool
+from app.tools.messages import CallEnded, CallTool
 
-
-def _described(name: str, title: str, description: str, required: list[str], **properties: str) -> ServerTool:
-    kinds = {one: "integer" if one == "first_line" else "string" for one in properties}
-    schemas = {one: {"type": kinds[one], "description": text} for one, text in properties.items()}
-    schema = {"type": "object", "properties": schemas, "required": required, "additionalProperties": False}
-    return ServerTool(name=name, title=title, description=description, parameters=schema, approach="read_only")
-
-
-TOOLS = (
-    _described(
-        "current_time",
-        "Current time",
-        "The current date, weekday and time.",
-        [],
-        time_zone="A name like Europe/Berlin; without it, the user's time zone.",
-    ),
-    _described(
-        "calculate",
-        "Calculator",
-        "Calculate exactly, with fractions and numbers of any length.",
-        ["expression"],
-        expression="For example: (1/3 + 0.1) * 2**64, sqrt(2), factorial(20), round(22/7, 3).",
-    ),
-    _described(
-        "read_file",
-        "Read a file",
-        "Read a file that the user attached to this chat, or one in its folders, as text; a long one in pages.",
-        ["path"],
-        path="The name of an attached file, or a path in one of the folders.",
-        first_line="Where to begin: the number of a line, from 1.",
-    ),
-    _described(
-        "list_folder",
-        "List a folder",
-        "List the files that the user attached to this chat and its folders, or what is in one of these folders.",
-        [],
-        path="The path of a folder; without it, everything that is attached.",
-    ),
-)
-"""They only read, so that each may be offered as read-only."""
 _LINES, _CHARACTERS = 500, 40_000
 """Of one page of a file."""
 _ENTRIES = 500
@@ -69,7 +29,7 @@ _LARGEST = 100 * 1024 * 1024
 
 
 async def carry_out(call: CallTool) -> CallEnded:
-    """Run one of `TOOLS`, in a thread because a disk may be slow."""
+    """Run one of `BUILT_IN_TOOLS`, in a thread because a disk may be slow."""
     begun = time.monotonic()
     state: Any = "done"
     try:

@@ -14,6 +14,7 @@ from app.system import KnownError
 from app.tools import built_in, calculator
 from app.tools.calculator import calculate
 from app.tools.messages import BUILT_IN, Attached, CallEnded, CallTool
+from app.tools.offered import BUILT_IN_TOOLS
 from tests.support.tool_process import Process
 
 
@@ -149,8 +150,8 @@ def run(
 
 
 def test_they_are_described_for_a_model() -> None:
-    assert [tool.name for tool in built_in.TOOLS] == ["current_time", "calculate", "read_file", "list_folder"]
-    assert all(tool.approach == "read_only" and tool.description for tool in built_in.TOOLS)
+    assert [tool.name for tool in BUILT_IN_TOOLS] == ["current_time", "calculate", "read_file", "list_folder"]
+    assert all(tool.approach == "read_only" and tool.description for tool in BUILT_IN_TOOLS)
 
 
 def test_the_time(tools: Process) -> None:

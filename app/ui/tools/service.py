@@ -38,7 +38,7 @@ from app.tools.messages import (
     UserAsked,
     decode_from_tools,
 )
-from app.tools.offered import MOST_OFFERED, OfferedTool, offered_tools
+from app.tools.offered import BUILT_IN_TOOLS, MOST_OFFERED, OfferedTool, offered_tools
 from app.tools.permissions import Permissions
 from app.ui import notices
 from app.ui.engine.client import ChildProcess
@@ -149,10 +149,8 @@ class ToolService(QObject):
 
     def all_tools(self) -> list[OfferedTool]:
         """The tools of all servers that are ready, and the built-in ones, without those that are switched off."""
-        from app.tools.built_in import TOOLS
-
         if self._offered is None:
-            tools = {BUILT_IN: list(TOOLS)} | {
+            tools = {BUILT_IN: list(BUILT_IN_TOOLS)} | {
                 name: [tool for tool in self.servers[name].tools if tool.name not in entry.off]
                 for name, entry in self.entries.items()
                 if entry.is_on and name in self.servers and self.servers[name].state != "failed"
