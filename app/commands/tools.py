@@ -22,7 +22,7 @@ from app.tools.client import ToolsProcess
 from app.tools.config_files import find_servers
 from app.tools.entries import resolved
 from app.tools.messages import BUILT_IN, ServerEntry
-from app.tools.offered import BUILT_IN_TOOLS, MOST_OFFERED, OfferedTool, offered_tools, tool_key
+from app.tools.offered import BUILT_IN_TOOLS, MOST_OFFERED, OfferedTool, offered_tools, problem_of, tool_key
 from app.words import count, printable, visible_json
 
 _SHOWN = 300
@@ -123,6 +123,9 @@ class CommandTools:
         if len(self.calls) >= self._most_calls:
             tell(f"{key} isn't called: an answer may make {count(self._most_calls, 'call')}.")
             return replace(ended, result="No more tools can be called. Answer with what you know.")
+        if problem := problem_of(call.arguments, tool):
+            tell(f"{key} isn't called. {problem}")
+            return replace(ended, result=problem)
         if not self._may(tool, call):
             return replace(ended, state="denied", result="The user denied this call.")
         tell(f"{key} {_shown(call)}")

@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from app.protocol.tools import MAX_TOOLS, Tool
 from app.tools.messages import ServerEntry, ServerTool
@@ -88,6 +89,33 @@ def _fingerprint(server: str, tool: ServerTool, entry: ServerEntry | None) -> st
 
 def _hash(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8", "backslashreplace")).hexdigest()
+
+
+def problem_of(arguments: str, tool: OfferedTool) -> str:
+    """What is wrong with the arguments of a call, for the model; empty if nothing is. They have to be an object with
+    all that is required and nothing twice: only one would be sent. The grammar forces the rest; the server checks it.
+    """
+    if (values := as_object(arguments)) is None:
+        return "The arguments are not a JSON object, or have a name twice."
+    required = tool.tool.parameters.get("required")
+    names = [one for one in required if isinstance(one, str)] if isinstance(required, list) else []
+    missing = ", ".join(one for one in names if one not in values)
+    return f"The call lacks {missing}." if missing else ""
+
+
+def as_object(arguments: str) -> dict[str, Any] | None:
+    """The arguments of a call; ``None`` if they aren't a JSON object, or one that has a name twice."""
+
+    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        if len(values := dict(pairs)) < len(pairs):
+            raise ValueError
+        return values
+
+    try:
+        found = json.loads(arguments, object_pairs_hook=once)
+    except (ValueError, RecursionError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 # The tools of Slipstream itself, as they are described; `app.tools.built_in` runs them.

@@ -125,8 +125,16 @@ def test_an_answer_may_call_only_so_often(folder: Path, tmp_path: Path) -> None:
     assert "an answer may make 25 calls" in found.stderr
 
 
-def test_a_model_on_a_server_calls_our_tools() -> None:
-    function = {"name": "calculate", "arguments": '{"expression": "6*7"}'}
+@pytest.mark.parametrize(
+    ("arguments", "result"),
+    [
+        ('{"expression": "6*7"}', "42"),
+        ("{}", "The call lacks expression."),
+        ('{"expression": "1", "expression": "2"}', "The arguments are not a JSON object, or have a name twice."),
+    ],
+)
+def test_a_model_on_a_server_calls_our_tools(arguments: str, result: str) -> None:
+    function = {"name": "calculate", "arguments": arguments}
     call = chunk({"tool_calls": [{"index": 0, "id": "c1", "type": "function", "function": function}]})
 
     def answer(asked: Asked) -> Reply:
@@ -138,7 +146,7 @@ def test_a_model_on_a_server_calls_our_tools() -> None:
         found = called("generate", "--server", server.url, "--prompt", "?", "--allow", ".calculate")
         _, told = server.bodies("/v1/chat/completions")
     assert (found.returncode, found.stdout) == (0, "It is it.\n")
-    assert told["messages"][-1] == {"role": "tool", "content": "42", "tool_call_id": "c1"}
+    assert told["messages"][-1] == {"role": "tool", "content": result, "tool_call_id": "c1"}
     assert [one["function"]["name"] for one in told["tools"]] == ["calculate"]
 
 

@@ -8,7 +8,7 @@ import pytest
 from app import system
 from app.protocol.tools import Tool
 from app.tools.messages import ServerEntry, ServerTool
-from app.tools.offered import offered_tools
+from app.tools.offered import offered_tools, problem_of
 
 SCHEMA = {"type": "object", "properties": {"zone": {"type": "string"}}}
 TIME = ServerTool(name="get_time", description="What time is it?", parameters=SCHEMA)
@@ -100,3 +100,12 @@ def test_the_order_of_a_schemas_keys_is_not() -> None:
 
 def test_neither_is_what_only_concerns_this_computer() -> None:
     assert fingerprint(entry=msgspec.structs.replace(ENTRY, timeout_seconds=5, off=["x"])) == fingerprint()
+
+
+def test_arguments_that_name_something_twice_are_not_sent() -> None:
+    """Only one of them would be, and the other could be the one that the user looked at."""
+    (tool,) = offered_tools({"files": [ServerTool(name="remove", parameters={"required": ["path", [{}]]})]})
+    assert problem_of('{"path": "a", "more": {"x": 1, "y": 1}}', tool) == ""
+    for arguments in ('{"path": "a", "path": "b"}', '{"path": "a", "more": [{"x": 1, "x": 2}]}'):
+        assert "have a name twice" in problem_of(arguments, tool)
+    assert problem_of("{}", tool) == "The call lacks path."

@@ -19,8 +19,8 @@ from app.protocol.events import GenerationFailed, GenerationFinished, PairLoaded
 from app.protocol.remote import RemoteModel
 from app.settings import Settings
 from app.tools.messages import BUILT_IN, Attached, CallEnded
+from app.tools.offered import problem_of
 from app.ui import notices
-from app.ui.chat.conversation import as_object
 from app.ui.chat.footer import WHILE_WRITTEN
 from app.ui.chat.live_answer import LiveAnswer
 from app.ui.engine import Priority, pair_names
@@ -40,18 +40,6 @@ SERVER = "server"
 Decision = Literal["once", "chat", "always", "deny"]
 """About a tool call; ``chat`` and ``always`` allow the tool from now on."""
 ENGINE_LOST = f"The engine stopped{WHILE_WRITTEN}"
-
-
-def problem_of(arguments: str, tool: OfferedTool) -> str:
-    """What is wrong with the arguments of a call, for the model; empty if nothing is. They have to be an object with
-    all that is required and nothing twice: only one would be sent. The grammar forces the rest; the server checks it.
-    """
-    if (values := as_object(arguments)) is None:
-        return "The arguments are not a JSON object, or have a name twice."
-    required = tool.tool.parameters.get("required")
-    names = [one for one in required if isinstance(one, str)] if isinstance(required, list) else []
-    missing = ", ".join(one for one in names if one not in values)
-    return f"The call lacks {missing}." if missing else ""
 
 
 class HostConsent:

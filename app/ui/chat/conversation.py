@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -15,6 +14,7 @@ from app.chats.model import StoredCall, StoredMessage, to_json
 from app.protocol.commands import Message
 from app.protocol.events import PairLoaded
 from app.protocol.tools import ToolCall, template_id
+from app.tools.offered import as_object
 from app.ui.chat.footer import CUT
 from app.ui.engine.pair_names import is_author
 
@@ -148,21 +148,6 @@ def _template_call(call: StoredCall) -> ToolCall:
     """A call as templates can read it: the arguments have to be an object."""
     arguments = call.arguments if as_object(call.arguments) is not None else to_json({"arguments": call.arguments})
     return ToolCall(template_id(call.id), call.name, arguments)
-
-
-def as_object(arguments: str) -> dict[str, Any] | None:
-    """The arguments of a call; ``None`` if they aren't a JSON object, or one that has a name twice."""
-
-    def once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        if len(values := dict(pairs)) < len(pairs):
-            raise ValueError
-        return values
-
-    try:
-        found = json.loads(arguments, object_pairs_hook=once)
-    except (ValueError, RecursionError):
-        return None
-    return found if isinstance(found, dict) else None
 
 
 def _fitting(turn: Message, *, knows_tokens: bool, sees_images: bool) -> Message:

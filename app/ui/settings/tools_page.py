@@ -181,7 +181,6 @@ class ToolsPage(QWidget):
         values = self._settings.values
         values.built_in_tools = [one for one in self.own if (is_on if one == name else one in values.built_in_tools)]
         self._settings.apply()
-        self._service.changed.emit()
 
     # ------------------------------------------------------------ inside
 

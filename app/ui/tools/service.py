@@ -292,12 +292,13 @@ class ToolService(QObject):
 
     @Slot()
     def apply_settings(self) -> None:
-        """Working offline begins or ends, which only concerns servers at addresses."""
+        """Other built-in tools may be offered. Servers at addresses start again when working offline begins or ends."""
         if self.is_offline != self._settings.offline:
             self.is_offline = self._settings.offline
             for name, entry in self.entries.items():
                 if entry.is_on and entry.url:
                     self.start(name)
+        self.changed.emit()
 
     def _stop(self, name: str) -> None:
         self._send(StopServer(name=name))

@@ -19,8 +19,7 @@ from app.protocol.events import Figures, GenerationFinished, ModelInfo, PairLoad
 from app.protocol.options import AnswerFormat
 from app.protocol.tools import ToolCall, ToolFormatName
 from app.tools.messages import ServerTool
-from app.tools.offered import OfferedTool, offered_tools
-from app.ui.chat.answers import problem_of
+from app.tools.offered import OfferedTool
 from app.ui.chat.conversation import can_continue, conversation, ends_with_calls, last_turn
 from app.ui.chat.live_answer import LiveAnswer, tool_use
 from app.ui.chat.writer import edited_answer
@@ -347,12 +346,3 @@ def test_calls_of_other_apps_are_asked_again_like_ours() -> None:
             told = [one.content for one in asked if one.role == "assistant"]
             assert told[-1].split()[-2:] in (["80", "°C."], ["Older."], [])
             assert all(one.tokens == () for one in asked)
-
-
-def test_arguments_that_name_something_twice_are_not_sent() -> None:
-    """Only one of them would be, and the other could be the one that the user looked at."""
-    (tool,) = offered_tools({"files": [ServerTool(name="remove", parameters={"required": ["path", [{}]]})]})
-    assert problem_of('{"path": "a", "more": {"x": 1, "y": 1}}', tool) == ""
-    for arguments in ('{"path": "a", "path": "b"}', '{"path": "a", "more": [{"x": 1, "x": 2}]}'):
-        assert "have a name twice" in problem_of(arguments, tool)
-    assert problem_of("{}", tool) == "The call lacks path."
