@@ -83,7 +83,7 @@ class Settings(msgspec.Struct, kw_only=True):
     code_wrap: Annotated[bool, Meta(description="Wrap long lines of code")] = False
     drafted_visible: Annotated[bool, Meta(description="Tint the draft tokens that were accepted")] = False
 
-    most_tool_calls: Annotated[int, Meta(ge=1, le=1000, description="How many tools an answer may call")] = 25
+    most_tool_calls: Annotated[int, Meta(ge=1, le=1000, description="How many tool calls an answer may make")] = 25
     draft_length: (
         Annotated[int, Meta(ge=0, le=MAX_DRAFT_LENGTH, description="Tokens per draft; 0 turns drafting off")] | None
     ) = None
@@ -116,8 +116,8 @@ class Settings(msgspec.Struct, kw_only=True):
     ] = 2
 
     server: Annotated[ServerSettings, Meta(description="The API server")] = ServerSettings()
-    built_in_tools: Annotated[list[str], Meta(description="Slipstream's own tools that are on in all chats")] = (
-        msgspec.field(default_factory=list)
+    built_in_tools: Annotated[list[str], Meta(description="Built-in tools that are on in all chats")] = msgspec.field(
+        default_factory=list
     )
 
     last_pair: Annotated[Pair | None, Meta(description="The pair that was loaded last")] = None

@@ -25,7 +25,7 @@ class ChatSettings(PerChat, frozen=True, kw_only=True):
     """Which tools the model may call, each as ``server.tool`` (built-in ones as ``.tool``); ``None``: those that the
     settings offer in every chat."""
     folders: list[str] = msgspec.field(default_factory=list)
-    """Folders that the built-in tools may read here. Presets, exports and imported chats don't have them."""
+    """Folders that the built-in tools may read in this chat. Presets, exports and imported chats don't have them."""
     answer_format: FormatChoice = "text"
     format_source: Annotated[str, Meta(max_length=MAX_GRAMMAR_CHARACTERS)] = ""
 

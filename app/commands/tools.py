@@ -1,4 +1,4 @@
-"""Tools for one answer: those of the servers in a file, and Slipstream's own. What isn't allowed is asked for."""
+"""Tools for one answer: from the MCP servers in a file, and built-in ones. Asks before tools that aren't allowed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from app.tools.offered import BUILT_IN_TOOLS, MOST_OFFERED, OfferedTool, offered
 from app.words import count, printable, visible_json
 
 _SHOWN = 300
-"""Characters of a result on the terminal."""
+"""Characters of a result that the terminal shows."""
 
 
 def add_tool_options(parser: argparse.ArgumentParser) -> None:
@@ -34,33 +34,36 @@ def add_tool_options(parser: argparse.ArgumentParser) -> None:
     own = ", ".join(tool_key(BUILT_IN, tool.name) for tool in BUILT_IN_TOOLS)
     group = parser.add_argument_group("tools that the model may call")
     group.add_argument(
-        "--tools", type=Path, metavar="FILE", help="offer the tools of the MCP servers in a file such as mcp.json"
+        "--tools",
+        type=Path,
+        metavar="FILE",
+        help="offer the model the tools of the MCP servers in a file such as mcp.json",
     )
     group.add_argument(
         "--allow",
         action="append",
         default=[],
         metavar="SERVER.TOOL",
-        help="call this tool without asking; other tools are asked for on the terminal, and denied where there is "
-        f"none. Slipstream's own, which are only offered if they are allowed, are {own}. May be repeated",
+        help="run this tool without asking. For other tools you are asked on the terminal; without a terminal, they "
+        f"are denied. The built-in tools are only offered if you allow them: {own}. May be repeated",
     )
 
 
 @contextlib.contextmanager
 def started_tools(options: argparse.Namespace) -> Iterator[CommandTools | None]:
-    """The tools that the options ask for, while their servers run; ``None`` without any. Exits with a message for a
-    tool that isn't there. Raises `KnownError`."""
+    """The tools that the options ask for, with their servers running; ``None`` without any. Exits with a message if an
+    allowed tool doesn't exist. Raises `KnownError`."""
     if options.tools is None and not options.allow:
         yield None
         return
     if options.raw:
-        wrong_usage("tools need a chat template, and --raw goes without one")
+        wrong_usage("tools need a chat template, and --raw doesn't use one")
     with ToolsProcess() as process:
         yield CommandTools(process, _entries(options.tools) if options.tools else [], options.allow)
 
 
 def _entries(path: Path) -> list[ServerEntry]:
-    """The servers in a file that can be started. Raises `KnownError`."""
+    """The servers in a file that can be started. Raises `KnownError` if it can't be read."""
     try:
         found = find_servers(path.read_text(encoding="utf-8-sig", errors="replace"))
     except OSError as error:
@@ -82,7 +85,7 @@ class CommandTools:
 
     Attributes:
         use: For `Generate.tools`.
-        calls: What was called, and what came of it.
+        calls: The tool calls so far, with their results.
     """
 
     def __init__(self, process: ToolsProcess, entries: Sequence[ServerEntry], allowed: Sequence[str]) -> None:
@@ -99,12 +102,13 @@ class CommandTools:
             known = ", ".join(one.key for one in offered) or "none"
             wrong_usage(f"--allow {unknown[0]}: there is no such tool. The tools are: {known}.")
         if not offered:
-            raise KnownError("None of these servers has a tool.")
+            raise KnownError("None of these servers has any tools.")
         self._tools = {one.name: one for one in offered}
         self.use = ToolUse(tools=[one.for_model() for one in offered])
 
     def carry_out(self, calls: Sequence[ToolCall]) -> list[Message]:
-        """Ask for what isn't allowed, and call the rest; the results for the model. Ctrl+C is raised as usual."""
+        """Run these calls, asking first where the tool isn't allowed; returns the results for the model. Ctrl+C works
+        as usual."""
         before = signal.signal(signal.SIGINT, signal.default_int_handler)
         try:
             for call in calls:
@@ -121,7 +125,7 @@ class CommandTools:
             return replace(ended, result="There is no such tool.")
         ended, key = replace(ended, server=tool.server, tool=tool.tool.name), printable(tool.key)
         if len(self.calls) >= self._most_calls:
-            tell(f"{key} isn't called: an answer may make {count(self._most_calls, 'call')}.")
+            tell(f"{key} didn't run: an answer may make at most {count(self._most_calls, 'tool call')}.")
             return replace(ended, result="No more tools can be called. Answer with what you know.")
         if problem := problem_of(call.arguments, tool):
             tell(f"{key} isn't called. {problem}")
@@ -140,12 +144,12 @@ class CommandTools:
             return True
         key = printable(tool.key)
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
-            tell(f"{key} is denied: there is no terminal to ask on. --allow {key} would allow it.")
+            tell(f"{key} was denied because there is no terminal to ask on. To allow it, use --allow {key}.")
             return False
-        tell(f"The model wants to call {printable(tool.tool.name)} of {printable(tool.server_name)}:")
+        tell(f"The model wants to call the tool {printable(tool.tool.name)} from {printable(tool.server_name)}:")
         print(_shown(call, indent=2), file=sys.stderr)
         while True:
-            print("Allow it? (y)es, (n)o, (a)lways in this run: ", end="", file=sys.stderr, flush=True)
+            print("Allow it? (y)es, (n)o, (a)lways during this run: ", end="", file=sys.stderr, flush=True)
             answer = (sys.stdin.readline() or "no").strip().lower()[:1]
             if answer == "a":
                 self._allowed.add(tool.key)
@@ -154,5 +158,5 @@ class CommandTools:
 
 
 def _shown(call: ToolCall, indent: int | None = None) -> str:
-    """Its arguments, in full and safe for a terminal."""
+    """The call's arguments, in full and safe for a terminal."""
     return visible_json(json.dumps(json.loads(call.arguments), ensure_ascii=False, indent=indent))

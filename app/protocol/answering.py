@@ -205,9 +205,9 @@ WORDS: dict[str, Words] = {
     ),
     "tools": Words(
         "Tools",
-        "Which tools the model may call in this chat. Before one runs you are asked, unless you have allowed it.",
+        "Which tools the model may call in this chat. You are asked before a tool runs, unless you have allowed it.",
     ),
-    "folders": Words("Folders", "Folders that Slipstream's own tools may read in this chat."),
+    "folders": Words("Folders", "Folders that the built-in tools may read in this chat."),
     "overflow": Words(
         "When the context is full",
         "A model can only see a limited amount of text at once. When a chat grows longer than that, it can end "

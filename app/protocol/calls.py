@@ -22,13 +22,13 @@ class CallReader:
         self._format = known
         self._before, self._after = re.compile(pattern_of(before)), re.compile(pattern_of(after))
         self._text = ""
-        """Text that hasn't been returned yet."""
+        """Text that `read` hasn't returned yet."""
         self.in_calls = False
-        """Whether the calls have begun: no text follows."""
+        """Whether the calls have begun, so that no text follows."""
         self._has_text = False
 
     def go_on(self, begun: str) -> None:
-        """Continue an answer that has ``begun`` with this."""
+        """Continue an answer that begins with the text ``begun``."""
         if begun.strip() and (self._format.mark in begun or not self._format.anywhere):
             self.read(begun)
 
@@ -42,14 +42,14 @@ class CallReader:
         return shown, list(iter(self._next_call, None))
 
     def end(self, *, cut: bool) -> str:
-        """The text held back at the end of the answer, without a possible beginning of a call if it was ``cut``."""
+        """The text held back at the end of the answer. If ``cut``, a possible beginning of a call is dropped."""
         if self.in_calls:
             return ""
         held, self._text = self._text, ""
         return held[: len(held) - _partial(held, self._format.mark)] if cut else held
 
     def _decided(self) -> str:
-        """The text that can't be the beginning of a mark or the spaces before one."""
+        """The text that can't be the beginning of a mark, or spaces before one."""
         held, mark = self._text, self._format.mark
         if not self._format.anywhere:
             begins = held.lstrip()
@@ -85,7 +85,7 @@ class CallReader:
         return ToolCall(identity, parts["name"], arguments)
 
     def _arguments(self, text: str, at: int, schema: Schema) -> tuple[str, int]:
-        """As JSON, and where they end. Raises `ValueError` if they aren't complete."""
+        """The arguments as JSON, and where they end. Raises `ValueError` if they are incomplete."""
         known = self._format
         if not known.parameter:
             _, end = _decode(text, at)

@@ -1,4 +1,4 @@
-"""How models write the arguments of calls where they aren't one JSON object: one by one, each in some notation."""
+"""How models write a call's arguments if they aren't one JSON object: one by one, each in some notation."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from typing import Any
 from app.protocol.tool_schemas import Schema, branches, parameters_of, text_value, types
 
 KEY, VALUE = "\ue003", "\ue004"
-"""Placeholders in how an argument is written: its name and its value."""
+"""Placeholders for an argument's name and value."""
 Around = tuple[str, str, str]
-"""What is before, between and behind the entries of an object or array."""
+"""What comes before, between and after the entries of an object or array."""
 _decode = json.JSONDecoder().raw_decode
 _WORD = re.compile(r"([\w.+-]+)(?=[^\w.+-])")
 """A number or a word such as ``true``, once it is complete."""
@@ -24,26 +24,26 @@ _LETTERS = {"\n": "n", "\r": "r", "\t": "t"}
 
 @dataclass(frozen=True)
 class Notation:
-    """How values are written: by default, texts as they are, up to what follows them, and all others as JSON."""
+    """How values are written. By default, strings are as they are, up to what follows, and other values are JSON."""
 
     quotes: str = ""
-    """Around texts."""
+    """The marks around strings."""
     escapes: bool = False
-    """Quotes, backslashes and line breaks in texts have a backslash, as Python's."""
+    """Whether quotes, backslashes and line breaks in strings get a backslash, as in Python."""
     words: Mapping[str, str] = field(default_factory=dict)
-    """By JSON's names: ``null``, ``true`` and ``false`` if they have others."""
+    """Other words for JSON's ``null``, ``true`` and ``false``, by these names."""
     object: Around | None = None
-    """``None``: objects are JSON; likewise arrays."""
+    """``None`` if objects are written as JSON; the same for `array`."""
     member: str = ""
     array: Around | None = None
     item: str = VALUE
     within: Notation | None = None
-    """That of an array's items, if it is another one."""
+    """The notation of an array's items, if it is a different one."""
     sorts: bool = False
-    """Whether arguments are in the order of their names."""
+    """Whether arguments are sorted by name."""
 
     def write(self, value: Any) -> str:
-        """A JSON value."""
+        """``value``, a JSON value, in this notation."""
         match value:
             case str():
                 return f"{self.quotes}{escaped(value) if self.escapes else value}{self.quotes}"
@@ -56,7 +56,7 @@ class Notation:
         return self.words.get(text, text)
 
     def entries(self, values: Mapping[str, Any], around: Around, members: Sequence[str]) -> str:
-        """``values`` by their names. ``members``: how one is written; if there are two ways, the first is of texts."""
+        """``values`` with their names. ``members``: how to write one; of two ways, the first is for strings."""
         begins, between, ends = around
         texts = (
             members[0 if isinstance(value, str) else -1].replace(KEY, key).replace(VALUE, self.write(value))
@@ -66,14 +66,13 @@ class Notation:
 
     @property
     def inner(self) -> Notation:
-        """That of an array's items."""
+        """The notation of an array's items."""
         return self.within or self
 
-    # ------------------------------------------------------------ reading; `ValueError`: it isn't whole
+    # ------------------------------------------------------------ reading; `ValueError` means incomplete
 
     def read(self, text: str, at: int, schema: Any, whole: Schema, behind: str) -> tuple[Any, int]:
-        """The value ``at`` a place of ``text``, and where it ends: in front of ``behind``. ``schema``: a part of
-        ``whole``."""
+        """The value ``at`` a place of ``text``, and where it ends: before ``behind``. ``schema``: part of ``whole``."""
         if not self.quotes:
             return self._read_unquoted(text, at, schema, whole, behind)
         if text.startswith(self.quotes, at):
@@ -118,7 +117,7 @@ class Notation:
     def read_entries(
         self, text: str, at: int, around: Around, members: Sequence[str], schema: Schema, whole: Schema | None = None
     ) -> tuple[dict[str, Any], int]:
-        """The opposite of `entries`: the values, and where they end."""
+        """The reverse of `entries`: the values, and where they end."""
         found, values = _Entries(text, at, around), dict[str, Any]()
         schemas = parameters_of(schema, whole).schemas
         while found.goes_on(*members):
@@ -142,11 +141,11 @@ ELEMENTS = Notation(
     array=("", "", ""),
     item=f"{MINIMAX}<item>{VALUE}{MINIMAX}</item>",
 )
-"""Of MiniMax M3."""
+"""MiniMax M3's notation."""
 
 
 class _Entries:
-    """Goes through the entries of an object or array that begins ``at`` a place of ``text``."""
+    """Goes through the entries of an object or array that begins at place ``at`` of ``text``."""
 
     def __init__(self, text: str, at: int, around: Around) -> None:
         begins, self._between, self._ends = around
@@ -157,7 +156,7 @@ class _Entries:
         self._count = 0
 
     def goes_on(self, *ways: str) -> bool:
-        """Whether there is another entry, written in one of ``ways``; then `at` is at its value."""
+        """Whether another entry follows, written in one of ``ways``; if so, `at` is where its value begins."""
         if self._count:
             self.at = _behind(self._text, self.at, self.behind)
         if self._ends and self._text.startswith(self._ends, self.at):
@@ -180,7 +179,7 @@ class _Entries:
 
 
 def escaped(text: str) -> str:
-    """A text between single quotes."""
+    """``text`` escaped for single quotes."""
     return re.sub(r"[\\'\n\r\t]", lambda found: "\\" + _LETTERS.get(found[0], found[0]), text)
 
 
@@ -189,7 +188,7 @@ def _unescaped(found: re.Match[str]) -> str:
 
 
 def in_order(pair: tuple[str, Any]) -> str:
-    """The place of an argument where they are sorted by their names, as Jinja's ``dictsort`` does."""
+    """The sort key of an argument, the same as in Jinja's ``dictsort``."""
     return pair[0].lower()
 
 

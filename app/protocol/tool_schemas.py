@@ -1,4 +1,4 @@
-"""Schemas of arguments that are written one by one. ``not_followed``: the keywords that can't be enforced this way."""
+"""Schemas of arguments that are written one by one. ``not_followed``: keywords that can't be enforced this way."""
 
 from __future__ import annotations
 
@@ -10,31 +10,31 @@ from urllib.parse import unquote
 
 _ALL_TYPES = frozenset({"null", "boolean", "integer", "number", "string", "array", "object"})
 _NOT_FOLLOWED = ("anyOf", "oneOf", "patternProperties", "minProperties", "maxProperties")
-"""Keywords about the arguments as a whole."""
+"""Keywords that concern the arguments as a whole."""
 _MOST_CHARACTERS = 4000
 """Larger limits on a string's length aren't enforced."""
 _MOST_STEPS = 16
-"""The longest chain of references or nested schemas."""
+"""The longest chain of references or nested schemas that is followed."""
 
 Schema = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class TextValue:
-    """An argument that may be a string, which is written without quotation marks."""
+    """An argument that may be a string and is written without quotation marks."""
 
     choices: Mapping[str, Any] | None = None
-    """The texts that may be written, and their values; ``None``: any text."""
+    """The texts that may be written, with their values; ``None`` if any text may be."""
     least: int = 0
-    """Characters."""
+    """The least number of characters, and the most."""
     most: int | None = None
     others: frozenset[str] = frozenset()
-    """The other JSON types that it may have; those values are written as JSON."""
+    """Other JSON types that it may have; their values are written as JSON."""
     not_followed: tuple[str, ...] = ()
     """Keywords of its schema that aren't enforced."""
 
     def value(self, text: str) -> Any:
-        """The value of a written ``text``."""
+        """The value that ``text`` stands for."""
         if self.choices is not None:
             return self.choices.get(text, text)
         try:
@@ -52,13 +52,13 @@ class Parameters:
     """By name, in order."""
     required: frozenset[str] = frozenset()
     any_name: bool = False
-    """Any arguments are allowed, by any names."""
+    """Whether arguments with any name are allowed."""
     not_followed: tuple[str, ...] = ()
     """Keywords of the whole schema that aren't enforced."""
 
 
 def parameters_of(schema: Schema, whole: Schema | None = None) -> Parameters:
-    """The arguments that a tool's ``schema`` describes, or one that is a part of ``whole``."""
+    """The arguments that a ``schema`` describes: a tool's, or a part of ``whole``."""
     schemas, required = _properties(schema, schema if whole is None else whole, _MOST_STEPS)
     is_closed = not schema or "properties" in schema or schema.get("additionalProperties") is False
     left_out = tuple(keyword for keyword in _NOT_FOLLOWED if keyword in schema)
@@ -66,7 +66,7 @@ def parameters_of(schema: Schema, whole: Schema | None = None) -> Parameters:
 
 
 def text_value(schema: Any, whole: Schema) -> TextValue | None:
-    """How to write an argument with this ``schema``, a part of ``whole``; ``None``: as JSON."""
+    """How to write an argument with this ``schema``, a part of ``whole``; ``None`` if it is written as JSON."""
     ways = list(branches(schema, whole))
     kinds = frozenset(kind for one in ways for kind in types(one))
     if "string" not in kinds:
@@ -85,7 +85,7 @@ def text_value(schema: Any, whole: Schema) -> TextValue | None:
 
 
 def _count(value: Any) -> int | None:
-    """A string length, if it is a number that a grammar can count to."""
+    """A string length, if a grammar can count that far."""
     return int(value) if isinstance(value, int | float) and 0 <= value <= _MOST_CHARACTERS else None
 
 
@@ -111,7 +111,7 @@ def _properties(schema: Any, whole: Schema, steps: int) -> tuple[dict[str, Any],
 
 
 def branches(schema: Any, whole: Schema, steps: int = _MOST_STEPS) -> Iterator[Schema]:
-    """The alternatives that an argument may follow."""
+    """The alternative schemas of an argument."""
     schema = _resolved(schema, whole)
     inner = _listed(schema, "anyOf") or _listed(schema, "oneOf")
     if not inner and len(one := _listed(schema, "allOf")) == 1 and "type" not in schema:

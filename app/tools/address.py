@@ -1,4 +1,4 @@
-"""The streams to an MCP server at an address: streamable HTTP, with headers or a login by OAuth."""
+"""The streams to an MCP server at an address: streamable HTTP, with headers or an OAuth login."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from app.tools.transport import MAX_LINE, MAX_VALUES, Flow, Streams
 
 _CONNECT_SECONDS, _READ_SECONDS = 30.0, 300.0
 LOST = "The server was restarted. Try again."
-"""The error of a request in a session that the server doesn't know any more."""
+"""The error for a request in a session that the server no longer knows."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _DONE = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain; charset=utf-8\r\nConnection: close\r\n\r\n"
 
 
 class Asking(Protocol):
-    """`app.tools.server.Server`, as far as a login needs it."""
+    """The part of `app.tools.server.Server` that a login needs."""
 
     async def asked(self, kind: Any, message: str, *, url: str = "") -> Reply: ...
     def paused(self) -> contextlib.AbstractContextManager[None]: ...
@@ -52,7 +52,7 @@ async def address(start: StartServer, asking: Asking) -> AsyncIterator[Streams]:
     with contextlib.suppress(httpx2.InvalidURL, ValueError):
         url = httpx2.URL(entry.url)
     if url.scheme not in ("http", "https") or not url.host:
-        raise KnownError("Its address has to begin with https:// or http://.")
+        raise KnownError("Its address must begin with https:// or http://.")
     has_key = any(name.lower() == "authorization" for name in entry.headers)
     transport, streams = _Transport(Flow(), url, is_offline=start.is_offline, has_login=not has_key), Streams()
     async with contextlib.AsyncExitStack() as stack:
@@ -84,7 +84,7 @@ async def address(start: StartServer, asking: Asking) -> AsyncIterator[Streams]:
 
 
 class _Transport(httpx2.AsyncBaseTransport):
-    """HTTP within limits. What goes wrong becomes an answer that says so: an exception would end the session."""
+    """HTTP within limits. Errors become answers that describe them, because an exception would end the session."""
 
     def __init__(self, flow: Flow, url: httpx2.URL, *, is_offline: bool, has_login: bool) -> None:
         self.flow = flow
@@ -96,9 +96,9 @@ class _Transport(httpx2.AsyncBaseTransport):
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
         host = request.url.host
-        self.flow.take(0, messages=100)  # a server can make the library ask it again and again
+        self.flow.take(0, messages=100)  # a server can make the library send requests again and again
         if self._is_offline and host not in _LOOPBACK:
-            return _refused(f"Slipstream is offline, so it asks only servers on this computer, and {host} isn't one.")
+            return _refused(f"Slipstream is offline and only connects to servers on this computer; {host} isn't on it.")
         try:
             response = await self._inner.handle_async_request(request)
         except httpx2.ConnectTimeout:
@@ -113,7 +113,7 @@ class _Transport(httpx2.AsyncBaseTransport):
             return _refused(LOST)
         if is_own and status >= 400 and status not in self._left_alone and not kind.startswith("application/json"):
             await response.aclose()
-            why = " It wants a key or another one." if status in (401, 403) else ""
+            why = " It needs a key, or the key is wrong." if status in (401, 403) else ""
             return _refused(f"{host} answered with HTTP {status}.{why}")
         assert isinstance(response.stream, httpx2.AsyncByteStream)
         response.stream = _Limited(response.stream, self.flow, is_endless=kind.startswith("text/event-stream"))
@@ -129,7 +129,7 @@ def _refused(message: str) -> httpx2.Response:
 
 
 class _Limited(httpx2.AsyncByteStream):
-    """A body of at most one message's size; of a stream of events, each of them."""
+    """A body with at most the size of one message; in a stream of events, the limit is for each event."""
 
     def __init__(self, stream: httpx2.AsyncByteStream, flow: Flow, *, is_endless: bool) -> None:
         self._stream = stream
@@ -157,17 +157,17 @@ class _Limited(httpx2.AsyncByteStream):
 
 
 class _Secret(msgspec.Struct):
-    """What is kept of a login."""
+    """What is stored about a login."""
 
     url: str = ""
-    """Of the server that it is for: its entry may have another address by now."""
+    """The address of its server: the entry may have a different one by now."""
     port: int = 0
-    """That the server was told to send the browser to."""
+    """The port that the server was told to send the browser to."""
     expires: float | None = None
     tokens: dict[str, Any] | None = None
     client: dict[str, Any] | None = None
     metadata: dict[str, Any] | None = None
-    """Where the tokens are renewed."""
+    """Says where the tokens are renewed."""
 
 
 class _Login:
@@ -184,11 +184,11 @@ class _Login:
         self._url = ""
         self._name = start.entry.name
         self._socket = socket.socket()
-        if sys.platform != "win32":  # where it would share the port
+        if sys.platform != "win32":  # there, it would share the port
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self._socket.bind(("127.0.0.1", self._secret.port))
-        except OSError:  # another program has it now; servers have to accept any (RFC 8252, 7.3)
+        except OSError:  # another program has it now; servers must accept any port (RFC 8252, 7.3)
             self._socket.bind(("127.0.0.1", 0))
         self._secret.port = self._socket.getsockname()[1]
         metadata = OAuthClientMetadata(
@@ -207,7 +207,7 @@ class _Login:
         self._url = url
 
     async def _wait(self) -> AuthorizationCodeResult:
-        """Have the user log in in the browser, and wait until it comes back."""
+        """Have the user log in in the browser, and wait until the browser comes back."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
 
         async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -229,7 +229,7 @@ class _Login:
                 with self._asking.paused():
                     await asyncio.wait({asked, answer}, return_when=asyncio.FIRST_COMPLETED)
                     if not answer.done() and asked.result().action != "accept":
-                        raise KnownError("The login was refused.")
+                        raise KnownError("You declined to log in.")
                     result: AuthorizationCodeResult = await answer
                     return result
             finally:

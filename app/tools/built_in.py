@@ -1,4 +1,4 @@
-"""The tools that Slipstream has itself: the time, a calculator, and the files that the user attached to the chat."""
+"""The built-in tools: the time, a calculator, and reading the files that the user attached to the chat."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from app.tools.calculator import calculate
 from app.tools.messages import CallEnded, CallTool
 
 _LINES, _CHARACTERS = 500, 40_000
-"""Of one page of a file."""
+"""The most that one page of a file has."""
 _ENTRIES = 500
-"""Of one folder."""
+"""The most entries that are listed of one folder."""
 _LARGEST = 100 * 1024 * 1024
 
 
@@ -48,7 +48,7 @@ async def carry_out(call: CallTool) -> CallEnded:
 def _text(arguments: dict[str, Any], name: str, default: str | None = None) -> str:
     value = arguments.get(name, default)
     if not isinstance(value, str):
-        raise KnownError(f"The argument “{name}” has to be a text.")
+        raise KnownError(f"The argument “{name}” must be a string.")
     return value
 
 
@@ -68,7 +68,7 @@ def _read_file(arguments: dict[str, Any], call: CallTool) -> str:
     name = _text(arguments, "path")
     first = arguments.get("first_line", 1)
     if not isinstance(first, int) or first < 1:
-        raise KnownError("The argument “first_line” has to be a number from 1.")
+        raise KnownError("The argument “first_line” must be a whole number, at least 1.")
     lines = _content(name, call).splitlines()
     page: list[str] = []
     room = _CHARACTERS
@@ -86,7 +86,7 @@ def _read_file(arguments: dict[str, Any], call: CallTool) -> str:
 
 
 def _content(name: str, call: CallTool) -> str:
-    """The text of a file of the chat, or of one in its folders."""
+    """The text of a file that is attached to the chat or in one of its folders."""
     for attached in call.attached:
         if attached.name == name:
             return attached.text if not attached.path else _text_of(Path(attached.path))
@@ -114,20 +114,20 @@ _REASONS = {"empty": "The file is empty.", "image": "The file is an image.", "fo
 
 
 def _inside(name: str, call: CallTool) -> Path:
-    """A path in the chat's folders, after all links. Raises `KnownError` for any other one."""
+    """A path in the chat's folders, with links resolved. Raises `KnownError` for any other path."""
     if "\0" in name:
-        raise KnownError("That is no path.")
+        raise KnownError("That isn't a valid path.")
     roots = [Path(os.path.realpath(folder)) for folder in call.folders]
     for folder, root in zip(call.folders, roots, strict=True):
         path = Path(os.path.normpath(root / name))
         if not (path.is_relative_to(root) or path.is_relative_to(folder)):
-            continue  # not even looked at: Windows would log in at a computer that the path names
+            continue  # never opened: Windows would log in to a computer that the path names
         path = Path(os.path.realpath(root / name))
         if path.is_relative_to(root) and (path.exists() or root is roots[-1]):
             return path
     if not roots:
-        raise KnownError("No folder was added to this chat, and no file of that name.")
-    raise KnownError("Only the files of this chat and its folders can be read.")
+        raise KnownError("No folder was added to this chat, and no attached file has this name.")
+    raise KnownError("Only files attached to this chat and files in its folders can be read.")
 
 
 def _list_folder(arguments: dict[str, Any], call: CallTool) -> str:

@@ -1,4 +1,4 @@
-"""A calculator: exact with fractions of whole numbers, and with floating-point numbers where a function needs them."""
+"""A calculator: exact, with fractions of whole numbers; floating-point numbers only where a function needs them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from app.system import KnownError
 
 _MAX_CHARACTERS = 2000
 _MAX_BITS = 14_000
-"""Of a numerator or denominator: about 4,200 digits, fewer than Python writes at once."""
+"""The size of a numerator or denominator: about 4,200 digits, fewer than Python's limit for writing a number."""
 _SIGNS = str.maketrans({"×": "*", "·": "*", "÷": "/", "−": "-", "^": "**"})
 _EXACT = decimal.Context(prec=5200, traps=[decimal.Inexact])
 _SHOWN = decimal.Context(prec=16)
@@ -46,7 +46,7 @@ def _value(node: ast.expr, text: str) -> Number:
     match node:
         case ast.Constant(value=int(number)) if not isinstance(number, bool):
             return _limited(number)
-        case ast.Constant(value=float()):  # as it is written: 0.1 is a tenth
+        case ast.Constant(value=float()):  # taken as written: 0.1 is exactly a tenth
             literal = Decimal(source)
             if abs(literal.adjusted()) > _MAX_BITS / math.log2(10):
                 raise OverflowError

@@ -36,19 +36,20 @@ def command() -> list[str]:
 
 
 class ToolsProcess:
-    """A tools process from the first use until `close`."""
+    """A tools process from its start until `close`."""
 
     def __init__(
         self,
         answer: Callable[[UserAsked], Reply | None] | None = None,
         on_progress: Callable[[CallProgressed], None] = lambda _: None,
     ) -> None:
-        """``answer`` asks the user what a server wants to know (``None``: not yet); without it, the answer is no."""
+        """``answer`` passes a server's question to the user (``None``: not answered yet); without it, every question is
+        declined."""
         self.servers: dict[str, ServerChanged] = {}
         self._answer = answer or (lambda asked: Reply(question=asked.question, action="decline"))
         self._on_progress = on_progress
         self._numbers = itertools.count(1)
-        # Its log has other people's text.
+        # Its log contains other people's text.
         self._process = system.start_process(command(), errors=subprocess.DEVNULL)
 
     def __enter__(self) -> Self:
@@ -62,7 +63,7 @@ class ToolsProcess:
         return self._process.pid
 
     def start(self, entries: Iterable[ServerEntry], *, is_offline: bool = False) -> dict[str, ServerChanged]:
-        """Start servers; returns when each is ready or has failed. Raises `KnownError`."""
+        """Start servers; returns when each one is ready or has failed. Raises `KnownError`."""
         waiting = set()
         for entry in entries:
             self.send(StartServer(entry=entry, is_offline=is_offline))
@@ -74,8 +75,8 @@ class ToolsProcess:
         return self.servers
 
     def call(self, server: str, tool: str, arguments: str, **more: Any) -> CallEnded:
-        """Call a tool and wait for its result; ``more`` are fields of `CallTool`. Ctrl+C stops the call, and is raised
-        when it has ended. Raises `KnownError`."""
+        """Call a tool and wait for its result; ``more`` are fields of `CallTool`. Ctrl+C stops the call and is raised
+        once it has ended. Raises `KnownError`."""
         call = CallTool(request=next(self._numbers), server=server, tool=tool, arguments=arguments, **more)
         self.send(call)
         interrupt = None
@@ -98,15 +99,15 @@ class ToolsProcess:
         try:
             frames.write(self._process.stdin, frames.encode(message))
         except (OSError, frames.ProtocolError) as error:
-            raise KnownError("The process for tools has ended.") from error
+            raise KnownError("The process that runs tools has ended.") from error
 
     def receive(self) -> FromTools:
-        """Wait for the next message; questions are answered. Raises `KnownError` if the process has ended."""
+        """Wait for the next message; also answers questions. Raises `KnownError` if the process has ended."""
         assert self._process.stdout is not None
         try:
             message = decode_from_tools(frames.read(self._process.stdout) or b"")
         except (OSError, frames.ProtocolError) as error:
-            raise KnownError("The process for tools has ended.") from error
+            raise KnownError("The process that runs tools has ended.") from error
         match message:
             case ServerChanged():
                 self.servers[message.name] = message

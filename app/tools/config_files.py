@@ -1,7 +1,7 @@
-"""Reads which servers somebody pasted: a command, an address, or the JSON in which other apps have them.
+"""Reads servers from what the user pastes: a command, an address, or the JSON that other apps use.
 
-Claude Desktop, LM Studio and Cursor have ``mcpServers``, VS Code ``servers`` and ``inputs``. What people paste has
-comments, commas too many, or is only the inner part.
+Claude Desktop, LM Studio and Cursor have ``mcpServers``, VS Code has ``servers`` and ``inputs``. The pasted text may
+have comments or extra commas, or may be only the inner part.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from app.tools.entries import MOST_SERVERS, VARIABLE, texts_of
 from app.tools.messages import DEFAULT_TIMEOUT_SECONDS, ServerEntry
 
 MOST_TEXT = 1024 * 1024
-"""Characters of a file."""
+"""The most characters that are read of a file."""
 _COMMENTS = re.compile(r'("(?:\\.|[^"\\])*"?)|//[^\n]*|/\*.*?(?:\*/|\Z)', re.DOTALL)
 _COMMAS = re.compile(r'("(?:\\.|[^"\\])*"?)|,(?=\s*[}\]])', re.DOTALL)
 _PLACES = (("mcpServers",), ("servers",), ("mcp", "servers"), ("mcp",), ("context_servers",))
@@ -38,11 +38,11 @@ _LONGEST_NAME = 56
 
 @dataclass
 class FoundServers:
-    """What was read from a text."""
+    """What was found in a text."""
 
     entries: list[ServerEntry] = field(default_factory=list)
     inputs: dict[str, str] = field(default_factory=dict)
-    """What the user has to enter, by the name in ``${input:…}``: its description."""
+    """Descriptions of what the user has to enter, by the name in ``${input:…}``."""
     problems: list[str] = field(default_factory=list)
     """Sentences for the user about what can't be used."""
 
@@ -96,7 +96,7 @@ def _servers_in(text: str, found: FoundServers) -> list[tuple[str, Any]]:
         return [(str(content.get("name") or ""), content)]
     servers = [(name, one) for name, one in content.items() if isinstance(one, dict)]
     if not servers:
-        found.problems.append("There is no server in this JSON: neither “mcpServers” nor “servers”.")
+        found.problems.append("This JSON has no servers: neither “mcpServers” nor “servers”.")
     return servers
 
 
@@ -140,25 +140,27 @@ def _entry(name: str, raw: Any, problems: list[str]) -> ServerEntry | None:
         problems.append(f"{shown} wasn't added: {error}.")
         return None
     if any(_ONLY_IN_EDITORS.search(text) for text in texts_of(entry)):
-        problems.append(f"{shown} has a ${{…}} that only an editor knows. It is added but off: edit it first.")
+        problems.append(
+            f"{shown} has a ${{…}} that only an editor can fill in. It will be added but switched off: edit it first."
+        )
         return msgspec.structs.replace(entry, is_on=False)
     if isinstance(raw.get("envFile"), str):
-        problems.append(f"{shown} has a file with variables, which isn't read. Enter what it needs under “Edit”.")
+        problems.append(f"{shown} gets variables from a file, which isn't read. Enter the ones it needs under “Edit”.")
     return entry
 
 
 def _read_entry(name: str, raw: Any) -> ServerEntry:
-    """Raises `KnownError`, which says why, to follow “wasn't added:”."""
+    """Raises `KnownError` with a reason that follows “wasn't added:”."""
     if not isinstance(raw, dict):
         raise KnownError("it isn't an object")
     command, args = _command(raw)
     url = next((raw[key].strip() for key in _ADDRESSES if isinstance(raw.get(key), str)), "")
     if "sse" in (raw.get("type"), raw.get("transport")):
-        raise KnownError("it uses SSE, an older transport that Slipstream doesn't have")
+        raise KnownError("it uses SSE, an older transport that Slipstream doesn't support")
     if not url and not command:
         raise KnownError("it has neither a command nor an address")
     if url and command:
-        raise KnownError("it has a command and an address")
+        raise KnownError("it has both a command and an address")
     if url and "${" not in url and not re.match(r"https?://[^/\s]", url, re.IGNORECASE):
         raise KnownError("its address doesn't begin with http:// or https://")
     entry = ServerEntry(
@@ -174,12 +176,12 @@ def _read_entry(name: str, raw: Any) -> ServerEntry:
         off=[one for key in _OFF if isinstance(raw.get(key), list) for one in raw[key] if isinstance(one, str)],
     )
     if any("\0" in text for text in texts_of(entry)):
-        raise KnownError("it has a character that no command can have")
+        raise KnownError("it has a character that isn't allowed in a command")
     return entry
 
 
 def _command(raw: dict[str, Any]) -> tuple[str, list[str]]:
-    """The program and its arguments. Some apps have both in one text or one list."""
+    """The program and its arguments. Some apps have both in one string or one list."""
     command: Any = raw.get("command")
     args = raw.get("args")
     if isinstance(command, dict):
@@ -203,7 +205,7 @@ def _split(line: str) -> list[str]:
 
 
 def _text(value: Any) -> str | None:
-    """What other apps make of a value where they want a text."""
+    """A value as other apps read it where they expect text."""
     if isinstance(value, bool):
         return str(value).lower()
     return str(value) if isinstance(value, str | int | float) else None
@@ -215,7 +217,7 @@ def _texts(value: Any) -> dict[str, str]:
 
 
 def _seconds(value: Any) -> float:
-    """Some apps have seconds, others milliseconds."""
+    """Some apps use seconds, others milliseconds."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
         return DEFAULT_TIMEOUT_SECONDS
     return min(value / 1000 if value >= 1000 else float(value), 86_400.0)

@@ -1,4 +1,4 @@
-"""The servers that the user has added: on disk, with their secrets in the keyring, and as they are started."""
+"""The servers that the user has added: how they are stored, with their secrets in the keyring, and how they start."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from app.tools.messages import ServerEntry
 FILE_NAME = "tool-servers.json"
 MOST_SERVERS = 64
 MISSING = "${secret}"
-"""Stands in the file, and in an entry if it couldn't be found, for a value that is in the keyring."""
+"""Replaces a value that is in the keyring: in the file, and in an entry if the value wasn't found."""
 _LOGIN = "login"
 _SECRET_NAME = re.compile(
     r"TOKEN|SECRET|(?<!ASK)PASS|KEY|CREDENTIAL|AUTH|COOKIE|SESSION|DSN|\bPAT\b|_PAT$", re.IGNORECASE
@@ -39,7 +39,7 @@ class _Secrets(SecretStore):
 class ServerEntries:
     """The user's servers, in one file in ``folder``. Not for the window's thread: a keyring may ask for its password.
 
-    Environment variables and headers that look like secrets are stored in the keyring or, if there is none, in memory.
+    Environment variables and headers that look like secrets are in the keyring or, if there is none, in memory.
     """
 
     def __init__(self, folder: Path | None) -> None:
@@ -54,7 +54,7 @@ class ServerEntries:
         self._secrets = _Secrets()
 
     def all(self) -> dict[str, ServerEntry]:
-        """By name. A secret that isn't found is `MISSING`."""
+        """All servers by name. A secret that wasn't found is `MISSING`."""
 
         def filled(key: str, value: str) -> str:
             return (self._secrets.get(key) or value) if value == MISSING else value
@@ -62,8 +62,8 @@ class ServerEntries:
         return {name: _with_secrets(entry, filled) for name, entry in self._file.all().items()}
 
     def put(self, entry: ServerEntry, instead_of: str = "") -> bool:
-        """Store a server, in place of the one of this name. Returns whether its secrets will be there next time.
-        Raises `NotSavedError`, and `KnownError` for a secret that isn't one."""
+        """Store a server; it replaces the one called ``instead_of``. Returns whether its secrets will still be there
+        next time. Raises `NotSavedError`, and `KnownError` for a secret that can't be stored."""
         lasts = True
 
         def hidden(key: str, value: str) -> str:
@@ -83,24 +83,24 @@ class ServerEntries:
         return lasts
 
     def remove(self, name: str) -> None:
-        """With its secrets. Raises `NotSavedError`, and `KnownError` if the keyring doesn't delete them."""
+        """Remove a server and its secrets. Raises `NotSavedError`, and `KnownError` if the keyring can't do it."""
         entry = self._file.get(name)
         self._file.remove(name)
         self._forget(name, entry)
 
     def login(self, name: str) -> str:
-        """The OAuth login of a server; empty without one."""
+        """The OAuth login of a server; empty if it has none."""
         return self._secrets.get(_key(name, _LOGIN)) or ""
 
     def keep_login(self, name: str, secret: str) -> None:
-        """An empty one forgets it. Raises `KnownError`."""
+        """Store a login; an empty one deletes it. Raises `KnownError`."""
         if secret:
             self._secrets.set(_key(name, _LOGIN), secret)
         else:
             self._forget(name, None)
 
     def _forget(self, name: str, entry: ServerEntry | None) -> None:
-        """All secrets of this entry, and the login."""
+        """Delete all secrets of this entry, and its login."""
         values = [*entry.env, *entry.headers] if entry else []
         for key in [_key(name, value) for value in [_LOGIN, *values]]:
             if self._secrets.get(key):
@@ -112,7 +112,7 @@ def _key(server: str, what: str) -> str:
 
 
 def _with_secrets(entry: ServerEntry, change: Callable[[str, str], str]) -> ServerEntry:
-    """The entry with each variable and header as ``change`` (name in the keyring, value) has it."""
+    """The entry with each variable and header replaced by ``change`` (name in the keyring, value)."""
     env = {name: change(_key(entry.name, name), value) for name, value in entry.env.items()}
     headers = {name: change(_key(entry.name, name), value) for name, value in entry.headers.items()}
     return msgspec.structs.replace(entry, env=env, headers=headers)
@@ -124,7 +124,7 @@ def is_secret(name: str, value: str) -> bool:
 
 
 def as_json(entry: ServerEntry) -> str:
-    """The entry as other apps have it, to be edited: with `MISSING` in place of secrets, nothing in it invisible."""
+    """The entry in other apps' format, for editing: with `MISSING` instead of secrets, and nothing invisible."""
     hidden = _with_secrets(entry, lambda key, value: MISSING if is_secret(key.rpartition(": ")[2], value) else value)
     values = {name: getattr(hidden, name) for name in ("command", "args", "url", "env", "headers", "cwd")}
     content = {entry.name: {name: value for name, value in values.items() if value}}
@@ -132,7 +132,7 @@ def as_json(entry: ServerEntry) -> str:
 
 
 def with_secrets_of(entry: ServerEntry, before: ServerEntry) -> ServerEntry:
-    """The entry with the secrets that ``before`` has, where it has `MISSING`."""
+    """The entry with each `MISSING` replaced by the secret that ``before`` has."""
     old = {_key(entry.name, name): value for name, value in [*before.env.items(), *before.headers.items()]}
     return _with_secrets(entry, lambda key, value: old.get(key, value) if value == MISSING else value)
 
@@ -141,22 +141,22 @@ VARIABLE = re.compile(r"\$\{(?:(?P<kind>env|input):)?(?P<name>[A-Za-z_][\w.-]*)(
 
 
 def resolved(entry: ServerEntry, environment: Mapping[str, str] = os.environ) -> ServerEntry:
-    """The entry to be started: with values in place of ``${env:NAME}``, ``${NAME}`` and ``${userHome}``, and with the
-    path of its program. Raises `KnownError` if there is no such value."""
+    """The entry to start: ``${env:NAME}``, ``${NAME}`` and ``${userHome}`` become their values, and the program has its
+    path. Raises `KnownError` if there is no such value."""
 
     def value(match: re.Match[str]) -> str:
         name, default = match["name"], match["default"]
         if match["kind"] != "input":
             if match[0] == MISSING:
                 raise KnownError(
-                    f"A secret of “{entry.name}” isn't stored any more: this computer has no keyring, or it doesn't "
-                    "open. Edit the server and enter the secret again."
+                    f"A secret of “{entry.name}” is missing: this computer has no keyring, or the keyring can't be "
+                    "opened. Edit the server and enter the secret again."
                 )
             if name == "userHome":
                 return str(Path.home())
             if (found := environment.get(name, default)) is not None:
                 return found
-        raise KnownError(f"“{entry.name}” needs a value for {match[0]}, and there is none. Edit the server to set it.")
+        raise KnownError(f"“{entry.name}” needs a value for {match[0]}, but there is none. Edit the server to set it.")
 
     entry = _changed(entry, lambda text: VARIABLE.sub(value, text))
     program = find_program(entry.command, environment.get("PATH", ""))
@@ -176,7 +176,7 @@ def with_inputs(entry: ServerEntry, values: Mapping[str, str]) -> ServerEntry:
 
 
 def texts_of(entry: ServerEntry) -> list[str]:
-    """All that may have something like ``${env:NAME}`` in it."""
+    """All texts that may contain something like ``${env:NAME}``."""
     return [entry.command, *entry.args, *entry.env.values(), entry.cwd, entry.url, *entry.headers.values()]
 
 
@@ -193,7 +193,7 @@ def _changed(entry: ServerEntry, change: Callable[[str], str]) -> ServerEntry:
 
 
 def command_line(entry: ServerEntry) -> str:
-    """What is started, or the address, on one line: every argument can be told from the others, and nothing is
+    """What is started, or the address, on one line: you can tell where each argument ends, and nothing is
     invisible."""
     if entry.url:
         return words.printable(entry.url, 10_000)

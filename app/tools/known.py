@@ -1,4 +1,4 @@
-"""Servers that are easily added, and where the programs that start servers are."""
+"""Well-known servers that are easy to add, and where to find the programs that start servers."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from typing import Any
 from app import system
 
 PROGRAMS = {"uvx": "uv, from docs.astral.sh/uv", "npx": "Node.js, from nodejs.org", "docker": "Docker, from docker.com"}
-"""What the programs belong to that most servers are started with, and where that is."""
+"""The programs that start most servers: what each one comes with, and where to get it."""
 _USUAL = (
     "~/.local/bin", "~/.cargo/bin", "~/.bun/bin", "~/.deno/bin", "~/.volta/bin", "~/.asdf/shims",
     "~/.local/share/mise/shims", "~/.local/share/fnm/aliases/default/bin", "~/.nvm/versions/node/*/bin",
     "/opt/homebrew/bin", "/usr/local/bin", "/home/linuxbrew/.linuxbrew/bin",
 )  # fmt: skip
-"""Where installers put programs that only a terminal finds: what is started from a desktop has a shorter PATH."""
+"""Where installers put programs that only a terminal finds: apps started from a desktop have a shorter PATH."""
 
 
 def find_program(name: str, path: str | None = None) -> Path | None:
-    """The program, if it is on this computer; a name without a folder is looked for in ``path`` (``None``: PATH) and
-    then where installers put it. Without a folder in the result, it is found by its name."""
+    """The program, if it is on this computer. A name without a folder is looked up in ``path`` (``None``: PATH), then
+    where installers put programs. A result without a folder means that the name alone finds it."""
     if not name:
         return None
     if shutil.which(name, path=path):
@@ -45,16 +45,16 @@ def _version(folder: Path) -> list[int]:
 
 @dataclass(frozen=True)
 class KnownServer:
-    """A server to add by one click."""
+    """A server that the settings offer to add."""
 
     title: str
     about: str
     config: dict[str, Any]
-    """As `app.tools.config_files.find_servers` reads its JSON."""
+    """JSON that `app.tools.config_files.find_servers` reads."""
 
     @property
     def program(self) -> str:
-        """What starts it."""
+        """The program that starts it."""
         (server,) = self.config["servers"].values()
         return str(server["command"])
 

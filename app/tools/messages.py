@@ -1,4 +1,4 @@
-"""Messages between the tools process and who started it: `ToTools` and `FromTools`, as frames on its pipes."""
+"""Messages between the tools process and its parent: `ToTools` and `FromTools`, as frames on its pipes."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from app.protocol import frames
 from app.protocol.tools import MAX_TOOLS
 
 BUILT_IN = ""
-"""The name of the server that is Slipstream itself."""
+"""The server name of the built-in tools."""
 MAX_RESULT_TEXT = 1_000_000
-"""Bytes of UTF-8; what is longer is cut, and says so."""
+"""Bytes of UTF-8; a longer result is cut, and says so."""
 MAX_RESULT_IMAGES = 20_000_000
-"""Bytes of all images of one result."""
+"""Total bytes of the images in one result."""
 DEFAULT_TIMEOUT_SECONDS = 60.0
 
 Approach = Literal["read_only", "destructive", ""]
-"""What a server says about a tool. A hint: it never allows anything."""
+"""What a server says about a tool. Only a hint: it never allows anything."""
 
 
 class ServerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -29,18 +29,18 @@ class ServerEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     command: str = ""
     args: list[str] = []
     env: dict[str, str] = {}
-    """Environment variables besides HOME, LOGNAME, PATH, SHELL, TERM and USER (on Windows, the library's list)."""
+    """Variables in addition to HOME, LOGNAME, PATH, SHELL, TERM and USER (on Windows, the library's list)."""
     cwd: str = ""
     url: str = ""
-    """Of a server that speaks streamable HTTP; then there is no ``command``."""
+    """For a server that speaks streamable HTTP; it has no ``command``."""
     headers: dict[str, str] = {}
     timeout_seconds: Annotated[float, msgspec.Meta(gt=0, le=86_400)] = DEFAULT_TIMEOUT_SECONDS
     """For one call without progress."""
     folders: list[str] = []
-    """What the server is told that it may use (MCP's roots): only folders that the user chose."""
+    """The folders that the server is told it may use (MCP's roots), all chosen by the user."""
     is_on: bool = True
     off: list[str] = []
-    """Its tools that are switched off, by name."""
+    """The names of its tools that are switched off."""
 
 
 class ServerTool(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,7 +77,7 @@ class ServerResource(msgspec.Struct, frozen=True, kw_only=True):
     description: str = ""
     media_type: str = ""
     size: int = 0
-    """Bytes; 0: unknown."""
+    """In bytes; 0 if unknown."""
 
 
 class ResultImage(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,25 +86,25 @@ class ResultImage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Attached(msgspec.Struct, frozen=True, kw_only=True):
-    """A file of a chat that a built-in tool may read."""
+    """A file in a chat that a built-in tool may read."""
 
     name: str
     path: str = ""
     text: str = ""
-    """In place of a ``path``, in a chat that isn't stored."""
+    """Replaces ``path`` in a chat that isn't stored."""
 
 
 # ------------------------------------------------------------ to the process
 
 
 class StartServer(msgspec.Struct, frozen=True, kw_only=True, tag="start_server"):
-    """Start a server, or start it again with another entry; `ServerChanged` tells how it goes."""
+    """Start a server, or restart it with a new entry; `ServerChanged` messages report how it goes."""
 
     entry: ServerEntry
     secret: str = ""
-    """What `SecretChanged` brought for it before: an OAuth login as JSON."""
+    """An OAuth login as JSON, from an earlier `SecretChanged`."""
     is_offline: bool = False
-    """Addresses of other computers are refused; commands are started all the same."""
+    """Connections to other computers are refused; commands are started anyway."""
 
 
 class StopServer(msgspec.Struct, frozen=True, kw_only=True, tag="stop_server"):
@@ -112,18 +112,18 @@ class StopServer(msgspec.Struct, frozen=True, kw_only=True, tag="stop_server"):
 
 
 class CallTool(msgspec.Struct, frozen=True, kw_only=True, tag="call_tool"):
-    """Call a tool; several calls may run at once. `CallProgressed` and one `CallEnded` follow, whatever happens."""
+    """Call a tool; several calls may run at once. `CallProgressed` may follow, one `CallEnded` always does."""
 
     request: int
     server: str
-    """`BUILT_IN`, or the name of a running one."""
+    """`BUILT_IN`, or the name of a running server."""
     tool: str
     arguments: str
     """A JSON object."""
     attached: list[Attached] = []
-    """For a built-in tool: the chat's files."""
+    """For built-in tools: the files attached to the chat."""
     folders: list[str] = []
-    """For a built-in tool: the folders that it may read."""
+    """For built-in tools: the folders that they may read."""
 
 
 class GetPrompt(msgspec.Struct, frozen=True, kw_only=True, tag="get_prompt"):
@@ -144,7 +144,7 @@ class ReadResource(msgspec.Struct, frozen=True, kw_only=True, tag="read_resource
 
 
 class CancelCall(msgspec.Struct, frozen=True, kw_only=True, tag="cancel_call"):
-    """Give up a request; `CallEnded` says ``stopped``."""
+    """Cancel a request; its `CallEnded` has the state ``stopped``."""
 
     request: int
 
@@ -155,11 +155,11 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True, tag="reply"):
     question: int
     action: Literal["accept", "decline", "cancel"]
     content: dict[str, Any] = {}
-    """By the fields of the question's schema; for ``sampling`` the key ``text`` has the answer."""
+    """Values by field of the question's schema; for ``sampling``, ``text`` has the answer."""
 
 
 class Quit(msgspec.Struct, frozen=True, kw_only=True, tag="quit"):
-    """End all servers and the process."""
+    """Stop all servers and end the process."""
 
 
 ToTools = StartServer | StopServer | CallTool | GetPrompt | ReadResource | CancelCall | Reply | Quit
@@ -169,21 +169,21 @@ ToTools = StartServer | StopServer | CallTool | GetPrompt | ReadResource | Cance
 
 
 class ServerChanged(msgspec.Struct, frozen=True, kw_only=True, tag="server_changed"):
-    """The state of a server, with all that it offers."""
+    """The state of a server and everything it offers."""
 
     name: str
     state: Literal["starting", "ready", "failed", "stopped"]
     message: str = ""
     """Why it failed, in one or two sentences for the user."""
     log: list[str] = []
-    """The last lines that it printed, control characters made visible; at most 200."""
+    """The last lines that it printed, at most 200, with control characters made visible."""
     tools: Annotated[list[ServerTool], msgspec.Meta(max_length=MAX_TOOLS)] = []
     left_out: int = 0
-    """How many tools are too many."""
+    """How many of its tools were left out because it has too many."""
     prompts: list[ServerPrompt] = []
     resources: list[ServerResource] = []
     version: str = ""
-    """Its own name and version, for display."""
+    """The name and version that it gives itself, for display."""
 
 
 class CallProgressed(msgspec.Struct, frozen=True, kw_only=True, tag="call_progressed"):
@@ -197,33 +197,33 @@ class CallEnded(msgspec.Struct, frozen=True, kw_only=True, tag="call_ended"):
     request: int
     state: Literal["done", "failed", "stopped"]
     text: str = ""
-    """The result; of a failed call what went wrong, as the server or we say it."""
+    """The result or, if the call failed, what went wrong, in the server's words or ours."""
     images: list[ResultImage] = []
     seconds: float = 0.0
 
 
 class UserAsked(msgspec.Struct, frozen=True, kw_only=True, tag="user_asked"):
-    """A server asks the user something in the middle of a call (elicitation), or wants an answer of the model
-    (sampling). `Reply` answers it; the process declines by itself when the call ends before."""
+    """A server asks the user something during a call (elicitation), or wants an answer from the model (sampling).
+    `Reply` answers it; if the call ends first, the process declines by itself."""
 
     question: int
     server: str
     kind: Literal["elicitation", "sampling", "login"]
     message: str
     fields: dict[str, Any] = {}
-    """Of an elicitation: the JSON schema of a flat object."""
+    """For an elicitation: the JSON schema of a flat object."""
     url: str = ""
-    """Of a login: the page where the user allows it."""
+    """For a login: the page where the user approves it."""
 
 
 class QuestionWithdrawn(msgspec.Struct, frozen=True, kw_only=True, tag="question_withdrawn"):
-    """A `UserAsked` needs no answer any more."""
+    """A `UserAsked` no longer needs an answer."""
 
     question: int
 
 
 class SecretChanged(msgspec.Struct, frozen=True, kw_only=True, tag="secret_changed"):
-    """An OAuth login to store in the keyring, for `StartServer.secret`; empty: forget it."""
+    """An OAuth login to store in the keyring, for `StartServer.secret`; if it is empty, forget the stored one."""
 
     server: str
     secret: str

@@ -1,4 +1,4 @@
-"""Tools as they are offered to the model: with a name that it can write, and a hash of what the user would allow."""
+"""Tools as they are offered to the model: each has a name that it can write and a hash of what the user allows."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from app.tools.messages import ServerEntry, ServerTool
 
 MOST_OFFERED = MAX_TOOLS
 DISPLAY_NAME = "Slipstream"
-"""Of the server that is Slipstream itself."""
+"""Shown as the server of the built-in tools."""
 _MOST_CHARACTERS = 64
-"""What other programs accept, too."""
+"""The longest name that other programs accept, too."""
 _HASHED = re.compile(r".*_[0-9a-f]{8}").fullmatch
 
 
@@ -26,16 +26,16 @@ class OfferedTool:
     """A tool that the model may be offered."""
 
     server: str
-    """Empty, or the name of the server that has it."""
+    """The name of its server; empty if it is built in."""
     tool: ServerTool
     name: str
-    """As the model knows it."""
+    """The name that the model knows."""
     fingerprint: str
-    """Another one if its description, its arguments or what its server runs is another."""
+    """Changes when its description, its arguments or what its server runs changes."""
 
     @property
     def key(self) -> str:
-        """``server.tool``; of a built-in tool ``.tool``."""
+        """``server.tool``, or ``.tool`` for a built-in tool."""
         return tool_key(self.server, self.tool.name)
 
     @property
@@ -54,13 +54,13 @@ def tool_key(server: str, tool: str) -> str:
 def offered_tools(
     tools: Mapping[str, Sequence[ServerTool]], entries: Mapping[str, ServerEntry] | None = None
 ) -> list[OfferedTool]:
-    """The tools of these servers, always in the same order: built-in ones first. Each has a name of its own: what its
-    server calls it or, if others have that name too, with the server's name in front."""
+    """The tools of these servers, always in the same order, built-in ones first. Each has a unique name: the one its
+    server uses or, if other tools have it too, that name with the server's name in front."""
     first = {(server, tool.name): tool for server, several in tools.items() for tool in reversed(several)}
     pairs = [(server, tool) for (server, _name), tool in sorted(first.items(), key=lambda one: one[0])]
     own = Counter(_clean(tool.name) for _, tool in pairs)
     plain = [_clean(tool.name if own[_clean(tool.name)] == 1 else f"{server}_{tool.name}") for server, tool in pairs]
-    count = Counter(plain) + Counter(filter(_HASHED, plain))  # one that looks as if it had a hash gets another
+    count = Counter(plain) + Counter(filter(_HASHED, plain))  # a name that looks as if it had a hash gets a real one
     return [
         OfferedTool(
             server,

@@ -24,16 +24,16 @@ class AllowedTool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Permissions:
-    """What the user has allowed, by `OfferedTool.key`. A tool that has changed since isn't allowed any more.
+    """What the user has allowed, by `OfferedTool.key`. A tool that has changed since then is no longer allowed.
 
-    Nothing here allows a tool by itself. Not thread-safe; what is written may be written in another thread.
+    Nothing here allows a tool by itself. Not thread-safe, but the file may be written in another thread.
     """
 
     def __init__(
         self, folder: Path | None, write: Callable[[Callable[[], None]], object] = lambda change: change()
     ) -> None:
-        """``write`` calls a function that writes the file and may raise `NotSavedError`; without a ``folder``, nothing
-        is stored."""
+        """``write`` is given a function that writes the file and may raise `NotSavedError`. Without a ``folder``,
+        nothing is stored."""
         path = folder / FILE_NAME if folder else None
         self._file = KeyedFile(path, AllowedTool, inside="allowed", most=_MOST, what="The list of allowed tools")
         self._always: dict[str, AllowedTool] = self._file.all()
@@ -42,20 +42,20 @@ class Permissions:
         self._write = write
 
     def is_allowed(self, tool: OfferedTool, chat_id: str) -> bool:
-        """Whether the user has allowed this tool, as it is, always or in this chat."""
+        """Whether the user has allowed this tool in its current form, always or in this chat."""
         always = self._always.get(tool.key)
         if always is not None and always.fingerprint == tool.fingerprint:
             return True
         return bool(chat_id) and self._in_chats.get((chat_id, tool.key)) == tool.fingerprint
 
     def has_changed(self, tool: OfferedTool) -> bool:
-        """Whether it was allowed when its description, arguments or server were other ones."""
+        """Whether it was allowed before its description, arguments or server changed."""
         known = {one for (_, key), one in self._in_chats.items() if key == tool.key}
         known |= {one.fingerprint for key, one in self._always.items() if key == tool.key}
         return bool(known) and tool.fingerprint not in known
 
     def allow(self, tool: OfferedTool, chat_id: str = "") -> None:
-        """Allow it always or, with a ``chat_id``, in that chat until Slipstream ends."""
+        """Always allow it or, with a ``chat_id``, allow it in that chat until Slipstream closes."""
         if chat_id:
             self._in_chats[chat_id, tool.key] = tool.fingerprint
             return
@@ -70,5 +70,5 @@ class Permissions:
             self._write(lambda: self._file.remove(key))
 
     def all(self) -> dict[str, AllowedTool]:
-        """Those that are always allowed, by key, the latest last."""
+        """The tools that are always allowed, by key, the latest last."""
         return dict(self._always)

@@ -1,7 +1,7 @@
 """The tools process: `ToTools` as frames on stdin, `FromTools` on stdout, a log on stderr.
 
-The main thread runs an event loop with one task a server and one a call. A second thread reads the messages, and ends
-the process when its input closes, with all servers.
+The main thread runs an event loop with one task per server and one per call. A second thread reads the messages; when
+the input closes, it ends all servers and the process.
 """
 
 from __future__ import annotations
@@ -46,20 +46,20 @@ from app.tools.server import Request, Server
 
 log = logging.getLogger("slipstream.tools")
 _QUIT_SECONDS = 15.0
-"""Until all servers must have ended: each gets two seconds to leave, and two after SIGTERM."""
+"""All servers must have ended by then: each gets two seconds to exit, and two more after SIGTERM."""
 _MEMORY_LIMIT = 2 * 1024 * 1024 * 1024
-"""Bytes of this process alone. A message of 25 MB with a million values takes a few hundred MB."""
+"""Bytes, for this process alone. A 25 MB message with a million values takes a few hundred MB."""
 
 
 class ToolsProcess:
-    """Carries out messages in an event loop, until Quit or the end of the input."""
+    """Handles messages in an event loop until `Quit` or the end of the input."""
 
     def __init__(self, messages: BinaryIO, answers: BinaryIO) -> None:
         self._messages = messages
         self._answers = answers
         self._servers: dict[str, tuple[Server, asyncio.Task[None]]] = {}
         self._locks: dict[str, asyncio.Lock] = {}
-        """By name: a server has ended before another one of its name starts."""
+        """By name: a server has to end before another one with its name starts."""
         self._calls: dict[int, asyncio.Task[CallEnded]] = {}
         self._questions: dict[int, asyncio.Future[Reply]] = {}
         self._last_question = 0
@@ -75,7 +75,7 @@ class ToolsProcess:
         servers = [task for _, task in self._servers.values()]
         ending: list[asyncio.Task[Any]] = [*self._calls.values(), *servers, *self._tasks]
         for task in ending:
-            if not task.cancelling():  # a second time, it would leave before its server has ended
+            if not task.cancelling():  # canceled twice, it would return before its server has ended
                 task.cancel()
         await asyncio.wait(ending, timeout=_QUIT_SECONDS) if ending else None
 
@@ -141,7 +141,7 @@ class ToolsProcess:
         return CallEnded(request=request.request, state="failed", text=f"The server “{request.server}” isn't running.")
 
     def _on_ended(self, number: int, call: asyncio.Task[CallEnded]) -> None:
-        """Whatever happened to the call, one that was canceled before it began included."""
+        """Report the end of a call, even of one that was canceled before it began."""
         del self._calls[number]
         if call.cancelled():
             self._tell(CallEnded(request=number, state="stopped"))
@@ -157,7 +157,7 @@ class ToolsProcess:
         question: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
         def on_done(_: object) -> None:
-            if self._questions.pop(number, None) is not None:  # not by the user's answer
+            if self._questions.pop(number, None) is not None:  # the user hasn't answered it
                 self._tell(QuestionWithdrawn(question=number))
 
         self._questions[number] = question
@@ -170,7 +170,7 @@ class ToolsProcess:
             frame = frames.encode_frame(message)
         except (frames.ProtocolError, ValueError, TypeError, OverflowError, RecursionError) as error:
             log.error("a %s couldn't be sent: %s", type(message).__name__, error)
-            text = "It sent more than can be passed on."
+            text = "The server sent more than Slipstream can pass on."
             if isinstance(message, CallEnded):
                 frame = frames.encode_frame(CallEnded(request=message.request, state="failed", text=text))
             elif isinstance(message, ServerChanged):
@@ -181,17 +181,17 @@ class ToolsProcess:
             self._answers.write(frame)
             self._answers.flush()
         except OSError:
-            self._is_over.set()  # nobody listens any more
+            self._is_over.set()  # nobody is listening any more
 
 
 def run() -> int:
     """The entry point of the process."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
     for library in ("mcp", "client", "asyncio"):
-        logging.getLogger(library).setLevel(logging.CRITICAL)  # their records have what servers sent
+        logging.getLogger(library).setLevel(logging.CRITICAL)  # their records contain what servers sent
     for interrupt in (signal.SIGINT, getattr(signal, "SIGBREAK", None)):
         if interrupt is not None:
-            # Ctrl+C goes to who started this process. A function, because servers would inherit SIG_IGN.
+            # Ctrl+C is for the process that started this one. A function, because servers would inherit SIG_IGN.
             signal.signal(interrupt, lambda *_: None)
     messages, answers = system.claim_streams()
     limits.confine(_MEMORY_LIMIT, children=False)
@@ -200,4 +200,4 @@ def run() -> int:
     except OSError as error:
         log.info("the pipe broke: %s", error)
     transport.kill_all()
-    os._exit(0)  # a tool in a thread may hang
+    os._exit(0)  # a tool may hang in a thread

@@ -1,4 +1,4 @@
-"""One MCP server: started, listed, asked, and ended; `ServerChanged` tells how it is."""
+"""One MCP server: starts it, lists what it offers, sends requests, and ends it; `ServerChanged` reports its state."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ from app.tools.messages import (
 )
 
 _PAGES, _MAX_LISTED = 100, 1000
-"""Of a list; of prompts and of resources."""
+"""The most pages of a list; the most prompts, and the most resources."""
 _MAX_NAME, _MAX_NOTE, _MAX_DESCRIPTION, _MAX_SCHEMA, _MAX_QUESTION = 200, 2000, 10_000, 100_000, 100_000
 _MAX_ARGUMENTS = 10
-"""Of a prompt."""
+"""The most arguments that a prompt may have."""
 _MAX_ROUNDS, _MAX_QUESTIONS = 10, 3
-"""Open ones of a server."""
+"""The most times that a server may ask before it answers; its most open questions."""
 _PROGRESS_SECONDS, _CHANGE_SECONDS = 0.1, 1.0
-"""The least time between two messages about the same."""
+"""The least time between two messages about the same thing."""
 _LISTS_CHANGED = (
     mcp.ToolListChangedNotification, mcp.PromptListChangedNotification, mcp.ResourceListChangedNotification
 )  # fmt: skip
@@ -64,11 +64,11 @@ Ask = Callable[[UserAsked], "asyncio.Future[Reply]"]
 
 class _Session(ClientSession):
     async def validate_tool_result(self, name: str, result: mcp.CallToolResult) -> None:
-        """Not done: a regular expression in the server's schema could take forever, and the model reads text."""
+        """Does nothing: a regular expression in the server's schema could take forever, and the model reads text."""
 
 
 class Server:
-    """A server from `run` until that is canceled or ends because the server failed."""
+    """One server. `run` lasts until it is canceled or the server fails."""
 
     def __init__(self, start: StartServer, tell: Callable[[FromTools], None], ask: Ask) -> None:
         self._start = start
@@ -79,14 +79,14 @@ class Server:
         self._log = transport.Log(self._has_changed.set)
         self._session: ClientSession | None = None
         self._offers: dict[str, Any] = {}
-        """The fields of `ServerChanged` about what it offers."""
+        """The fields of `ServerChanged` that say what it offers."""
         self._limits: dict[asyncio.Timeout, float] = {}
-        """The open requests' time limits, and how many seconds they have."""
+        """The time limits of open requests, with their seconds."""
         self._pauses = 0
         self._questions: set[asyncio.Future[Reply]] = set()
         self._lists_changed = False
         self._is_lost = False
-        """It doesn't know our session any more: it was restarted."""
+        """It was restarted and no longer knows our session."""
 
     async def run(self) -> None:
         self._say("starting")
@@ -118,7 +118,7 @@ class Server:
                 )
                 await stack.enter_async_context(session)
                 try:
-                    await session.initialize()  # first, because older servers leave when they are asked anything else
+                    await session.initialize()  # first, because older servers exit if they are asked anything else
                 except MCPError as error:
                     if error.code != mcp.UNSUPPORTED_PROTOCOL_VERSION:
                         raise
@@ -134,7 +134,7 @@ class Server:
                         async with asyncio.timeout(self.entry.timeout_seconds):
                             await self._list(session)
                     except (MCPError, ValidationError, TimeoutError) as error:
-                        self._log.add(f"Its changed lists couldn't be read: {_reason(error)}")
+                        self._log.add(f"Its new lists couldn't be read: {_reason(error)}")
                 self._say("ready")
                 await asyncio.sleep(_CHANGE_SECONDS)
 
@@ -152,7 +152,7 @@ class Server:
         try:
             prompts = await _listed(session.list_prompts, "prompts", _prompt) if can.prompts else []
             resources = await _listed(session.list_resources, "resources", _resource) if can.resources else []
-        except MCPError as error:  # some say that they have them, and don't
+        except MCPError as error:  # some servers say that they have them, but don't
             self._log.add(f"Its prompts or resources couldn't be read: {_reason(error)}")
         usable = {tool.name: tool for tool in reversed(tools) if tool is not None}
         kept = list(usable.values())[::-1][:MAX_TOOLS]
@@ -177,7 +177,7 @@ class Server:
     # ------------------------------------------------------------ requests
 
     async def carry_out(self, request: Request) -> CallEnded:
-        """Ask the server; its answer, or what went wrong. Being canceled cancels the request there as well."""
+        """Send a request; returns the answer, or what went wrong. Canceling this also cancels the request there."""
         begun = time.monotonic()
         text, images, is_error = "", list[ResultImage](), True
         try:
@@ -232,7 +232,7 @@ class Server:
                 return *_shown(resource.contents), False
 
     async def _with_answers(self, session: ClientSession, ask: Callable[..., Awaitable[Any]]) -> Any:
-        """Since 2026-07-28, servers ask in their answers, and are asked again with what they wanted."""
+        """Since 2026-07-28, servers may ask a question in their answer; the request is sent again with our reply."""
         answers: dict[str, Any] | None = None
         state = None
         for _ in range(_MAX_ROUNDS):
@@ -245,11 +245,11 @@ class Server:
                 answers[key] = await session.dispatch_input_request(context, question)
                 if isinstance(answers[key], mcp.ErrorData):
                     raise MCPError.from_error_data(answers[key])
-        raise KnownError("The server asks again and again.")
+        raise KnownError("The server keeps asking questions instead of answering.")
 
     @contextlib.asynccontextmanager
     async def _limit(self, seconds: float) -> AsyncIterator[asyncio.Timeout]:
-        """The time for a request; questions to the user are withdrawn at the end of the last one."""
+        """The time limit of a request. When the last request ends, open questions to the user are withdrawn."""
         async with asyncio.timeout(seconds) as limit:
             self._limits[limit] = seconds
             try:
@@ -261,7 +261,7 @@ class Server:
                         question.set_result(Reply(question=0, action="cancel"))
 
     def _begin_again(self, limits: Iterable[asyncio.Timeout]) -> None:
-        """With progress, and when the user has answered: until then, the time doesn't run."""
+        """Restart the time limits: after progress, or when the user has answered. The clock stops until then."""
         for limit in limits:
             with contextlib.suppress(RuntimeError, KeyError):  # it is over
                 limit.reschedule(None if self._pauses else asyncio.get_running_loop().time() + self._limits[limit])
@@ -269,7 +269,7 @@ class Server:
     # ------------------------------------------------------------ questions of the server
 
     async def asked(self, kind: Any, message: str, *, url: str = "", fields: dict[str, Any] | None = None) -> Reply:
-        """Ask the user, if that may come of a request of ours."""
+        """Ask the user, but only while a request of ours is open."""
         is_asked_for = self._limits and (self._session is not None or kind == "login")
         if not is_asked_for or len(self._questions) >= _MAX_QUESTIONS or len(str(fields)) > _MAX_SCHEMA:
             return Reply(question=0, action="decline")
@@ -285,7 +285,7 @@ class Server:
 
     @contextlib.contextmanager
     def paused(self) -> Iterator[None]:
-        """The time of requests doesn't run while the user does something."""
+        """Stop the clock of all requests while the user is busy."""
         self._pauses += 1
         self._begin_again(self._limits)
         try:
@@ -319,7 +319,7 @@ class Server:
         reply = await self.asked("sampling", "\n\n".join(texts))
         text = reply.content.get("text")
         if reply.action != "accept" or not isinstance(text, str):
-            return mcp.ErrorData(code=-1, message="The user refused.")
+            return mcp.ErrorData(code=-1, message="The user declined.")
         answer = mcp.TextContent(type="text", text=text)
         return mcp.CreateMessageResult(role="assistant", content=answer, model="Slipstream", stop_reason="endTurn")
 
@@ -329,7 +329,7 @@ class Server:
 
 
 async def _listed(page_of: Callable[..., Awaitable[Any]], what: str, use: Callable[[Any], _Used]) -> list[_Used]:
-    """All pages of a list, as far as anybody would look; what is too long is cut before the next page comes."""
+    """A list from all its pages, up to a limit; texts that are too long are cut before the next page is read."""
     found: list[_Used] = []
     cursor = None
     for _ in range(_PAGES):
@@ -346,7 +346,7 @@ def _short(text: str | None, most: int = _MAX_NOTE) -> str:
 
 
 def _tool(tool: mcp.Tool) -> ServerTool | None:
-    """``None``: unusable."""
+    """``None`` if it can't be used."""
     size = _MAX_SCHEMA + 1
     with contextlib.suppress(ValueError, TypeError, RecursionError, OverflowError):
         size = len(msgspec.json.encode(tool.input_schema))
@@ -386,7 +386,7 @@ def _resource(resource: mcp.Resource) -> ServerResource | None:
 
 
 def _shown(content: Iterable[Any]) -> tuple[str, list[ResultImage]]:
-    """The text and the images of content blocks; what can't be shown is named."""
+    """The text and the images of content blocks; the text says what can't be shown."""
     texts, images = list[str](), list[ResultImage]()
     for block in content:
         match block:
@@ -427,7 +427,7 @@ def _cut(text: str) -> str:
     data = text.encode("utf-8", "replace")
     if len(data) <= MAX_RESULT_TEXT:
         return text
-    note = f"\n[The result was cut here: it has {words.size(len(data))}.]"
+    note = f"\n[The result was cut here. In full, it has {words.size(len(data))}.]"
     return data[: MAX_RESULT_TEXT - len(note)].decode("utf-8", "ignore") + note
 
 

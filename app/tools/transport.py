@@ -1,7 +1,7 @@
 """The streams between one MCP server and the library's session.
 
-Whatever a server sends stays within limits: lines are cut, bad bytes are replaced, what isn't a message goes to its
-log, and a server that sends without end is ended.
+Everything that a server sends stays within limits: lines are cut, bad bytes are replaced, what isn't a message goes
+into its log, and a server that never stops sending is ended.
 """
 
 from __future__ import annotations
@@ -37,17 +37,18 @@ from app.system import KnownError
 from app.tools.messages import ServerEntry
 
 MAX_LINE = 25_000_000
-"""Bytes of one message."""
+"""The most bytes of one message."""
 MAX_VALUES = 1_000_000
-"""Lists, objects and their members in one message: each takes many times the memory of its text."""
+"""The most lists, objects and members in one message: each takes many times the memory of its text."""
 _MAX_OPEN_REQUESTS = 100
-"""Of the server to us, unanswered."""
+"""The most unanswered requests from the server to us."""
 _LOG_LINES, _LOG_CHARACTERS = 200, 500
 _FLOOD, _STEADY, _MESSAGE = 100_000_000, 2_000_000, 10_000
-"""What a server may send at once and in a second for long, in bytes, and what a message counts besides its bytes."""
-_ENDLESS = "It was ended because it sent data without end."
+"""In bytes: what a server may send at once, what it may send per second in the long run, and what each message counts
+in addition to its size."""
+_ENDLESS = "It was stopped because it kept sending data without end."
 _EXIT_SECONDS = 2.0
-"""For a server whose stdin was closed, and again after SIGTERM."""
+"""How long a server has to exit once its stdin is closed, and again after SIGTERM."""
 _ID = re.compile(rb'"id"\s*:\s*(\d{1,9})\s*[,}]')
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*"')
 
@@ -67,7 +68,7 @@ class Log:
 
 
 class Flow:
-    """Ends a server that sends without end. Its methods raise `KnownError`."""
+    """Stops a server that never stops sending. Its methods raise `KnownError`."""
 
     def __init__(self) -> None:
         self._level = 0.0
@@ -77,7 +78,7 @@ class Flow:
         """Bytes since the last message."""
 
     def read(self, data: bytes) -> None:
-        """Count what may turn out to be no message. An empty line costs us more than a byte."""
+        """Count data that may not be a message. An empty line costs us more than a byte."""
         self.take(len(data))
         self._rubbish += len(data) + 100 * data.count(b"\n")
         if self._rubbish > _FLOOD:
@@ -97,18 +98,18 @@ class Flow:
         if isinstance(message, SessionMessage) and isinstance(message.message, JSONRPCRequest):
             self._open_requests += 1
             if self._open_requests > _MAX_OPEN_REQUESTS:
-                raise KnownError("It was ended because it asked too much at once.")
+                raise KnownError("It was stopped because it sent too many requests at once.")
 
     def send(self, message: SessionMessage) -> None:
         """Count a message to the server."""
-        if isinstance(message.message, JSONRPCRequest):  # its answer may be long
+        if isinstance(message.message, JSONRPCRequest):  # the answer to it may be long
             self._level = max(self._level - MAX_LINE, 0.0)
         elif isinstance(message.message, JSONRPCResponse | JSONRPCError):
             self._open_requests -= 1
 
 
 class Lines:
-    """Cuts a server's output into lines. Of one that is too long, only the beginning and the end are there."""
+    """Splits a server's output into lines. Only the beginning and the end of a line that is too long are kept."""
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
@@ -116,7 +117,7 @@ class Lines:
         self._end = b""
 
     def feed(self, data: bytes) -> list[tuple[bytes, bool]]:
-        """Add bytes; returns the lines that they complete, and for each whether it is too long."""
+        """Add bytes; returns the lines that are now complete, and whether each one is too long."""
         lines = []
         *ended, rest = data.split(b"\n")
         for part in ended:
@@ -137,15 +138,17 @@ class Lines:
 
 
 def message_in(line: bytes, is_long: bool = False) -> SessionMessage | None:
-    """The message that ``line`` is. A bad answer to a request of ours is made one that says so, if its number can be
-    found; otherwise ``None``."""
+    """The message in ``line``. If that is a bad answer to a request of ours and has a number, an answer that says so;
+    otherwise ``None``."""
     if not is_long and not _is_too_much(line):
         with contextlib.suppress(ValueError, RecursionError, MemoryError):
             text = line.decode("utf-8", "replace")
             return SessionMessage(jsonrpc_message_adapter.validate_json(text, by_name=False))
         why = "The server's answer can't be read."
     else:
-        why = f"The server's answer is too large: more than {words.size(MAX_LINE)}, or than a million values."
+        why = (
+            f"The server's answer is too large: it has more than {words.size(MAX_LINE)} or more than a million values."
+        )
     ends = line[:200], line[-200:]
     number = next((found for end in ends if line.lstrip().startswith(b"{") and (found := _ID.search(end))), None)
     if number is None:
@@ -162,7 +165,7 @@ def _is_too_much(line: bytes) -> bool:
 
 
 class Streams:
-    """Two pairs of connected streams: what the library's session reads and writes, and our ends of them."""
+    """Two pairs of connected streams: the ones that the library's session reads and writes, and our ends of them."""
 
     def __init__(self) -> None:
         self.to_session, self.read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
@@ -178,8 +181,8 @@ class Streams:
 
 @contextlib.asynccontextmanager
 async def command(entry: ServerEntry, log: Log) -> AsyncIterator[Streams]:
-    """Start a server. At the end, it and all that it started are ended. Raises `KnownError` if it can't be started, and
-    in the middle (through the task group) when it ends by itself."""
+    """Start a server; on exit, end it and everything that it started. Raises `KnownError` if it can't be started and,
+    through the task group, if it ends by itself."""
     process = await _started(entry)
     _running.add(process.pid)
     streams, flow, ending = Streams(), Flow(), anyio.Event()
@@ -212,7 +215,7 @@ async def _started(entry: ServerEntry) -> anyio.abc.Process:
             line = [entry.command, *entry.args]
             return await anyio.open_process(line, env=environment, cwd=folder, start_new_session=True)
     except FileNotFoundError as error:
-        text = f"“{entry.command}” was not found. Install it, or enter the full path of the program."
+        text = f"“{entry.command}” wasn't found. Install it, or enter the full path of the program."
         raise KnownError(text) from error
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
@@ -220,11 +223,11 @@ async def _started(entry: ServerEntry) -> anyio.abc.Process:
 
 
 _running: set[int] = set()
-"""Process groups of servers."""
+"""The process groups of running servers."""
 
 
 def kill_all() -> None:
-    """End at once what is left of all servers; on Windows, the system does when this process ends."""
+    """Kill what is left of all servers; on Windows, the system does that when this process ends."""
     for group in _running if sys.platform != "win32" else ():
         with contextlib.suppress(OSError):
             os.killpg(group, signal.SIGKILL)
@@ -278,8 +281,8 @@ async def _listen(process: anyio.abc.Process, log: Log) -> None:
 
 
 async def _status(process: anyio.abc.Process) -> int | None:
-    """Its status, if it ends within a moment. Not process.wait(): a process that inherited the pipes would make one
-    that has ended look alive."""
+    """Its exit status, if it ends within a moment. Not process.wait(): a child that inherited the pipes would make it
+    look alive."""
     with anyio.move_on_after(_EXIT_SECONDS):
         while process.returncode is None:
             await anyio.sleep(0.01)
@@ -287,7 +290,7 @@ async def _status(process: anyio.abc.Process) -> int | None:
 
 
 async def _end(process: anyio.abc.Process) -> None:
-    """Close its stdin, wait a moment, and end it with all that it started."""
+    """Close its stdin, wait a moment, and end it and everything that it started."""
     assert process.stdin is not None
     with contextlib.suppress(*_CLOSED):
         await process.stdin.aclose()
@@ -295,9 +298,9 @@ async def _end(process: anyio.abc.Process) -> None:
     if sys.platform == "win32":
         if status is None:
             await terminate_windows_process_tree(process)
-        close_process_job(process)  # ends what is left in it
+        close_process_job(process)  # ends whatever is left in it
     else:
         await terminate_posix_process_tree(process, _EXIT_SECONDS)
     await _status(process)
     with contextlib.suppress(OSError):
-        process._process._transport.close()  # type: ignore[attr-defined]  # as the library: a survivor may hold a pipe
+        process._process._transport.close()  # type: ignore[attr-defined]  # as the library does: a survivor may hold a pipe

@@ -55,7 +55,7 @@ class Action(Generic[App]):
     """Asked at `Actions.refresh`; ``None``: whoever shows it knows, and sets it."""
     role: QAction.MenuRole = QAction.MenuRole.NoRole
     repeats: bool = True
-    """Whether to do it again while its keys are held."""
+    """Whether holding the keys down repeats it."""
     everywhere: bool = False
     """Whether its keys work in the other windows, too."""
 

@@ -291,7 +291,7 @@ def api_server_failed(reason: str) -> Notice:
 
 
 def tools_failed(sentences: str, lines: Sequence[str]) -> Notice:
-    """A server of tools, or the process that runs them, has failed; ``lines`` are what it printed."""
+    """An MCP server, or the process that runs tools, has failed; ``lines``: what it printed."""
     last = " / ".join(words.shortened(line, 200) for line in lines[-_LAST_LINES:] if line.strip())
     return Notice(
         "warning", f"{sentences} It last printed: “{last}”." if last else sentences, ("tool_settings", "dismiss")

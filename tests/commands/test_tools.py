@@ -72,7 +72,10 @@ def test_what_is_not_allowed_is_denied_without_a_terminal(folder: Path) -> None:
     found = generate(folder, "echo", "--tools", folder / "mcp.json", "--allow", "test.add", "--json", text=HOSTILE)
     (call,) = json.loads(found.stdout)["calls"]
     assert (call["state"], call["result"]) == ("denied", "The user denied this call.")
-    assert "test.echo is denied: there is no terminal to ask on. --allow test.echo would allow it." in found.stderr
+    assert (
+        "test.echo was denied because there is no terminal to ask on. To allow it, use --allow test.echo."
+        in found.stderr
+    )
     assert json.loads(found.stdout)["text"] == " Done.", "the model goes on"
 
 
@@ -122,7 +125,7 @@ def test_an_answer_may_call_only_so_often(folder: Path, tmp_path: Path) -> None:
     calls = json.loads(found.stdout)["calls"]
     assert [one["state"] for one in calls] == ["done"] * 25 + ["failed"]
     assert json.loads(found.stdout)["text"] == " yes"
-    assert "an answer may make 25 calls" in found.stderr
+    assert "an answer may make at most 25 tool calls" in found.stderr
 
 
 @pytest.mark.parametrize(
@@ -203,7 +206,7 @@ def terminal(folder: Path) -> Iterator[Any]:
         one.close()
 
 
-QUESTION = "(a)lways in this run: "
+QUESTION = "(a)lways during this run: "
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="no pseudo-terminals")
@@ -213,7 +216,7 @@ QUESTION = "(a)lways in this run: "
 def test_it_is_asked_for_on_a_terminal(terminal: Any, typed: str, state: str) -> None:
     asked = terminal("echo", "--json", text=HOSTILE)
     asked.until(QUESTION)
-    assert "The model wants to call echo of test:" in asked.shown
+    assert "The model wants to call the tool echo from test:" in asked.shown
     assert r'"text": "Sun\u202eny\u001b[2J"' in asked.shown, "in full, and safe"
     assert "\u202e" not in asked.shown
     asked.type(f"{typed}\n")

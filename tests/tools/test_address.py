@@ -87,10 +87,10 @@ def test_a_server_that_was_started_anew_is_connected_to_again(tools: Process) ->
 @pytest.mark.parametrize(
     ("url", "message"),
     [
-        ("ftp://127.0.0.1/mcp", "Its address has to begin with https:// or http://."),
-        ("127.0.0.1", "Its address has to begin with https:// or http://."),
+        ("ftp://127.0.0.1/mcp", "Its address must begin with https:// or http://."),
+        ("127.0.0.1", "Its address must begin with https:// or http://."),
         ("http://127.0.0.1:1/mcp", "127.0.0.1 can't be reached: All connection attempts failed."),
-        ("http://[::1/mcp", "Its address has to begin with https:// or http://."),
+        ("http://[::1/mcp", "Its address must begin with https:// or http://."),
     ],
 )
 def test_addresses_that_cannot_be_reached(tools: Process, url: str, message: str) -> None:
@@ -102,7 +102,7 @@ def test_offline_refuses_addresses_but_not_this_computer(tools: Process, address
     entries = [ServerEntry(name="far", url="https://example.com/mcp"), ServerEntry(name="near", url=address)]
     found = tools.start(entries, is_offline=True)
     assert found["near"].state == "ready"
-    expected = "Slipstream is offline, so it asks only servers on this computer, and example.com isn't one."
+    expected = "Slipstream is offline and only connects to servers on this computer; example.com isn't on it."
     assert (found["far"].state, found["far"].message) == ("failed", expected)
     tools.send(StopServer(name="near"))
     tools.until("near", "stopped")
@@ -160,10 +160,10 @@ def test_a_login_in_the_browser(tools: Process, private: str) -> None:
 
 def test_a_refused_login(tools: Process, private: str) -> None:
     found = tools.start([ServerEntry(name="private", url=private)])["private"]
-    assert (found.state, found.message) == ("failed", "The login was refused.")
+    assert (found.state, found.message) == ("failed", "You declined to log in.")
     assert len(tools.asked) == 1
 
 
 def test_a_damaged_secret_is_none(tools: Process, private: str) -> None:
     tools.send(StartServer(entry=ServerEntry(name="private", url=private), secret='{"port": "x"'))
-    assert tools.until("private", "failed").message == "The login was refused."
+    assert tools.until("private", "failed").message == "You declined to log in."

@@ -59,7 +59,7 @@ def test_vs_code_has_inputs() -> None:
     filled = with_inputs(perplexity, {"perplexity-key": "pplx ${env:X}"})
     assert filled.env == {"PERPLEXITY_API_KEY": "pplx ${env:X}"}
     assert fetch.headers == {"X-Key": "${input:other}"}
-    assert found.problems == ["“old” wasn't added: it uses SSE, an older transport that Slipstream doesn't have."]
+    assert found.problems == ["“old” wasn't added: it uses SSE, an older transport that Slipstream doesn't support."]
 
 
 SERVER = {"command": "uvx", "args": ["mcp-server-time"]}
@@ -134,10 +134,10 @@ def test_names_are_made_usable_and_unique() -> None:
     [
         (3, "it isn't an object"),
         ({}, "neither a command nor an address"),
-        ({"command": "x", "url": "https://x"}, "a command and an address"),
+        ({"command": "x", "url": "https://x"}, "both a command and an address"),
         ({"url": "file:///etc/passwd"}, "doesn't begin with http"),
         ({"url": "https://"}, "doesn't begin with http"),
-        ({"command": "x", "args": ["a\0b"]}, "a character that no command can have"),
+        ({"command": "x", "args": ["a\0b"]}, "a character that isn't allowed in a command"),
         ({"command": []}, "neither a command nor an address"),
         ({"command": 3.5, "url": 7, "transport": "sse"}, "SSE"),
     ],

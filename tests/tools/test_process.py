@@ -70,7 +70,7 @@ def test_the_end_of_its_input_ends_everything(tmp_path: Path) -> None:
 def test_being_killed_ends_its_servers(tmp_path: Path) -> None:
     process, below = started(tmp_path)
     os.kill(process.process_id, signal.SIGKILL)
-    with pytest.raises(KnownError, match="The process for tools has ended"):
+    with pytest.raises(KnownError, match="The process that runs tools has ended"):
         process.next(CallEnded)
     for one in below:  # the server sees the end of its input; what it started itself, nobody knows any more
         if "time.sleep" in " ".join(one.cmdline() if one.is_running() else []):

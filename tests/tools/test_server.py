@@ -74,7 +74,7 @@ def test_arguments_that_are_no_object_do_not_reach_it(tools: Process, arguments:
 def test_a_long_text_is_cut_and_says_so(tools: Process) -> None:
     ended = tools.run("large", characters=3_000_000)
     assert len(ended.text.encode()) <= MAX_RESULT_TEXT
-    assert ended.text.endswith("x\n[The result was cut here: it has 3 MB.]")
+    assert ended.text.endswith("x\n[The result was cut here. In full, it has 3 MB.]")
 
 
 def test_a_message_that_is_too_long_costs_only_the_call(tools: Process) -> None:
@@ -218,7 +218,7 @@ def test_all_that_a_server_started_ends_with_it(tools: Process, tmp_path: Path) 
 def test_a_command_that_does_not_exist(tools: Process) -> None:
     found = tools.start([ServerEntry(name="missing", command="no-such-program")])["missing"]
     assert found.state == "failed"
-    assert found.message == "“no-such-program” was not found. Install it, or enter the full path of the program."
+    assert found.message == "“no-such-program” wasn't found. Install it, or enter the full path of the program."
 
 
 def test_a_folder_that_does_not_exist(tools: Process, tmp_path: Path) -> None:

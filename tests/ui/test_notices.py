@@ -51,7 +51,9 @@ ALL = [
     notices.better_model("Gemma 4 E2B (2.7 GB to download)"),
     notices.api_server_ended(),
     notices.api_server_failed("Port 8642 on 127.0.0.1 is in use by another program."),
-    notices.tools_failed("“time” can't be used for tools. It ended at once.", ["Traceback", "ImportError: time"]),
+    notices.tools_failed(
+        "The MCP server “time” isn't available. It ended at once.", ["Traceback", "ImportError: time"]
+    ),
     notices.told("Three chats were imported."),
     notices.too_long("With its attachments, this message is 12 tokens too long for the context."),
     notices.plain_text("Something."),

@@ -1,4 +1,4 @@
-"""A tool call, as it is stored; apart from `records`, because every chat needs it and few are imported."""
+"""A stored tool call. Separate from `records`, because every chat needs it but few are imported."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ CallState = Literal["asked", "running", "done", "failed", "denied", "stopped"]
 
 
 class StoredCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool call in an answer, and what came of it. Calls with the same ``tokens`` are of one turn of the model: it
-    wrote them together, and goes on when all have ended."""
+    """A tool call in an answer, with its result. Calls with the same ``tokens`` belong to one turn: the model wrote
+    them together, and goes on when all have ended."""
 
     id: str
     name: str
-    """Of the tool, as the model knows it."""
+    """The tool's name as the model knows it."""
     arguments: str = "{}"
     """A JSON object, as the model wrote it."""
     server: str = ""
-    """Whose tool it is, for display; empty: built in."""
+    """The tool's server, for display; empty if it is built in."""
     tool: str = ""
-    """What that server calls it, if the model knows another name."""
+    """The tool's name on its server, if the model knows it by another."""
     text: int = 0
     """Characters of the answer's text before it."""
     thinking: int = 0
     """Characters of the answer's thinking before it."""
     tokens: int = 0
-    """Tokens of the answer up to the end of the turn that it is part of; the turn's number if tokens aren't known."""
+    """Tokens of the answer up to the end of this call's turn; if tokens aren't known, the turn's number."""
     state: CallState = "asked"
-    """``asked``: it waits for the user; ``stopped``: by the user, or because Slipstream ended."""
+    """``asked``: waits for the user; ``stopped``: by the user, or because Slipstream closed."""
     result: str = ""
-    """What the model gets; of a denied call the user's reason, of a failed one what went wrong."""
+    """What the model gets; for a denied call the user's reason, for a failed call what went wrong."""
     images: tuple[str, ...] = ()
-    """Hashes of the message's attachments that are part of the result."""
+    """Hashes of those attachments of the message that belong to the result."""
     seconds: float = 0.0
 
     @property
@@ -42,5 +42,5 @@ class StoredCall(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def ended(self) -> StoredCall:
-        """The same where nobody decides about it, or hears of it, any more."""
+        """The same call once nobody can decide about it or wait for it any more."""
         return self if self.has_ended else msgspec.structs.replace(self, state="stopped")

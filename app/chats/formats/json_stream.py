@@ -205,7 +205,7 @@ def reason_for(kind: object) -> str:
 
 
 def parts_of(content: object, left_out: LeftOut) -> tuple[str, list[AttachmentRecord]]:
-    """The text and the images of a content that is either a string or a list of parts."""
+    """The text and the images of content that is either a string or a list of parts."""
     written, images = [text(content)], list[AttachmentRecord]()
     for one in items(content):
         part = mapping(one)
@@ -213,7 +213,7 @@ def parts_of(content: object, left_out: LeftOut) -> tuple[str, list[AttachmentRe
             written.append(text(part.get("text")) or text(part.get("refusal")))
         elif (image := image_of(part)) is not None:
             images.append(image)
-        elif text(one) or text(part.get("text")):  # of a tool: a page, a file
+        elif text(one) or text(part.get("text")):  # from a tool: a page or a file
             written += [text(one), "\n".join(filter(None, (text(part.get(key)) for key in ("title", "url", "text"))))]
         else:
             left_out[reason_for(part.get("type"))] += 1
@@ -245,7 +245,7 @@ def image_from(url: object, name: str = "") -> AttachmentRecord | None:
 def image_of(part: dict[str, Any]) -> AttachmentRecord | None:
     """The image of a message part; newer forms have the URL as a plain string."""
     address = part.get("image_url")
-    if part.get("type") == "image" and text(part.get("data")):  # of a tool
+    if part.get("type") == "image" and text(part.get("data")):  # from a tool
         address = f"data:{text(part.get('mimeType'))};base64,{part['data']}"
     return image_from(mapping(address).get("url", address))
 
@@ -255,18 +255,18 @@ def data_url(image: AttachmentRecord) -> str:
 
 
 def listed(calls: Sequence[StoredCall]) -> list[dict[str, Any]]:
-    """Calls as in OpenAI's API."""
+    """Calls in OpenAI's format."""
     found = [(one.id, {"name": one.name, "arguments": one.arguments}) for one in calls]
     return [{"id": call_id, "type": "function", "function": function} for call_id, function in found]
 
 
 def _apart(before: io.StringIO, written: str) -> str:
-    """What to add for another part: it is set off from those ``before``."""
+    """What to add for another part, separated from those ``before``."""
     return f"\n\n{written}" if before.tell() and written.strip() else written.strip() and written
 
 
 class Answer:
-    """A message that is put together from its parts, in order; tool calls and results have their places between."""
+    """A message built from its parts, in order; tool calls and results keep their places between them."""
 
     def __init__(self, left_out: LeftOut, text: str = "", thinking: str = "") -> None:
         self._text, self._thinking, self._left_out = io.StringIO(), io.StringIO(), left_out
@@ -285,11 +285,11 @@ class Answer:
         return self._thinking.getvalue()
 
     def write(self, written: str) -> None:
-        """More of the text."""
+        """Add to the text."""
         self._text.write(written)
 
     def say(self, written: str) -> None:
-        """One more part of the text."""
+        """Add a part to the text."""
         self._text.write(_apart(self._text, written))
 
     def think(self, written: str) -> None:
@@ -299,13 +299,13 @@ class Answer:
         self._add(call_id, name, arguments=arguments_of(arguments), server=text(server))
 
     def call_all(self, listed: object) -> None:
-        """Calls as in OpenAI's API, also as JSON."""
+        """Add calls in OpenAI's format; they may be JSON text."""
         for one in mappings(from_json(listed) if isinstance(listed, str) else listed):
             call = mapping(one.get("function")) or one
             self.call(one.get("id"), call.get("name"), call.get("arguments"))
 
     def result(self, call_id: object, returned: object, *, failed: bool = False, name: object = "") -> None:
-        """What came of a call: text, or parts of any kind."""
+        """Add the result of a call: text, or parts of any kind."""
         content = mapping(returned).get("content", returned) or ""
         said, images = parts_of(content if isinstance(content, str | list) else as_json(content), self._left_out)
         self.attachments += images
@@ -321,7 +321,7 @@ class Answer:
 
     def message(self, role: str, created_at: float | None, model: str = "") -> MessageRecord | None:
         """The message, without its place in the chat; ``None`` if it is empty. It is an answer unless the ``role`` is
-        ``user``. Without thinking, leading text of an answer between the usual marks becomes that."""
+        ``user``. If an answer has no thinking, text at its beginning between the usual marks becomes the thinking."""
         is_answer, thinking, written = role != "user", self.thinking, self.text
         if is_answer and not thinking.strip():
             thinking, written = without_thinking(written)

@@ -47,10 +47,10 @@ Beside: TypeAlias = Callable[[str], bytes]
 UNNAMED = "Attached text"
 """The name of a file without one."""
 MOST_CALLS = 1000
-"""The most tool calls that are imported of one answer."""
+"""The most tool calls that are imported from one answer."""
 MOST_CALLS_AND_RESULTS = 3 * MOST_CALLS
 _MOST_COPIED = 4_000_000
-"""The most characters that are in several messages because these go on where another one ended."""
+"""The most characters that are copied into several messages because each of them continues the same one."""
 MOST_RESULT = 1_000_000
 """The most characters of a call's result or arguments that are imported."""
 _LONGEST_NAME = 200
@@ -107,15 +107,15 @@ class MessageRecord(msgspec.Struct, frozen=True, omit_defaults=True):
     tokens: list[int] = []
     attachments: list[AttachmentRecord] = []
     calls: list[StoredCall] = []
-    """While a file is read, a call without ``arguments`` is only the result of one before it."""
+    """While a file is read, a call without ``arguments`` is just the result of an earlier one."""
 
     def size(self) -> int:
-        """Characters of its texts, and some for all else; without attachments."""
+        """Characters of its texts plus an allowance for everything else; without attachments."""
         calls = sum(len(one.arguments) + len(one.result) + _MESSAGE_CHARACTERS for one in self.calls)
         return len(self.text) + len(self.thinking) + calls + _MESSAGE_CHARACTERS
 
     def turns(self) -> list[Turn]:
-        """The text in pieces, each with the tool calls after it; the last has none."""
+        """The text in pieces, each with the tool calls that follow it; the last piece has none."""
         found, at = list[Turn](), 0
         for (end, _), calls in groupby(self.calls, lambda one: (one.text, one.tokens)):
             found.append((self.text[at:end], list(calls)))
@@ -189,8 +189,8 @@ class Node(msgspec.Struct):
     message: MessageRecord | None = None
     """``None`` if nothing is imported here: what is below it moves up."""
     joins: bool = False
-    """Whether to put it at the beginning of the answers below it, if it has no other children; what has tool calls also
-    behind the answer above."""
+    """Whether to put it at the beginning of the answers below it, if it has no other children; with tool calls, also at
+    the end of the answer above."""
 
 
 def arranged(nodes: dict[str, Node], current: str | None) -> tuple[list[MessageRecord], str | None]:
@@ -231,7 +231,7 @@ def arranged(nodes: dict[str, Node], current: str | None) -> tuple[list[MessageR
 
 
 def _is_begun(node: Node, message: MessageRecord, below: list[Node]) -> bool:
-    """Whether all that is ``below`` is the same answer."""
+    """Whether everything ``below`` continues the same answer."""
     calls = message.calls
     is_full = len(calls) >= (MOST_CALLS_AND_RESULTS if calls and calls[-1].arguments else MOST_CALLS)
     if message.role != "assistant" or is_full or not below:
@@ -245,7 +245,7 @@ def _is_begun(node: Node, message: MessageRecord, below: list[Node]) -> bool:
 
 
 def in_a_row(messages: list[MessageRecord], *, joins: bool = True) -> dict[str, Node]:
-    """The nodes of a linear chat. If it ``joins``, an answer goes on after tool calls. The ids are not used."""
+    """The nodes of a linear chat. If it ``joins``, an answer goes on after its tool calls. The ids aren't used."""
     above = [None, *map(str, range(len(messages)))]
     return {str(place): Node(above[place], one, joins and bool(one.calls)) for place, one in enumerate(messages)}
 
@@ -271,7 +271,7 @@ def moved(call: StoredCall, text: int, thinking: int = 0) -> StoredCall:
 
 
 def _settled(message: MessageRecord) -> MessageRecord:
-    """The message with its calls and their results together, in order and inside it; none waits for anything."""
+    """The message with each call joined with its result, in order and at a valid place; no call is left waiting."""
     if not message.calls:
         return message
     calls, waiting = list[StoredCall](), dict[int, str]()
@@ -291,15 +291,15 @@ def _settled(message: MessageRecord) -> MessageRecord:
 
 
 def _called(calls: list[StoredCall], waiting: dict[int, str], result: StoredCall) -> int | None:
-    """The place of the call that a result belongs to: the one with its id, the first that waits for one, or the last
-    if it has several. ``waiting``: ids by place."""
+    """The place of the call that a result belongs to: the waiting call with its id, otherwise the first that waits, or
+    the last call if that has several results. ``waiting``: ids by place."""
     if waiting:
         return next((place for place, call_id in waiting.items() if call_id == result.id), next(iter(waiting)))
     return len(calls) - 1 if calls and calls[-1].name == result.name else None
 
 
 def _sound(call: StoredCall, before: StoredCall, message: MessageRecord) -> StoredCall:
-    """The call at a possible place, with arguments that are an object. After a result or text comes the next turn."""
+    """The call at a valid place, with arguments that are an object. After a result or text, a new turn begins."""
     text = max(before.text, min(call.text, len(message.text)))
     thinking = max(before.thinking, min(call.thinking, len(message.thinking)))
     goes_on = not before.has_ended and (text, thinking) == (before.text, before.thinking)

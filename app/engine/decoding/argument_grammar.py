@@ -1,4 +1,4 @@
-"""The grammar of a call's arguments that are written one by one, in llguidance's notation."""
+"""The grammar of a call's arguments if they are written one by one, in llguidance's notation."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from app.protocol.tool_schemas import Parameters, Schema, TextValue, branches, c
 from app.protocol.tools import Tool, ToolFormat
 
 _SIGNS = re.compile(r"([\[\]{}().*+?|^$/\\])")
-"""Characters with a meaning in a regular expression."""
+"""Characters with a special meaning in a regular expression."""
 _KEY, _BARE_KEY = r"[^<>\"\n]{1,128}", r"[^<>\"'\n:=,(){}\[\]\/\\]{1,128}"
-"""Names that can be told from what is around them, and where that is less than tags."""
+"""Names that can be told apart from what surrounds them: tags, or less than tags."""
 _ANY = "\0"
 _NOTHING = '""'
 _MOST_ITEMS = 100
 """Larger limits on the length of an array aren't enforced."""
 _PLACES = re.compile(f"([{KEY}{VALUE}])")
 _CHARACTER = r"([^\\'\n\r\t]|\\[\\'nrt])"
-"""Of a text with escapes."""
+"""One character of a string with escapes."""
 
 
 class Literals:
-    """Fixed texts in a grammar, for one vocabulary; without one, marks are spelled."""
+    """Fixed texts in a grammar, for one vocabulary; without a vocabulary, marks are spelled out."""
 
     def __init__(self, vocabulary: Vocabulary | None) -> None:
         self._vocabulary = vocabulary
         self.marks: dict[int, bytes] = {}
-        """The text of the control tokens that were used."""
+        """The control tokens that were used, with their text."""
 
     def __call__(self, text: str) -> str:
-        """``text`` as a part of a rule."""
+        """``text`` as part of a rule."""
         return _shown(self.parts(text))
 
     def behind(self, text: str, start: str) -> str:
-        """``text`` without its ``start``, as a part of a rule."""
+        """``text`` without its ``start``, as part of a rule."""
         parts = list(self.parts(text))
         for one in self.parts(start) if start else ():
             first = parts.pop(0)
@@ -48,12 +48,12 @@ class Literals:
         return _shown(parts)
 
     def split(self, text: str) -> tuple[str, str]:
-        """What is spelled of ``text`` before its first token, and the rest as a part of a rule."""
+        """The part of ``text`` that is spelled out before its first mark, and the rest as part of a rule."""
         first, *rest = self.parts(text)
         return (first, _shown(rest)) if isinstance(first, str) else ("", _shown([first, *rest]))
 
     def parts(self, text: str) -> Iterator[str | int]:
-        """``text`` with the ids of marks that are tokens in place of their text."""
+        """``text`` with token ids in place of the marks that are tokens."""
         rest = text
         tokens = self._vocabulary.tokenize(text, special=True, bos=False) if self._vocabulary else []
         for token in tokens:
@@ -76,12 +76,12 @@ def _shown(parts: Iterable[str | int]) -> str:
 
 
 def pattern(text: str) -> str:
-    """``text`` in a regular expression."""
+    """``text`` escaped for a regular expression."""
     return _SIGNS.sub(r"\\\1", text).replace("\n", r"\n")
 
 
 def json_rule(schema: Any) -> str:
-    """JSON by a schema, as a part of a rule."""
+    """JSON that follows a schema, as part of a rule."""
     from app.helper.grammars import CALL_OPTIONS  # imports llguidance
 
     return f"%json {json.dumps({**schema, 'x-guidance': CALL_OPTIONS} if isinstance(schema, dict) else schema)}"
@@ -91,18 +91,18 @@ class ArgumentGrammar:
     """The rules of one tool's arguments, in the schema's order."""
 
     def __init__(self, known: ToolFormat, tool: Tool, forced: dict[str, Any], literals: Literals, name: str) -> None:
-        """``forced``: what of the tool's schema can be forced. ``name``: of the rule of all arguments, with which the
-        names of the others begin."""
+        """``forced``: the part of the tool's schema that can be forced. ``name``: the name of the rule for all of them;
+        the other rules' names begin with it."""
         self._forced = forced
         self._literals = literals
         self._name = name
         self._count = 0
         self._values: dict[tuple[int, str], str] = {}
-        """The rules of values, by notation and schema."""
+        """The names of the rules for values, by notation and schema."""
         self.rules: list[str] = []
         found, schemas = parameters_of(tool.parameters), parameters_of(forced).schemas
         self.notes = [f"“{keyword}” at the top level" for keyword in found.not_followed]
-        """What of the schema this form of calls can't force."""
+        """The parts of the schema that this form of calls can't force."""
         around = ("", known.between, "")
         listed = self._entries(found, tool.parameters, schemas, around, known.members, known.notation)
         self.rules.append(f"{name}: {listed or _NOTHING}")
@@ -112,7 +112,7 @@ class ArgumentGrammar:
         return f"{self._name}x{self._count}"
 
     def _rule(self, expression: str) -> str:
-        """The name of a new rule."""
+        """Add a rule; returns its name."""
         self.rules.append(f"{(name := self._new())}: {expression}")
         return name
 
@@ -141,19 +141,19 @@ class ArgumentGrammar:
         return " ".join(filter(None, (begins, self._listed(found, between), ends)))
 
     def _listed(self, entries: list[tuple[str, bool]], between: str) -> str:
-        """Entries with something ``between`` them; not all are required."""
+        """Entries with ``between`` between them; some may be optional."""
         if not between:
             return " ".join(rule if required else f"{rule}?" for rule, required in entries)
         first = behind = _NOTHING
-        """What is left of them: as the first ones, and behind another."""
+        """The entries that are left: if they come first, and if they follow another one."""
         for rule, required in reversed(entries):
             first = self._rule(f"{rule} {behind}" + ("" if required else f" | {first}"))
             behind = self._rule(f"({between} {rule}){'' if required else '?'} {behind}")
         return "" if first == _NOTHING else first
 
     def _entry(self, ways: tuple[str, ...], key: str, text: TextValue | None, forced: Any, notation: Notation) -> str:
-        """The rule of an entry. ``key``: its name, or `_ANY` and a pattern; ``text``: how to write it if there are no
-        quotes around texts."""
+        """The rule for an entry. ``key``: its name, or `_ANY` and a pattern. ``text``: how to write it if strings
+        have no quotes."""
         if text is None or notation.quotes:
             return self._rule(self._around(ways[-1], key, self._value(forced, notation)))
         self.notes += [f"“{keyword}” at #/properties/{key}" for keyword in text.not_followed]
@@ -169,7 +169,7 @@ class ArgumentGrammar:
         return self._rule(" | ".join([self._text(self._around(begins, key), text, after.replace(KEY, key)), *others]))
 
     def _around(self, entry: str, key: str, value: str = "") -> str:
-        """An ``entry`` with this ``value``, a part of a rule."""
+        """An ``entry`` with this ``value``, as part of a rule."""
         places = {VALUE: value, KEY: f"/{key.removeprefix(_ANY)}/"}
         if not key.startswith(_ANY):
             entry = entry.replace(KEY, key)
@@ -177,7 +177,7 @@ class ArgumentGrammar:
         return " ".join(filter(None, parts))
 
     def _text(self, begins: str, text: TextValue, after: str) -> str:
-        """A text between ``begins``, a part of a rule, and what comes ``after`` it."""
+        """A text between ``begins``, which is part of a rule, and what comes ``after`` it."""
         spelled, rest = self._literals.split(after)
         any_text = f"(?s:.{{{text.least},{'' if text.most is None else text.most}}}){pattern(spelled)}"
         if not rest:
@@ -189,7 +189,7 @@ class ArgumentGrammar:
         return f"{begins} {rule}{optional} {rest}"
 
     def _value(self, schema: Any, notation: Notation) -> str:
-        """The rule of a value that isn't just a text."""
+        """The rule for a value that isn't just text."""
         name = (id(notation), json.dumps(schema))
         if name not in self._values:
             self._values[name] = rule = self._new()
@@ -202,7 +202,7 @@ class ArgumentGrammar:
         return json_rule({**definitions, **schema} if isinstance(schema, dict) else schema)
 
     def _ways(self, schema: Any, notation: Notation) -> Iterator[str]:
-        """How a value may be written."""
+        """The ways in which a value may be written."""
         for one in branches(schema, self._forced):
             if (listed := choices(one)) is not None:
                 yield from (self._literals(notation.write(value)) or _NOTHING for value in listed)
@@ -235,7 +235,7 @@ class ArgumentGrammar:
 
 
 def _repeated(entry: str, between: str, least: int | None = None, most: int | None = None) -> str:
-    """From ``least`` to ``most`` of an entry, with something ``between`` them."""
+    """An entry ``least`` to ``most`` times, with ``between`` between them."""
     least, most = min(least or 0, _MOST_ITEMS), None if most is None or most > _MOST_ITEMS else most
     if most == 0:
         return ""

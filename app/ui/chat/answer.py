@@ -222,11 +222,11 @@ class AnswerMessage(MessageWidget):
         self.thinking: ThinkingPart | None = None
         self.cards: list[ToolCard] = []
         self._texts: dict[int, MarkdownView] = {0: self.view}
-        """By how many calls stand before."""
+        """By the number of calls before them."""
         self._together: QPushButton | None = None
-        """Allows several calls that wait."""
+        """Allows several waiting calls at once."""
         self._offered: list[str] = []
-        """Their ids."""
+        """The ids of those calls."""
         self.progress: QLabel | None = None
         self.note: QLabel | None = None
         self.footer: QLabel | None = None
@@ -273,7 +273,7 @@ class AnswerMessage(MessageWidget):
     def set_calls(
         self, calls: Sequence[StoredCall], images: Sequence[Attachment] = (), progress: Mapping[str, str] | None = None
     ) -> None:
-        """Its tool calls as they are now, and the images that they returned. ``progress``: how far they are, by id."""
+        """Its tool calls now, and the images that they returned. ``progress``: of running calls, by id."""
         from app.ui.chat.tool_cards import ToolCard, readers
 
         asked, focus = [card for card in self.cards if card.question is not None], QApplication.focusWidget() or self
@@ -304,7 +304,7 @@ class AnswerMessage(MessageWidget):
             self._together = None
         if ids:
             self._together = button = QPushButton(f"Allow these {len(ids)} in this chat", self, autoDefault=False)
-            explain(button, "Several calls of one server, which says that these tools only read.")
+            explain(button, "Several calls to one server, which says that these tools only read.")
             for call_id in ids:
                 button.clicked.connect(partial(self._actions.run, "allow_in_chat", call_id))
             button.show()
@@ -318,7 +318,7 @@ class AnswerMessage(MessageWidget):
         return False
 
     def _text_after(self, place: int) -> MarkdownView:
-        """The text behind so many calls."""
+        """The text after ``place`` calls."""
         if place not in self._texts:
             view = self._texts[place] = self.another_view()
             view.height_changed.connect(self._on_part_changed)
@@ -329,14 +329,14 @@ class AnswerMessage(MessageWidget):
         return self._texts[place]
 
     def _parts(self) -> Iterator[MarkdownView | ToolCard]:
-        """In reading order."""
+        """Texts and cards in reading order."""
         for place in range(len(self.cards) + 1):
             if place in self._texts:
                 yield self._texts[place]
             yield from self.cards[place : place + 1]
 
     def _append(self, pieces: list[Piece]) -> None:
-        """More text, to its place between the calls."""
+        """Add text where it belongs between the calls."""
         if not self.cards:
             self.view.append_pieces(pieces)
             return
@@ -552,7 +552,7 @@ def _pieces_of(message: StoredMessage, *, thinking: bool, starts: Sequence[int] 
 
 
 def _by_place(pieces: Iterable[Piece], starts: Sequence[int], at: int) -> Iterator[tuple[int, Piece]]:
-    """Pieces of the text from character ``at`` on, and behind how many calls each stands; ``starts``: where these are.
+    """Pieces of the text from character ``at`` on, each with the number of calls before it. ``starts``: the calls'.
     A piece with a call in it becomes two."""
     for piece in pieces:
         text = piece.text

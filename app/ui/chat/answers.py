@@ -97,7 +97,7 @@ class Answers(QObject):
         consent: Which chats may go to a server.
         queue: Who has the engine.
         open: The answers that are wanted; the queue has those that can be asked for.
-        tools: What the model may call; ``None``: nothing.
+        tools: The tools that the model may call; ``None`` if there are none.
         most_calls: How many calls an answer may make.
 
     Signals:
@@ -169,7 +169,7 @@ class Answers(QObject):
             return
         if live.message is None:
             self._withdraw(live)
-        else:  # it waits for its calls, or for its turn behind them
+        else:  # it waits for its calls, or for its next turn after them
             self._end(live, lambda: live.end("stopped", "cancelled"))
 
     def abandon(self, live: LiveAnswer) -> None:
@@ -213,7 +213,7 @@ class Answers(QObject):
         return self.tools.offered(chat)
 
     def decide(self, live: LiveAnswer, call_id: str, decision: Decision, reason: str = "") -> None:
-        """The user decides about a call of this answer. Does nothing if it doesn't wait."""
+        """The user decides about a call in this answer. Does nothing if the call isn't waiting."""
         call = live.call(call_id)
         if call is None or call.state != "asked" or live not in self.open or self.tools is None:
             return
@@ -228,7 +228,7 @@ class Answers(QObject):
         self._go_on_with_calls(live, lambda one: one == now_allowed)
 
     def _go_on_with_calls(self, live: LiveAnswer, is_allowed: Callable[[OfferedTool], bool]) -> None:
-        """Run those that are allowed and refuse those that can't run. When all have ended, the model goes on."""
+        """Run the calls that are allowed, and fail those that can't run. When all have ended, the model goes on."""
         for place, call in enumerate(live.calls):
             tool = live.offered.get(call.name)
             if call.state != "asked":
@@ -242,11 +242,11 @@ class Answers(QObject):
             self._submit(live)
 
     def _problem(self, place: int, tool: OfferedTool | None, call: StoredCall) -> str:
-        """Why a call can't run, for the model; empty if the user may allow it."""
+        """Why a call can't run, for the model; empty if the user can allow it."""
         if place >= (most := self.most_calls()):
             calls = "1 tool call" if most == 1 else f"{most} tool calls"
             return f"An answer may make {calls}, so this one did not run. Answer with what you know now."
-        # A call that goes on, or was imported, may show another tool than has this name now.
+        # A continued or imported call may have been for a different tool than the one with this name now.
         if tool is None or (tool.server, tool.tool.name) != (call.server, call.tool or call.name):
             return f"There is no tool called {call.name}."
         return problem_of(call.arguments, tool)
@@ -347,7 +347,7 @@ class Answers(QObject):
         self.queue.submit(job)
 
     def _ask_again(self, live: LiveAnswer) -> None:
-        """Calls of an answer that goes on were stopped: the user is asked again, whatever is allowed."""
+        """A continued answer has stopped calls: ask the user again, even if their tools are allowed."""
         pair = self._pair_loader.pair()
         live.prepare(self.resolve(live.settings, pair), pair, self.offered(live.settings))
         self.begun.emit(live)

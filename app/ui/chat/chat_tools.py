@@ -1,5 +1,5 @@
-"""The tools of the chat that is shown: their button in the composer, and the menu of the paper clip. What servers offer
-besides: prompts after "/", and resources, which are attached like files."""
+"""The tools of the current chat: their button in the composer, and the paper clip's menu. Also what else servers offer:
+prompts after "/", and resources, which are attached like files."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ READERS = (".read_file", ".list_folder")
 """The built-in tools that read the folders of a chat."""
 _KEYS = Qt.Key.Key_Space, Qt.Key.Key_Return, Qt.Key.Key_Enter
 _FEW = 12
-"""So many tools are in one menu; more have a menu for each server."""
+"""Up to this many tools share one menu; if there are more, each server has its own."""
 _LONGEST, _LONGEST_NOTE = 50, 300
 _WIDTH = 320
-"""Of notes and forms, in pixels."""
-_GENERAL = "General form: the model's chat template has no form of its own for tool calls."
+"""The width of notes and forms, in pixels."""
+_GENERAL = "This model's chat template has no known form for tool calls, so a general one is used."
 
 
 class _Switches(QMenu):
-    """Stays open while one switches tools on and off in it."""
+    """Stays open while the user switches tools on and off."""
 
     def event(self, event: QEvent) -> bool:
         action, kinds = None, QEvent.Type
@@ -51,13 +51,13 @@ class _Switches(QMenu):
             action = self.activeAction()
         if action is None or not action.isCheckable():
             return super().event(event)
-        if event.type() is not kinds.MouseButtonRelease:  # which may be of the click that opened the menu
+        if event.type() is not kinds.MouseButtonRelease:  # which may belong to the click that opened the menu
             action.trigger()
         return True
 
 
 class ChatTools(QObject):
-    """One for a window."""
+    """One per window."""
 
     def __init__(self, ctx: AppContext, composer: Composer, attachments: Attachments) -> None:
         super().__init__(composer)
@@ -71,7 +71,7 @@ class ChatTools(QObject):
         for button in (composer.tools_button, composer.attach_button):
             button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self._prompts: dict[str, tuple[str, ServerPrompt]] = {}
-        """By what is shown of them."""
+        """By the line that shows them."""
         self._completer = QCompleter(QStringListModel(self), self)
         self._completer.setCaseSensitivity(Qt.CaseSensitivity.CaseInsensitive)
         self._completer.activated.connect(self._on_prompt_chosen)
@@ -103,7 +103,7 @@ class ChatTools(QObject):
     # ------------------------------------------------------------ which tools are on
 
     def _notes(self, on: Sequence[OfferedTool]) -> list[str]:
-        """What should be known of the tools of this chat, in sentences."""
+        """What the user should know about this chat's tools, in sentences."""
         pair, gone = self._ctx.loader.pair(), ", ".join(visible(key).lstrip(".") for key in self._gone())
         is_general = pair is not None and pair.remote is None and pair.tool_format == "general"
         states = {"starting": "", "failed": ""}
@@ -114,7 +114,7 @@ class ChatTools(QObject):
         notes = {
             why: True,
             _GENERAL: is_general and bool(on) and not why,
-            f"Only the first {MOST_OFFERED} tools are given to the model.": len(on) >= MOST_OFFERED,
+            f"Only the first {MOST_OFFERED} tools are offered to the model.": len(on) >= MOST_OFFERED,
             f"Not available now: {shortened(gone, _LONGEST_NOTE)}.": bool(gone),
             f"Still starting: {states['starting']}.": bool(states["starting"]),
             f"Not running: {states['failed']}.": bool(states["failed"]),
@@ -122,12 +122,12 @@ class ChatTools(QObject):
         return [note for note, is_so in notes.items() if note and is_so]
 
     def _gone(self) -> list[str]:
-        """What was chosen in this chat and isn't there now: it stays chosen."""
+        """Tools that were chosen in this chat but aren't there now: they stay chosen."""
         known = {tool.key for tool in self._tools.all_tools()}
         return [key for key in self._model.settings.tools or [] if key not in known]
 
     def show(self, beside: QWidget | None = None) -> None:
-        """Open the menu of the tools, at this widget or at the composer."""
+        """Open the tool menu, at this widget or at the composer."""
         place = beside or self._composer
         self.menu.popup(place.mapToGlobal(QPoint(0, place.height() if beside else 0)))
 
@@ -183,7 +183,7 @@ class ChatTools(QObject):
         menu.clear()
         self._ctx.actions.add(menu, "attach_files")
         has_resources = any(server.resources for server in self._tools.servers.values())
-        menu.addAction("Attach a resource of a server…", self.choose_resource).setEnabled(has_resources)
+        menu.addAction("Attach a resource from a server…", self.choose_resource).setEnabled(has_resources)
         menu.addAction("Let tools read a folder…", self.choose_folder)
         menu.addSeparator()
         self._ctx.actions.add(menu, "chat_tools")
@@ -204,7 +204,7 @@ class ChatTools(QObject):
 
     @Slot()
     def choose_resource(self) -> None:
-        """Ask which resource of a server to attach; one types a part of its name."""
+        """Ask which server resource to attach; the user types part of its name."""
         found: dict[str, tuple[str, ServerResource]] = {}
         for name, server in self._tools.servers.items():
             for one in server.resources:
@@ -212,7 +212,7 @@ class ChatTools(QObject):
                 found[f"{line} · {printable(one.uri)}" if line in found else line] = name, one
         dialog = QInputDialog(self._composer.window())
         dialog.setWindowTitle("Attach a resource")
-        dialog.setLabelText("Type a part of its name:")
+        dialog.setLabelText("Type part of its name:")
         dialog.setOkButtonText("Attach")
         dialog.setMinimumWidth(themes.px(_WIDTH))
         dialog.setComboBoxItems(list(found))
@@ -249,7 +249,7 @@ class ChatTools(QObject):
         self._wait(prompt.name, self._tools.get_prompt(server, prompt.name, arguments), done)
 
     def _wait(self, name: str, job: ToolJob, done: Callable[[ChatModel, str, CallEnded], None]) -> None:
-        """Show that something comes, unless the user takes that away, until it is there."""
+        """Show that something is on its way until it arrives or the user removes it."""
         model, unsent = self._model, self._model.unsent
         begun = unsent.begin_reading(printable(name, _LONGEST))
 

@@ -185,7 +185,7 @@ _ABOVE, _BELOW = 8, 16
 _OFFERS_WIDTH = 440
 _LEAST_WIDTH = 300
 """Of the text, beside which the count of its tokens has room."""
-_ASKING = "A tool wants to run. The answer waits for you."
+_ASKING = "A tool wants to run. The answer is waiting for you to decide."
 ATTACH_KEYS = "Ctrl+Shift+A"
 LONG_CHARACTERS, LONG_LINES = 4000, 60
 """A text that is longer is attached when it is pasted."""
@@ -215,7 +215,7 @@ class _Editor(MessageEditor):
         self._offers: QAbstractItemView | None = None
 
     def complete_with(self, completer: QCompleter) -> None:
-        """Offer its lines while all that is written is the beginning of one, which begins with a slash."""
+        """Offer the completer's lines, which begin with a slash, while the text is the beginning of one."""
         self._offers = offers = completer.popup()
         assert offers is not None
         completer.setWidget(self)
@@ -383,7 +383,7 @@ class Composer(QWidget):
         return f"Your message will be sent {when}." if when else ""
 
     def is_in_use(self) -> bool:
-        """Whether something is being written."""
+        """Whether the user is writing something."""
         return bool(self.text() or self.editor.textCursor().block().layout().preeditAreaText())
 
     def text(self) -> str:
@@ -416,7 +416,7 @@ class Composer(QWidget):
         self._show_tokens()
 
     def show_tools(self, count: int | None, more: str = "") -> None:
-        """How many are on; ``None`` takes the button away. ``more``: what should be known of them."""
+        """``count``: how many tools are on; ``None`` hides the button. ``more``: notes about them."""
         self._tools = count or 0
         self.tools_button.setVisible(count is not None)
         self.tools_button.setAccessibleName(f"{words.count(self._tools, 'tool')} in this chat")

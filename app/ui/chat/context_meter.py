@@ -127,7 +127,7 @@ class ContextUse:
         """What will happen with the next message, before it does; empty for nothing unusual."""
         if not self.fits():
             if self.tools > self.length // 2:
-                return "The tools of this chat take too much of the context. Switch some of them off."
+                return "This chat's tools take up too much of the context. Switch some of them off."
             if self.attached:
                 return f"With its attachments, this message is {words.tokens(self.too_many)} too long for the context."
             if self.text:

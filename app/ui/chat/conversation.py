@@ -1,4 +1,4 @@
-"""What the engine sees of a chat's messages: turns as chat templates want them, tool calls with their results."""
+"""What the engine sees of a chat: turns as chat templates expect them, and tool calls with their results."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ EXAMPLE = "What is speculative decoding?"
 
 @dataclass(frozen=True)
 class Conversation:
-    """Messages for the engine. ``sources[i]`` is the stored message that message ``i`` begins with, without the system
-    prompt."""
+    """Messages for the engine. ``sources[i]`` is the stored message that message ``i`` begins with, not counting the
+    system prompt."""
 
     messages: list[Message]
     sources: list[StoredMessage]
 
     def under(self, system_prompt: str) -> Conversation:
-        """The same with a system prompt, unless that is empty."""
+        """The same with a system prompt, unless the prompt is empty."""
         if not system_prompt.strip():
             return self
         return Conversation([Message(role="system", content=system_prompt), *self.messages], self.sources)
 
     def fit_for(self, pair: PairLoaded | None) -> Conversation:
-        """The same for this pair: other models' tokens mean nothing to it, and it may not see what tools returned."""
+        """The same for this pair: without other models' tokens, and without tools' images if it can't see images."""
         sees = pair is None or pair.projector is not None
         if pair is not None and pair.remote is not None:
             sees = "images" not in pair.remote.refused
@@ -49,8 +49,8 @@ class Conversation:
         return Conversation([*self.messages[:begin], *turns], self.sources)
 
     def first_in_context(self, first_dropped: int, dropped: int) -> str | None:
-        """The stored message behind those that were left out: ``dropped`` messages from ``first_dropped`` on, counted
-        with the system prompt."""
+        """The stored message after those that were left out: ``dropped`` messages from ``first_dropped`` on, counting
+        the system prompt."""
         after = first_dropped + dropped - (len(self.messages) - len(self.sources))
         return self.sources[after].id if dropped and 0 <= after < len(self.sources) else None
 
@@ -58,8 +58,8 @@ class Conversation:
 def conversation(branch: Sequence[StoredMessage], system_prompt: str = "") -> Conversation:
     """What the engine sees of a branch.
 
-    Many chat templates insist on turns that alternate, so messages of one side that follow each other (after an answer
-    that never came) are joined, and empty answers left out. Each tool call is followed by its result.
+    Many chat templates insist on alternating turns, so consecutive messages from one side (after an answer that never
+    came) are joined, and empty answers are left out. Each tool call is followed by its result.
     """
     turns: list[Message] = []
     sources: list[StoredMessage] = []
@@ -82,8 +82,8 @@ def conversation(branch: Sequence[StoredMessage], system_prompt: str = "") -> Co
 
 
 def turns_of(message: StoredMessage) -> Iterator[Message]:
-    """A stored message as the chat template sees it. An answer with calls is several turns: what was written up to the
-    calls, a result for each, and so on."""
+    """A stored message as the chat template sees it. An answer with calls is several turns: what the model wrote up to
+    the calls, a result for each, and so on."""
     text, thinking, start = message.text, message.thinking, Place()
     sent_at, images = message.created_at, prompt_images(message.attachments)
     for _, group in groupby(message.calls, lambda call: call.tokens):
@@ -110,11 +110,11 @@ def turns_of(message: StoredMessage) -> Iterator[Message]:
 
 
 BETWEEN = "\n\n"
-"""Between what the model writes before and after a call, in the text of the answer and in its thinking."""
+"""Separates what the model writes before and after a call, in the answer's text and in its thinking."""
 
 
 class Place(NamedTuple):
-    """Characters of an answer's text and thinking, and its tokens, up to somewhere."""
+    """A place in an answer: how many characters of text and of thinking, and how many tokens, come before it."""
 
     text: int = 0
     thinking: int = 0
@@ -122,18 +122,18 @@ class Place(NamedTuple):
 
     @classmethod
     def behind(cls, call: StoredCall) -> Place:
-        """Where the turn that this call is part of ends."""
+        """The end of the turn that this call belongs to."""
         return cls(call.text, call.thinking, call.tokens)
 
 
 def last_turn(message: StoredMessage) -> tuple[str, str]:
-    """The text and the thinking of an answer behind its calls."""
+    """An answer's text and thinking after its last call."""
     start = Place.behind(message.calls[-1]) if message.calls else Place()
     return message.text[start.text :], message.thinking[start.thinking :]
 
 
 def _result(call: StoredCall) -> str:
-    """What the model is told of a call."""
+    """What the model is told about a call."""
     match call.state:
         case "done":
             return call.result or "The tool returned nothing."
@@ -145,7 +145,7 @@ def _result(call: StoredCall) -> str:
 
 
 def _template_call(call: StoredCall) -> ToolCall:
-    """A call as templates can read it: the arguments have to be an object."""
+    """A call that templates can read: the arguments have to be an object."""
     arguments = call.arguments if as_object(call.arguments) is not None else to_json({"arguments": call.arguments})
     return ToolCall(template_id(call.id), call.name, arguments)
 
@@ -169,19 +169,19 @@ def question_to_measure(branch: Sequence[StoredMessage], system_prompt: str) -> 
 
 
 def was_cut(message: StoredMessage) -> bool:
-    """Whether this is an answer that was cut before its end."""
+    """Whether this is an answer that was cut off before its end."""
     is_cut = message.status in ("stopped", "interrupted") or message.finish_reason in CUT
     has_begun = bool(message.text or message.thinking or message.calls) or len(message.tokens) > 0
     return message.role == "assistant" and is_cut and has_begun
 
 
 def can_continue(message: StoredMessage) -> bool:
-    """Whether an answer was cut before its end, and the tokens that go on are known: none, if it ends with calls."""
+    """Whether an answer was cut off and the tokens to continue from are known; after calls, none are needed."""
     if not was_cut(message):
         return False
     return ends_with_calls(message) or len(message.tokens) >= bool(message.text) + bool(message.thinking)
 
 
 def ends_with_calls(message: StoredMessage) -> bool:
-    """Whether the model has written nothing behind the calls of an answer."""
+    """Whether the model has written nothing after an answer's last call."""
     return bool(message.calls) and not any(last_turn(message))

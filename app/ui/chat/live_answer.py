@@ -1,5 +1,5 @@
-"""An answer from the press of Send to its end: where it waits, what the engine is asked, what has arrived of it, how
-it ended."""
+"""An answer from the press of Send to its end: whether it waits, what the engine is asked, what has arrived so far, and
+how it ended."""
 
 from __future__ import annotations
 
@@ -105,14 +105,14 @@ def answer_settings(chat: ChatSettings, values: Settings, pair: PairLoaded | Non
 
 
 def tool_use(wanted: AnswerFormat | None, pair: PairLoaded | None, tools: Sequence[OfferedTool]) -> ToolUse | None:
-    """The tools for an answer of this format; ``None`` if there are none, or they can't be called."""
+    """The tools for an answer in this format; ``None`` if there are none or they can't be called."""
     if not tools or pair_names.why_no_tools(wanted.kind if wanted else "text", pair):
         return None
     return ToolUse(tools=[tool.for_model() for tool in tools])
 
 
 def _call_format(wanted: AnswerFormat | None, pair: PairLoaded | None) -> ToolFormat | None:
-    """How calls are written in the text; ``None`` on a server, which tells them apart."""
+    """How calls are written in the text; ``None`` for a remote server, which sends calls separately."""
     if pair is None or pair.remote is not None:
         return None
     known = FORMATS[pair.tool_format]
@@ -124,8 +124,8 @@ _LOOK_AGAIN = 200  # pieces: a look takes a fraction of a millisecond
 
 
 def _known_pieces(message: StoredMessage) -> list[Piece]:
-    """The pieces of an answer that goes on, with the ids of their tokens. Tokens that were found only later are those
-    of its last turn and may differ from those it was written with, so which shows which part isn't known. Tokens
+    """The pieces of an answer that is continued, with their token ids. Tokens that were only found later belong to the
+    last turn and may differ from the original ones, so it isn't known which token has which part of the text. Tokens
     without text at the end of an interrupted answer are left out: one may end the answer, or begin a character."""
     text, thinking, ids = message.text, message.thinking, list(message.tokens)
     start = Place.behind(message.calls[-1]) if message.calls else Place()
@@ -136,7 +136,7 @@ def _known_pieces(message: StoredMessage) -> list[Piece]:
             pieces.pop()
         return pieces
     if not ids and len(pieces) >= start.tokens:
-        return pieces  # a server wrote it, or goes on with it
+        return pieces  # a server wrote it or continues it
     earlier = unpack(text[: start.text], (), thinking[: start.thinking])
     earlier += [Piece(text="")] * (start.tokens - len(earlier))
     later = unpack(text[start.text :], (), thinking[start.thinking :])
@@ -146,28 +146,28 @@ def _known_pieces(message: StoredMessage) -> list[Piece]:
 
 
 class _Turn:
-    """What the model writes until it ends or waits for its calls: text that may belong to a call is held back, and the
-    tokens of calls have no text."""
+    """What the model writes until it ends or waits for its calls. Text that may belong to a call is held back, and
+    tokens that belong to calls get no text."""
 
     def __init__(self, known: ToolFormat | None, tools: Sequence[Tool] = (), begun: Sequence[Piece] = ()) -> None:
-        """``known``: the form of calls; ``None``: there are none. ``begun``: what there is of it."""
+        """``known``: the form of calls; ``None`` if there can't be any. ``begun``: what has been written so far."""
         self._reader = CallReader(known, tools) if known else None
         if self._reader:
             self._reader.go_on("".join(piece.text for piece in begun if not piece.thinking))
         self._held: list[Piece] = []
         self._certain = 0
-        """Characters of what is held back that aren't part of a call."""
+        """How many of the characters held back are known not to be part of a call."""
         self.calls: list[ToolCall] = []
         self.has_text = any(piece.text and not piece.thinking for piece in begun)
         self.has_thought = any(piece.text and piece.thinking for piece in begun)
 
     @property
     def is_in_calls(self) -> bool:
-        """Whether nothing but calls follows."""
+        """Whether only calls can follow."""
         return self._reader is not None and self._reader.in_calls
 
     def read(self, pieces: Sequence[Piece]) -> list[Piece]:
-        """More of it; returns what is certain, a piece for each token."""
+        """Add pieces; returns those that are certain, one for each token."""
         if self._reader is None:
             return list(pieces)
         self._held += pieces
@@ -177,7 +177,7 @@ class _Turn:
         return self._released()
 
     def end(self, *, cut: bool) -> list[Piece]:
-        """The rest. Of calls that aren't complete (``cut``) nothing stays."""
+        """Returns the rest. If the turn was ``cut``, an incomplete call is dropped."""
         if self._reader is None:
             return []
         self._certain += len(self._reader.end(cut=cut))
@@ -199,7 +199,7 @@ class _Turn:
         return found
 
     def _cut(self, piece: Piece) -> Piece:
-        """With the text before a call that is in the same token as its beginning."""
+        """A piece with only its text before a call that begins in the same token."""
         if piece.thinking:
             return piece
         text = piece.text[: self._certain]
@@ -208,36 +208,36 @@ class _Turn:
 
 
 class LiveAnswer(QObject):
-    """One answer. It waits, is asked for, arrives and ends.
+    """One answer: it waits, the engine is asked for it, it arrives, and it ends.
 
     Attributes:
-        chat_id: Whose it is.
-        branch: The messages it answers, oldest first.
-        settings: Those of the chat when it was asked for.
-        message: As it is stored: ``None`` while it waits, with its text only when it has ended.
-        pieces: Its thinking and its text so far; a continued answer begins with what it had.
+        chat_id: The chat that it belongs to.
+        branch: The messages that it answers, oldest first.
+        settings: The chat's settings when it was asked for.
+        message: The stored message: ``None`` while it waits; gets its text only when the answer has ended.
+        pieces: Its thinking and its text so far; a continued answer begins with what it already had.
         context_start: Id of the first message after those that no longer fit into the context.
-        prompt_progress: Tokens of the prompt that are done, and all of them; ``None`` before that is known.
+        prompt_progress: How many prompt tokens are done, and how many there are; ``None`` until that is known.
         is_thinking: Whether what arrived last is thinking.
-        calls: Its tool calls so far, and what has come of them.
-        progress: How far those that run are, by their ids, where that is known.
-        is_writing_call: Whether the model is writing a call; `calls` has it when it is complete.
+        calls: Its tool calls so far, with their states and results.
+        progress: The progress of running calls, by id, where it is known.
+        is_writing_call: Whether the model is writing a call; it is in `calls` once it is complete.
         attachments: Images that tools returned.
         offered: The tools that the model was last offered, by the names that it knows.
-        tool_jobs: The calls that run, by their ids.
-        is_over_limit: Whether it has made more calls than it may; then the model has one more turn, without calls.
+        tool_jobs: The jobs of running calls, by id.
+        is_over_limit: Whether it has made more calls than allowed; the model then gets one more turn, without calls.
 
     Signals:
-        begun: The engine is being asked; `message` is there.
+        begun: The engine is being asked; `message` is set.
         started: The engine has read the request; seed and `context_start` are known.
-        prompt_progressed: Tokens of the prompt done, and all of them.
+        prompt_progressed: How many prompt tokens are done, and how many there are.
         thinking_changed: The model begins to think, or to answer.
-        rounds_received: More `Round` objects, their pieces in `pieces` already.
-        calls_changed: There are others, one has another state or makes progress, or the model begins to write one.
-        images_returned: The `ResultImage`s of a call, to be stored, and what is called with their attachments and with
-            sentences about those that can't be.
-        ended: Its `Figures`, or ``None`` where it came to none. `message` is complete.
-        withdrawn: It was given up before the engine was asked.
+        rounds_received: More `Round` objects; their pieces are already in `pieces`.
+        calls_changed: Calls were added, changed state or made progress, or the model began to write one.
+        images_returned: The `ResultImage`s of a call, to be stored, and a function to call with their attachments and
+            with sentences about the images that can't be stored.
+        ended: Its `Figures`, or ``None`` if there are none. `message` is complete.
+        withdrawn: It was canceled before the engine was asked.
     """
 
     begun = Signal()
@@ -252,7 +252,7 @@ class LiveAnswer(QObject):
 
     message: StoredMessage | None = None
     job: Job | None = None
-    """With which the engine is asked."""
+    """The job that asks the engine."""
     is_stored = repeats = False
     """Whether the store has what it answers, or refused it; and whether the same words come again and again."""
     _known = _judged = 0
@@ -261,9 +261,9 @@ class LiveAnswer(QObject):
     is_thinking = is_writing_call = False
     is_over_limit = False
     _figures: Figures | None = None
-    """Of the turns before, without what a continued answer had before."""
+    """The figures of earlier turns, without those from before the answer was continued."""
     _is_mixed = False
-    """Whether another model goes on with it than wrote it."""
+    """Whether a different model continues it than the one that began it."""
 
     def __init__(
         self,
@@ -276,8 +276,8 @@ class LiveAnswer(QObject):
         is_private: bool = False,
         parent: QObject | None = None,
     ) -> None:
-        """``version``: its place among the answers to the question. ``continued``: the answer that goes on, which
-        ``branch`` ends before. ``seed`` overrides that of the settings. ``is_private``: the engine keeps nothing."""
+        """``version``: its place among the answers to the question. ``continued``: the answer to continue; ``branch``
+        ends before it. ``seed`` overrides the seed in the settings. ``is_private``: the engine keeps nothing."""
         super().__init__(parent)
         self.branch = list(branch)
         self.chat_id = self.branch[-1].chat_id
@@ -293,14 +293,14 @@ class LiveAnswer(QObject):
         self._new_turn = partial(_Turn, None, ())
         self._turn = self._new_turn()
         self._conversation: Conversation | None = None
-        """Of the branch, without a system prompt."""
+        """The conversation of the branch, without a system prompt."""
         self._asked: Conversation | None = None
         self._settings = AnswerSettings()
         self._asked_at = time.monotonic()
         self._first_token_seconds: float | None = None
         self._clock = ThinkingClock()
         self._packed: list[PackedPiece] = []
-        # Of a long chat it takes milliseconds, and there is time until the question is stored.
+        # For a long chat this takes milliseconds, and there is time until the question is stored.
         QTimer.singleShot(0, self, self._prepare)
 
     @Slot()
@@ -310,11 +310,11 @@ class LiveAnswer(QObject):
         return self._conversation
 
     def text(self) -> str:
-        """Of the answer, without the thinking."""
+        """The text of the answer, without the thinking."""
         return "".join(piece.text for piece in self.pieces if not piece.thinking)
 
     def thinking(self) -> str:
-        """What the model thought so far."""
+        """What the model has thought so far."""
         return "".join(piece.text for piece in self.pieces if piece.thinking)
 
     def thinking_seconds(self) -> float:
@@ -323,7 +323,7 @@ class LiveAnswer(QObject):
 
     @property
     def is_asking(self) -> bool:
-        """Whether a call waits for the user. The engine is free then."""
+        """Whether a call waits for the user. The engine is free meanwhile."""
         return not self.is_writing_call and any(call.state == "asked" for call in self.calls)
 
     @property
@@ -333,7 +333,7 @@ class LiveAnswer(QObject):
 
     @property
     def asks_again(self) -> bool:
-        """Whether it goes on with calls that were stopped, which the user has to allow first."""
+        """Whether it continues with stopped calls, which the user has to allow first."""
         before = self._continued
         is_first = self.message is None and before is not None and ends_with_calls(before)
         return is_first and any(call.state == "stopped" for call in self.calls)
@@ -343,27 +343,27 @@ class LiveAnswer(QObject):
         return next((one for one in self.calls if one.id == call_id), None)
 
     def set_call(self, call: StoredCall) -> None:
-        """Something has come of this call."""
+        """Update this call."""
         self.calls = [call if one.id == call.id else one for one in self.calls]
         self.progress.pop(call.id, None)
         self.calls_changed.emit()
 
     def set_progress(self, call_id: str, text: str) -> None:
-        """A running call tells how far it is."""
+        """Update the progress of a running call."""
         self.progress[call_id] = text
         self.calls_changed.emit()
 
     def tokens(self) -> list[int]:
-        """The ids of its tokens; empty where the engine does not tell them."""
+        """The ids of its tokens; empty if the engine doesn't send them."""
         ids = [piece.id for piece in self.pieces]
         return [] if -1 in ids else ids
 
     def stored_tokens(self) -> list[int]:
-        """Its tokens, where they are those of the model whose answer it is; else the text alone is what goes on."""
+        """Its tokens, if all come from the model that the answer belongs to; otherwise only the text is continued."""
         return [] if self._is_mixed else self.tokens()
 
     def _cut(self, characters: int) -> None:
-        """Take the end of the text away; its tokens stay."""
+        """Remove the end of the text, but keep its tokens."""
         for place in range(len(self.pieces) - 1, -1, -1):
             piece = self.pieces[place]
             if piece.thinking:
@@ -383,8 +383,8 @@ class LiveAnswer(QObject):
     # ------------------------------------------------------------ the way of an answer
 
     def begin(self, settings: AnswerSettings, pair: PairLoaded | None, tools: Sequence[OfferedTool] = ()) -> Generate:
-        """The engine is free: returns what to ask it. Called again when all calls of a turn have ended. ``tools``:
-        those that the model may call, if that is possible with this model and these settings."""
+        """The engine is free: returns what to ask it. Called again when all calls of a turn have ended. ``tools``: the
+        tools that the model may call, if this model and these settings allow it."""
         if self.message is None:
             self.prepare(settings, pair, tools)
         thinking = pair.usable_thinking(self._settings.thinking) if pair else ""
@@ -420,8 +420,8 @@ class LiveAnswer(QObject):
         return msgspec.structs.replace(command, messages=[*command.messages, so_far], continue_last=True)
 
     def prepare(self, settings: AnswerSettings, pair: PairLoaded | None, tools: Sequence[OfferedTool] = ()) -> None:
-        """Make the message, before anything is asked. Calls at the end of an answer that goes on wait for the user
-        again if they were stopped."""
+        """Create the message before the engine is asked. If a continued answer ends with stopped calls, these wait for
+        the user again."""
         stored: dict[str, object] = {
             **msgspec.to_builtins(settings),
             "template": pair.template if pair else "model",
@@ -463,7 +463,7 @@ class LiveAnswer(QObject):
         self.begun.emit()
 
     def _so_far(self) -> StoredMessage:
-        """The message with what there is of it."""
+        """The message with everything so far."""
         assert self.message is not None
         return replace(
             self.message,
@@ -476,7 +476,7 @@ class LiveAnswer(QObject):
         )
 
     def _messages(self, pair: PairLoaded | None) -> list[Message]:
-        """What is asked, and the turns of this answer up to its last call."""
+        """What the engine is asked, and the turns of this answer up to its last call."""
         assert self._asked is not None
         if not self.calls:
             return self._asked.fit_for(pair).messages
@@ -488,11 +488,11 @@ class LiveAnswer(QObject):
 
     @property
     def _start(self) -> Place:
-        """Where the turn begins that is being written."""
+        """Where the turn that is being written begins."""
         return Place.behind(self.calls[-1]) if self.calls else Place()
 
     def _seed_of_turn(self, seed: int | None, step: int = 1) -> int | None:
-        """Each turn has another one, or it would begin with the same luck."""
+        """Each turn has its own seed; otherwise all would draw the same random numbers."""
         turns = len({call.tokens for call in self.calls})
         return None if seed is None else (seed + step * turns) % 2**63
 
@@ -529,14 +529,14 @@ class LiveAnswer(QObject):
             self.calls_changed.emit()
 
     def _tell(self, rounds: list[Round]) -> None:
-        """Add what is certain."""
+        """Add these rounds to the answer."""
         told = [msgspec.structs.replace(one, pieces=list(map(self._parted, one.pieces))) for one in rounds]
         for one in told:
             self.pieces += one.pieces
         self.rounds_received.emit(told)
 
     def _parted(self, piece: Piece) -> Piece:
-        """Text behind a call, or thinking, is a paragraph of its own."""
+        """Text or thinking after a call starts a new paragraph."""
         turn, start = self._turn, self._start
         had_some, before = (turn.has_thought, start.thinking) if piece.thinking else (turn.has_text, start.text)
         if not piece.text or had_some:
@@ -545,7 +545,7 @@ class LiveAnswer(QObject):
         return msgspec.structs.replace(piece, text=BETWEEN + piece.text) if before else piece
 
     def _look_for_repetition(self) -> None:
-        """In what came last, without what a continued answer had before; data and code may well be all alike."""
+        """Look at what came last, but not at what a continued answer already had; data and code may well repeat."""
         self._judged = len(self.pieces)
         if self.settings.format() is not None or self.text().count("```") % 2:
             return
@@ -553,7 +553,7 @@ class LiveAnswer(QObject):
         self.repeats = len(tail) == _TAIL and len(zlib.compress(tail.encode("utf-8", "replace"))) < _SHARE * _TAIL
 
     def takes_calls(self, finished: GenerationFinished) -> bool:
-        """The model has ended its turn. Returns whether it has made calls: the answer goes on when they have ended."""
+        """The model has ended its turn. Returns whether it made calls; the answer goes on when these have ended."""
         self._finish_turn(finished)
         calls = finished.tool_calls or self._turn.calls
         if finished.finish_reason != "end" or not calls or self.is_over_limit:
@@ -590,7 +590,7 @@ class LiveAnswer(QObject):
         self.is_writing_call = False
 
     def _add_calls(self, written: Sequence[ToolCall]) -> None:
-        if len(self.pieces) == self._start.tokens:  # a server tells nothing of the calls' text, which has its place
+        if len(self.pieces) == self._start.tokens:  # a server doesn't send the calls' text; this keeps its place
             self.pieces.append(Piece(text=""))
         text, thinking, tokens = len(self.text()), len(self.thinking()), len(self.pieces)
         known = {call.id for call in self.calls}

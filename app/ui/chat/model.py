@@ -394,7 +394,7 @@ class ChatModel(QObject):
             self._answers.stop_thinking(self.live)
 
     def decide(self, call_id: str, decision: Decision, reason: str = "") -> None:
-        """What the user decides about a call that waits; ``reason``: of a denied one, for the model."""
+        """Decide about a waiting call; ``reason``: why it is denied, for the model."""
         if self.live is not None:
             self._answers.decide(self.live, call_id, decision, reason)
 
@@ -570,7 +570,7 @@ class ChatModel(QObject):
 
     @Slot()
     def _on_calls_changed(self) -> None:
-        """Whatever becomes of a call is stored at once; how far it is, isn't."""
+        """Every change to a call is stored at once, except its progress."""
         live = self.live
         if live is not None and live.message is not None and live.calls is not self._saved_calls:
             self._saved_calls = live.calls

@@ -42,7 +42,7 @@ NO_PRESET = "None"
 _TOP = ("system_prompt", "answer_format", "format_source")
 """What is always in sight. What is about thinking is shown for models that think, all else under More."""
 _ELSEWHERE = ("preset", "sampling", "tools", "folders")
-"""What has no field of its own by its type."""
+"""Settings that don't get a field from their type."""
 _EXAMPLES: dict[str, str] = {
     "json_schema": '{"type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"]}',
     "regex": "(yes|no), because .{10,200}",

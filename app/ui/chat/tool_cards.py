@@ -1,7 +1,7 @@
-"""A tool call in an answer: the question whether it may run, how it goes, and what came of it.
+"""A tool call in an answer: the question whether it may run, its progress, and its result.
 
-Models and servers write arguments, descriptions and results, so all of them are shown as code or plain text, and what
-has an effect but no shape is written out.
+Arguments, descriptions and results are written by models and servers, so they are shown as code or plain text, and
+characters that have an effect but no shape are written out.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LONGEST_NAME, _LONGEST_PROGRESS, _LONGEST_SENTENCE, _LONGEST_DESCRIPTION = 40, 
 _PICTURE = 160
 """The greatest height of an image, in pixels."""
 _STATES: dict[CallState, str] = {
-    "asked": "waits for you",
+    "asked": "waiting for you",
     "running": "running…",
     "done": "",
     "failed": "failed",
@@ -43,18 +43,18 @@ _STATES: dict[CallState, str] = {
 }
 _TITLES = {"done": "result", "failed": "error", "denied": "your reason"}
 _HINTS = {
-    "read_only": "The server says that it only reads.",
-    "destructive": "The server says that it may change or delete data.",
+    "read_only": "The server says that this tool only reads.",
+    "destructive": "The server says that this tool may change or delete data.",
 }
 _TOKENS = re.compile(r'"(?:[^"\\]|\\.)*"|[{}\[\],:]|[^\s{}\[\],:"]+')
-"""Of JSON."""
+"""The tokens of JSON."""
 _ESCAPE = re.compile(r"\\(.)")
 _JOINERS = "\u200c\u200d\ufe0e\ufe0f"
 """Legitimate in words and emoji."""
 
 
 def shown_arguments(call: StoredCall) -> str:
-    """All arguments: names, numbers and their order as the model wrote them, texts readable and with their lines."""
+    """All arguments, with names, numbers and order as the model wrote them, and strings readable, line by line."""
     try:
         json.loads(call.arguments)
     except (ValueError, RecursionError):
@@ -75,7 +75,7 @@ def shown_arguments(call: StoredCall) -> str:
 
 
 def _text(token: str, depth: int) -> str:
-    """A text of JSON, with its line breaks behind their marks; a number or a word as it is."""
+    """A JSON string with a line break after each escaped one; a number or a word as it is."""
     if token[0] != '"':
         return token
     readable = visible_json(json.dumps(json.loads(token, strict=False), ensure_ascii=False))
@@ -83,17 +83,17 @@ def _text(token: str, depth: int) -> str:
 
 
 def shown_result(call: StoredCall) -> str:
-    """What came of it, as text."""
+    """The result, as text."""
     return visible_json(call.result, _JOINERS)
 
 
 def count_in_call(call: StoredCall, query: str) -> int:
-    """How often ``query`` is in what is shown of a call."""
+    """How often ``query`` occurs in what is shown of a call."""
     return sum(count_matches(text, query, plain=True) for text in (shown_arguments(call), shown_result(call)))
 
 
 def tool_name(call: StoredCall) -> str:
-    """What its server calls the tool."""
+    """The tool's name on its server."""
     return printable(call.tool or call.name, 128)
 
 
@@ -102,14 +102,14 @@ def server_name(call: StoredCall) -> str:
 
 
 def question_of(call: StoredCall) -> str:
-    """What a screen reader says while it waits for the user."""
-    return f"Tool {tool_name(call)} of server {server_name(call)} wants to run. Allow?"
+    """What a screen reader says while the call waits for the user."""
+    return f"The tool {tool_name(call)} from {server_name(call)} wants to run. Allow it?"
 
 
 @dataclass(frozen=True)
 class About:
-    """What is known of a tool: a sentence of its description, whether that has changed since it was allowed, and
-    what its server says about it (``read_only`` or ``destructive``)."""
+    """What is known about a tool: its description, whether the tool has changed since it was allowed, and what its
+    server says about it (``read_only`` or ``destructive``)."""
 
     description: str = ""
     has_changed: bool = False
@@ -128,7 +128,7 @@ class _Reason(QLineEdit):
     """Why the user denies a call: Enter denies it, Escape goes back."""
 
     def __init__(self) -> None:
-        super().__init__(placeholderText="Why not? Optional. Enter denies.")
+        super().__init__(placeholderText="Why not? (Optional. Press Enter to deny.)")
         self.setAccessibleName("Reason for the model, optional")
 
     def event(self, event: QEvent) -> bool:
@@ -143,7 +143,7 @@ class _Reason(QLineEdit):
 
 
 class Question(Card):
-    """Asks whether a call may run. It can have the keyboard itself, so that no key allows anything by mistake.
+    """Asks whether a call may run. It takes the keyboard focus itself, so that no key allows anything by mistake.
     ``reason``: for the model; hidden until the user wants to deny the call."""
 
     def __init__(self, call: StoredCall, about: About, actions: Actions, height_changed: Callable[[], object]) -> None:
@@ -173,14 +173,14 @@ class Question(Card):
         self.reason.hide()
         for place, part in ((0, name), (1, server), (3, changed), (4, self.arguments), (5, self.reason)):
             self._column.insertWidget(place, part)
-        self.arguments.lower()  # the Tab key comes to it before the buttons
+        self.arguments.lower()  # the Tab key reaches it before the buttons
         self._outcome = label(role="quiet", wraps=True)
         self.setFocusPolicy(Qt.FocusPolicy.StrongFocus)
         self.setAccessibleName(question_of(call))
         self.setAccessibleDescription(self.text.text())
 
     def settle(self, outcome: str) -> None:
-        """It was decided, but stays as it is while others wait, so that these don't move."""
+        """The user has decided, but the card keeps its size while others wait, so that they don't move."""
         self._outcome.setText(outcome)
         self._grid.addWidget(self._outcome, 0, 0, 1, -1)
         self.reason.setEnabled(False)
@@ -217,18 +217,18 @@ def _code_view(text: str, language: str, name: str) -> MarkdownView:
 
 
 class ToolCard(FoldedPart):
-    """One call. ``question``: while it waits for the user, or others that the model wrote with it do."""
+    """One call. ``question`` is there while this call, or another one of the same turn, waits for the user."""
 
     def __init__(
         self, column: Column, parent: QWidget, dress_view: Callable[[MarkdownView], object], actions: Actions
     ) -> None:
-        """``dress_view`` makes a new text look like the others."""
+        """``dress_view`` makes a new view look like the others."""
         super().__init__(column, parent, ("Stop", "Stops the tool and the answer.", "stop"), actions)
         self._run = actions
         self._dress_view = dress_view
         self.call = StoredCall(id="", name="")
         self._shown: object = None
-        """How it was shown last."""
+        """What was last shown."""
         self.question: Question | None = None
         self._content: list[QWidget] = []
         self._images: Collection[Attachment] = ()
@@ -236,7 +236,7 @@ class ToolCard(FoldedPart):
     def show_call(
         self, call: StoredCall, images: Sequence[Attachment], *, is_held: bool = False, progress: str = ""
     ) -> None:
-        """How it is now. ``is_held``: others wait, so that it keeps its height. ``progress``: of one that runs."""
+        """Show the call as it is now. ``is_held``: others wait, so it keeps its height. ``progress``: while it runs."""
         if (shown := (call, is_held, progress)) == self._shown:
             return
         self._shown = shown
@@ -256,7 +256,7 @@ class ToolCard(FoldedPart):
             self._show_stop(is_running)
         title = " · ".join(filter(None, (shortened(tool_name(call), _LONGEST_NAME), outcome)))
         self._show_title(title.replace("&", "&&"))
-        self.button.setToolTip(plain_tooltip(f"Tool of {server_name(call)}"))
+        self.button.setToolTip(plain_tooltip(f"Tool from {server_name(call)}"))
         if before != call and self._content:
             self._forget_content()
         self._show_content(self.is_open)
@@ -297,19 +297,19 @@ class ToolCard(FoldedPart):
             self._dress_view(view)
             yield view
         if self._images:
-            chips = named(Chips(self), "Images of the result")
+            chips = named(Chips(self), "Images in the result")
             chips.show_chips(chips_of(tuple(self._images), chips, self._run, themes.px(_PICTURE)))
             yield chips
         elif not result and self.call.state == "done":
             yield label("The result is empty.", "quiet", parent=self)
 
     def views(self) -> list[MarkdownView]:
-        """Its texts that have been shown, in reading order."""
+        """The views that have been shown, in reading order."""
         asked = [self.question.arguments] if self.question is not None else []
         return [*asked, *(one for one in self._content if isinstance(one, MarkdownView))]
 
     def is_in_use(self) -> bool:
-        """Whether a reason is being written."""
+        """Whether the user is writing a reason."""
         return self.question is not None and bool(self.question.reason.text())
 
     def count(self, query: str) -> int:
@@ -317,7 +317,7 @@ class ToolCard(FoldedPart):
         return count_in_call(self.call, query) if query else 0
 
     def show_find(self, index: int, query: str) -> MarkdownView:
-        """Open it, and make a match stand out."""
+        """Open it and highlight a match."""
         if self.question is None:
             self.set_open(True)
         views = self.views()
@@ -327,7 +327,7 @@ class ToolCard(FoldedPart):
         return view
 
     def fit(self, widths: Widths) -> int:
-        """Use these widths; gives back the height it needs."""
+        """Use these widths; returns the height that it needs."""
         if self.question is not None:
             bottom = self.question.fit(widths)
         else:
@@ -351,8 +351,8 @@ class ToolCard(FoldedPart):
 
 
 def readers(cards: Sequence[ToolCard]) -> list[str]:
-    """The ids of calls that wait for the user and that may be allowed together: several of one server, which says that
-    they only read."""
+    """The ids of waiting calls that may be allowed together: several to one server, which says that their tools only
+    read."""
     waiting = [(one.call, one.question.about) for one in cards if one.question and one.call.state == "asked"]
     reading = [call for call, about in waiting if about.approach == "read_only" and not about.has_changed]
     servers = [one.server for one in reading]

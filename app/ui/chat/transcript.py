@@ -44,7 +44,7 @@ _HEIGHT_OF_CHARACTER = 0.42
 long."""
 _FRAME_HEIGHT = 90
 _THINKING_HEIGHT = 28
-"""While it is closed; also of a tool call."""
+"""While it is closed; the same for a tool call."""
 _AT_ONCE = 500
 """So many messages are added in one turn of the event loop."""
 EXAMPLES = ("What is speculative decoding?", "Write a JSON settings file", "Tell me a short story")
@@ -300,8 +300,8 @@ class Transcript(QWidget):
         self._answer_began = time.monotonic()  # the prompt is processed again, with the results
 
     def focus_question(self) -> None:
-        """Give the keyboard to the tool call that waits for the user, unless the user reads what stands above."""
-        self._on_calls_changed()  # whoever heard of the call first may ask for it
+        """Give the keyboard to the tool call that waits for the user, unless the user has scrolled up to read."""
+        self._on_calls_changed()  # the caller may have heard of the call before this widget did
         if self.column.follows and self._answer is not None and isinstance(self._answer.widget, AnswerMessage):
             self._answer.widget.focus_question()
 

@@ -210,7 +210,7 @@ class ChatWriter(QObject):
             self.save_now(live)
 
     def save_now(self, live: LiveAnswer) -> None:
-        """Save what there is of it."""
+        """Save the answer so far."""
         assert live.message is not None
         self._intervals = 0
         message_id, tokens = live.message.id, live.stored_tokens()
@@ -439,7 +439,7 @@ def new_question(
 
 
 def _shared(a: str, b: str) -> int:
-    """How many characters both begin with."""
+    """The length of the beginning that both share."""
     return sum(1 for _ in takewhile(lambda both: both[0] == both[1], zip(a, b, strict=False)))
 
 

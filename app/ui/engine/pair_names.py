@@ -194,7 +194,7 @@ def is_guide(target: str) -> bool:
 
 
 def why_no_tools(answer_format: str, pair: PairLoaded | None) -> str:
-    """Why the model isn't offered the tools of a chat with this format, in a sentence; empty if it is."""
+    """Why the model isn't offered tools in a chat with this format, as a sentence; empty if it is."""
     if pair is not None and pair.remote is None and is_guide(pair.target.path):
         return "The guide doesn't use tools. Other models do."
     if answer_format in ("regex", "lark", "gbnf"):

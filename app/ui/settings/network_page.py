@@ -33,8 +33,8 @@ _TOKEN_SENT = (
 )
 _SERVERS = (
     "A server whose model you opened gets the chats that you continue with it. Slipstream asks before a chat goes to "
-    "another computer for the first time. A server of tools at an address gets what you allow the model to pass to its "
-    "tools; one that is a program may use the network itself, also offline. The list below doesn't contain this."
+    "another computer for the first time. An MCP server at an address gets what you allow the model to pass to its "
+    "tools; one that is a program may use the network itself, even offline. The list below doesn't contain this."
 )
 _WHERE_TOKENS_GO = (
     "The token is stored in the system's keyring or, if there is none, in memory until Slipstream closes. It is never "

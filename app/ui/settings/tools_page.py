@@ -1,4 +1,4 @@
-"""Settings → Tools: the user's servers and their tools, Slipstream's own tools, and what is always allowed."""
+"""Settings → Tools: the user's servers and their tools, the built-in tools, and the tools that are always allowed."""
 
 from __future__ import annotations
 
@@ -47,21 +47,21 @@ from app.ui.widgets.tasks import Lane
 from app.ui.widgets.theme import SPACING
 
 _WHAT = (
-    "A server gives the model tools. It is a program on this computer or an address on the network. Nothing that the "
-    "model wants to do with a tool is done before you allow it, and each chat can have its own choice of tools."
+    "MCP servers give the model tools. A server is a program on this computer or an address on the network. No tool "
+    "runs until you allow it, and each chat can have its own choice of tools."
 )
 _OFFLINE = (
-    "Slipstream works offline: servers at addresses aren't used. Programs on this computer are started all the same, "
-    "and may use the network themselves."
+    "Slipstream works offline, so servers at addresses aren't used. Programs on this computer are started anyway, and "
+    "may use the network themselves."
 )
 _NO_KEYRING = (
-    "This computer has no keyring, so secrets of servers are only kept until Slipstream closes. A server can also take "
-    "one from an environment variable: ${env:NAME}."
+    "This computer has no keyring, so the servers' secrets are only kept until Slipstream closes. A server can also "
+    "take a secret from an environment variable: ${env:NAME}."
 )
-_OWN = "They need no server. Reading is limited to files and folders that you attached to the chat."
-_KNOWN = "They are downloaded when they are first started."
-_ALLOWED = "These run without asking. A tool whose description has changed since then asks again."
-_MOST = "At most. Then the model has to answer with what it has."
+_OWN = "These need no server. They can only read files and folders that you attached to the chat."
+_KNOWN = "These are downloaded the first time they start."
+_ALLOWED = "These tools run without asking. If a tool changes, you are asked again."
+_MOST = "After that, the model has to answer with what it has."
 _STATES = {"starting": "starting…", "ready": "ready", "failed": "failed", "stopped": "not running"}
 _ROLES = {"starting": "quiet", "ready": "good", "failed": "bad", "stopped": "quiet"}
 _LONGEST_DESCRIPTION = 400
@@ -73,9 +73,9 @@ class ToolsPage(QWidget):
     """All changes take effect at once.
 
     Attributes:
-        rows: What shows each server, by name.
-        own: The switches of Slipstream's own tools, by name.
-        dialog: The last one that was opened to add or edit servers.
+        rows: The row of each server, by name.
+        own: The switches of the built-in tools, by name.
+        dialog: The dialog that was last opened to add or edit servers.
     """
 
     def __init__(self, ctx: AppContext) -> None:
@@ -86,7 +86,7 @@ class ToolsPage(QWidget):
         self.own: dict[str, QCheckBox] = {}
         self.dialog: ServerDialog | None = None
         self._fields = Fields(self._on_limit_changed)
-        self._most = self._fields.whole("most_tool_calls", "Calls in one answer", 1, 1000)
+        self._most = self._fields.whole("most_tool_calls", "Maximum tool calls per answer", 1, 1000)
         self._offline = label(_OFFLINE, "warning", wraps=True)
         self._no_keyring = label(_NO_KEYRING, "warning", wraps=True)
         self._missing = label(role="warning", wraps=True)
@@ -129,11 +129,11 @@ class ToolsPage(QWidget):
             for key, tool in allowed.items():
                 self._allowed.addLayout(self._allowed_row(key, tool))
             if not allowed:
-                self._allowed.addWidget(label("No tool is always allowed.", "quiet"))
+                self._allowed.addWidget(label("No tools yet.", "quiet"))
             self._set_tab_order()
 
     def _show_servers(self) -> None:
-        """Those that stay are the same widgets."""
+        """Servers that stay keep their widgets."""
         for name in self.rows.keys() - self._service.entries.keys():
             self.rows.pop(name).deleteLater()
         for name in self._service.entries.keys() - self.rows.keys():
@@ -157,12 +157,12 @@ class ToolsPage(QWidget):
 
     @Slot()
     def _on_import(self) -> None:
-        dialog = QFileDialog(self, "Import servers of another app", "", "JSON (*.json);;All files (*)")
+        dialog = QFileDialog(self, "Import servers from another app", "", "JSON (*.json);;All files (*)")
         dialog.fileSelected.connect(self.import_file)
         open_in_folder(dialog, str(Path.home()))
 
     def import_file(self, path: str) -> None:
-        """Ask about the servers in another app's file."""
+        """Ask whether to add the servers in another app's file."""
 
         def read() -> str:
             try:
@@ -187,14 +187,14 @@ class ToolsPage(QWidget):
     def _lay_out(self) -> None:
         buttons = row(
             push_button("Add servers…", self.add),
-            push_button("Import…", self._on_import, name="Import servers of another app"),
+            push_button("Import…", self._on_import, name="Import servers from another app"),
             None,
         )
         servers = column(self._offline, self._no_keyring, self._servers, buttons)
         sections = (
             ("Servers", _WHAT, servers),
             ("Well-known servers", _KNOWN, column(self._missing, self._known)),
-            ("Slipstream's own tools in all chats", _OWN, self._own),
+            ("Built-in tools in all chats", _OWN, self._own),
             ("Always allowed", _ALLOWED, self._allowed),
         )
         parts = [
@@ -202,7 +202,7 @@ class ToolsPage(QWidget):
             for title, text, content in sections
             for part in (label(title, "heading"), label(text, "quiet", wraps=True), content, 2 * SPACING)
         ]
-        most = label("Calls in one answer:", buddy=self._most)
+        most = label("Maximum tool calls per answer:", buddy=self._most)
         limit = row(most, self._most, (label(_MOST, "quiet", wraps=True), 1), gap=3 * SPACING)
         column(*parts, limit, None, margins=5 * SPACING, on=self)
 
@@ -214,14 +214,14 @@ class ToolsPage(QWidget):
 
     def _allowed_row(self, key: str, tool: AllowedTool) -> QHBoxLayout:
         shown = f"{words.printable(tool.tool)} · {words.printable(tool.server or DISPLAY_NAME)}"
-        withdraw = small_button("Withdraw", lambda: self._service.permissions.withdraw(key), name=f"Withdraw {shown}")
+        withdraw = small_button("Revoke", lambda: self._service.permissions.withdraw(key), name=f"Revoke {shown}")
         return row((label(breakable(shown), wraps=True), 1), (withdraw, TOP))
 
     def _show_known(self, known: list[KnownServer], missing: set[str]) -> None:
         clear_layout(self._known)
         for one in known:
             self._known.addLayout(self._known_row(one))
-        problems = [f"{name} isn't on this computer: it is part of {PROGRAMS[name]}." for name in sorted(missing)]
+        problems = [f"{name} isn't on this computer. It comes with {PROGRAMS[name]}." for name in sorted(missing)]
         show_text(self._missing, " ".join(problems))
         self._set_tab_order()
 
@@ -231,14 +231,14 @@ class ToolsPage(QWidget):
         return row((column(label(one.title), about, gap=0), 1), (button, TOP))
 
     def _set_tab_order(self) -> None:
-        """As one reads: Qt's own is the order in which widgets were made."""
+        """In reading order; Qt's default is the order in which the widgets were made."""
         focusable = [one for one in _widgets_in(self.layout()) if one.focusPolicy() & Qt.FocusPolicy.TabFocus]
         for first, second in pairwise(focusable):
             QWidget.setTabOrder(first, second)
 
 
 def _widgets_in(layout: QLayout | None) -> Iterator[QWidget]:
-    """From top to bottom and from left to right."""
+    """All widgets, from top to bottom and from left to right."""
     items = [layout.itemAt(place) for place in range(layout.count())] if layout else []
     for item in filter(None, items):
         if (widget := item.widget()) is not None:
@@ -251,13 +251,13 @@ class ServerRow(QFrame):
 
     Attributes:
         switch, edit, restart, remove: What the user can change.
-        tools: The switches of its tools, by name; made when they are first seen.
+        tools: The switches of its tools, by name; made when the user first opens the list.
     """
 
     def __init__(
         self, service: ToolService, edit: Callable[[ServerEntry], object], arranged: Callable[[], object]
     ) -> None:
-        """``arranged`` is called when it has other widgets."""
+        """``arranged`` is called when its widgets have changed."""
         super().__init__()
         self._arranged = arranged
         self._service = service
@@ -286,7 +286,7 @@ class ServerRow(QFrame):
         column(*parts, margins=CARD_MARGINS, on=self)
 
     def show_server(self, entry: ServerEntry, server: ServerChanged | None) -> None:
-        """Show this entry, and what the server told last."""
+        """Show this entry and the latest state of the server."""
         if (entry, server) == (self._entry, self._server):
             return
         self._entry, self._server = entry, server
@@ -318,7 +318,7 @@ class ServerRow(QFrame):
         tools, left_out = (self._server.tools, self._server.left_out) if self._server else ([], 0)
         off = [tool for tool in tools if tool.name in self._entry.off]
         self._tools.setVisible(bool(tools))
-        more = f", {left_out} too many" if left_out else ""
+        more = f", {left_out} left out" if left_out else ""
         self._tools.set_summary(f"{len(tools) - len(off)} of {len(tools)} on{more}")
         if not self._tools.button.isChecked():
             return
@@ -349,7 +349,7 @@ class ServerRow(QFrame):
     @Slot()
     def _on_remove(self) -> None:
         name = self._entry.name
-        text = f"Remove the server {words.printable(name)}, its secrets, and what you have allowed of it?"
+        text = f"Remove the server {words.printable(name)}, its secrets, and what you have allowed it to do?"
         ask(self.window(), "Remove a server", text, lossy={"Remove": lambda: self._service.remove(name)})
 
     def _fit(self) -> None:
@@ -362,7 +362,7 @@ def _on_switch(name: str) -> str:
 
 
 def _described(tool: ServerTool) -> QWidget:
-    """In a line or more, below its switch."""
+    """The description of a tool, shown below its switch."""
     description = words.visible(words.shortened(tool.description.strip(), _LONGEST_DESCRIPTION))
     text = label(breakable(description), "quiet", wraps=True)
     text.setContentsMargins(6 * SPACING, 0, 0, 0)

@@ -87,14 +87,14 @@ def _stop(app: App) -> None:
 
 
 def _decide(app: App, decision: Decision, call_id: str = "", reason: str = "") -> None:
-    """About a tool call, by default the first one that waits in the current chat."""
+    """Decide about a tool call, by default the first one that waits in the current chat."""
     chat = app.ctx.chats.current
     waiting = [call.id for call in chat.live.calls if call.state == "asked"] if chat.live is not None else []
     chat.decide(call_id or next(iter(waiting), ""), decision, reason)
 
 
 def _about_tool(app: App, call: StoredCall) -> About:
-    """What is known of the tool of a call."""
+    """What is known about the tool that a call uses."""
     from app.ui.chat.tool_cards import About
 
     live = app.ctx.chats.current.live

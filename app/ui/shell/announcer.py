@@ -69,7 +69,7 @@ class Announcer(QObject):
             announce(self._window, "Thinking…" if is_thinking else "Finished thinking")
 
     def _on_calls_changed(self, live: LiveAnswer, asked: set[str]) -> None:
-        """Announce a tool call that waits for the user, once. ``asked``: the ids of those that were announced."""
+        """Announce each tool call that waits for the user, once. ``asked``: the ids of those already announced."""
         waiting = [call for call in live.calls if call.state == "asked"] if live.is_asking else []
         self._window.chat_list.view.chats.set_answering(live.chat_id, True, asks=bool(waiting))
         new = [call for call in waiting if call.id not in asked]
@@ -79,13 +79,13 @@ class Announcer(QObject):
         from app.ui.chat.tool_cards import question_of  # the first picture shows no card
 
         question, title = question_of(new[0]), self._title(live)
-        more = f" {words.count(len(new) - 1, 'more call waits', 'more calls wait')}." if new[1:] else ""
+        more = f" {words.count(len(new) - 1, 'more call is waiting', 'more calls are waiting')}." if new[1:] else ""
         announce(self._window, f"{question}{more}" if self._is_shown(live) else f"{question}{more} In “{title}”")
         self._focus_question(live)
         self._notify(live, title, question)
 
     def _focus_question(self, live: LiveAnswer) -> None:
-        """Give the keyboard to the call that waits, unless the user writes something or does something else."""
+        """Give the keyboard to the call that waits, unless the user is writing or doing something else."""
         composer, focused = self._window.composer, QApplication.focusWidget()
         if self._is_shown(live) and composer.isAncestorOf(focused or self._window) and not composer.is_in_use():
             self._window.transcript.focus_question()

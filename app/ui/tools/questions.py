@@ -1,4 +1,4 @@
-"""Questions of servers to the user, one after the other: a form, an answer of the model, a page for logging in."""
+"""Questions from servers to the user, one at a time: a form, an answer from the model, a page to log in."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ _MOST_TOKENS = 2000
 _MOST_LINES = 12
 _ASKS = {
     "elicitation": "asks you:",
-    "sampling": "asks the model something. The model's answer goes to this server:",
-    "login": "asks you to open a page in your browser:",
+    "sampling": "wants the model to answer this. The answer goes to the server:",
+    "login": "asks you to open this page in your browser:",
 }
-_YES = {"elicitation": "Send", "sampling": "Let the model answer", "login": "Open in the browser"}
+_YES = {"elicitation": "Send", "sampling": "Let the model answer", "login": "Open in browser"}
 _NO_PASSWORDS = "Don't enter passwords or keys that this server doesn't need."
 
 
 class ToolQuestions(QObject):
-    """Shows each question of a `ToolService` when the one before is answered. ``dialog``: the one that is open."""
+    """Shows the questions of a `ToolService` one after the other. ``dialog``: the one that is open."""
 
     def __init__(self, service: ToolService, queue: EngineQueue, window: QWidget) -> None:
         super().__init__(window)
         self._service, self._queue, self._window = service, queue, window
         self._waiting: deque[UserAsked] = deque()
         self._jobs: dict[int, Job] = {}
-        """Answers of the model that are being written, by question."""
+        """Answers that the model is writing, by question."""
         self.dialog: QuestionDialog | None = None
         service.withdrawn.connect(self._on_withdrawn)
 
@@ -80,7 +80,7 @@ class ToolQuestions(QObject):
         if (job := self._jobs.pop(question, None)) is not None:
             self._queue.drop(job)
         if self.dialog is not None and self.dialog.asked.question == question:
-            self.dialog.reject()  # a reply isn't sent any more
+            self.dialog.reject()  # no reply is sent any more
 
     def _let_the_model_answer(self, asked: UserAsked) -> None:
         question, texts = asked.question, list[str]()
@@ -108,7 +108,7 @@ class QuestionDialog(QDialog):
         asked: The question.
         action: What the user chose.
         accept_button, decline_button: What the user can choose.
-        fields: Of a form, by name.
+        fields: The fields of a form, by name.
     """
 
     def __init__(self, asked: UserAsked, parent: QWidget) -> None:
@@ -128,7 +128,7 @@ class QuestionDialog(QDialog):
         box.addButton(self.accept_button, QDialogButtonBox.ButtonRole.ActionRole)
         box.addButton(self.decline_button, QDialogButtonBox.ButtonRole.ActionRole)
         hint = label(_NO_PASSWORDS if asked.kind == "elicitation" else "", "quiet", wraps=True)
-        heading = label(breakable(f"“{server}”, a server of tools, {_ASKS[asked.kind]}"), "heading", wraps=True)
+        heading = label(breakable(f"The MCP server “{server}” {_ASKS[asked.kind]}"), "heading", wraps=True)
         form = scrolling(self._form())
         column(heading, self._text, (form, 1), hint, box, gap=3 * SPACING, margins=DIALOG_MARGINS, on=self)
         form.setVisible(bool(self.fields))
@@ -166,7 +166,7 @@ class QuestionDialog(QDialog):
 
 
 class FormField:
-    """One value of a form: a text, a number, a choice or yes and no, as its JSON schema says. ``layout`` shows it."""
+    """One value of a form: text, a number, a choice or yes/no, as its JSON schema says. ``layout`` shows it."""
 
     def __init__(self, name: str, schema: dict[str, Any], changed: Callable[[], object], *, is_needed: bool) -> None:
         self._schema, self._is_needed = schema, is_needed
@@ -222,7 +222,7 @@ class FormField:
 
 
 def _choices(schema: dict[str, Any]) -> list[tuple[Any, str]]:
-    """Values, and what is shown for them."""
+    """The values, each with the text that is shown for it."""
     options, values, names = schema.get("oneOf"), schema.get("enum"), schema.get("enumNames")
     if isinstance(options, list):
         found = [(one.get("const"), one.get("title")) for one in options if isinstance(one, dict)]

@@ -1,4 +1,4 @@
-"""Adds servers from what the user pastes, or changes one: shows exactly what would be started, and asks for a yes."""
+"""Adds servers from what the user pastes, or edits one. Shows exactly what would be started before the user agrees."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ from app.ui.widgets.questions import choose_folder
 from app.ui.widgets.tasks import Lane
 from app.ui.widgets.theme import SPACING
 
-_PASTE = "Paste a command, an address, or another app's mcp.json, which may have several servers."
-_EDIT = "As in another app's mcp.json. A secret that reads ${secret} stays as it is."
+_PASTE = "Paste a command, an address, or another app's mcp.json, which may list several servers."
+_EDIT = "The same format as mcp.json in other apps. Leave ${secret} as it is to keep a stored secret."
 _TEXT_LINES = 9
 _TRUST = (
-    "A command is a program that runs on this computer with your rights. An address gets what the model passes to its "
-    "tools. Add only what you trust."
+    "A command is a program that runs on this computer with your rights. A server at an address gets what the model "
+    "passes to its tools. Only add servers that you trust."
 )
-_FOLDERS = "The server is told that it may use these. A program can use others all the same."
-_LIMIT = "For one call, without a sign of progress."
+_FOLDERS = "The server is told that it may use these folders, but a program can use others, too."
+_LIMIT = "For one call, if the server reports no progress."
 _OFFLINE = "It can't be used while Slipstream works offline (Settings → Network)."
 
 
 class ServerDialog(QDialog):
-    """Asks for servers to add or, with an ``entry``, for what to change of it. ``text``: what is in it at first.
+    """Asks for servers to add or, with an ``entry``, for changes to it. ``text``: what the field contains at first.
 
     Attributes:
-        text: The field for what the user pastes.
-        add: The button that adds and starts what is shown.
-        inputs: The fields for what other apps ask, by name.
+        text: The field that the user pastes into.
+        add: The button that adds and starts the servers that are shown.
+        inputs: The fields for values that an app's JSON asks for, by name.
     """
 
     def __init__(self, service: ToolService, parent: QWidget, text: str = "", entry: ServerEntry | None = None) -> None:
@@ -68,7 +68,7 @@ class ServerDialog(QDialog):
         self._service, self._entry = service, entry
         self._found = FoundServers()
         self._programs: dict[str, bool] = {}
-        """Whether they are on this computer."""
+        """Whether each program is on this computer."""
         self._lane = Lane(self, "programs")
         self.inputs: dict[str, QLineEdit] = {}
         self.text = named(QPlainTextEdit(tabChangesFocus=True, placeholderText="uvx mcp-server-time"), "Servers")
@@ -166,7 +166,7 @@ class ServerDialog(QDialog):
         self.add.setText("Save" if self._entry else several)
 
     def _card(self, entry: ServerEntry) -> QWidget:
-        """What this server would be, in full."""
+        """Everything that this server would start or connect to."""
         line = label(breakable(command_line(entry)), wraps=True)
         line.setFont(theme.monospace())
         values = [*entry.env.items(), *entry.headers.items(), *([("folder", entry.cwd)] if entry.cwd else [])]
@@ -223,6 +223,6 @@ class ServerDialog(QDialog):
 
 
 def _shown(name: str, value: str) -> str:
-    """A value without what is secret in it: somebody may look over the user's shoulder."""
+    """A value without its secrets: somebody may be looking over the user's shoulder."""
     value = SECRET_VALUE.sub("…", value)
     return "…" if is_secret(name, value) else words.printable(value, 10_000)

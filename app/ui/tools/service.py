@@ -51,21 +51,21 @@ _PATIENCE_SECONDS = 5.0
 NOTICE, _PROCESS_NOTICE = "tools", "tools process"
 _ENDED = "The process that runs tools ended unexpectedly."
 _CHANGED = "The tool has changed or was switched off since the call was written, so it did not run."
-_NO_SERVER = "There is no server called “{}” that is switched on."
+_NO_SERVER = "The server “{}” doesn't exist or is switched off."
 
 Request = CallTool | GetPrompt | ReadResource
 
 
 class ToolJob(QObject):
-    """A call, or another request to a server.
+    """A tool call, or another request to a server.
 
     Attributes:
         request: Its number.
-        tool: What it calls, as that was when the call was written.
+        tool: The tool that it calls, as it was when the call was written.
 
     Signals:
-        progressed: How much is done, of how much (``None``: unknown), and what the server says about it.
-        ended: A `CallEnded`, once, whatever happens; never before the method that made the job has returned.
+        progressed: How much is done, out of how much (``None``: unknown), and the server's message about it.
+        ended: A `CallEnded`, exactly once; never before the method that made the job has returned.
     """
 
     progressed = Signal(float, object, str)
@@ -77,20 +77,20 @@ class ToolJob(QObject):
 
 
 class ToolService(QObject):
-    """One for a window. The process is started when the first server is on or a built-in tool is called; if it ended
-    unexpectedly, when it is next needed.
+    """One per window. The process starts when the first server is on or a built-in tool is called. If it ends
+    unexpectedly, it starts again when it is next needed.
 
     Attributes:
-        servers: What each server has last told.
+        servers: The latest state of each server.
         entries: The user's servers, by name.
         permissions: Which tools the user has allowed.
         is_offline: Whether servers at addresses can't be used.
-        has_keyring: Whether the secrets of all servers will be there next time.
+        has_keyring: Whether the secrets of all servers will still be there next time.
 
     Signals:
-        changed: A server, an entry or a permission is another one now.
-        asked: A `UserAsked`, to be answered with `reply`.
-        withdrawn: The number of a question that needs no answer any more.
+        changed: A server, an entry or a permission has changed.
+        asked: A `UserAsked`; `reply` answers it.
+        withdrawn: The number of a question that no longer needs an answer.
     """
 
     changed = Signal()
@@ -106,7 +106,7 @@ class ToolService(QObject):
         *,
         command: Sequence[str] = (),
     ) -> None:
-        """``folder`` has the lists of servers and permissions; ``command`` starts the process."""
+        """``folder`` contains the lists of servers and permissions; ``command`` starts the process."""
         super().__init__(parent)
         self.servers: dict[str, ServerChanged] = {}
         self.entries: dict[str, ServerEntry] = {}
@@ -127,7 +127,7 @@ class ToolService(QObject):
         self._last = 0
         self._jobs: dict[int, ToolJob] = {}
         self._waiting: dict[str, list[Request]] = {}
-        """Requests by the server that they wait for."""
+        """Requests, by the server that they are waiting for."""
         self._questions: set[int] = set()
         self._offered: list[OfferedTool] | None = None
 
@@ -136,13 +136,13 @@ class ToolService(QObject):
         self._lane.submit(self._stored.all, self._on_read, self._on_failed)
 
     def close(self) -> None:
-        """Write what is to be written, and end the process and all servers for good."""
+        """Finish writing, then end the process and all servers for good."""
         self._lane.close(_PATIENCE_SECONDS, finish=True)
         self._reader = None
         self._process.close(_QUIT_MS)
 
     def process_id(self) -> int:
-        """0 when there is none."""
+        """0 if the process isn't running."""
         return self._process.process_id()
 
     # ------------------------------------------------------------ what is offered
@@ -172,7 +172,7 @@ class ToolService(QObject):
     def call(
         self, tool: OfferedTool, arguments: str, attached: Sequence[Attached] = (), folders: Sequence[str] = ()
     ) -> ToolJob:
-        """Call a tool. The user must have allowed it; the files and folders are for built-in tools."""
+        """Call a tool. The user must have allowed it. The files and folders are for built-in tools."""
         files, places, name = list(attached), list(folders), tool.tool.name
         number = self._last + 1
         return self._request(
@@ -189,7 +189,7 @@ class ToolService(QObject):
         return self._request(ReadResource(request=self._last + 1, server=server, uri=uri))
 
     def cancel(self, job: ToolJob) -> None:
-        """Give it up; it ends all the same."""
+        """Cancel a job; `ToolJob.ended` still follows."""
         if job.request not in self._jobs:
             return
         for waiting in self._waiting.values():
@@ -200,7 +200,7 @@ class ToolService(QObject):
         self._send(CancelCall(request=job.request))
 
     def reply(self, question: int, action: Literal["accept", "decline", "cancel"], **content: object) -> None:
-        """The user's answer to `asked`; does nothing if it isn't needed any more."""
+        """The user's answer to `asked`; does nothing if it is no longer needed."""
         if question in self._questions:
             self._questions.remove(question)
             self._send(Reply(question=question, action=action, content=content))
@@ -230,7 +230,7 @@ class ToolService(QObject):
         try:
             self._send(request)
         except ProtocolError:
-            text = "This is too large for a tool."
+            text = "The request is too large."
             self._end_later(CallEnded(request=request.request, state="failed", text=text))
 
     def _end_later(self, ended: CallEnded) -> None:
@@ -244,7 +244,7 @@ class ToolService(QObject):
     # ------------------------------------------------------------ servers
 
     def put(self, entry: ServerEntry, instead_of: str = "") -> None:
-        """Add a server, or change the one of this name, and start it if it is on. The user has seen what it runs."""
+        """Add a server, or change the one with this name, and start it if it is on. The user has seen what it runs."""
         before = self.entries.get(instead_of or entry.name)
         if before is not None:
             entry = with_secrets_of(entry, before)
@@ -266,7 +266,7 @@ class ToolService(QObject):
         self._lane.submit(lambda: self._stored.put(entry, instead_of), stored, self._on_failed)
 
     def remove(self, name: str) -> None:
-        """End this server and forget it, its secrets, and what was allowed of it."""
+        """Stop this server and remove it, its secrets, and the permissions for its tools."""
         self._drop(name)
         for key, allowed in self.permissions.all().items():
             if allowed.server == name:
@@ -275,7 +275,7 @@ class ToolService(QObject):
         self.changed.emit()
 
     def start(self, name: str) -> None:
-        """Start a server, or start it again."""
+        """Start or restart a server."""
         self._run()
         entry, is_offline = self.entries[name], self._settings.offline
         known = self.servers.get(name)
@@ -322,7 +322,7 @@ class ToolService(QObject):
         self.changed.emit()
 
     def _write(self, change: Callable[[], None]) -> None:
-        """Of permissions."""
+        """Write a change to the permissions."""
         self._lane.submit(change, None, self._on_failed)
         self.changed.emit()
 
@@ -339,7 +339,7 @@ class ToolService(QObject):
             self._process.start(self._command, self._lines)
 
     def _send(self, message: ToTools) -> None:
-        """Does nothing without a process. Raises `ProtocolError` if it is too large."""
+        """Does nothing without a process. Raises `ProtocolError` if the message is too large."""
         self._process.write(encode_frame(message))
 
     @Slot(object)
@@ -378,7 +378,7 @@ class ToolService(QObject):
         name = message.name
         subject = f"{NOTICE} {name}"
         if message.state == "failed":
-            text = f"“{name}” can't be used for tools. {message.message}"
+            text = f"The MCP server “{name}” isn't available. {message.message}"
             self._notice_list.show(subject, notices.tools_failed(text, message.log))
         elif message.state == "ready":
             self._notice_list.remove(subject)
@@ -387,10 +387,10 @@ class ToolService(QObject):
             for request in self._waiting.pop(name, []):
                 self._send_request(request)
         elif message.state != "starting":
-            self._release(name, message.message or f"“{name}” has stopped.")
+            self._release(name, message.message or f"The server “{name}” has stopped.")
 
     def _on_server_failed(self, name: str, text: str) -> None:
-        """Before it was started."""
+        """The server failed before it was started."""
         if name in self.entries:
             self._on_server_changed(ServerChanged(name=name, state="failed", message=text))
 
@@ -400,7 +400,7 @@ class ToolService(QObject):
         self.changed.emit()
 
     def _release(self, name: str, text: str) -> None:
-        """Nothing waits for this server any more; ``text`` says why."""
+        """Fail all requests that are waiting for this server; ``text`` says why."""
         for request in self._waiting.pop(name, []):
             self._end_later(CallEnded(request=request.request, state="failed", text=text))
 

@@ -219,7 +219,7 @@ def test_more_than_the_model_is_given_is_said(desk: ToolDesk) -> None:
     desk.told("one", 100)
     desk.told("two", 100)
     assert desk.button.text() == "128 tools"
-    assert desk.notes() == ["Only the first 128 tools are given to the model."]
+    assert desk.notes() == ["Only the first 128 tools are offered to the model."]
 
 
 def test_a_format_that_does_not_go_with_tools_takes_them_away(desk: ToolDesk) -> None:
@@ -236,7 +236,7 @@ def test_a_template_without_a_form_for_calls_is_said(desk: ToolDesk) -> None:
     desk.told("web", 2)
     assert not desk.notes()
     desk.load()
-    assert desk.notes()[0].startswith("General form") and "General form" in desk.button.toolTip()
+    assert all("a general one is used" in text for text in (desk.notes()[0], desk.button.toolTip()))
     desk.choose()
     assert not desk.notes()
 
@@ -374,7 +374,7 @@ def test_resources_of_a_real_server_are_attached_like_files(desk: ToolDesk) -> N
     desk.load()
     desk.start()
     for name in ("memo", "drawn"):
-        desk.clip()["Attach a resource of a server…"].trigger()
+        desk.clip()["Attach a resource from a server…"].trigger()
         dialog = desk.dialog(QInputDialog)
         assert isinstance(dialog, QInputDialog)
         dialog.setTextValue(next(one for one in dialog.comboBoxItems() if one.startswith(name)))
@@ -407,7 +407,7 @@ def test_images_and_texts_of_servers_are_checked_like_files(desk: ToolDesk, monk
 def test_two_resources_of_one_name_can_be_told_apart(desk: ToolDesk) -> None:
     twice = [ServerResource(uri=f"https://nowhere.invalid/{place}", name="Log") for place in range(2)]
     desk.told("web", 1, resources=twice)
-    desk.clip()["Attach a resource of a server…"].trigger()
+    desk.clip()["Attach a resource from a server…"].trigger()
     dialog = desk.dialog(QInputDialog)
     assert isinstance(dialog, QInputDialog)
     assert dialog.comboBoxItems() == ["Log   web", "Log   web · https://nowhere.invalid/1"]
@@ -416,9 +416,9 @@ def test_two_resources_of_one_name_can_be_told_apart(desk: ToolDesk) -> None:
 
 def test_without_resources_there_are_none_to_attach(desk: ToolDesk) -> None:
     desk.told("web", 1)
-    assert not desk.clip()["Attach a resource of a server…"].isEnabled()
+    assert not desk.clip()["Attach a resource from a server…"].isEnabled()
     desk.told("web", 1, resources=[ServerResource(uri="a://b")])
-    assert desk.clip()["Attach a resource of a server…"].isEnabled()
+    assert desk.clip()["Attach a resource from a server…"].isEnabled()
 
 
 # ------------------------------------------------------------ folders

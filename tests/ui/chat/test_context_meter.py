@@ -173,7 +173,7 @@ def use(**changes: object) -> ContextUse:
         ({"text": 40_000}, "This message no longer fits"),
         (
             {"messages": 0, "tools": 40_000},
-            "The tools of this chat take too much of the context. Switch some of them off.",
+            "This chat's tools take up too much of the context. Switch some of them off.",
         ),
     ],
 )

@@ -123,7 +123,7 @@ def test_a_call_that_waits_shows_everything_that_matters(qtbot: QtBot, transcrip
     for part in (
         "read_file",
         "Server: time",
-        "Reads a file. The server says that it only reads.",
+        "Reads a file. The server says that this tool only reads.",
         "This tool has changed since you allowed it.",
     ):
         assert part in said
@@ -135,14 +135,14 @@ def test_a_call_that_waits_shows_everything_that_matters(qtbot: QtBot, transcrip
         "Always allow this tool",
         "Deny",
     ]
-    assert asked.accessibleName() == "Tool read_file of server time wants to run. Allow?"
-    assert question_of(call("calculate", server="")) == "Tool calculate of server Slipstream wants to run. Allow?"
+    assert asked.accessibleName() == "The tool read_file from time wants to run. Allow it?"
+    assert question_of(call("calculate", server="")) == "The tool calculate from Slipstream wants to run. Allow it?"
     assert not answer(transcript).cards[0].button.isVisible()
 
 
 def test_what_a_server_says_of_its_tool_ends_before_the_hint() -> None:
     said = About("Reads a file", approach="read_only").sentence(is_built_in=False)
-    assert said == "Reads a file. The server says that it only reads."
+    assert said == "Reads a file. The server says that this tool only reads."
     assert About("Reads a file").sentence(is_built_in=False) == "Reads a file"
 
 

@@ -61,7 +61,7 @@ def test_there_is_something_to_add_at_first(page: ToolsPage) -> None:
     assert not page.rows
     names = [button.accessibleName() for button in page.findChildren(QPushButton)]
     assert names[-6:] == [f"Add {one}" for one in ("Time", "Web pages", "Files", "Git", "Memory", "SQLite")]
-    assert "No tool is always allowed." in texts(page)
+    assert "No tools yet." in texts(page)
 
 
 def test_from_paste_to_ready_are_two_clicks(page: ToolsPage, windows: Windows, service: ToolService) -> None:
@@ -164,7 +164,7 @@ def test_what_is_always_allowed_can_be_withdrawn(page: ToolsPage, windows: Windo
     tool = next(one for one in service.all_tools() if one.key == "time.echo")
     service.permissions.allow(tool)
     windows.until(lambda: "echo · time" in texts(page))
-    named_button(page, "Withdraw echo · time").click()
+    named_button(page, "Revoke echo · time").click()
     assert not service.permissions.is_allowed(tool, "chat")
     assert "echo · time" not in texts(page)
 
@@ -176,7 +176,7 @@ def test_working_offline_is_said(page: ToolsPage, windows: Windows) -> None:
     windows.ctx.settings.apply()
     windows.ctx.tools.apply_settings()
     windows.until(lambda: row._state.text() == "failed")
-    assert "Programs on this computer are started all the same" in texts(page)
+    assert "Programs on this computer are started anyway" in texts(page)
 
 
 def test_a_file_of_another_app_is_imported(page: ToolsPage, windows: Windows, tmp_path: Path) -> None:

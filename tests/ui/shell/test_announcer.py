@@ -175,12 +175,12 @@ def test_a_tool_call_that_waits_is_said_marked_told_and_focused_unless_the_user_
 
     live.offered = {tool.name: tool for tool in running.ctx.tools.all_tools()}
     asks("1", "2")
-    question = "Tool calculate of server Slipstream wants to run. Allow?"
-    assert hearing.said == [f"{question} 1 more call waits."]
+    question = "The tool calculate from Slipstream wants to run. Allow it?"
+    assert hearing.said == [f"{question} 1 more call is waiting."]
     assert told == [("endless", question)]
     assert running.model.state is ChatState.ASKING
     row = chats.index(chats.place(live.chat_id) or 0)
-    assert "waits for you" in str(row.data(Qt.ItemDataRole.AccessibleTextRole))
+    assert "waiting for you" in str(row.data(Qt.ItemDataRole.AccessibleTextRole))
     focused = QApplication.focusWidget()
     assert isinstance(focused, Question) and focused.text.text()  # what the tool itself says of it
     assert running.window.composer.hint.isVisible()

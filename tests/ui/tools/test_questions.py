@@ -79,7 +79,7 @@ def fill(dialog: QuestionDialog, **values: Any) -> None:
 def test_it_says_which_server_asks(asked: Asked) -> None:
     asked.ask(server="ti\u202eme", message="<b>Who?</b>\u202e")
     said = [one.text() for one in asked.dialog.findChildren(QLabel)]
-    assert said[0] == "“ti\\u202eme”, a server of tools, asks you:"
+    assert said[0] == "The MCP server “ti\\u202eme” asks you:"
     assert asked.dialog._text.toPlainText() == "<b>Who?</b>\\u202e"
 
 

@@ -161,7 +161,7 @@ def test_a_call_does_not_wait_for_a_server_that_is_switched_off(rig: Rig) -> Non
     job = rig.service.call(tool, "{}")
     rig.service.put(msgspec.structs.replace(TIME, is_on=False))
     ended = rig.end_of(job)
-    assert (ended.state, ended.text) == ("failed", "There is no server called “time” that is switched on.")
+    assert (ended.state, ended.text) == ("failed", "The server “time” doesn't exist or is switched off.")
 
 
 def test_a_call_that_waited_does_not_run_with_another_tool_than_was_allowed(rig: Rig) -> None:
