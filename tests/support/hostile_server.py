@@ -400,7 +400,7 @@ CASES: dict[str, Case] = {
         text="can't be read",
     ),
     "answers 10 MB of text": Case(
-        lambda raw: acts({"type": "text", "text": "x" * (10 * MB)})(raw), text="cut here: it has 10 MB"
+        lambda raw: acts({"type": "text", "text": "x" * (10 * MB)})(raw), text="cut here. In full, it has 10 MB"
     ),
     "answers 30 MB of text": Case(
         lambda raw: acts({"type": "text", "text": "x" * (30 * MB)})(raw), call="failed", text="too large"
@@ -431,7 +431,7 @@ CASES: dict[str, Case] = {
         text="aaa",
     ),
     "speaks only the newest protocol": Case(modern(asks_first), text="decline here"),
-    "asks in every answer": Case(modern(asks_again), call="failed", text="asks again and again"),
+    "asks in every answer": Case(modern(asks_again), call="failed", text="keeps asking questions"),
     # at the end
     "does not want to end": Case(stubborn),
 }

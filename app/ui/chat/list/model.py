@@ -302,7 +302,7 @@ class ChatListModel(QStringListModel):
         name = next((visible(one.name) for one in self._folders if one.id == row.folder_id), None)
         parts = (
             title_of_chat(row),
-            "waits for you" if row.id in self.asking else "answering now" if row.id in self.answering else "",
+            "waiting for you" if row.id in self.asking else "answering now" if row.id in self.answering else "",
             "pinned" if row.pinned_at is not None else f"in {name}" if name is not None else "",
             moment_text(row.updated_at),
         )
