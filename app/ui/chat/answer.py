@@ -39,7 +39,7 @@ from app.ui.chat.footer import (
 from app.ui.chat.messages import MessageButtons, MessageWidget
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Column, Widths
-from app.ui.widgets.controls import explain, label
+from app.ui.widgets.controls import break_text, explain, label
 
 if TYPE_CHECKING:
     from app.ui.chat.markdown.view import MarkdownView
@@ -223,6 +223,9 @@ class AnswerMessage(MessageWidget):
         self.cards: list[ToolCard] = []
         self._texts: dict[int, MarkdownView] = {0: self.view}
         """By the number of calls before them."""
+        self._needed = 0
+        """Its height when it was last fitted."""
+        self.view.drawn.connect(self._on_text_drawn)
         self._together: QPushButton | None = None
         """Allows several waiting calls at once."""
         self._offered: list[str] = []
@@ -261,6 +264,16 @@ class AnswerMessage(MessageWidget):
     @Slot()
     def _on_part_changed(self) -> None:
         self.height_changed.emit()
+
+    def _dress(self, view: MarkdownView) -> None:
+        super()._dress(view)
+        view.drawn.connect(self._on_text_drawn)
+
+    @Slot()
+    def _on_text_drawn(self) -> None:
+        """It may have been left higher until everything is drawn, which may change no height."""
+        if self.height() > self._needed and self.is_drawn():
+            self.height_changed.emit()
 
     # -- tool calls
 
@@ -526,7 +539,8 @@ class AnswerMessage(MessageWidget):
                 # A little to the left, so that the icons and not their frames line up with the text.
                 self._buttons.setGeometry(-5, top + 2, widths.prose, actions.height())
             top += 2 + actions.height()
-        return top + 8
+        self._needed = top + 8
+        return self._needed
 
     def _fit_parts(self, top: int, widths: Widths, *, shows_empty: bool) -> int:
         """The texts and the cards; gives back where they end. ``shows_empty``: there may be nothing else."""
@@ -538,6 +552,7 @@ class AnswerMessage(MessageWidget):
             part.move(0, top + 6)
             top += 6 + (part.fit(widths) if isinstance(part, FoldedPart) else part.content_height())
         if self._together is not None:
+            break_text(self._together, widths.prose)
             size = self._together.sizeHint()
             self._together.setGeometry(0, top + 8, min(size.width(), widths.prose), size.height())
             top += 8 + size.height()

@@ -70,6 +70,8 @@ class ChatTools(QObject):
         composer.tools_button.setMenu(self.menu)
         for button in (composer.tools_button, composer.attach_button):
             button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
+        self._awaited: list[tuple[ChatModel, str]] = []
+        """Chats and servers: tools were chosen in the chat while the server was starting, so its tools are turned on later."""
         self._prompts: dict[str, tuple[str, ServerPrompt]] = {}
         """By the line that shows them."""
         self._completer = QCompleter(QStringListModel(self), self)
@@ -86,6 +88,7 @@ class ChatTools(QObject):
 
     @Slot()
     def _refresh(self) -> None:
+        self._choose_awaited()
         on = self._tools.offered(self._model.settings)
         is_used = bool(on or self._tools.servers or self._model.settings.tools is not None)
         count = len(self._ctx.chats.answers.offered(self._model.settings))
@@ -128,7 +131,8 @@ class ChatTools(QObject):
 
     def show(self, beside: QWidget | None = None) -> None:
         """Open the tool menu, at this widget or at the composer."""
-        place = beside or self._composer
+        button = self._composer.tools_button
+        place = beside or (button if button.isVisible() else self._composer)
         self.menu.popup(place.mapToGlobal(QPoint(0, place.height() if beside else 0)))
 
     @Slot()
@@ -155,7 +159,7 @@ class ChatTools(QObject):
                 action.setToolTip(plain_tooltip(shortened(tool.tool.description or tool.tool.name, 2 * _LONGEST_NOTE)))
                 action.toggled.connect(partial(self._switch, tool))
         menu.addSeparator()
-        menu.addAction("All", lambda: self._choose([tool.key for tool in tools] + self._gone()))
+        menu.addAction("All", lambda: self._choose([tool.key for tool in tools] + self._gone(), self._starting()))
         menu.addAction("None", partial(self._choose, []))
         menu.addAction("As in Settings", partial(self._choose, None)).setEnabled(self._model.settings.tools is not None)
         if notes := self._notes(on):
@@ -169,10 +173,32 @@ class ChatTools(QObject):
 
     def _switch(self, tool: OfferedTool, is_on: bool) -> None:
         keys = [one.key for one in self._tools.offered(self._model.settings) if one.key != tool.key]
-        self._choose([*keys, *([tool.key] if is_on else []), *self._gone()])
+        self._choose([*keys, *([tool.key] if is_on else []), *self._gone()], self._to_await())
 
-    def _choose(self, keys: Sequence[str] | None) -> None:
+    def _starting(self) -> list[str]:
+        """The servers whose tools aren't known yet."""
+        return [name for name, one in self._tools.servers.items() if one.state == "starting" and not one.tools]
+
+    def _to_await(self) -> list[str]:
+        """The servers of which all tools are on in this chat when they are known."""
+        if self._model.settings.tools is None:
+            return self._starting()
+        return [name for model, name in self._awaited if model is self._model]
+
+    def _choose_awaited(self) -> None:
+        states = {name: one.state for name, one in self._tools.servers.items()}
+        come = [one for one in self._awaited if states.get(one[1], "ready") == "ready"]
+        self._awaited = [one for one in self._awaited if one not in come]
+        for model, name in come:
+            if isValid(model) and model.settings.tools is not None:
+                keys = [tool.key for tool in self._tools.all_tools() if tool.server == name]
+                tools = list(dict.fromkeys([*model.settings.tools, *keys]))
+                model.set_settings(msgspec.structs.replace(model.settings, tools=tools))
+
+    def _choose(self, keys: Sequence[str] | None, awaited: Sequence[str] = ()) -> None:
         tools = None if keys is None else list(keys)
+        others = [one for one in self._awaited if one[0] is not self._model]
+        self._awaited = [*others, *((self._model, name) for name in awaited)]
         self._model.set_settings(msgspec.structs.replace(self._model.settings, tools=tools))
 
     # ------------------------------------------------------------ the paper clip
@@ -197,6 +223,8 @@ class ChatTools(QObject):
             if isValid(model) and folder not in model.settings.folders:
                 on = [tool.key for tool in self._tools.offered(model.settings)]
                 tools = [*on, *(key for key in READERS if key not in on)]
+                if model is self._model:
+                    self._choose(tools, self._to_await())
                 folders = [*model.settings.folders, folder]
                 model.set_settings(msgspec.structs.replace(model.settings, tools=tools, folders=folders))
 
@@ -286,7 +314,7 @@ def _ask_for_arguments(prompt: ServerPrompt, window: QWidget, get: Callable[[dic
         for one in prompt.arguments
     }
     form = QWidget()
-    column(*(field.layout for field in fields.values()), on=form)
+    column(*(field.layout for field in fields.values()), None, on=form)
     column((scrolling(form), 1), row(None, cancel, insert), margins=DIALOG_MARGINS, on=dialog)
     dialog.accepted.connect(lambda: get({name: text for name, field in fields.items() if (text := field.value())}))
     check()

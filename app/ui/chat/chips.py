@@ -144,7 +144,14 @@ class Chip(QFrame):
         """Its size, with less of its text where it would be wider than this."""
         if self._is_cut:
             self._set_detail(self._detail)
+        if not self._picture.isEmpty():
+            self.button.setIconSize(self._picture)
         size = self.styled_size()
+        if not self._picture.isEmpty() and size.width() > width:  # first of the picture, down to half of the width
+            least = min(self._picture.width(), width // 2)
+            smaller = QSize(max(self._picture.width() - size.width() + width, least), self._picture.height())
+            self.button.setIconSize(self._picture.scaled(smaller, Qt.AspectRatioMode.KeepAspectRatio))
+            size = self.styled_size()
         if size.width() > width:
             self._set_detail(self._detail, size.width() - width)
             size = self.styled_size()

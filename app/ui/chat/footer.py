@@ -22,7 +22,7 @@ from app.ui.notices import Kind
 from app.ui.widgets import icons
 from app.ui.widgets import theme as themes
 from app.ui.widgets.column import Column, Widths
-from app.ui.widgets.controls import CARD_MARGINS, GAP, column, explain, label, row
+from app.ui.widgets.controls import CARD_MARGINS, GAP, break_text, column, explain, label, row
 from app.words import shortened
 
 HELP = (
@@ -209,10 +209,14 @@ class Card(QFrame):
         """As many buttons beside each other as have room, the others below them."""
         margins = self.contentsMargins() + self._column.contentsMargins()
         available = widths.prose - margins.left() - margins.right()
+        for button in self.buttons:
+            break_text(button, button.maximumWidth())
         needed = [button.sizeHint().width() + GAP for button in self.buttons]
         count = len(needed)
         while count > 1 and sum(max(needed[place::count]) for place in range(count)) > available:
             count -= 1
+        for button in self.buttons:
+            break_text(button, available if count == 1 else button.maximumWidth())
         if count != self._beside:
             self._place_buttons(count)
         return height_of(self, widths.prose)

@@ -184,11 +184,11 @@ class Question(Card):
         self._outcome.setText(outcome)
         self._grid.addWidget(self._outcome, 0, 0, 1, -1)
         self.reason.setEnabled(False)
-        for button in self.buttons:
-            policy = button.sizePolicy()
+        for part in (*self.buttons, *([self.reason] if self.reason.isVisible() and not self.reason.text() else [])):
+            policy = part.sizePolicy()
             policy.setRetainSizeWhenHidden(True)
-            button.setSizePolicy(policy)
-            button.hide()
+            part.setSizePolicy(policy)
+            part.hide()
 
     @Slot()
     def _on_deny(self) -> None:

@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import msgspec
-from PySide6.QtCore import QSignalBlocker, Qt, Slot
+from PySide6.QtCore import QSignalBlocker, Qt, QTimer, Slot
 from PySide6.QtGui import QTextCursor
 from PySide6.QtWidgets import QCheckBox, QFileDialog, QFrame, QHBoxLayout, QLayout, QPlainTextEdit, QVBoxLayout, QWidget
 
@@ -278,6 +278,7 @@ class ServerRow(QFrame):
         tools.setLayout(self._tool_list)
         self._tools, self._log = Section("Tools", tools), Section("Log", self._log_text)
         self._tools.button.toggled.connect(self._show_tools)
+        self._log.button.toggled.connect(lambda: QTimer.singleShot(0, self, self._show_end))
         self.switch.toggled.connect(self._on_switched)
         theme.set_role(self, "card")
         theme.follow_zoom(self, self._fit)
@@ -341,6 +342,12 @@ class ServerRow(QFrame):
     def _on_tool_switched(self, name: str, is_on: bool) -> None:
         off = [one for one in self._entry.off if one != name] + ([] if is_on else [name])
         self._service.put(msgspec.structs.replace(self._entry, off=off))
+
+    @Slot()
+    def _show_end(self) -> None:
+        """Of the log, once it has its size."""
+        bar = self._log_text.verticalScrollBar()
+        bar.setValue(bar.maximum())
 
     @Slot(bool)
     def _on_switched(self, is_on: bool) -> None:

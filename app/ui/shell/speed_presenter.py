@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 import msgspec
-from PySide6.QtCore import QObject, Slot
+from PySide6.QtCore import QObject, Qt, Slot
 
 from app import system
 from app.models.measurements import FileKey, PlainKey, PlainSpeed, PlainSpeeds, plain_speeds
@@ -135,7 +135,10 @@ class SpeedPresenter(QObject):
     @Slot(object)
     def _on_answer_begun(self, live: LiveAnswer) -> None:
         self._live = live
-        self._panel.begin_generation()
+        if live.has_open_calls:  # the user is asked about them first
+            live.started.connect(self._panel.begin_generation, Qt.ConnectionType.SingleShotConnection)
+        else:
+            self._panel.begin_generation()
         live.rounds_received.connect(self._panel.add_rounds)
         live.calls_changed.connect(self._panel.wait_for_tools)
         live.ended.connect(self._on_answer_ended)

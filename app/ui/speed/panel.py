@@ -98,6 +98,7 @@ class SpeedPanel(QScrollArea):
         self._told.answering = self._told.answering and reason is None
         self._note_change()
 
+    @Slot()
     def begin_generation(self) -> None:
         """The request was sent, with the current settings."""
         self._meter.begin()

@@ -24,7 +24,8 @@ from app.ui.widgets.theme import SPACING
 
 _MOST_FIELDS, _MOST_CHOICES = 30, 200
 _MOST_TOKENS = 2000
-_MOST_LINES = 12
+_MOST_LINES, _LINE_LENGTH = 12, 50
+_LONGEST_SWITCH = 48
 _ASKS = {
     "elicitation": "asks you:",
     "sampling": "wants the model to answer this. The answer goes to the server:",
@@ -121,7 +122,6 @@ class QuestionDialog(QDialog):
         self.setMinimumWidth(420)
         message = words.visible("\n\n".join(filter(None, [asked.message, asked.url])))
         self._text = named(QPlainTextEdit(message, readOnly=True, tabChangesFocus=True), f"What {server} asks")
-        theme.follow_zoom(self._text, self._fit)
         self.accept_button = push_button(_YES[asked.kind], lambda: self._end("accept"), role="primary")
         self.decline_button = push_button("Decline", lambda: self._end("decline"))
         box = QDialogButtonBox()
@@ -130,14 +130,20 @@ class QuestionDialog(QDialog):
         hint = label(_NO_PASSWORDS if asked.kind == "elicitation" else "", "quiet", wraps=True)
         heading = label(breakable(f"The MCP server “{server}” {_ASKS[asked.kind]}"), "heading", wraps=True)
         form = scrolling(self._form())
-        column(heading, self._text, (form, 1), hint, box, gap=3 * SPACING, margins=DIALOG_MARGINS, on=self)
+        theme.follow_zoom(self._text, self._fit)
+        text = self._text if self.fields else (self._text, 1)  # else there is room for it
+        column(heading, text, (form, 1), hint, box, gap=3 * SPACING, margins=DIALOG_MARGINS, on=self)
         form.setVisible(bool(self.fields))
         self._check()
         self._text.setFocus()
 
     def _fit(self) -> None:
-        lines = min(max(self._text.toPlainText().count("\n") + 2, 3), _MOST_LINES)
-        self._text.setFixedHeight(lines * self._text.fontMetrics().lineSpacing() + 6 * SPACING)
+        wrapped = sum(1 + len(line) // _LINE_LENGTH for line in self._text.toPlainText().split("\n"))
+        lines = min(max(wrapped + 1, 3), _MOST_LINES)
+        height = lines * self._text.fontMetrics().lineSpacing() + 6 * SPACING
+        self._text.setMinimumHeight(height)
+        if self.fields:
+            self._text.setMaximumHeight(height)
 
     def content(self) -> dict[str, Any]:
         """What the user entered, by name."""
@@ -175,7 +181,7 @@ class FormField:
         default = schema.get("default")
         self.widget: QCheckBox | QComboBox | QLineEdit
         if self._kind == "boolean":
-            self.widget = QCheckBox(words.shortened(title, 48).replace("&", "&&"))
+            self.widget = QCheckBox(words.shortened(title, _LONGEST_SWITCH).replace("&", "&&"))
             self.widget.setChecked(default is True)
         elif choices := _choices(schema):
             self.widget = named(QComboBox(minimumContentsLength=8), title)
@@ -190,6 +196,8 @@ class FormField:
         if self._kind != "boolean":
             name = breakable(f"{title}:" if is_needed else f"{title} (optional):")
             parts.insert(0, label(name, wraps=True, buddy=self.widget))
+        elif len(title) > _LONGEST_SWITCH:
+            parts.append(label(breakable(title), wraps=True))
         if description := schema.get("description"):
             parts.append(label(breakable(words.visible(words.shortened(str(description), 300))), "quiet", wraps=True))
         self.layout = column(*parts, gap=SPACING)

@@ -246,6 +246,21 @@ def push_button(
     return button
 
 
+def break_text(button: QPushButton, width: int) -> None:
+    """Write its text in as many lines as it needs to be at most so wide."""
+    whole = button.text().replace("\n", " ")
+    metrics, lines = button.fontMetrics(), [""]
+    room = width - (button.sizeHint().width() - metrics.size(0, button.text()).width())
+    for word in whole.split(" "):
+        longer = f"{lines[-1]} {word}".strip()
+        if lines[-1] and metrics.horizontalAdvance(longer) > room:
+            lines.append(word)
+        else:
+            lines[-1] = longer
+    if (text := "\n".join(lines)) != button.text():
+        button.setText(text)
+
+
 def small_button(
     text: str, act: Callable[[], object] | None = None, *, name: str = "", tooltip: str = ""
 ) -> QPushButton:

@@ -192,6 +192,21 @@ def test_what_is_chosen_and_not_there_is_kept_and_said(desk: ToolDesk) -> None:
     assert desk.chosen() == []
 
 
+def test_tools_of_a_server_that_still_starts_stay_on(desk: ToolDesk) -> None:
+    desk.told("web", 2)
+    desk.tools.entries["slow"] = ServerEntry(name="slow", command="x")
+    desk.tools._on_message(ServerChanged(name="slow", state="starting"))
+    desk.lines()["tool_0"].trigger()
+    desk.lines()["calculate"].trigger()
+    assert desk.chosen() == ["web.tool_1", ".calculate"]
+    desk.told("slow", 2)
+    assert desk.chosen() == ["web.tool_1", ".calculate", "slow.tool_0", "slow.tool_1"]
+    desk.tools._on_message(ServerChanged(name="slow", state="starting"))
+    desk.lines()["None"].trigger()
+    desk.told("slow", 3)
+    assert desk.chosen() == []
+
+
 def test_a_server_that_does_not_run_is_said_and_the_settings_are_near(desk: ToolDesk) -> None:
     desk.tools.entries["web"] = ServerEntry(name="web", command="x")
     desk.tools._on_message(ServerChanged(name="web", state="failed", message="It couldn't be started."))

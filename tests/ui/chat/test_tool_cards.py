@@ -17,9 +17,12 @@ from pytestqt.qtbot import QtBot
 from app.chats.model import Attachment, StoredCall, StoredMessage, calls_to_json, pack, to_json
 from app.protocol.events import Piece
 from app.ui.chat.answer import AnswerMessage
+from app.ui.chat.chips import Chip
 from app.ui.chat.footer import footer_of
 from app.ui.chat.tool_cards import About, Question, ToolCard, question_of, shown_arguments
 from app.ui.chat.transcript import Transcript
+from app.ui.widgets import theme
+from app.ui.widgets.column import Widths
 from tests.ui.chat import stored
 from tests.ui.chat.stored import actions_of, calls, click, settle, show
 from tests.ui.chat.test_tool_calls import rig, tools
@@ -273,6 +276,41 @@ def test_from_a_message_the_tab_key_goes_to_its_first_call(qtbot: QtBot, transcr
     assert QApplication.focusWidget() is answer(transcript).cards[0].button
 
 
+def test_no_button_is_cut_where_there_is_little_room(qtbot: QtBot, transcript: Transcript) -> None:
+    reads = About("Reads.", approach="read_only")
+    knows(transcript, a=reads, b=reads)
+    show(qtbot, transcript, with_calls(INTRO, call("a", "asked"), call("b", "asked")))
+    shown = answer(transcript)
+    asked, together = question(shown.cards[0]), with_text(transcript, "Allow these 2")
+    for width in (130, 500):
+        shown.fit(Widths(width, width))
+        assert all(one.sizeHint().width() <= width for one in (*asked.buttons, together))
+        assert ("\n" in together.text()) is (width == 130)
+    assert [one.text() for one in asked.buttons][2] == "Always allow this tool"
+
+
+def test_a_denied_call_that_keeps_its_height_asks_for_no_reason(qtbot: QtBot, transcript: Transcript) -> None:
+    show(qtbot, transcript, with_calls(INTRO, call("a", "asked"), call("b", "asked")))
+    shown = answer(transcript)
+    click(button(question(shown.cards[0]), "Deny"))
+    settle(qtbot, transcript)
+    height = shown.cards[0].height()
+    shown.set_calls([call("a", "denied"), call("b", "asked")])
+    settle(qtbot, transcript)
+    assert not question(shown.cards[0]).reason.isVisible() and shown.cards[0].height() == height
+
+
+def test_an_answer_is_as_high_as_what_is_in_it_when_it_gets_wider(qtbot: QtBot, transcript: Transcript) -> None:
+    show(qtbot, transcript, with_calls(f"{INTRO}\n\nIt is **midnight** there.", call(), call("b"), call("c")))
+    shown = answer(transcript)
+    transcript.resize(360, 600)
+    settle(qtbot, transcript)
+    theme.override(theme.DARK)  # all is drawn anew while it gets wider, and no text gets another height
+    transcript.resize(900, 600)
+    settle(qtbot, transcript)
+    assert shown.height() == shown.fit(transcript.column.widths())
+
+
 # ---------------------------------------------------------------- what came of it
 
 
@@ -306,6 +344,9 @@ def test_images_of_a_result_are_shown_as_attachments_are(qtbot: QtBot, transcrip
     settle(qtbot, transcript)
     [(loaded, height, _show)] = calls(transcript, "load_thumbnail")
     assert loaded == image and isinstance(height, int) and height < 500
+    chip = answer(transcript).findChildren(Chip)[0]
+    for width in (900, 400, 250):
+        assert chip.fit(width).width() <= width and "chart.png" in chip.button.text()
     click(with_text(transcript, "chart.png"))
     assert calls(transcript, "show_attachment") == [(image,)]
 

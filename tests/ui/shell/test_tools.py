@@ -18,7 +18,7 @@ from app.system import settings_file
 from app.ui.chat.model import ChatState
 from tests.support.keyrings import MemoryKeyring
 from tests.support.scripted_calls import make_scripted_target
-from tests.support.tool_process import ROOT
+from tests.support.tool_process import ROOT, entry
 from tests.ui.shell.running import Running, button
 
 SERVER = {"command": sys.executable, "args": ["-m", "tests.support.tool_server"], "cwd": ROOT}
@@ -53,6 +53,36 @@ def test_from_paste_to_the_first_answer_with_a_tool_are_four_clicks(
     finally:
         running.close()
     assert clicks.count == 4
+
+
+def test_while_the_user_is_asked_again_no_prompt_is_processed(
+    qtbot: QtBot, tmp_path: Path, kept: MemoryKeyring
+) -> None:
+    target = make_scripted_target(tmp_path / "target.gguf", {"echo": {"text": "from the tool"}}, "please", " Done.")
+    file = SettingsFile(settings_file())
+    file.values.last_pair = Pair(str(target))
+    file.save()
+    running = Running(qtbot)
+    running.begin()
+    running.ready()
+    try:
+        running.model.set_settings(ChatSettings(max_tokens=400))
+        tools, panel = running.ctx.tools, running.window.speed_panel
+        tools.put(entry())
+        qtbot.waitUntil(lambda: tools.servers["test"].state == "ready")
+        running.type("Echo it, please")
+        qtbot.waitUntil(lambda: running.model.state is ChatState.ASKING)
+        running.model.stop()
+        running.done()
+        assert running.model.continue_answer(running.model.messages[-1].id)
+        qtbot.waitUntil(lambda: running.model.state is ChatState.ASKING)
+        assert not panel._told.answering
+        running.actions.run("allow_call")
+        qtbot.waitUntil(lambda: panel._told.answering)
+        running.done()
+        assert running.model.messages[-1].text == " Done." and not panel._told.answering
+    finally:
+        running.close()
 
 
 def _add_and_ask(running: Running, clicks: Clicks, qtbot: QtBot) -> None:

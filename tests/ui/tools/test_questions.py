@@ -188,6 +188,12 @@ def test_the_model_answers_after_the_yes_alone(asked: Asked, qtbot: QtBot) -> No
     assert (number, action) == (2, "accept") and content["text"]
 
 
+def test_what_the_model_is_asked_has_the_room_of_a_form(asked: Asked) -> None:
+    asked.ask(kind="sampling", message="Summarize this: " + "lorem ipsum " * 100)
+    asked.dialog.resize(560, 560)
+    assert asked.dialog._text.height() > 300
+
+
 def test_an_answer_that_is_not_needed_any_more_is_given_up(asked: Asked) -> None:
     asked.ask(kind="sampling", message="Write a poem.")
     asked.dialog.accept_button.click()

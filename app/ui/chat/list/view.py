@@ -184,8 +184,8 @@ class RowDelegate(QStyledItemDelegate):
             else:
                 font, inside = bold(font) if row.id == self.shown else font, self._inside(box, row)
                 if row.id in self._model.answering:
-                    inside.setRight(inside.right() - 3 * SPACING)
-                    mark = inside.adjusted(inside.width(), 0, 3 * SPACING, 0)
+                    inside.setRight(inside.right() - 4 * SPACING)
+                    mark = inside.adjusted(inside.width() + SPACING, 0, 4 * SPACING, 0)
                     if row.id in self._model.asking:
                         draw_line(painter, mark, "?", bold(font), theme.current().warning)
                     else:
