@@ -71,7 +71,7 @@ class ChatTools(QObject):
         for button in (composer.tools_button, composer.attach_button):
             button.setPopupMode(QToolButton.ToolButtonPopupMode.InstantPopup)
         self._awaited: list[tuple[ChatModel, str]] = []
-        """Chats and servers: tools were chosen in the chat while the server was starting, so its tools are turned on later."""
+        """Chats and servers that were starting when tools were chosen in the chat: their tools are turned on later."""
         self._prompts: dict[str, tuple[str, ServerPrompt]] = {}
         """By the line that shows them."""
         self._completer = QCompleter(QStringListModel(self), self)
