@@ -57,42 +57,48 @@ class NgramDrafter(Drafter):
         self.accepted()
 
     def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
+        return self.continue_([], count, worth)
+
+    def continue_(self, draft: list[int], count: int, worth: Worth = always) -> Proposal:
+        """At most ``count`` tokens that follow a ``draft`` which another drafter began, as if it were accepted."""
         count = min(count, MAX_DRAFT_LENGTH)
         if count <= 0:
             return Proposal()
-        length, places = self._longest_matches()
-        draft: list[int] = []
+        length, places = self._longest_matches(draft)
+        draft, begun = list(draft), len(draft)
         confidences: list[float] = []
-        while places and len(draft) < count:
+        while places and len(confidences) < count:
             followers = [self._follower(place, draft) for place in places]
             votes = Counter(followers)
             token = max(votes, key=votes.__getitem__)  # among equals the first, which is the newest
-            confidences.append(min(length + len(draft), LONGEST_MATCH) * votes[token] / len(places))
+            confidences.append(min(length + len(confidences), LONGEST_MATCH) * votes[token] / len(places))
             draft.append(token)
             if self._ends(token) or not worth(confidences[-1]):
                 break
             places = [place for place, follower in zip(places, followers, strict=True) if follower == token]
-        return Proposal(draft, confidences=confidences)
+        return Proposal(draft[begun:], confidences=confidences)
 
     def accepted(self) -> None:
         for index in self._indexes:
             index.grow(self._sequence.tokens)
 
-    def _longest_matches(self) -> tuple[int, list[int]]:
-        """The length of the longest match, and where its continuation begins: one place or more, the newest first."""
+    def _longest_matches(self, draft: list[int]) -> tuple[int, list[int]]:
+        """The length of the longest match of the context and ``draft``, and where its continuation begins: one place or
+        more, the newest first."""
+        tail = [*self._sequence.tokens[-LONGEST_MATCH:], *draft][-LONGEST_MATCH:]
         for index in self._indexes:
-            lengths = {place: self._match(place) for place in index.earlier()}
+            lengths = {place: self._match(place, tail) for place in index.earlier(tail, with_last=bool(draft))}
             longest = max(lengths.values(), default=0)
             if longest >= index.length:  # unless they only have the same hash
                 return longest, [place for place, length in lengths.items() if length == longest]
         return 0, []
 
-    def _match(self, place: int) -> int:
-        """How many tokens before ``place`` are the last ones of the context, up to `LONGEST_MATCH`."""
+    def _match(self, place: int, tail: list[int]) -> int:
+        """How many tokens before ``place`` are the last ones of ``tail``."""
         tokens = self._sequence.tokens
-        limit = min(place, LONGEST_MATCH)
+        limit = min(place, len(tail))
         length = 0
-        while length < limit and tokens[place - 1 - length] == tokens[-1 - length]:
+        while length < limit and tokens[place - 1 - length] == tail[-1 - length]:
             length += 1
         return length
 
@@ -134,9 +140,12 @@ class _Index:
             else:
                 self._newest[gram] = earlier
 
-    def earlier(self) -> Iterator[int]:
-        """Where the continuation of each earlier occurrence of the last n-gram begins, the newest `CANDIDATES`."""
-        place = self._links[-1] if self._links else -1
+    def earlier(self, tail: list[int], *, with_last: bool) -> Iterator[int]:
+        """Where the continuation of each earlier occurrence of the last n-gram of ``tail`` begins, the newest
+        `CANDIDATES`. ``with_last``: also behind the last token."""
+        place = self._newest.get(self._gram(tail, len(tail) - self.length), -1) if len(tail) >= self.length else -1
+        if not with_last and place >= 0:
+            place = self._links[place]
         for _ in range(CANDIDATES):
             if place < 0:
                 return

@@ -51,6 +51,15 @@ def reference(context: list[int], count: int, end: int | None = None, limit: int
     return Proposal()
 
 
+def continued(context: list[int], draft: list[int], count: int) -> Proposal:
+    """As `reference` for a draft that was begun: of all places before it, the longest match."""
+    text = context + draft
+    for length in range(LONGEST_MATCH, SHORTEST_MATCH - 1, -1):
+        if places := [place for place in occurrences(text, length) if place <= len(context)]:
+            return follow(text, places, length, count, None)
+    return Proposal()
+
+
 def follow(context: list[int], places: list[int], length: int, count: int, end: int | None) -> Proposal:
     text, confidences = list(context), list[float]()
     for i in range(count):
@@ -92,6 +101,20 @@ def test_long_contexts_get_what_trying_the_newest_places_finds() -> None:
         long += bool(occurrences(context, LONGEST_MATCH))
     assert limited > 100
     assert long > 100
+
+
+def test_a_begun_draft_is_continued_as_if_it_were_accepted() -> None:
+    rng = random.Random(5)
+    proposed = 0
+    for _ in range(3000):
+        context = rng.choices(range(rng.randint(1, 4)), k=rng.randint(0, CANDIDATES))
+        draft = rng.choices(range(4), k=rng.randint(1, 6))
+        made = Conversation(context)
+        expected = continued(context, draft, 8)
+        assert made.drafter.continue_(draft, 8) == expected, (context, draft)
+        assert made.propose(8) == reference(context, 8, limit=None), "a draft that wasn't accepted leaves nothing behind"
+        proposed += bool(expected.tokens)
+    assert proposed > 1000
 
 
 def test_a_conversation_with_new_answers_and_edited_prompts() -> None:
