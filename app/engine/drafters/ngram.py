@@ -68,7 +68,7 @@ class NgramDrafter(Drafter):
         draft, begun = list(draft), len(draft)
         confidences: list[float] = []
         while places and len(confidences) < count:
-            followers = [self._follower(place, draft) for place in places]
+            followers = [self._at(place + len(confidences), draft) for place in places]
             votes = Counter(followers)
             token = max(votes, key=votes.__getitem__)  # among equals the first, which is the newest
             confidences.append(min(length + len(confidences), LONGEST_MATCH) * votes[token] / len(places))
@@ -102,11 +102,10 @@ class NgramDrafter(Drafter):
             length += 1
         return length
 
-    def _follower(self, place: int, draft: list[int]) -> int:
-        """What comes after ``draft`` if the context continues as it did at ``place``."""
-        tokens = self._sequence.tokens
-        beyond = place + len(draft) - len(tokens)
-        return draft[beyond] if beyond >= 0 else tokens[beyond]
+    def _at(self, place: int, draft: list[int]) -> int:
+        """The token at ``place`` of the context and a ``draft``."""
+        beyond = place - len(self._sequence)
+        return draft[beyond] if beyond >= 0 else self._sequence.tokens[beyond]
 
 
 class _Index:

@@ -112,7 +112,7 @@ def test_a_begun_draft_is_continued_as_if_it_were_accepted() -> None:
         made = Conversation(context)
         expected = continued(context, draft, 8)
         assert made.drafter.continue_(draft, 8) == expected, (context, draft)
-        assert made.propose(8) == reference(context, 8, limit=None), "a draft that wasn't accepted leaves nothing behind"
+        assert made.propose(8) == reference(context, 8, limit=None)  # nothing of the draft is left behind
         proposed += bool(expected.tokens)
     assert proposed > 1000
 
