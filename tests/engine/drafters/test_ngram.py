@@ -108,13 +108,13 @@ def test_a_begun_draft_is_continued_as_if_it_were_accepted() -> None:
     proposed = 0
     for _ in range(3000):
         context = rng.choices(range(rng.randint(1, 4)), k=rng.randint(0, CANDIDATES))
-        draft = rng.choices(range(4), k=rng.randint(1, 6))
+        draft = rng.choices(range(2), k=rng.randint(1, 6))
         made = Conversation(context)
         expected = continued(context, draft, 8)
         assert made.drafter.continue_(draft, 8) == expected, (context, draft)
         assert made.propose(8) == reference(context, 8, limit=None)  # nothing of the draft is left behind
         proposed += bool(expected.tokens)
-    assert proposed > 1000
+    assert proposed > 300
 
 
 def test_a_conversation_with_new_answers_and_edited_prompts() -> None:
