@@ -19,7 +19,7 @@ from app.engine.host.engine import Engine
 from app.engine.llama.checkpoints import _error
 from app.engine.policy.calibration import measure
 from app.models.gguf import RECURRENT, GgufHeader, read_header
-from app.models.mtp import is_head_only
+from app.models.heads import is_head_only
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import PairLoaded
 from app.protocol.options import DrafterName, HeadChoice, LoadSettings, Sampling

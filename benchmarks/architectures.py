@@ -29,7 +29,7 @@ from pathlib import Path
 import msgspec
 
 from app import system
-from app.models import mtp
+from app.models import heads
 from app.models.gguf import LARGE_GRAPHS, refusal
 from benchmarks import llama_cpp_tools
 from benchmarks.added_heads import add_head
@@ -44,7 +44,7 @@ _OTHERS = ("llama-dense", "qwen3-dense")
 """The first of them is the wrong draft; the second for the first."""
 _GEMMA4_DRAFT = "drafts/gemma4.gguf"
 """The wrong draft for those models that have another vocabulary than the generator's."""
-_WITH_HEADS = (*(name for name in mtp.ARCHITECTURES if name != "nemotron_h_moe"), "glm5-next")
+_WITH_HEADS = (*(name for name in heads.ARCHITECTURES if name != "nemotron_h_moe"), "glm5-next")
 """Architectures whose models get a head. llama.cpp reads those of glm5-next and can't compute them. Those of
 nemotron_h_moe have experts, which the generator's models of it lack: so they are written as `_OWN` are.
 """

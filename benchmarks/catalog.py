@@ -22,12 +22,12 @@ import msgspec
 
 from app import words
 from app.models.gguf import GgufHeader, ModelFileError
+from app.models.heads import has_head, is_head_only, mismatch
 from app.models.hub.api import Hub, read_remote_header
 from app.models.hub.catalog import Catalog, CatalogFile, CatalogModel, DraftModel, Inside, NGrams, Sidecar, load_catalog
 from app.models.hub.network import Network, NetworkSettings
 from app.models.hub.repository import NoAccessError, NotFoundError, RemoteModel, Repository
 from app.models.memory_shape import shape_of
-from app.models.mtp import has_head, is_head_only, mismatch
 from app.models.pairing import compare
 from app.system import KnownError
 from app.words import printable

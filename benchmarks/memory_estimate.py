@@ -34,8 +34,8 @@ from app.engine.llama import backend
 from app.engine.llama.backend import default_threads
 from app.engine.llama.self_draft import quantize
 from app.models.gguf import read_header
+from app.models.heads import is_head_only
 from app.models.model_memory import shape_of
-from app.models.mtp import is_head_only
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import GenerationFailed, GenerationFinished, GenerationStarted, Hello, LoadFailed, PairLoaded
 from app.protocol.options import DrafterChoice, DraftLength, HeadChoice, KvType, LoadSettings, Quantization, Sampling

@@ -15,7 +15,7 @@ from app.chats.transfer import content_of
 from app.helper import READING_SECONDS, Helper, HelperError
 from app.helper.messages import ImageLookedAt, LookAtImage
 from app.models.gguf import read_header
-from app.models.mtp import find_projector
+from app.models.heads import find_projector
 from app.protocol.commands import Image
 from app.protocol.images import HEAD_BYTES, problem_of, read_head
 from app.protocol.options import MAX_GRAMMAR_CHARACTERS, AnswerFormat, FormatKind

@@ -115,17 +115,28 @@ _ENCODERS = (
 )
 ASSISTANTS = {"gemma4-assistant": "gemma4"}
 """Architectures of MTP heads that read their target's KV cache. They are always in a separate file."""
+EAGLE3 = "eagle3"
+"""The architecture of EAGLE-3 heads, which read inputs of three of their target's layers. Always in a separate file."""
+_EAGLE3_TENSOR = "fc.weight"
 _HEAD_TENSORS = (".nextn.eh_proj.weight", "nextn.pre_projection.weight")
 _FIRST_LAYER = "blk.0.attn_norm.weight"
 
 HeadPlace = Literal["none", "inside", "alone"]
-"""Whether a file has an MTP head, and if so, with its model or without."""
+"""Whether a file has a head (MTP, EAGLE-3), and if so, with its model or without."""
 
-_HEADS = ("dflash", "eagle3", "gemma4_assistant", "dspark")
+_BLOCK_DRAFTERS = {"dflash": "DFlash", "dflash2": "DFlash2", "dspark": "DSpark"}
+"""Architectures of drafters that propose a block of tokens in one pass. llama.cpp's files of all three are ``dflash``,
+and tensors tell them apart."""
+_BLOCK_TENSORS = {"selector_hidden.weight": "DFlash2", "markov_w1.weight": "DSpark"}
 _DIFFUSION = ("dream", "llada", "llada-moe", "rnd1")
 
 PROJECTOR = "clip"
 """The architecture of files that let models see images, or hear."""
+
+
+def _refused(title: str) -> str:
+    return f"is a {title} drafter, which this version of Slipstream can't use. It can use MTP and EAGLE-3 heads."
+
 
 _REFUSALS = {
     PROJECTOR: "is the vision or audio part of a model (mmproj), not a language model. Open the model itself.",
@@ -136,7 +147,9 @@ _REFUSALS = {
     "wavtokenizer-dec": "is a speech decoder, not a language model.",
     "qwen3tts": "is a speech model, not a language model.",
     **{name: f"is an embedding model ({name}), which can't write text." for name in _ENCODERS},
-    **{name: f"contains only drafting heads ({name}), which this version of Slipstream can't use." for name in _HEADS},
+    **{name: _refused(title) for name, title in _BLOCK_DRAFTERS.items()},
+    "gemma4_assistant": "is an MTP head in an old format, which Slipstream can't use.",
+    EAGLE3: "is the EAGLE-3 head of a model. Open that model, with this file as its draft model.",
     "gemma4-assistant": "is the MTP head of a Gemma 4 model. Open that model, with this file as its draft model.",
     **{name: f"is a diffusion language model ({name}), which Slipstream can't run." for name in _DIFFUSION},
 }
@@ -149,14 +162,21 @@ _TYPE_REFUSALS = {
 }
 
 
-def refusal(architecture: str, general_type: str) -> str | None:
-    """Why a file of this kind isn't a text model, as the rest of a sentence that begins with its name."""
-    return _TYPE_REFUSALS.get(general_type.lower()) or _REFUSALS.get(architecture.lower())
+def refusal(architecture: str, general_type: str, tensors: Iterable[str] = ()) -> str | None:
+    """Why a file of this kind, with tensors of these names, isn't a text model, as the rest of a sentence that begins
+    with its name."""
+    reason = _TYPE_REFUSALS.get(general_type.lower()) or _REFUSALS.get(architecture.lower())
+    if reason and architecture.lower() in _BLOCK_DRAFTERS:
+        title = next((_BLOCK_TENSORS[name] for name in tensors if name in _BLOCK_TENSORS), None)
+        return _refused(title) if title else reason
+    return reason
 
 
 def head_place(architecture: str, mtp_layers: int, tensors: Iterable[str]) -> HeadPlace:
-    """Whether a file with tensors of these names has an MTP head: it must declare and contain it."""
+    """Whether a file with tensors of these names has a head: it must declare and contain it."""
     names = list(tensors)
+    if architecture == EAGLE3:
+        return "alone" if _EAGLE3_TENSOR in names else "none"
     if mtp_layers <= 0 or not any(name.endswith(_HEAD_TENSORS) for name in names):
         return "none"
     return "alone" if architecture in ASSISTANTS or _FIRST_LAYER not in names else "inside"
@@ -270,7 +290,7 @@ class ModelFacts(msgspec.Struct, frozen=True, kw_only=True):
     experts_used: int
     mtp_layers: int
     """Layers that predict further tokens (``nextn``)."""
-    mtp_head: HeadPlace = "none"
+    head: HeadPlace = msgspec.field(name="mtp_head", default="none")
     running_state: str | None = msgspec.field(name="kept_state")
     """``recurrent`` or ``hybrid`` if the model has a recurrent state, which can't be cut back to an earlier token."""
     tokenizer: TokenizerFacts | None
@@ -331,7 +351,7 @@ def read_header_from(source: Source, path: Path) -> GgufHeader:
 
 
 def check_loadable(header: GgufHeader, *, as_head: bool = False) -> None:
-    """Raise `ModelFileError` unless llama.cpp may load this file as a text model, or ``as_head`` as its MTP head."""
+    """Raise `ModelFileError` unless llama.cpp may load this file as a text model, or ``as_head`` as a head of one."""
     # Later parts say nothing about the model itself, so the split is checked first.
     checks = (_split_problem, *(() if as_head else (_kind_problem,)), _content_problem, _tokenizer_problem)
     problem = next((problem for check in checks if (problem := check(header)) is not None), None)
@@ -444,7 +464,7 @@ def _header(path: Path, size: int, raw: RawHeader, tensors: list[Tensor], split:
         experts=_whole(values, own("expert_count")),
         experts_used=_whole(values, own("expert_used_count")),
         mtp_layers=(mtp_layers := _whole(values, own("nextn_predict_layers"))),
-        mtp_head=head_place(architecture, mtp_layers, (tensor.name for tensor in tensors)),
+        head=head_place(architecture, mtp_layers, (tensor.name for tensor in tensors)),
         chat_template=text_of(values, "tokenizer.chat_template", MAX_CHAT_TEMPLATE_BYTES + 1) or None,
         tokenizer=read_tokenizer(values),
         split=split,
@@ -493,8 +513,8 @@ _HEAD_ONLY = "contains only the MTP head of a model. Open that model, with this 
 def _kind_problem(header: GgufHeader) -> str | None:
     if not header.architecture:
         return "doesn't say which architecture it has, so it can't be loaded."
-    problem = refusal(header.architecture, header.general_type)
-    return problem or (_HEAD_ONLY if header.mtp_head == "alone" else None)
+    problem = refusal(header.architecture, header.general_type, (tensor.name for tensor in header.tensors))
+    return problem or (_HEAD_ONLY if header.head == "alone" else None)
 
 
 def _split_problem(header: GgufHeader) -> str | None:

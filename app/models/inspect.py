@@ -11,8 +11,8 @@ import msgspec
 from app import words
 from app.models.gguf import GgufHeader, ModelFileError, Split, check_loadable
 from app.models.gguf_parser import Tokenizer
+from app.models.heads import find_projector, has_head, head_problem, is_head_only
 from app.models.memory_shape import shape_of
-from app.models.mtp import find_projector, has_head, head_problem, is_head_only
 from app.models.pairing import Verdict
 from app.words import printable
 

@@ -15,7 +15,7 @@ import msgspec
 
 from app.models.gguf import ASSISTANTS, MAX_DIMENSION, MAX_LAYERS, GgufHeader, longest_context, whole_numbers
 from app.models.gguf_parser import Array, Tensor, Value
-from app.models.mtp import head_problem, is_head_only, must_be_loaded
+from app.models.heads import head_problem, is_head_only, must_be_loaded
 from app.protocol.options import default_context_length
 
 _FLOAT_BYTES = 4

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from app import words
 from app.models.gguf import GgufHeader, ModelFacts
 from app.models.gguf_parser import Tokenizer, TokenizerFacts
-from app.models.mtp import is_head_only, mismatch
+from app.models.heads import TITLES, head_kind, is_head_only, mismatch
 from app.words import printable
 
 MAX_SIZE_DIFFERENCE = 128
@@ -52,14 +52,15 @@ class Verdict:
 
 
 def compare(target: GgufHeader, draft: GgufHeader) -> Verdict:
-    """Decide whether ``draft``, a model or a file with only an MTP head, can draft for ``target``."""
+    """Decide whether ``draft``, a model or a file with only a head, can draft for ``target``."""
     first, second = target.tokenizer, draft.tokenizer
     different = partial(first_difference, first, second) if first and second else lambda: None
     if is_head_only(draft):
         problem = mismatch(target, draft)
         if problem is None and (found := different()) is not None:
             problem = _different_token(found)
-        return Verdict(problem is None, problem or "Compatible: the MTP head in this file belongs to the target.")
+        fits = f"Compatible: the {TITLES[head_kind(draft)]} in this file belongs to the target."
+        return Verdict(problem is None, problem or fits)
     return judge(target, draft, different)
 
 

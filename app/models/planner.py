@@ -15,9 +15,9 @@ from typing import NamedTuple
 import msgspec
 
 from app import words
+from app.models.heads import is_wanted
 from app.models.machine_memory import MachineMemory, MemoryLimits
 from app.models.model_memory import GpuSplit, MemoryEstimate, ModelShape, PairMemory, takes_kv_type
-from app.models.mtp import is_wanted
 from app.protocol.options import ALL_LAYERS, DEFAULT_BATCH_SIZE, HeadChoice, KvType, SplitMode
 
 

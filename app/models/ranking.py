@@ -85,7 +85,7 @@ class Judge:
 
 def trial_of_own_head(target: LibraryEntry, trials: Trials) -> Trial | None:
     """The latest trial of the MTP head inside ``target``, stored by `app.ui.compare.trial` like that of a pair."""
-    if target.summary is None or target.summary.mtp_head != "inside" or (key := _file_key(target)) is None:
+    if target.summary is None or target.summary.head != "inside" or (key := _file_key(target)) is None:
         return None
     found = trials.get((key, key))
     return found.trial if found else None

@@ -33,7 +33,7 @@ KvType = Literal["f16", "q8_0", "q4_0"]
 SplitMode = Literal["layer", "row", "none"]
 """How a model is spread over several GPUs: by layer, by matrix row, or not at all."""
 HeadChoice = Literal["auto", "on", "off"]
-"""Whether to use an MTP head inside the target. ``auto``: if it is expected to save time (`app.models.mtp`)."""
+"""Whether to use an MTP head inside the target. ``auto``: if it is expected to save time (`app.models.heads`)."""
 EXACT_WIDTH = MAX_DRAFT_LENGTH
 """The widest pass under the accept rule ``exact``, for which GPUs have kernels."""
 TARGET_OUTPUTS, DRAFT_OUTPUTS = MAX_DRAFT_LENGTH + 1, 1

@@ -15,7 +15,7 @@ from app.engine.llama import backend
 from app.engine.llama.backend import default_threads
 from app.engine.llama.model import ON_THE_CPU, Model
 from app.models.gguf import read_header
-from app.models.mtp import projector_bytes
+from app.models.heads import projector_bytes
 from app.protocol.commands import Image
 from benchmarks.gpu_report.sizes import Bench
 from tests.support.vision_models import Projector, make_image, make_projector, make_seeing_model

@@ -21,9 +21,9 @@ from app.models.downloads.item import FILE_NAME as QUEUE_NAME
 from app.models.downloads.item import Item, ItemState, SavedItem
 from app.models.downloads.part import Part, part_path
 from app.models.gguf import read_header
+from app.models.heads import find_projector
 from app.models.hub.catalog import DraftModel, load_catalog
 from app.models.hub.repository import Sort
-from app.models.mtp import find_projector
 from app.models.origins import origins_file
 from tests.support.command_line import ROOT, called
 from tests.support.gguf_files import make_model

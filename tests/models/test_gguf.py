@@ -122,7 +122,9 @@ def test_the_fingerprint_tells_token_lists_apart(tmp_path: Path) -> None:
         ("clip", "vision or audio part"),
         ("bert", "is an embedding model"),
         ("t5", "encoder–decoder"),
-        ("eagle3", "drafting heads"),
+        ("eagle3", "is the EAGLE-3 head of a model. Open that model"),
+        ("dflash", "is a DFlash drafter, which this version"),
+        ("dspark", "is a DSpark drafter, which this version"),
         ("dream", "is a diffusion language model"),
     ],
 )

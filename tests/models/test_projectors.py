@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from app.models.gguf import read_header
+from app.models.heads import find_projector, fits, projector_bytes
 from app.models.model_memory import GpuSplit, PairMemory, shape_of
-from app.models.mtp import find_projector, fits, projector_bytes
 from tests.support.gguf_files import make_model
 from tests.support.memory import estimate
 from tests.support.vision_models import make_projector, make_seeing_model

@@ -129,7 +129,7 @@ def test_the_mtp_head_of_the_target_comes_first_and_others_are_not_listed(tmp_pa
     entries = {entry.title: entry for entry in library(tmp_path).scan()}
     target, head = entries["whole"], entries["named-anyhow"]
     assert head.is_head and not head.usable and "only the MTP head" in head.problem
-    assert target.summary is not None and target.summary.mtp_head == "inside" and not target.drafts_itself
+    assert target.summary is not None and target.summary.head == "inside" and not target.drafts_itself
     assert target.path == target_path
     ranked = rank(tmp_path, target)
     assert order(ranked)[0] == "named-anyhow" and ranked[0].verdict.fits

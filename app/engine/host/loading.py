@@ -40,9 +40,9 @@ from app.engine.llama.checkpoints import RollBackSupport, try_out
 from app.engine.llama.context import Context
 from app.engine.llama.model import ON_THE_CPU, WHERE_IT_FITS, Model, Placement
 from app.models.gguf import GgufHeader
+from app.models.heads import head_problem, must_be_loaded
 from app.models.memory_shape import Layer, ModelShape, shape_of
 from app.models.model_memory import CELLS, KV_BLOCKS, rounded_cells
-from app.models.mtp import head_problem, must_be_loaded
 from app.models.pairing import compare
 from app.protocol.commands import CheckText, CountPrompt, CountTokens, Generate, Load, Message, ScoreTokens
 from app.protocol.events import LoadProgressed, ModelInfo

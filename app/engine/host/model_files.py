@@ -18,7 +18,7 @@ from app.engine.llama.context import Context
 from app.engine.llama.head import Head, HeadChain, SharedHead
 from app.engine.llama.model import Model
 from app.models.gguf import GgufHeader, check_loadable, read_header
-from app.models.mtp import (
+from app.models.heads import (
     DRAFT_INSTEAD,
     has_head,
     head_problem,

@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Meta
 
 from app import system
+from app.models.heads import can_compute
 from app.models.machine_memory import MachineMemory
-from app.models.mtp import can_compute
 from app.models.names import base_name
 from app.protocol.answering import SamplingChoice
 from app.protocol.events import Device
@@ -71,7 +71,7 @@ class Inside(_Struct, frozen=True, kw_only=True, tag_field="kind", tag="inside")
     """An MTP head inside the model's file."""
 
     architecture: Text
-    """The head's architecture in the header: `app.models.mtp` says whether this version can run it."""
+    """The head's architecture in the header: `app.models.heads` says whether this version can run it."""
 
 
 class Sidecar(_Struct, frozen=True, kw_only=True, tag_field="kind", tag="sidecar"):

@@ -8,10 +8,10 @@ from fnmatch import fnmatchcase
 
 from app.models.downloads.item import Item
 from app.models.gguf import ModelFileError
+from app.models.heads import is_head_only
 from app.models.hub.api import Hub, read_remote_header
 from app.models.hub.catalog import Alternate, CatalogFile, DraftModel, Offer, Sidecar
 from app.models.hub.repository import NotFoundError, RemoteModel, Repository
-from app.models.mtp import is_head_only
 from app.system import KnownError
 
 

@@ -14,11 +14,11 @@ from typing import Literal, NamedTuple
 
 from app.models.downloads.item import Item
 from app.models.gguf import GgufHeader, ModelFacts, ModelFileError, check_loadable, read_header
+from app.models.heads import fits, has_head, head_problem, is_head_only, mismatch
 from app.models.hub.api import Hub, read_remote_header
 from app.models.hub.catalog import CatalogModel
 from app.models.hub.network import Network
 from app.models.hub.repository import NoAccessError, NotFoundError, RemoteModel, Repository, SearchResult
-from app.models.mtp import fits, has_head, head_problem, is_head_only, mismatch
 from app.models.names import plain_name
 from app.models.pairing import LARGE_DRAFT_SHARE, Verdict, compare
 from app.system import Canceled, KnownError

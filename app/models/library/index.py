@@ -14,14 +14,14 @@ import msgspec
 from app import system
 from app.models.gguf import GgufHeader, ModelFacts
 from app.models.gguf_parser import text_of
+from app.models.heads import has_head, head_problem
 from app.models.library.folders import FolderKind
 from app.models.memory_shape import ModelShape, shape_of
-from app.models.mtp import has_head, head_problem
 from app.models.pairing import Difference
 from app.storage.json_file import BACKGROUND_SECONDS, KeyedFile, NotSavedError
 
 FILE_NAME = "library.json"
-READER = 4
+READER = 5
 """Increase it when headers are read or summarized differently: entries of older versions are then read again.
 
 New fields of a summary or a shape need defaults, or older files can't be read.
@@ -43,7 +43,7 @@ class ModelSummary(ModelFacts, frozen=True, kw_only=True):
     shape: ModelShape
     """Its memory needs, for the load plan."""
     head_problem: str | None = None
-    """Why its MTP head can't be used, for the user; ``None`` if it can, or there is none."""
+    """Why its head can't be used, for the user; ``None`` if it can, or there is none."""
 
 
 class Stamp(msgspec.Struct, frozen=True, array_like=True):

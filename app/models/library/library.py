@@ -26,10 +26,10 @@ from app.models.gguf import (
     problem_of,
     read_header,
 )
+from app.models.heads import pays_off
 from app.models.library.folders import FolderKind, FoundFile, ModelFolder, extra_folder, walk
 from app.models.library.index import FILE_NAME as INDEX_NAME
 from app.models.library.index import READER, LibraryIndex, ModelSummary, Record, Stamp, summary_of
-from app.models.mtp import pays_off
 from app.models.names import model_name, ollama_title, stem_of
 from app.models.origins import Origin, origins_file
 from app.models.pairing import Difference
@@ -80,14 +80,14 @@ class LibraryEntry:
 
     @property
     def is_head(self) -> bool:
-        """Whether it is only the MTP head of a model: it can draft for that model, but not be loaded by itself."""
-        return self.summary is not None and self.summary.mtp_head == "alone"
+        """Whether it is only the head of a model: it can draft for that model, but not be loaded by itself."""
+        return self.summary is not None and self.summary.head == "alone"
 
     @property
     def drafts_itself(self) -> bool:
         """Whether it contains an MTP head that is expected to save time."""
         found = self.summary
-        return found is not None and found.mtp_head == "inside" and found.head_problem is None and pays_off(found)
+        return found is not None and found.head == "inside" and found.head_problem is None and pays_off(found)
 
     @property
     def read_only(self) -> bool:

@@ -12,9 +12,9 @@ import msgspec
 from PySide6.QtCore import QObject, QTimer, Signal, Slot
 
 from app.models.gguf import GgufHeader, check_loadable, read_header
+from app.models.heads import find_projector, is_head_only, projector_bytes
 from app.models.machine_memory import MachineMemory, machine_now
 from app.models.model_memory import ModelShape, shape_of
-from app.models.mtp import find_projector, is_head_only, projector_bytes
 from app.models.pairing import compare
 from app.models.planner import LoadPlan, Wishes, make_plan
 from app.protocol.events import Device, MemoryRead

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from app import system, words
-from app.models.mtp import TURNED_OFF
+from app.models.heads import TURNED_OFF
 from app.models.names import base_name, model_name
 from app.protocol import answering
 from app.protocol.commands import Load

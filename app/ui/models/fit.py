@@ -11,10 +11,10 @@ from PySide6.QtCore import QObject, Signal
 
 from app import words
 from app.models.gguf import GgufHeader
+from app.models.heads import find_projector, has_head, head_problem, projector_bytes
 from app.models.machine_memory import MachineMemory
 from app.models.measurements import Trial
 from app.models.memory_shape import ModelShape, shape_of
-from app.models.mtp import find_projector, has_head, head_problem, projector_bytes
 from app.models.pairing import compare
 from app.models.planner import make_plan
 from app.system import KnownError

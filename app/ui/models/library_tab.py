@@ -14,9 +14,9 @@ from PySide6.QtWidgets import QGridLayout, QLineEdit, QMenu, QProgressBar, QSize
 
 from app import words
 from app.models.downloads.part import free_bytes
+from app.models.heads import why_unwanted
 from app.models.library.folders import FolderKind, ModelFolder
 from app.models.library.library import LibraryEntry
-from app.models.mtp import why_unwanted
 from app.models.ranking import RankedDraft, Ranking
 from app.protocol.options import ALL_LAYERS
 from app.system import KnownError
@@ -483,9 +483,9 @@ class ModelPage(QWidget):
 def _head(entry: LibraryEntry) -> str:
     """A model's MTP head and whether it is used; empty without one."""
     found = entry.summary
-    if found is None or found.mtp_head == "none":
+    if found is None or found.head == "none":
         return ""
-    if found.mtp_head == "alone":
+    if found.head == "alone":
         return "only this, without the model it belongs to"
     if found.head_problem:
         return visible(found.head_problem)

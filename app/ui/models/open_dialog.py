@@ -13,7 +13,7 @@ from PySide6.QtCore import QSignalBlocker, Slot
 from PySide6.QtGui import QDragEnterEvent, QDropEvent
 from PySide6.QtWidgets import QDialog, QDialogButtonBox, QMenu, QPushButton, QWidget
 
-from app.models.mtp import DRAFT_INSTEAD, why_unwanted
+from app.models.heads import DRAFT_INSTEAD, why_unwanted
 from app.models.planner import LoadPlan, alternatives
 from app.protocol.events import Device
 from app.protocol.options import AcceptRule, HeadChoice, LoadSettings

@@ -16,6 +16,7 @@ from PySide6.QtWidgets import QAbstractButton, QCheckBox, QFrame, QWidget
 from app import words
 from app.models.downloads.item import Item, ItemState
 from app.models.gguf import read_header
+from app.models.heads import can_compute
 from app.models.hub import drafts
 from app.models.hub.api import Hub, HubConnection, network_settings, read_remote_header
 from app.models.hub.catalog import DraftModel, Inside, Offer, Sidecar, load_catalog
@@ -24,7 +25,6 @@ from app.models.hub.drafts import DraftCandidate
 from app.models.hub.network import TokenPlace
 from app.models.hub.repository import RemoteModel
 from app.models.machine_memory import MachineMemory
-from app.models.mtp import can_compute
 from app.settings import Settings
 from app.system import Canceled, KnownError
 from app.ui.models.downloads_tab import DownloadsTab

@@ -10,9 +10,9 @@ import pytest
 
 from app.engine.host.model_files import header_of_head
 from app.models.gguf import GgufHeader, read_header
+from app.models.heads import head_problem
 from app.models.machine_memory import MachineMemory
 from app.models.memory_shape import shape_of
-from app.models.mtp import head_problem
 from app.models.planner import make_plan
 from app.protocol.commands import Load
 from app.protocol.events import Device

@@ -20,7 +20,7 @@ from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.engine import Engine
 from app.engine.llama import head as heads
-from app.models.mtp import TURNED_OFF
+from app.models.heads import TURNED_OFF
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import PairLoaded
 from app.protocol.options import AcceptRule, LoadSettings, Sampling

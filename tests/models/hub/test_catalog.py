@@ -12,7 +12,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from app.models import mtp
+from app.models import heads as model_heads
 from app.models.gguf import read_header
 from app.models.hub.catalog import (
     Advice,
@@ -140,7 +140,7 @@ def test_a_head_that_cannot_run_is_not_promised(monkeypatch: pytest.MonkeyPatch)
     (file,) = model.files
     assert isinstance(file.accelerator, Sidecar)
     with_head = Offer.of(model, file, metal=False)
-    monkeypatch.setattr(mtp, "ASSISTANTS", {})
+    monkeypatch.setattr(model_heads, "ASSISTANTS", {})
     without = Offer.of(model, file, metal=False)
     assert without.accelerator == NGrams() and without.size == file.size
     assert with_head.accelerator == file.accelerator and with_head.size == file.size + file.accelerator.size

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from app.models import mtp
+from app.models import heads as model_heads
 from app.models.gguf import ModelFileError
 from app.models.hub.api import Hub
 from app.models.hub.drafts import HubModel, look_at
@@ -42,7 +42,7 @@ def test_a_head_beside(server: HubServer, network: Network, files: dict[str, Pat
 def test_a_head_that_this_version_cannot_use(
     server: HubServer, network: Network, files: dict[str, Path], where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(mtp, "ARCHITECTURES", ())
+    monkeypatch.setattr(model_heads, "ARCHITECTURES", ())
     model = files["inside" if where == "inside" else "plain"]
     found = looked_at(server, network, {"m-Q4_0.gguf": model, "mtp-m.gguf": files["head"]})
     assert (found.place, found.can_run) == (where, False)

@@ -9,7 +9,7 @@ import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtWidgets import QLabel
 
-from app.models import mtp
+from app.models import heads as model_heads
 from app.ui.widgets import theme
 from tests.support.mtp_models import make_head_file, make_table_model
 from tests.ui.models.windows import Windows, button, buttons, column, texts
@@ -75,7 +75,7 @@ def test_a_head_inside_says_whether_it_is_used(stocked: Windows, monkeypatch: py
     )
     choose(stocked, "without")
     assert fact(stocked, "MTP head") == ""
-    monkeypatch.setattr(mtp, "_LEAST_PARAMETERS", 0)
+    monkeypatch.setattr(model_heads, "_LEAST_PARAMETERS", 0)
     choose(stocked, "inside")
     assert fact(stocked, "MTP head") == "inside the file; drafts without a second model"
 

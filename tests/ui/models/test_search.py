@@ -11,7 +11,7 @@ from PySide6.QtGui import QBrush
 from PySide6.QtWidgets import QCheckBox, QLabel, QPushButton, QWidget
 
 from app import words
-from app.models import mtp
+from app.models import heads as model_heads
 from app.models.hub.catalog import Offer, Sidecar, load_catalog
 from app.models.machine_memory import MachineMemory
 from app.settings import Pair
@@ -249,7 +249,7 @@ def test_a_card_says_what_accelerates_a_model(with_sidecar: Windows, monkeypatch
     ngrams = "Text that comes up again is drafted from the chat itself (n-grams)."
     assert ngrams in texts(card(windows, "gpt-oss 20B"))
     assert any("LFM Open License" in text for text in texts(card(windows, "LFM2.5 8B-A1B")))
-    monkeypatch.setattr(mtp, "ASSISTANTS", {})
+    monkeypatch.setattr(model_heads, "ASSISTANTS", {})
     windows.window.show_recommended()
     shown = texts(card(windows, "Gemma 4 12B"))
     assert f"Answers without its MTP head in this version. {ngrams}" in shown
@@ -326,7 +326,7 @@ def test_a_head_inside_is_said_and_one_that_cannot_be_used(
     choose_first(windows, {"m-Q4_0.gguf": heads["inside"]})
     assert "MTP head inside. It drafts, without a second model." in texts(windows.page)
     assert "Get" in buttons(windows.page)
-    monkeypatch.setattr(mtp, "ARCHITECTURES", ())
+    monkeypatch.setattr(model_heads, "ARCHITECTURES", ())
     choose_first(windows, {"m-Q4_0.gguf": heads["inside"]})
     assert "MTP head inside. This version can't use it yet." in texts(windows.page)
     choose_first(windows, {"m-Q4_0.gguf": heads["plain"], "mtp-m.gguf": heads["head"]})

@@ -1,4 +1,4 @@
-"""Companions of a target: MTP heads, and projectors that let it see images."""
+"""Companions of a target: heads that draft for it (MTP, EAGLE-3), and projectors that let it see images."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import platform
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
-from app.models.gguf import ASSISTANTS, GgufHeader, ModelFacts, ModelFileError, read_header, whole_numbers
+from app.models.gguf import ASSISTANTS, EAGLE3, GgufHeader, ModelFacts, ModelFileError, read_header, whole_numbers
 from app.models.gguf_parser import text_of
 from app.protocol.options import HeadChoice
 from app.words import printable
@@ -35,6 +35,16 @@ others it would compute something else, or abort.
 """
 CHAINS = ("hy_v3", "mimo2", "step35")
 """Architectures for which it can compute several heads; for others, a second one aborts the process."""
+LAYER_INPUTS = (
+    *("bailingmoe3", "gemma4", "gpt-oss", "hunyuan-dense", "hunyuan_vl", "lfm2", "lfm2moe", "llama", "mimo2"),
+    *("minimax-01", "minimax-m2", "muse-glimmer", "nanbeige", "nemotron_h", "nemotron_h_moe"),
+    *("qwen3", "qwen35", "qwen35moe", "qwen3moe", "qwen3next"),
+)
+"""Architectures whose graphs give the inputs of each layer (``t_layer_inp``), which an EAGLE-3 head reads. For others
+llama.cpp would end the process.
+"""
+_LAYERS_READ = 3
+"""By an EAGLE-3 head."""
 _SHARED_CACHE = ("key_length", "value_length", "key_length_swa", "value_length_swa", "sliding_window")
 """Metadata that has to be the same in a head and its target if both use one cache."""
 _LEAST_PARAMETERS = 3_000_000_000
@@ -43,6 +53,10 @@ TURNED_OFF = "It is turned off for this model."
 DRAFT_INSTEAD = "A draft model was chosen instead."
 _SMALL = "Models with fewer than 3 billion parameters usually answer faster without it."
 _ON_METAL = "On the GPU of a Mac, models of this kind usually answer faster without it."
+
+
+HeadKind = Literal["", "mtp", "eagle3"]
+TITLES: dict[HeadKind, str] = {"": "head", "mtp": "MTP head", "eagle3": "EAGLE-3 head"}
 
 
 class TargetFacts(Protocol):
@@ -55,8 +69,15 @@ class TargetFacts(Protocol):
 
 
 def has_head(header: ModelFacts) -> bool:
-    """Whether the file contains an MTP head, by itself or with a model."""
-    return header.mtp_head != "none"
+    """Whether the file contains a head, by itself or with a model."""
+    return header.head != "none"
+
+
+def head_kind(header: ModelFacts) -> HeadKind:
+    """The kind of the head in the file; empty without one."""
+    if not has_head(header):
+        return ""
+    return "eagle3" if header.architecture == EAGLE3 else "mtp"
 
 
 def _heads(header: GgufHeader) -> list[list[str]]:
@@ -71,12 +92,12 @@ def must_be_loaded(header: GgufHeader) -> bool:
     their scales.
     """
     # WORKAROUND for https://github.com/ggml-org/llama.cpp/pull/27736
-    return header.mtp_head == "inside" and any(name.endswith("scale") for names in _heads(header) for name in names)
+    return header.head == "inside" and any(name.endswith("scale") for names in _heads(header) for name in names)
 
 
 def is_head_only(header: ModelFacts) -> bool:
-    """Whether the file contains an MTP head without its model."""
-    return header.mtp_head == "alone"
+    """Whether the file contains a head without its model."""
+    return header.head == "alone"
 
 
 def is_assistant(header: ModelFacts) -> bool:
@@ -114,6 +135,8 @@ def head_problem(header: GgufHeader) -> str | None:
         return f"{name} has no MTP head."
     if is_assistant(header):
         return None
+    if header.architecture == EAGLE3:
+        return _eagle3_problem(header)
     if header.architecture not in ARCHITECTURES:
         return f"The MTP head in {name} isn't used, because llama.cpp can't compute heads of {architecture} models."
     heads = _heads(header)
@@ -131,24 +154,51 @@ def head_problem(header: GgufHeader) -> str | None:
     return None
 
 
+def _eagle3_problem(header: GgufHeader) -> str | None:
+    """What llama.cpp would refuse or end the process at."""
+    name = printable(header.path.name)
+    if header.layers != 1:
+        return f"The EAGLE-3 head in {name} isn't used, because llama.cpp computes only heads with one layer."
+    if len(_own(header, "target_layers")) != _LAYERS_READ or len(_own(header, "target_hidden_size")) != 1:
+        return f"The EAGLE-3 head in {name} isn't used, because the file doesn't say which layers of a model it reads."
+    if any(tensor.name == "d2t" and tensor.type != "I64" for tensor in header.tensors):
+        return f"The EAGLE-3 head in {name} isn't used, because llama.cpp can't read its list of tokens (d2t)."
+    return None
+
+
 def can_compute(architecture: str) -> bool:
     """Whether heads of this architecture can be used at all; `head_problem` explains a particular one."""
-    return architecture in ARCHITECTURES or architecture in ASSISTANTS
+    return architecture in (*ARCHITECTURES, *ASSISTANTS, EAGLE3)
 
 
 def mismatch(target: GgufHeader, head: GgufHeader) -> str | None:
     """Why a head in a separate file can't be used for ``target``, for the user; ``None`` if it can."""
     if problem := head_problem(head):
         return problem
-    belongs = (
-        _shares_cache(target, head)
-        if is_assistant(head)
-        else ((head.architecture, head.width) == (target.architecture, target.width))
-    )
+    title = f"The {TITLES[head_kind(head)]} in {printable(head.path.name)}"
+    if head.architecture == EAGLE3:
+        if target.architecture not in LAYER_INPUTS:
+            kind = printable(target.architecture)
+            return f"{title} isn't used, because llama.cpp can't give it the layer inputs of {kind} models."
+        belongs = _reads_layers_of(target, head)
+    elif is_assistant(head):
+        belongs = _shares_cache(target, head)
+    else:
+        belongs = (head.architecture, head.width) == (target.architecture, target.width)
     first, second = target.tokenizer, head.tokenizer
     if first is not None and second is not None:
         belongs = belongs and (first.kind, first.size) == (second.kind, second.size)
-    return None if belongs else f"The MTP head in {printable(head.path.name)} belongs to another model."
+    return (
+        None if belongs else f"The {TITLES[head_kind(head)]} in {printable(head.path.name)} belongs to another model."
+    )
+
+
+def _reads_layers_of(target: GgufHeader, head: GgufHeader) -> bool:
+    """Whether ``target`` has the layers that an EAGLE-3 head reads, and the matrices that the head lacks."""
+    layers = target.layers - target.mtp_layers
+    own = {tensor.name for tensor in head.tensors} >= {"token_embd.weight", "output.weight"}
+    reads = all(0 <= layer < layers for layer in _own(head, "target_layers"))
+    return reads and _own(head, "target_hidden_size") == [target.width] and (own or head.width == target.width)
 
 
 def _shares_cache(target: GgufHeader, head: GgufHeader) -> bool:

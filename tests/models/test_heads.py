@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import gguf
 import msgspec
 import pytest
 
 from app.models.gguf import GgufHeader, check_loadable, read_header
-from app.models.mtp import has_head, head_problem, is_assistant, is_head_only, is_wanted, mismatch, pays_off
+from app.models.heads import (
+    LAYER_INPUTS,
+    has_head,
+    head_kind,
+    head_problem,
+    is_assistant,
+    is_head_only,
+    is_wanted,
+    mismatch,
+    pays_off,
+)
 from app.models.pairing import compare
 from app.system import KnownError
 from tests.support.gemma4_models import KINDS, Gemma4, make_assistant, make_gemma4
-from tests.support.gguf_files import make_model
+from tests.support.gguf_files import RandomWeights, Shape, Tensors, llama_weights, make_model
 from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_head_file, make_random_model
 
 
@@ -55,6 +68,85 @@ def test_an_assistant_is_a_head_beside_the_targets_of_its_shape(tmp_path: Path, 
     with pytest.raises(KnownError, match="is the MTP head of a Gemma 4 model"):
         check_loadable(head)
     check_loadable(head, as_head=True)
+
+
+def make_eagle3(path: Path, reads: Sequence[int] = (0, 1, 2), target_width: int = 96, **options: Any) -> Path:
+    """A file with the metadata and tensors of an EAGLE-3 head that decide whether it belongs to a target."""
+
+    def edit(writer: gguf.GGUFWriter) -> None:
+        writer.add_array("eagle3.target_layers", list(reads))
+        writer.add_uint32("eagle3.target_hidden_size", target_width)
+
+    def tensors(shape: Shape, random: RandomWeights) -> Tensors:
+        made = llama_weights(shape, random)
+        del made["token_embd.weight"]
+        return made | {"fc.weight": random.matrix(shape.width, 3 * target_width, 1.0)}
+
+    options = {"architecture": "eagle3", "layers": 1, "width": 96, "tensors": tensors, "edit": edit, **options}
+    return make_model(path, **options)
+
+
+def test_an_eagle3_head_is_a_head_of_targets_that_have_the_layers_it_reads(tmp_path: Path) -> None:
+    head = read_header(make_eagle3(tmp_path / "eagle3-a.gguf"))
+    target = read_header(make_model(tmp_path / "a.gguf", width=96, layers=3))
+    assert [head_kind(one) for one in (head, target)] == ["eagle3", ""]
+    assert has_head(head) and is_head_only(head) and head_problem(head) is None and mismatch(target, head) is None
+    assert compare(target, head).reason == "Compatible: the EAGLE-3 head in this file belongs to the target."
+    with pytest.raises(KnownError, match="is the EAGLE-3 head of a model"):
+        check_loadable(head)
+    check_loadable(head, as_head=True)
+    of_another = "The EAGLE-3 head in eagle3-a.gguf belongs to another model."
+    assert mismatch(read_header(make_model(tmp_path / "b.gguf", width=96, layers=2)), head) == of_another
+    assert mismatch(read_header(make_model(tmp_path / "c.gguf", width=64, layers=3)), head) == of_another
+    larger = read_header(make_model(tmp_path / "d.gguf", width=96, layers=3, vocab_size=600))
+    assert mismatch(larger, head) == of_another
+    assert mismatch(renamed(target, mtp_layers=1), head) == of_another  # the last layer is that of an MTP head
+    assert "gemma3" not in LAYER_INPUTS and mismatch(renamed(target, architecture="gemma3"), head) == (
+        "The EAGLE-3 head in eagle3-a.gguf isn't used, because llama.cpp can't give it the layer inputs of gemma3 "
+        "models."
+    )
+
+
+def test_a_narrower_eagle3_head_needs_its_own_embeddings_and_output(tmp_path: Path) -> None:
+    target = read_header(make_model(tmp_path / "a.gguf", width=96, layers=3))
+    narrow = read_header(make_eagle3(tmp_path / "b.gguf", width=64))
+    assert mismatch(target, narrow) == "The EAGLE-3 head in b.gguf belongs to another model."
+    embeddings = narrow.tensors[0]._replace(name="token_embd.weight")
+    assert mismatch(target, renamed(narrow, tensors=(*narrow.tensors, embeddings))) is None
+
+
+def test_eagle3_files_that_llama_cpp_would_stop_at(tmp_path: Path) -> None:
+    two = read_header(make_eagle3(tmp_path / "a.gguf", layers=2))
+    assert (
+        head_problem(two)
+        == "The EAGLE-3 head in a.gguf isn't used, because llama.cpp computes only heads with one layer."
+    )
+    for reads in ((0, 1), (0, 1, 2, 3)):
+        problem = head_problem(read_header(make_eagle3(tmp_path / "b.gguf", reads)))
+        assert problem is not None and problem.endswith(
+            "because the file doesn't say which layers of a model it reads."
+        )
+    header = read_header(make_eagle3(tmp_path / "c.gguf"))
+    tokens = header.tensors[0]._replace(name="d2t")
+    assert head_problem(renamed(header, tensors=(*header.tensors, tokens._replace(type="I64")))) is None
+    problem = head_problem(renamed(header, tensors=(*header.tensors, tokens)))
+    assert problem is not None and problem.endswith("because llama.cpp can't read its list of tokens (d2t).")
+    assert head_kind(read_header(make_model(tmp_path / "d.gguf", architecture="eagle3", layers=1))) == ""
+
+
+@pytest.mark.parametrize(
+    ("tensor", "title"), [("fc", "DFlash"), ("selector_hidden", "DFlash2"), ("markov_w1", "DSpark")]
+)
+def test_drafters_of_blocks_are_named_and_refused(tmp_path: Path, tensor: str, title: str) -> None:
+    """As llama.cpp's converter writes them: one architecture, told apart by what is in it."""
+
+    def tensors(shape: Shape, random: RandomWeights) -> Tensors:
+        return llama_weights(shape, random) | {f"{tensor}.weight": random.matrix(8, 8, 1.0)}
+
+    header = read_header(make_model(tmp_path / "a.gguf", architecture="dflash", tensors=tensors))
+    assert head_kind(header) == ""
+    with pytest.raises(KnownError, match=f"a.gguf is a {title} drafter, which this version of Slipstream can't use."):
+        check_loadable(header)
 
 
 def test_what_llama_cpp_would_stop_at_is_refused_before(tmp_path: Path) -> None:
