@@ -180,6 +180,7 @@ class Table:
         self._spend = spend
         self.tokens: list[int] = []
         self.length = 1 << 30
+        self.may_reuse_graphs = False
 
     def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
         places = [(7919 * place + 31 * token) % CONTEXTS for place, token in enumerate(tokens, start=len(self.tokens))]
@@ -198,6 +199,9 @@ class Table:
 
     def remember(self) -> None:
         pass
+
+    def graphs_reused(self) -> int:
+        return 0
 
     def aborting(self, _should_stop: Callable[[], bool]) -> contextlib.AbstractContextManager[None]:
         return contextlib.nullcontext()

@@ -231,8 +231,8 @@ def add_drafter_options(group: argparse._ArgumentGroup) -> None:
         default="auto",
         help=(
             "auto, also called chain, is the default: n-grams where their match is more promising, otherwise the "
-            "draft model; mtp: the MTP head that the target's file contains, or the file given as --draft; none, also "
-            "called off: decode without any draft"
+            "draft model or head; mtp, eagle3: the head that the target's file contains, or the file given as --draft; "
+            "none, also called off: decode without any draft"
         ),
     )
 

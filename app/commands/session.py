@@ -20,7 +20,15 @@ from app.models.starter import starter_file
 from app.protocol.answering import AnswerSettings, SamplingChoice
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import LoadProgressed, PairLoaded
-from app.protocol.options import SPECIAL_OPTIONS, TEMPLATE_TITLES, DrafterChoice, HeadChoice, LoadSettings
+from app.protocol.options import (
+    DRAFTER_WORDS,
+    HEADS,
+    SPECIAL_OPTIONS,
+    TEMPLATE_TITLES,
+    DrafterChoice,
+    HeadChoice,
+    LoadSettings,
+)
 from app.system import KnownError
 
 
@@ -107,8 +115,9 @@ def generate_command(
     """A request with the settings in ``options``, by default the recommended ones. Raises `KnownError`."""
     if options.drafter == "model" and pair.draft is None:
         raise KnownError("There is no draft model. Name one with --draft.")
-    if options.drafter == "mtp" and not pair.has_head:
-        raise KnownError(pair.head_refused or pair.head_off or "The target has no MTP head.")
+    if options.drafter in HEADS and options.drafter != pair.head_drafter:
+        no_head = f"The target has no {DRAFTER_WORDS[options.drafter].title}."
+        raise KnownError(pair.head_refused or pair.head_off or no_head)
     given = {name: value for name, value in vars(options).items() if value is not None}
     chosen = SamplingChoice(**{name: given[name] for name in SamplingChoice.__struct_fields__ if name in given})
     settings = {name: given[name] for name in AnswerSettings.__struct_fields__ if name in given}
@@ -145,7 +154,7 @@ def head_choice(options: argparse.Namespace) -> HeadChoice:
     drafter, chosen = getattr(options, "drafter", "model"), getattr(options, "head", "auto")
     if chosen != "auto":
         return "on" if chosen == "on" else "off"
-    if drafter == "mtp":
+    if drafter in HEADS:
         return "on"
     return "auto" if drafter in ("auto", "chain") and not options.no_draft else "off"
 

@@ -117,8 +117,8 @@ class PairLoaded(msgspec.Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     draft: ModelInfo | None = None
     draft_refused: str | None = None
     """Why the requested draft isn't used, for the user; only the target is loaded then."""
-    has_head: bool = False
-    """Whether an MTP head drafts."""
+    head_drafter: DrafterName | None = None
+    """The head that drafts; ``None`` without one."""
     head_refused: str | None = None
     """Why the requested MTP head isn't used, for the user."""
     head_off: str | None = None
@@ -166,6 +166,16 @@ class PairLoaded(msgspec.Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     remote: RemoteModel | None = None
     """Set for a model on a server, where `ModelInfo.path` and everything else that only a local engine knows are empty.
     ``context_length`` 0: not known."""
+
+    @property
+    def has_head(self) -> bool:
+        return self.head_drafter is not None
+
+    @property
+    def drafters(self) -> tuple[DrafterName, ...]:
+        """Those that a model or head was loaded for."""
+        model: tuple[DrafterName, ...] = ("model",) if self.draft is not None else ()
+        return (*model, self.head_drafter) if self.head_drafter else model
 
     @property
     def models(self) -> list[ModelInfo]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, NamedTuple
 
 import msgspec
 
@@ -73,10 +73,34 @@ def fewer_snapshots(count: int) -> int:
 
 AcceptRule = Literal["coupled", "exact", "rejection", "block"]
 """``exact`` is ``coupled`` with passes padded to widths that all give the same logits."""
-DrafterName = Literal["model", "ngram", "mtp", "grammar"]
-DrafterChoice = Literal["auto", "model", "ngram", "chain", "none", "mtp", "grammar"]
-"""``auto`` (or ``chain``): tokens that a grammar forces, n-grams where they are more promising, otherwise the draft
-model or MTP head, if there is one."""
+DrafterName = Literal["model", "ngram", "mtp", "grammar", "eagle3", "medusa", "lookahead"]
+DrafterChoice = Literal["auto", "chain", "none", DrafterName]
+"""``auto`` (or ``chain``): the policy chooses, among tokens that a grammar forces, n-grams, and the draft model or head
+of the pair."""
+Tint = Literal["model", "ngram", "head", "grammar"]
+
+
+class DrafterWords(NamedTuple):
+    """How the user sees a drafter."""
+
+    title: str
+    sentence: str
+    """Within a sentence."""
+    tint: Tint
+    """Of accepted tokens. Drafters that never draft in the same answer share one."""
+
+
+DRAFTER_WORDS: dict[DrafterName, DrafterWords] = {
+    "model": DrafterWords("Draft model", "the draft model", "model"),
+    "mtp": DrafterWords("MTP head", "the MTP head", "head"),
+    "eagle3": DrafterWords("EAGLE-3 head", "the EAGLE-3 head", "head"),
+    "medusa": DrafterWords("Medusa heads", "the Medusa heads", "head"),
+    "ngram": DrafterWords("n-grams", "n-grams", "ngram"),
+    "lookahead": DrafterWords("Lookahead", "Lookahead", "ngram"),
+    "grammar": DrafterWords("Answer format", "the answer's format", "grammar"),
+}
+HEADS = tuple(name for name, words in DRAFTER_WORDS.items() if words.tint == "head")
+"""Drafters that read more of the target than its tokens. A target has at most one of them."""
 SEED_DECIDES: tuple[AcceptRule, ...] = ("coupled", "exact")
 """Rules under which the seed alone determines the text, whatever is drafted."""
 ProposalMethod = Literal["coupled", "greedy"]

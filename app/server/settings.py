@@ -91,8 +91,7 @@ def _drafter(wanted: str | None, pair: PairLoaded, warnings: Warnings) -> Drafte
     if wanted is None:
         return "auto"
     choice = _DRAFTERS.get(wanted)
-    has = {"model": pair.draft is not None, "mtp": pair.has_head}
-    if choice is None or not has.get(choice, True):
+    if choice not in ("chain", "none", "ngram", "grammar", *pair.drafters):
         warnings.add(f"There is no drafter {quoted(wanted)} here; the server chose another one.")
         return "auto"
     return choice

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from app.engine.decoding.grammar import Grammar
 from app.engine.decoding.sampling import InvalidLogitsError
 from app.engine.decoding.sequence import Task, TokenSequence
-from app.engine.drafters import FREE, Drafter, Proposal
+from app.engine.drafters import Drafter, Proposal
 from app.engine.policy.policy import Decision, Outcome, Policy, Situation
-from app.protocol.options import DrafterName, TextKind
+from app.protocol.options import DRAFTER_WORDS, HEADS, DrafterName, TextKind
 from app.system import KnownError
 
 _INVALID_DRAFT = (
@@ -20,8 +20,8 @@ _REPEATED_TOKENS, _CYCLE = 128, 8
 """An answer is stuck when so many tokens repeat one character or a cycle of at most so many tokens:
 https://github.com/ggml-org/llama.cpp/issues/23577."""
 _REPEATED = "The answer repeats itself without end, so the rest of it is written without a draft."
-_IMAGES = "MTP heads can't read images, so this answer is written without the model's own head."
-_INVALID_HEAD = "The MTP head produces invalid numbers, so the model's file is probably damaged. Download it again."
+_IMAGES = "The {} can't read images, so this answer is written without it."
+_INVALID_HEAD = "The {} produces invalid numbers, so the model's file is probably damaged. Download it again."
 
 
 @dataclass(frozen=True)
@@ -53,14 +53,8 @@ class Drafting:
         policy: Policy,
         drafters: Sequence[Drafter],
         piece: Callable[[int], bytes] = lambda _: b"",
-        *,
-        has_states: bool = False,
     ) -> None:
-        """``piece`` gives the bytes of a token. Raises `NotImplementedError` for a drafter that needs the target's
-        hidden states, if it doesn't give them (``has_states``)."""
-        for drafter in drafters:
-            if drafter.needs == "hidden states" and not has_states:
-                raise NotImplementedError(f"The drafter {drafter.name} needs {drafter.needs}, which nothing provides.")
+        """``piece`` gives the bytes of a token."""
         self.policy = policy
         self._piece = piece
         self._sequence = TokenSequence()
@@ -77,9 +71,9 @@ class Drafting:
     def begin(self, sequence: TokenSequence, task: Task) -> None:
         """The answer has its first token. No drafter decodes anything before `draft`."""
         self._sequence, self._grammar = sequence, task.grammar
-        if sequence.has_images and "mtp" in self._drafters:
-            del self._drafters["mtp"]
-            self.failure = _IMAGES
+        if sequence.has_images and (head := self._head()):
+            del self._drafters[head]
+            self.failure = _IMAGES.format(DRAFTER_WORDS[head].title)
         for name, drafter in list(self._drafters.items()):
             try:
                 drafter.begin(sequence.text, task)
@@ -90,7 +84,7 @@ class Drafting:
     def draft(self, most: int, kind: TextKind = "prose") -> Draft:
         """Propose at most ``most`` tokens, which begin in text of this ``kind``. Raises `Canceled` if told to stop in a
         catch-up."""
-        if "mtp" in self._drafters and self._is_repeated():
+        if self._head() and self._is_repeated():
             self._drafters, self.failure = {}, _REPEATED
         for name in list(self._missing):
             if name not in self._drafters or self._drafters[name].is_full():
@@ -104,6 +98,10 @@ class Drafting:
         proposal = self._fitting(self._carry_out(decision, situation))
         tested = decision.tested(proposal)
         return Draft(situation, decision, proposal, tested, self.policy.width(tested + 1))
+
+    def _head(self) -> DrafterName | None:
+        """The drafter that reads more of the target than its tokens, if there is one."""
+        return next((name for name in self._drafters if name in HEADS), None)
 
     def _free(self, name: DrafterName, most: int) -> Proposal:
         """What a drafter proposes whose drafts cost nothing, if there is that drafter."""
@@ -127,7 +125,7 @@ class Drafting:
         name = decision.drafter
         if name is None:
             return Proposal()
-        if name in FREE:
+        if self._drafters[name].is_free:
             return (situation.found if name == "ngram" else situation.forced).first(decision.length)
         try:
             return self._drafters[name].propose(decision.length, decision.method, decision.worth())
@@ -148,7 +146,7 @@ class Drafting:
         return is_cycle or len(set(b"".join(map(self._piece, kinds)))) == 1
 
     def _count_missing(self) -> None:
-        self._missing = {name: each.missing() for name, each in self._drafters.items() if name not in FREE}
+        self._missing = {name: each.missing() for name, each in self._drafters.items() if not each.is_free}
 
     def verified(self, draft: Draft, accepted: int, token: int, seconds: tuple[float, float, float]) -> None:
         """Tell the policy the result of a draft, with the ``seconds`` for drafting, the verify pass and the rest."""
@@ -181,5 +179,5 @@ class Drafting:
     def _leave_out(self, name: DrafterName, error: KnownError) -> None:
         del self._drafters[name]
         self._missing.pop(name, None)
-        invalid = _INVALID_HEAD if name == "mtp" else _INVALID_DRAFT
+        invalid = _INVALID_HEAD.format(DRAFTER_WORDS[name].title) if name in HEADS else _INVALID_DRAFT
         self.failure = invalid if isinstance(error, InvalidLogitsError) else str(error)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from app.engine.decoding.sampling import Distributions
-from app.engine.decoding.sequence import Task, TokenSequence
+from app.engine.decoding.sequence import MeasurableCache, Task, TokenSequence
 from app.protocol.options import MAX_DRAFT_LENGTH, DrafterName, ProposalMethod
 
 Worth = Callable[[float], bool]
@@ -24,10 +24,9 @@ def always(_confidence: float) -> bool:
     return True
 
 
-Needs = Literal["tokens", "hidden states"]
-"""What a drafter needs of the target: the tokens, or its hidden states after each of them, too."""
-FREE: tuple[DrafterName, ...] = ("ngram", "grammar")
-"""Drafters that decode nothing: their drafts cost no time."""
+Needs = Literal["tokens", "hidden states", "layer inputs", "logits"]
+"""What a drafter needs of the target: the tokens; its hidden states after each of them, or the inputs of some of its
+layers, too, which a head gets with its cache; or which token it finds most likely after each one (`Drafter.seen`)."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +43,25 @@ class Proposal:
     """
     others: list[int] = field(default_factory=list)
     """What the other method would have proposed at each position, if the drafter has two; otherwise empty."""
+    parents: list[int] | None = None
+    """For a tree: the index of the token before each one, −1 for the context's last; parents come first. ``None``: a
+    chain. A tree has no distributions, so every accept rule tests it by the target's own sample."""
+    continued: int = 0
+    """How many tokens at the end come from n-grams, which continued the draft."""
 
     def first(self, count: int) -> Proposal:
         """The same with only the first ``count`` tokens."""
-        if count >= len(self.tokens):
+        left_out = len(self.tokens) - count
+        if left_out <= 0:
             return self
-        rows = self.distributions.rows(0, count) if self.distributions is not None else None
-        return Proposal(self.tokens[:count], rows, self.confidences[:count], self.others[:count])
+        return Proposal(
+            self.tokens[:count],
+            self.distributions.rows(0, count) if self.distributions is not None else None,
+            self.confidences[:count],
+            self.others[:count],
+            self.parents and self.parents[:count],
+            max(self.continued - left_out, 0),
+        )
 
 
 class Drafter(ABC):
@@ -60,6 +71,15 @@ class Drafter(ABC):
     needs: Needs = "tokens"
     longest: int = MAX_DRAFT_LENGTH
     """The most tokens it can propose at once."""
+    is_free: bool = False
+    """Whether its drafts cost no time, so that it is asked in every round. The policy drafts with others only where
+    their cost was measured, which takes a ``cache``."""
+    is_automatic: bool = True
+    """Whether the policy may choose it; otherwise it drafts only in answers that name it."""
+    cache: MeasurableCache | None = None
+    """What it decodes with, if it does."""
+    one_by_one: bool = False
+    """See `DraftCosts.one_by_one`; set once that has been measured."""
 
     @abstractmethod
     def begin(self, sequence: TokenSequence, task: Task) -> None:
@@ -80,6 +100,10 @@ class Drafter(ABC):
     @abstractmethod
     def forget(self) -> None:
         """Forget the content of chats. A cache is cleared by its owner."""
+
+    def seen(self, tokens: list[int]) -> None:  # noqa: B027
+        """After a verify pass, if it needs ``logits``: the tokens that the target finds most likely after the context
+        and after each tested one."""
 
     def is_full(self) -> bool:
         """Whether the sequence has become too long for it to propose anything."""

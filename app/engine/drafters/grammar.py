@@ -12,6 +12,7 @@ class GrammarDrafter(Drafter):
     """Needs no model. The text is forced, but the target may have other tokens for it, so they are tested as usual."""
 
     name: DrafterName = "grammar"
+    is_free = True
 
     def __init__(self) -> None:
         self.forget()

@@ -24,7 +24,7 @@ from app.engine.decoding.sampling import (
     penalize_rows,
     stack,
 )
-from app.engine.decoding.sequence import Cache, Task, TokenSequence, shared_prefix
+from app.engine.decoding.sequence import MeasurableCache, Task, TokenSequence, shared_prefix
 from app.engine.drafters import Drafter, Proposal, Worth, always
 from app.protocol.options import MAX_DRAFT_LENGTH, DrafterName, ProposalMethod, Sampling
 from app.system import Canceled, KnownError
@@ -48,9 +48,9 @@ class CachedChats(Protocol):
 
 @dataclass(frozen=True)
 class LoadedDraft:
-    """A draft model or an MTP head in memory, alongside its target."""
+    """A draft model or a head in memory, alongside its target."""
 
-    cache: Cache
+    cache: MeasurableCache
     vocabulary: int
     """The number of token ids that both models have."""
     ends: Callable[[int], bool]
@@ -59,8 +59,6 @@ class LoadedDraft:
     """Asked while the context is processed."""
     chats: CachedChats | None = None
     """``None`` for a head, whose cache follows its target's to other chats."""
-    one_by_one: bool = False
-    """See `DraftCosts.one_by_one`."""
     longest: int = MAX_DRAFT_LENGTH
     """The most tokens it can draft at once."""
 
@@ -77,7 +75,7 @@ class ModelDrafter(Drafter):
 
     def __init__(self, draft: LoadedDraft) -> None:
         self._draft = draft
-        self._cache = draft.cache
+        self.cache = self._cache = draft.cache
         self.longest = draft.longest
         self.forget()
 
@@ -166,7 +164,7 @@ class ModelDrafter(Drafter):
         held, end = len(self._cache.tokens), len(self._sequence)
         if end - held > self._cache.chunk or held < self._sequence.prompt_length < end:
             self._process(end - 1)
-        elif self._draft.one_by_one and end - held == _AFTER_FULL_ACCEPTANCE:
+        elif self.one_by_one and end - held == _AFTER_FULL_ACCEPTANCE:
             self._feed(end - 1)
         return self._feed(end)
 

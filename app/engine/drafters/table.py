@@ -13,16 +13,16 @@ from app.protocol.options import DrafterName
 
 Ends = Callable[[int], bool]
 """Whether nothing follows a token of the target."""
-DRAFTERS: Mapping[DrafterName, Callable[[Ends, LoadedDraft | None, LoadedDraft | None], Drafter | None]] = {
-    "grammar": lambda _ends, _draft, _head: GrammarDrafter(),
-    "ngram": lambda ends, _draft, _head: NgramDrafter(ends),
-    "model": lambda _ends, draft, _head: ModelDrafter(draft) if draft else None,
-    "mtp": lambda _ends, _draft, head: MtpDrafter(head) if head else None,
+DRAFTERS: Mapping[DrafterName, Callable[[Ends, LoadedDraft | None], Drafter | None]] = {
+    "grammar": lambda _ends, _loaded: GrammarDrafter(),
+    "ngram": lambda ends, _loaded: NgramDrafter(ends),
+    "model": lambda _ends, loaded: ModelDrafter(loaded) if loaded else None,
+    "mtp": lambda _ends, loaded: MtpDrafter(loaded) if loaded else None,
 }
-"""The function that creates each drafter; it returns ``None`` for a pair that lacks what the drafter needs."""
+"""The function that creates each drafter, from what was loaded for it; it returns ``None`` if that is missing."""
 
 
-def drafters_of(ends: Ends, draft: LoadedDraft | None, head: LoadedDraft | None = None) -> list[Drafter]:
-    """All drafters that can draft for a pair."""
-    made = (make(ends, draft, head) for make in DRAFTERS.values())
+def drafters_of(ends: Ends, loaded: Mapping[DrafterName, LoadedDraft]) -> list[Drafter]:
+    """All drafters that can draft for a target, with what was ``loaded`` for some of them."""
+    made = (make(ends, loaded.get(name)) for name, make in DRAFTERS.items())
     return [drafter for drafter in made if drafter]

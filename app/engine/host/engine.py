@@ -127,11 +127,11 @@ class Engine:
                 self._draft = loader.draft(target)
             except KnownError as error:
                 refused = str(error)
+        self._drafters = pair_drafters(target, self._draft, self._should_abort)
         if target.longest_draft:
-            self._costs = measured_costs(target, self._draft, self._should_abort)
+            self._costs = measured_costs(target, self._draft, self._drafters, self._should_abort)
             self._find_exactness(target)
         costs = self._costs.costs if self._costs else None
-        self._drafters = pair_drafters(target, self._draft, costs, self._should_abort)
         self._threads = pair_threads(target, self._draft, costs)
         sampling, recommended = recommended_sampling(target.model)
         return PairLoaded(
@@ -139,7 +139,7 @@ class Engine:
             target=target.info,
             draft=self._draft.info if self._draft else None,
             draft_refused=refused,
-            has_head=target.head is not None,
+            head_drafter=target.head.drafter if target.head else None,
             head_refused=target.head_refused,
             head_off=loader.head_off,
             head_file=target.head.file if target.head else None,
@@ -317,7 +317,8 @@ class Engine:
     def _drafting(self, command: Generate) -> Drafting | None:
         """With the drafters that ``command`` asks for and this pair has; ``None`` if there are none."""
         is_exact = command.accept == "exact"
-        drafters = [drafter for drafter in self._drafters if command.drafter in ("auto", "chain", drafter.name)]
+        is_open = command.drafter in ("auto", "chain")
+        drafters = [one for one in self._drafters if command.drafter == one.name or (is_open and one.is_automatic)]
         if command.draft_length == 0 or not drafters or not self._costs:
             return None
         target = self._loaded()
@@ -332,7 +333,7 @@ class Engine:
             samples=judged_by(command.accept) != "coupled",
             unit=target.exact_unit if is_exact else 1,
         )
-        return Drafting(policy, drafters, target.model.piece, has_states=target.head is not None)
+        return Drafting(policy, drafters, target.model.piece)
 
     def measure_plain(self, command: MeasurePlain) -> PlainMeasured:
         """The plain decode speed of the target for ``command``'s chat. Raises `Canceled` or `KnownError`."""

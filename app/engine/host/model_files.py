@@ -30,7 +30,7 @@ from app.models.heads import (
 )
 from app.protocol.commands import Load
 from app.protocol.events import ModelInfo
-from app.protocol.options import DEFAULT_DRAFT_LENGTH, MAX_CONTEXT_LENGTH, MAX_DRAFT_LENGTH, Sampling
+from app.protocol.options import DEFAULT_DRAFT_LENGTH, MAX_CONTEXT_LENGTH, MAX_DRAFT_LENGTH, DrafterName, Sampling
 from app.system import KnownError
 from app.words import printable
 
@@ -124,6 +124,10 @@ class TargetHead:
     """The model it is in, if it is in a file of its own."""
     file: ModelInfo | None = None
     """What the window shows about that file."""
+
+    @property
+    def drafter(self) -> DrafterName:
+        return self.cache.drafter
 
     def close(self) -> None:
         """Free it, before its target."""

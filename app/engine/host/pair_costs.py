@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from app.engine.decoding.drafting import Drafting
 from app.engine.decoding.sampling import Floats
-from app.engine.decoding.sequence import MeasurableCache
 from app.engine.drafters import Drafter
 from app.engine.drafters.model import LoadedDraft
 from app.engine.drafters.table import drafters_of
@@ -70,7 +69,9 @@ class PairCosts:
         self.history.save()
 
 
-def measured_costs(target: Target, draft: LoadedModel | None, is_canceled: Callable[[], bool]) -> PairCosts:
+def measured_costs(
+    target: Target, draft: LoadedModel | None, drafters: Sequence[Drafter], is_canceled: Callable[[], bool]
+) -> PairCosts:
     """The costs of this pair's passes here, from the last time if nothing has changed, and its history.
 
     When they are measured, another number of threads is timed, too, if it never was for this target. Raises `Canceled`.
@@ -91,11 +92,7 @@ def measured_costs(target: Target, draft: LoadedModel | None, is_canceled: Calla
     written = store.get(key)
     build = Build(engine_name(), driver_name(gpu_devices()))
 
-    caches: dict[DrafterName, MeasurableCache] = {}
-    if draft:
-        caches["model"] = draft.context
-    if target.head:
-        caches["mtp"] = target.head.cache
+    caches = {drafter.name: drafter.cache for drafter in drafters if drafter.cache}
 
     def measured() -> Costs:
         target.switcher.before_measuring()
@@ -108,6 +105,8 @@ def measured_costs(target: Target, draft: LoadedModel | None, is_canceled: Calla
     if latest is not written and is_quiet:
         latest = _with_quicker_threads(target, latest, is_canceled)
         store.put(key, latest)
+    for drafter in drafters:
+        drafter.one_by_one = drafter.name in caches and latest.costs.drafts[drafter.name].one_by_one
     history_key = key_of({**pair, "layers": layers, "kv": target.settings.kv_type})
     history = PairHistory(history_file(cache_file("history.json")), history_key)
     return PairCosts(latest.costs, latest, store, key, history, slower if is_quiet else None, is_quiet)
@@ -267,22 +266,18 @@ def pair_threads(target: Target, draft: LoadedModel | None, costs: Costs | None)
     return None if is_fixed or costs is None or not target.computes_on_cpu else PairThreads(target, draft, costs)
 
 
-def pair_drafters(
-    target: Target, draft: LoadedModel | None, costs: Costs | None, should_stop: Callable[[], bool]
-) -> list[Drafter]:
+def pair_drafters(target: Target, draft: LoadedModel | None, should_stop: Callable[[], bool]) -> list[Drafter]:
     """All that can draft for ``target``; ``should_stop`` is asked while they decode."""
-    model = head = None
+    loaded: dict[DrafterName, LoadedDraft] = {}
+    ends, size = target.model.is_end, target.model.vocabulary_size
     if draft:
-        vocabulary = min(draft.model.vocabulary_size, target.model.vocabulary_size)
-        known = costs.drafts.get("model") if costs else None
-        one_by_one = known is not None and known.one_by_one
-        model = LoadedDraft(draft.context, vocabulary, draft.model.is_end, should_stop, draft.switcher, one_by_one)
-    if target.head:
-        cache = target.head.cache
-        vocabulary = min(cache.model.vocabulary_size, target.model.vocabulary_size)
-        ends = target.model.is_end
-        head = LoadedDraft(cache, vocabulary, ends, should_stop, longest=cache.longest_draft)
-    return drafters_of(target.model.is_end, model, head)
+        vocabulary = min(draft.model.vocabulary_size, size)
+        loaded["model"] = LoadedDraft(draft.context, vocabulary, draft.model.is_end, should_stop, draft.switcher)
+    if head := target.head:
+        vocabulary = min(head.cache.model.vocabulary_size, size)
+        longest = head.cache.longest_draft
+        loaded[head.drafter] = LoadedDraft(head.cache, vocabulary, ends, should_stop, longest=longest)
+    return drafters_of(ends, loaded)
 
 
 def usual_draft_length(target: Target, draft: LoadedModel | None) -> int:

@@ -27,7 +27,7 @@ from app.engine.decoding.sequence import common_length
 from app.engine.llama.checkpoints import WHOLE
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
-from app.protocol.options import DRAFT_OUTPUTS, MAX_DRAFT_LENGTH, WAITING_STATES_BYTES, LoadSettings
+from app.protocol.options import DRAFT_OUTPUTS, MAX_DRAFT_LENGTH, WAITING_STATES_BYTES, DrafterName, LoadSettings
 from app.system import Canceled, KnownError
 
 log = logging.getLogger("slipstream.llama")
@@ -113,6 +113,8 @@ class States:
 class Head(Context):
     """The KV cache of an MTP head, which follows the cache of its target. Close it before its target."""
 
+    drafter: DrafterName = "mtp"
+    """Which one drafts with it."""
     longest_draft = MAX_DRAFT_LENGTH
     """The most tokens it can draft."""
     _keeps_windows = False
@@ -193,6 +195,11 @@ class Head(Context):
         inputs[: begin - first] = 0.0
         inputs[begin - first : end - first] = states.between(begin, end)
         inputs[end - first :] = self._own if first >= 0 else 0.0
+
+    @property
+    def may_reuse_graphs(self) -> bool:
+        """It processes what was accepted once more, and never two tokens at once."""
+        return False
 
     # ------------------------------------------------------------ following the target
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from app.engine.drafters import FREE, Proposal
+from app.engine.drafters import Proposal
 from app.engine.policy.acceptance import AcceptanceEstimate, Priors
 from app.engine.policy.candidate import Candidate, Expectations, Plan, ProbeBudget
 from app.engine.policy.costs import CostModel, Costs
@@ -225,7 +225,7 @@ class AutoPolicy:
         what the other method would have proposed, and what n-grams proposed in vain.
         """
         situation, decision, proposal = outcome.situation, outcome.decision, outcome.proposal
-        by_ngrams, is_free = decision.drafter == "ngram", decision.drafter in FREE
+        by_ngrams, decodes = decision.drafter == "ngram", decision.drafter in {one.name for one in self._candidates}
         drafted = next((one for one in self._candidates if one.name == decision.drafter and proposal.tokens), None)
         self._tokens[self._kind] += outcome.accepted + 1
         truth = [*proposal.tokens[: outcome.accepted], outcome.target_token]
@@ -244,7 +244,7 @@ class AutoPolicy:
             if token != right:
                 break
             self._forced_hits += 1.0
-        if not is_free:
+        if decodes or not decision.drafter:
             self._is_paused = decision.paused is not None
         is_idle = decision.paused and not decision.drafter and not decision.catch_up and not situation.found.tokens
         is_idle = is_idle and not situation.forced.tokens

@@ -66,7 +66,7 @@ def measure(
         widths = _widths(target, passes, verify)
     finally:
         target.roll_back(0)
-    costs = {name: _draft_costs(name, cache, canceled) for name, cache in drafts.items()}
+    costs = {name: _draft_costs(cache, canceled) for name, cache in drafts.items()}
     return Costs(verify, costs, widths=widths)
 
 
@@ -135,14 +135,13 @@ class _Passes:
         return seconds
 
 
-def _draft_costs(name: DrafterName, cache: MeasurableCache, canceled: Callable[[], bool]) -> DraftCosts:
+def _draft_costs(cache: MeasurableCache, canceled: Callable[[], bool]) -> DraftCosts:
     """Of a drafter with this empty cache."""
     try:
         catch_up = _catch_up_seconds(cache, canceled)
         each = statistics.median(_timed(cache, 1, canceled) for _ in range(_DRAFT_STEPS))
         cache.roll_back(0)
-        # a head processes what was accepted once more, and never two tokens at once
-        one_by_one = name == "model" and each < _LONG_PASS and _is_quicker_one_by_one(cache, canceled)
+        one_by_one = each < _LONG_PASS and _is_quicker_one_by_one(cache, canceled)
         return DraftCosts(each, catch_up, one_by_one=one_by_one)
     finally:
         cache.roll_back(0)

@@ -13,10 +13,9 @@ from PySide6.QtWidgets import QAbstractButton, QFrame, QGridLayout, QPushButton,
 from app import system, words
 from app.chats.model import StoredMessage
 from app.protocol.events import DrafterFigures, DraftFigures, Figures, KindFigures
-from app.protocol.options import TEMPLATE_TITLES
+from app.protocol.options import DRAFTER_WORDS, TEMPLATE_TITLES
 from app.protocol.statistics import has_drafted
 from app.ui.actions import Actions
-from app.ui.engine import pair_names
 from app.ui.engine.pair_names import thinking_lines
 from app.ui.notices import Kind
 from app.ui.widgets import icons
@@ -112,7 +111,7 @@ def _drafter_line(figures: DrafterFigures) -> str:
     passes = f"{words.number(figures.verify_passes)}{words.NO_BREAK}verify{words.NO_BREAK}{word}"
     tested, rate = words.draft_tokens(figures.tested), words.share(figures.acceptance_rate)
     accepted = f"{words.number(figures.accepted)} of {tested} accepted ({rate})"
-    return f"{pair_names.TITLES[figures.name]}: {accepted} in {passes}"
+    return f"{DRAFTER_WORDS[figures.name].title}: {accepted} in {passes}"
 
 
 def _end(message: StoredMessage) -> str:

@@ -19,28 +19,20 @@ from app.models.names import base_name, model_name
 from app.protocol import answering
 from app.protocol.commands import Load
 from app.protocol.events import Figures, KindFigures, ModelInfo, PairLoaded
-from app.protocol.options import TEMPLATE_TITLES, DrafterChoice, DrafterName, DraftLength, HeadChoice, LoadSettings
+from app.protocol.options import (
+    DRAFTER_WORDS,
+    TEMPLATE_TITLES,
+    DrafterChoice,
+    DrafterName,
+    DraftLength,
+    HeadChoice,
+    LoadSettings,
+)
 from app.protocol.remote import SERVER_NAMES, RemoteModel, Server
 from app.protocol.statistics import acceptance_rate, thinking_and_answer
 from app.protocol.tools import FORMATS
 from app.settings import Pair
 from app.words import printable, visible
-
-NAMES: dict[DrafterName, str] = {
-    "model": "draft model",
-    "ngram": "n-grams",
-    "mtp": "MTP head",
-    "grammar": "answer format",
-}
-TITLES: dict[DrafterName, str] = {**NAMES, "model": "Draft model", "grammar": "Answer format"}
-"""At the start of a line."""
-IN_SENTENCES: dict[DrafterName, str] = {
-    **NAMES,
-    "model": "the draft model",
-    "mtp": "the MTP head",
-    "grammar": "the answer's format",
-}
-
 
 _NO_MEMORY = "There isn't enough free memory for it."
 _FOR_ONCE = "The model was restarted without a draft. The next time you load it, its head is used as before."
@@ -78,15 +70,13 @@ def allowed(pair: PairLoaded | None) -> bool:
 
 
 def usable(chosen: DrafterChoice, pair: PairLoaded | None) -> DrafterChoice:
-    """``chosen``, or the automatic choice if ``chosen`` needs a draft model or MTP head that is missing, or isn't
-    offered in the window.
+    """``chosen``, or the automatic choice if ``chosen`` needs a model or head that is missing, or isn't offered in the
+    window.
     """
-    if chosen == "grammar":
-        return "auto"
     if pair is None:
-        return chosen
-    lacks_model = chosen in ("model", "chain") and pair.draft is None
-    return "auto" if lacks_model or (chosen == "mtp" and not pair.has_head) else chosen
+        return "auto" if chosen == "grammar" else chosen
+    kept = ("ngram", "none", *pair.drafters, *(["chain"] if pair.draft is not None else []))
+    return chosen if chosen in kept else "auto"
 
 
 def in_use(chosen: DrafterChoice, length: DraftLength, pair: PairLoaded | None) -> tuple[DrafterName, ...]:
@@ -95,20 +85,15 @@ def in_use(chosen: DrafterChoice, length: DraftLength, pair: PairLoaded | None) 
         return ()
     if length == 0 or chosen == "none" or not allowed(pair):
         return ()
-    if chosen == "ngram" or not (has_model(pair) or has_head(pair)):
+    loaded = pair.drafters if pair else ()
+    if chosen == "ngram" or not loaded:
         return ("ngram",)
-    return (chosen,) if chosen in _decoding(pair) else (*_decoding(pair), "ngram")
-
-
-def _decoding(pair: PairLoaded | None) -> tuple[DrafterName, ...]:
-    """The loaded drafters that run a model, besides n-grams."""
-    found: list[DrafterName] = ["model"] if has_model(pair) else []
-    return (*found, "mtp") if has_head(pair) else tuple(found)
+    return (chosen,) if chosen in loaded else (*loaded, "ngram")
 
 
 def drafting(pair: PairLoaded | None) -> tuple[DrafterName, ...]:
     """The drafters that may have drafted tokens in this pair's answers."""
-    return (*(_decoding(pair) or ("model",)), "ngram")
+    return (*((pair and pair.drafters) or ("model",)), "ngram")
 
 
 def offered(chosen: DrafterChoice, pair: PairLoaded | None) -> list[tuple[DrafterChoice, str]]:
@@ -117,8 +102,8 @@ def offered(chosen: DrafterChoice, pair: PairLoaded | None) -> list[tuple[Drafte
     Draft length 0 turns drafting off; "None" is only listed if the settings file already contains it.
     """
     choices: list[tuple[DrafterChoice, str]] = [("auto", "Automatic")]
-    if decoding := _decoding(pair):
-        choices += [(name, TITLES[name]) for name in (*decoding, "ngram")]
+    if pair and pair.drafters:
+        choices += [(name, DRAFTER_WORDS[name].title) for name in (*pair.drafters, "ngram")]
     if chosen == "none":
         choices.append(("none", "None"))
     return choices

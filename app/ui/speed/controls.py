@@ -7,21 +7,20 @@ from PySide6.QtWidgets import QCheckBox, QSlider, QWidget
 
 from app import words
 from app.protocol.events import PairLoaded
-from app.protocol.options import DEFAULT_DRAFT_LENGTH, MAX_DRAFT_LENGTH, DrafterChoice, DrafterName, DraftLength
+from app.protocol.options import (
+    DEFAULT_DRAFT_LENGTH,
+    DRAFTER_WORDS,
+    MAX_DRAFT_LENGTH,
+    DrafterChoice,
+    DrafterName,
+    DraftLength,
+)
 from app.ui.engine import pair_names
 from app.ui.speed.drawings import Swatch
 from app.ui.speed.parts import Heading
 from app.ui.speed.wording import HELP
 from app.ui.widgets.controls import Choice, column, explain, guard_wheel, label, row
-from app.ui.widgets.theme import SPACING
-
-_TINTS: dict[DrafterName, str] = {
-    "model": "draft model",
-    "mtp": "MTP head with a solid underline",
-    "ngram": "n-grams with a dotted underline",
-    "grammar": "answer format with a dashed underline",
-}
-"""How the tint of a drafter is described to those who don't see it."""
+from app.ui.widgets.theme import SPACING, UNDERLINES
 
 
 class DraftLengthControl(QWidget):
@@ -159,7 +158,7 @@ class ShowDrafted(QWidget):
         super().__init__()
         self.box = QCheckBox("Show drafted tokens")
         self._legend = QWidget()
-        self._samples = {name: _sample(name) for name in _TINTS}
+        self._samples = {name: _sample(name) for name in DRAFTER_WORDS}
         row(*self._samples.values(), None, gap=2 * SPACING, on=self._legend)
         self._legend.hide()
         column(self.box, self._legend, gap=SPACING, on=self)
@@ -185,11 +184,18 @@ class ShowDrafted(QWidget):
         shown = (*pair_names.drafting(self._pair), *(("grammar",) if self._has_format else ()))
         for name, sample in self._samples.items():
             sample.setVisible(name in shown)
-        self._legend.setAccessibleName(f"Tints: {', '.join(_TINTS[name] for name in shown)}")
+        self._legend.setAccessibleName(f"Tints: {', '.join(map(_described, shown))}")
+
+
+def _described(drafter: DrafterName) -> str:
+    """Its tint, for those who don't see it."""
+    words_of = DRAFTER_WORDS[drafter]
+    line = UNDERLINES.get(words_of.tint)
+    return f"{words_of.title} with a {line[0]} underline" if line else words_of.title
 
 
 def _sample(drafter: DrafterName) -> QWidget:
     """A tint with its name."""
     sample = QWidget()
-    row(Swatch(drafter), label(pair_names.NAMES[drafter], "quiet"), on=sample)
+    row(Swatch(DRAFTER_WORDS[drafter].tint), label(DRAFTER_WORDS[drafter].title, "quiet"), on=sample)
     return sample

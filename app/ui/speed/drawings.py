@@ -9,7 +9,7 @@ from PySide6.QtGui import QColor, QPainter, QPaintEvent, QPen, QPolygonF
 from PySide6.QtWidgets import QSizePolicy, QWidget
 
 from app import words
-from app.protocol.options import DrafterName
+from app.protocol.options import Tint
 from app.ui.widgets import theme
 
 
@@ -317,15 +317,15 @@ class LengthCurve(Drawing):
 class Swatch(Drawing):
     """A sample of the tint that drafted tokens get."""
 
-    def __init__(self, drafter: DrafterName) -> None:
+    def __init__(self, tint: Tint) -> None:
         super().__init__()
-        self._drafter = drafter
+        self._tint = tint
         self.setFixedSize(18, 14)
 
     def paint(self, painter: QPainter, colors: theme.Theme) -> None:
         painter.setPen(Qt.PenStyle.NoPen)
-        painter.setBrush(colors.tints[self._drafter])
+        painter.setBrush(colors.tints[self._tint])
         painter.drawRoundedRect(QRectF(self.rect()), 3, 3)
-        if (pen := colors.underline(self._drafter)) is not None:
+        if (pen := colors.underline(self._tint)) is not None:
             painter.setPen(pen)
             painter.drawLine(QPointF(1, self.height() - 1.5), QPointF(self.width() - 1, self.height() - 1.5))

@@ -7,7 +7,7 @@ from typing import Literal
 
 from app import words
 from app.protocol.events import Figures, KindFigures, PairLoaded, Pause
-from app.protocol.options import DrafterChoice, DrafterName, DraftLength, TextKind
+from app.protocol.options import DRAFTER_WORDS, DrafterChoice, DrafterName, DraftLength, TextKind
 from app.protocol.remote import RemoteModel
 from app.protocol.statistics import exported_acceptance_by_position, has_drafted, kind_speed
 from app.ui.engine import pair_names
@@ -224,9 +224,9 @@ def _next(now: Situation) -> str:
     if now.asked is None or not now.asked.drafters or now.asked.drafters == coming.drafters:
         return _length(coming.draft_length)
     if len(coming.drafters) > 1:
-        *names, last = (pair_names.IN_SENTENCES[name] for name in coming.drafters)
+        *names, last = (DRAFTER_WORDS[name].sentence for name in coming.drafters)
         return f"{', '.join(names)} and {last}"
-    return f"only {pair_names.IN_SENTENCES[coming.drafters[0]]}"
+    return f"only {DRAFTER_WORDS[coming.drafters[0]].sentence}"
 
 
 def _length(length: DraftLength) -> str:
@@ -248,7 +248,7 @@ def _paused_heading(now: Situation) -> str:
 
 def _stopped_heading(now: Situation) -> str:
     names = [name for name in now.drafters if name != "ngram"]
-    what = pair_names.TITLES[names[0]] if len(names) == 1 else "Part of the drafting"
+    what = DRAFTER_WORDS[names[0]].title if len(names) == 1 else "Part of the drafting"
     return f"{what} stopped in this answer"
 
 

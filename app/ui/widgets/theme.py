@@ -25,6 +25,11 @@ MINIMUM_SHAPE_CONTRAST = 3.0
 """The contrast it requires for anything else that carries information."""
 _SCALE = "fontScale"
 """Property of a widget whose text is larger or smaller than usual: the factor."""
+UNDERLINES: dict[str, tuple[str, Qt.PenStyle]] = {
+    "ngram": ("dotted", Qt.PenStyle.DotLine),
+    "head": ("solid", Qt.PenStyle.SolidLine),
+    "grammar": ("dashed", Qt.PenStyle.DashLine),
+}
 _OKABE_ITO = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#f0e442", "#8c8c8c")
 
 
@@ -44,7 +49,7 @@ class Theme:
     bad: QColor
     tint_model: QColor
     tint_ngram: QColor
-    tint_mtp: QColor
+    tint_head: QColor
     tint_grammar: QColor
     code_surface: QColor
     is_dark: bool
@@ -62,13 +67,14 @@ class Theme:
 
     @property
     def tints(self) -> dict[str, QColor]:
-        """Behind an accepted draft token, by the drafter that proposed it."""
-        return {"model": self.tint_model, "ngram": self.tint_ngram, "mtp": self.tint_mtp, "grammar": self.tint_grammar}
+        """Behind accepted draft tokens (`DrafterWords.tint`)."""
+        model, ngram, head, grammar = self.tint_model, self.tint_ngram, self.tint_head, self.tint_grammar
+        return {"model": model, "ngram": ngram, "head": head, "grammar": grammar}
 
-    def underline(self, drafter: str) -> QPen | None:
-        """The line under such a token, which tells the tints apart without color; none for a draft model's."""
-        styles = {"ngram": Qt.PenStyle.DotLine, "mtp": Qt.PenStyle.SolidLine, "grammar": Qt.PenStyle.DashLine}
-        return QPen(self.quiet, 1.2, styles[drafter]) if drafter in styles else None
+    def underline(self, tint: str) -> QPen | None:
+        """The line under tokens with this ``tint``, which tells the tints apart without color; none for ``model``."""
+        line = UNDERLINES.get(tint)
+        return QPen(self.quiet, 1.2, line[1]) if line else None
 
     @property
     def hover(self) -> QColor:
@@ -128,7 +134,7 @@ LIGHT = _theme(
     bad="#b3261e",
     tint_model="#cdeee7",
     tint_ngram="#e8dffa",
-    tint_mtp="#f6e3b0",
+    tint_head="#f6e3b0",
     tint_grammar="#d6efcd",
     code_surface="#f1f4f4",
 )
@@ -146,7 +152,7 @@ DARK = _theme(
     bad="#f2918a",
     tint_model="#174443",
     tint_ngram="#3a2d5e",
-    tint_mtp="#4a3a12",
+    tint_head="#4a3a12",
     tint_grammar="#30432d",
     code_surface="#121517",
 )
@@ -216,7 +222,7 @@ def from_palette(palette: QPalette) -> Theme:
         bad=readable(standard.bad, text, surface),
         tint_model=tint(standard.tint_model),
         tint_ngram=tint(standard.tint_ngram),
-        tint_mtp=tint(standard.tint_mtp),
+        tint_head=tint(standard.tint_head),
         tint_grammar=tint(standard.tint_grammar),
         code_surface=surface,
         is_dark=is_dark,

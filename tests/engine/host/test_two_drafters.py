@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from app.engine.drafters import FREE
 from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.engine import Engine
@@ -178,7 +177,7 @@ def test_beside_a_draft_model_a_head_is_only_used_if_it_is_asked_for(
         assert (pair.head_off is None) == has_head
         names = {drafter.name for drafter in engine._drafters}
         assert names == {"ngram", "grammar", "model", *(["mtp"] if has_head else [])}
-        assert engine._costs and set(engine._costs.costs.drafts) == names - set(FREE)
+        assert engine._costs and set(engine._costs.costs.drafts) == names - {"ngram", "grammar"}
 
 
 def test_forgetting_leaves_nothing_in_either(engine: Engine, start: Start, exact_models: Models) -> None:

@@ -7,14 +7,14 @@ from typing import get_args
 import pytest
 
 from app.protocol.events import ModelInfo, PairLoaded
-from app.protocol.options import DrafterChoice, DrafterName, DraftLength
+from app.protocol.options import DRAFTER_WORDS, DrafterChoice, DrafterName, DraftLength
 from app.ui.engine import pair_names
 
 ALONE = PairLoaded(request=1, target=ModelInfo(path="t.gguf", name="t"))
 OFF = PairLoaded(request=1, target=ALONE.target, drafting_off="It cannot be rolled back.")
 PAIR = PairLoaded(request=1, target=ALONE.target, draft=ModelInfo(path="d.gguf", name="d"))
-HEAD = PairLoaded(request=1, target=ALONE.target, has_head=True)
-BOTH = PairLoaded(request=1, target=ALONE.target, draft=PAIR.draft, has_head=True)
+HEAD = PairLoaded(request=1, target=ALONE.target, head_drafter="mtp")
+BOTH = PairLoaded(request=1, target=ALONE.target, draft=PAIR.draft, head_drafter="mtp")
 
 
 @pytest.mark.parametrize(
@@ -61,6 +61,5 @@ def test_only_what_the_pair_allows_is_offered() -> None:
     assert names("none", ALONE) == ["auto", "none"]
 
 
-def test_every_drafter_has_its_names() -> None:
-    for names in (pair_names.NAMES, pair_names.TITLES, pair_names.IN_SENTENCES):
-        assert set(names) == set(get_args(DrafterName))
+def test_every_drafter_has_its_words() -> None:
+    assert set(DRAFTER_WORDS) == set(get_args(DrafterName))

@@ -19,7 +19,7 @@ PAIR = PairLoaded(
     default_draft_length=6,
 )
 ALONE = PairLoaded(request=2, target=PAIR.target, default_draft_length=6)
-HEAD = PairLoaded(request=4, target=PAIR.target, has_head=True, default_draft_length=3)
+HEAD = PairLoaded(request=4, target=PAIR.target, head_drafter="mtp", default_draft_length=3)
 OFF = PairLoaded(request=3, target=PAIR.target, drafting_off="The target cannot be rolled back.")
 PAUSE = Pause(acceptance_rate=0.22, break_even_rate=0.41)
 _REASON = (

@@ -182,9 +182,9 @@ def test_the_legend_has_the_tints_of_the_transcript(panel: SpeedPanel, qtbot: Qt
         QTest.keyClick(box(panel, "Show drafted tokens"), Qt.Key.Key_Space)
     for chosen in (theme.LIGHT, theme.DARK):
         theme.override(chosen)
-        assert legend(panel) == {"draft model": chosen.tint_model, "n-grams": chosen.tint_ngram}
+        assert legend(panel) == {"Draft model": chosen.tint_model, "n-grams": chosen.tint_ngram}
         panel.set_pair(HEAD)
-        assert legend(panel) == {"MTP head": chosen.tint_mtp, "n-grams": chosen.tint_ngram}
+        assert legend(panel) == {"MTP head": chosen.tint_head, "n-grams": chosen.tint_ngram}
         panel.set_pair(None)  # another one is being loaded
         assert set(legend(panel)) == {"MTP head", "n-grams"}
         panel.set_pair(PAIR)

@@ -85,7 +85,7 @@ SENTENCES: dict[str, list[tuple[Situation, str]]] = {
         ),
         (
             Situation(
-                pair=msgspec.structs.replace(PAIR, has_head=True),
+                pair=msgspec.structs.replace(PAIR, head_drafter="mtp"),
                 asked=Asked("auto", ("model", "mtp", "ngram")),
                 figures=DRAFTED,
                 stopped="The draft ran out of memory",

@@ -25,7 +25,7 @@ from PySide6.QtWidgets import (
 from pytestqt.qtbot import QtBot
 from shiboken6 import isValid
 
-from app.protocol.options import DrafterName
+from app.protocol.options import Tint
 from app.ui.chat.markdown.formats import code_color
 from app.ui.widgets import icons, stylesheet, theme
 from app.ui.widgets.controls import label
@@ -33,7 +33,7 @@ from app.ui.widgets.theme import DARK, LIGHT, MINIMUM_CONTRAST, MINIMUM_SHAPE_CO
 
 TEXT_ROLES = ("text", "quiet", "accent", "good", "warning", "bad")
 SURFACE_ROLES = ("surface", "raised", "code_surface")
-TINT_ROLES = ("tint_model", "tint_ngram", "tint_mtp", "tint_grammar")
+TINT_ROLES = ("tint_model", "tint_ngram", "tint_head", "tint_grammar")
 COLOR_BLIND = {
     "protanopia": ((0.152286, 1.052583, -0.204868), (0.114503, 0.786281, 0.099216), (-0.003882, -0.048116, 1.051998)),
     "deuteranopia": ((0.367322, 0.860646, -0.227968), (0.280085, 0.672501, 0.047413), (-0.01182, 0.04294, 0.968881)),
@@ -114,7 +114,7 @@ def test_focus_and_selection_are_seen_by_everybody(chosen: Theme) -> None:
 
 @THEMES
 def test_the_tints_differ_clearly_and_are_equally_quiet(chosen: Theme) -> None:
-    assert set(chosen.tints) == set(get_args(DrafterName))
+    assert set(chosen.tints) == set(get_args(Tint))
     for one, other in combinations(chosen.tints.values(), 2):
         assert 60 < abs(one.hslHueF() - other.hslHueF()) * 360 < 300
     loudness = [contrast(tint, chosen.surface) for tint in chosen.tints.values()]
@@ -124,10 +124,10 @@ def test_the_tints_differ_clearly_and_are_equally_quiet(chosen: Theme) -> None:
 
 @THEMES
 def test_the_tints_are_told_apart_without_color(chosen: Theme) -> None:
-    lines = {drafter: chosen.underline(drafter) for drafter in chosen.tints}
+    lines = {tint: chosen.underline(tint) for tint in chosen.tints}
     assert len({line.style() if line else None for line in lines.values()}) == len(lines)
-    for drafter, line in lines.items():
-        assert line is None or contrast(line.color(), chosen.tints[drafter]) >= MINIMUM_SHAPE_CONTRAST
+    for tint, line in lines.items():
+        assert line is None or contrast(line.color(), chosen.tints[tint]) >= MINIMUM_SHAPE_CONTRAST
 
 
 @THEMES

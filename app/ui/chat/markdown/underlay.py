@@ -17,10 +17,10 @@ from PySide6.QtGui import QColor, QFontMetricsF, QPainter, QPainterPath, QPen, Q
 
 from app.markdown.find import find_matches
 from app.protocol.events import Piece
+from app.protocol.options import DRAFTER_WORDS
 from app.ui.chat.markdown import formats
 from app.ui.chat.markdown.formats import MIRRORED
 from app.ui.chat.markdown.formulas import OBJECT
-from app.ui.engine import pair_names
 from app.ui.widgets.theme import Theme, mix
 
 
@@ -95,10 +95,10 @@ MAX_SPANS_PER_PAINT = 400
 
 @dataclass(slots=True)
 class _Shape:
-    """The underlay of one drafter in one block, relative to the block."""
+    """The underlay of one tint in one block, relative to the block."""
 
     block: int
-    drafter: str
+    tint: str
     path: QPainterPath
     underline: QPainterPath | None
     """Only where there is one: of many tokens these are many objects."""
@@ -163,8 +163,8 @@ class TokenTints:
             for shape in unit.shapes:
                 origin = block_rect(self._document, self._document.findBlock(shape.block)).topLeft()
                 painter.translate(origin)
-                painter.fillPath(shape.path, theme.tints[shape.drafter])
-                pen = theme.underline(shape.drafter)
+                painter.fillPath(shape.path, theme.tints[shape.tint])
+                pen = theme.underline(shape.tint)
                 if shape.underline is not None and pen is not None:
                     painter.strokePath(shape.underline, pen)
                 painter.translate(-origin)
@@ -180,18 +180,18 @@ class TokenTints:
         for number, in_block in groupby(drafted, key=lambda span: self._document.findBlock(span.start).position()):
             block = self._document.findBlock(number)
             text = as_qt_counts(block.text())
-            by_drafter: dict[str, _Shape] = {}
-            for start, end, drafter in self._joined(in_block):
-                if drafter not in by_drafter:
-                    underline = None if drafter == "model" else QPainterPath()
-                    by_drafter[drafter] = _Shape(number, drafter, QPainterPath(), underline)
-                shape = by_drafter[drafter]
+            by_tint: dict[str, _Shape] = {}
+            for start, end, tint in self._joined(in_block):
+                if tint not in by_tint:
+                    underline = None if tint == "model" else QPainterPath()
+                    by_tint[tint] = _Shape(number, tint, QPainterPath(), underline)
+                shape = by_tint[tint]
                 for box in text_boxes(block, text, start - number, end - number):
                     shape.path.addRoundedRect(box, _ROUNDING, _ROUNDING)
                     if shape.underline is not None:
                         shape.underline.moveTo(box.left() + 1, box.bottom() - 1)
                         shape.underline.lineTo(box.right() - 1, box.bottom() - 1)
-            yield from by_drafter.values()
+            yield from by_tint.values()
 
     def _joined(self, found: Iterator[Span]) -> list[tuple[int, int, str]]:
         """Neighbors of one drafter and round become one shape."""
@@ -199,12 +199,12 @@ class TokenTints:
         before: Piece | None = None
         for span in found:
             piece = self.pieces[span.piece]
-            drafter = piece.drafter or ""
+            tint = DRAFTER_WORDS[piece.drafter].tint if piece.drafter else ""
             same = before is not None and (before.round, before.drafter) == (piece.round, piece.drafter)
             if same and result[-1][1] == span.start:
-                result[-1] = (result[-1][0], span.end, drafter)
+                result[-1] = (result[-1][0], span.end, tint)
             else:
-                result.append((span.start, span.end, drafter))
+                result.append((span.start, span.end, tint))
             before = piece
         return result
 
@@ -284,7 +284,7 @@ def _x(answer: object) -> float:
 def explanation(piece: Piece) -> str:
     """A token's tooltip, as plain text; empty if there is nothing to say."""
     if piece.drafter:
-        return f"Drafted by {pair_names.IN_SENTENCES[piece.drafter]} and accepted in round {piece.round}"
+        return f"Drafted by {DRAFTER_WORDS[piece.drafter].sentence} and accepted in round {piece.round}"
     if piece.rejected is not None:
         return f"The draft said “{_shown(piece.rejected)}”; the target model chose “{_shown(piece.text)}”"
     return ""

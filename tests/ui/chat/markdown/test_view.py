@@ -13,7 +13,7 @@ from PySide6.QtWidgets import QApplication, QLabel, QMessageBox, QPushButton
 from pytestqt.qtbot import QtBot
 
 from app.protocol.events import Piece
-from app.protocol.options import DrafterName
+from app.protocol.options import DRAFTER_WORDS, DrafterName
 from app.ui.chat.markdown.code_blocks import CodeHeader
 from app.ui.chat.markdown.inline_writer import checked_link
 from app.ui.chat.markdown.underlay import explanation
@@ -320,7 +320,8 @@ def test_each_drafter_has_its_own_tint_also_side_by_side(qtbot: QtBot, view: Mar
     show(qtbot, view, "".join(shown), pieces)
     view.set_show_drafted(True)
     for text, drafter in shown.items():
-        assert {name for name, tint in chosen.tints.items() if tint.name() in grounds(view, text)} == {drafter}
+        own = DRAFTER_WORDS[drafter].tint
+        assert {name for name, tint in chosen.tints.items() if tint.name() in grounds(view, text)} == {own}
 
 
 @pytest.mark.parametrize("drafter", get_args(DrafterName))
@@ -331,9 +332,10 @@ def test_the_underline_of_a_drafter_is_drawn(qtbot: QtBot, view: MarkdownView, d
     painter = QPainter(image)
     view._known_tints().paint(painter, view._rendering.units, theme.LIGHT)
     painter.end()
-    ground = theme.LIGHT.tints[drafter].lightness()  # the darkest color but for the line
+    tint = DRAFTER_WORDS[drafter].tint
+    ground = theme.LIGHT.tints[tint].lightness()  # the darkest color but for the line
     darker = {x for x in range(400) for y in range(60) if image.pixelColor(x, y).lightness() < ground - 10}
-    pen = theme.LIGHT.underline(drafter)
+    pen = theme.LIGHT.underline(tint)
     assert bool(darker) == (pen is not None)
     if pen is not None:
         is_solid = len(darker) > max(darker) - min(darker)
