@@ -137,12 +137,12 @@ def clock(duration: float) -> str:
     return f"{number(duration, 1)}{NO_BREAK}s"
 
 
-def milliseconds(duration: float | None) -> str:
+def milliseconds(duration: float | None, digits: int = 1) -> str:
     """``8.1 ms``; ``duration`` is in seconds. No decimals from 100 ms on."""
     if duration is None:
         return UNKNOWN
     value = duration * 1000
-    return f"{number(value, 1 if value < 99.95 else 0)}{NO_BREAK}ms"
+    return f"{number(value, digits if value < 99.95 else 0)}{NO_BREAK}ms"
 
 
 def times(factor: float | None) -> str:

@@ -8,6 +8,7 @@ import time
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import get_args
 
 import msgspec
 
@@ -18,10 +19,13 @@ from app.commands.remote import add_server_options, comparing
 from app.commands.session import check_drafts, generate_command, load_settings, loaded
 from app.compare import prompts, report, setup, steps, wording
 from app.compare.prompts import Prompt
-from app.compare.results import Comparison, Report, Setup, Skipped
+from app.compare.results import Comparison, Curve, Report, Setup, Skipped
 from app.compare.steps import Engine
+from app.models.gguf import ModelFileError, read_header
+from app.models.mtp import head_problem
 from app.protocol.commands import Generate
 from app.protocol.events import PairLoaded
+from app.protocol.options import DrafterChoice
 from app.storage.files import write_export
 from app.system import Canceled, KnownError
 from app.words import visible
@@ -45,6 +49,14 @@ def _words(text: str) -> list[str]:
     ),
     option("--kinds", type=_words, default=[], metavar="KIND,…", help="only use prompts of these kinds"),
     option("--repeat", type=whole(1), default=1, metavar="N", help="how often to run each prompt (default 1)"),
+    option(
+        "--drafters",
+        type=_words,
+        default=[],
+        metavar="NAME,…",
+        help="answer each prompt with each of these drafters, taking turns; all: with every one that fits the model, "
+        "and auto, which chooses among them",
+    ),
     option("--curve", action="store_true", help="also measure every draft length from 0 to 16"),
     option(
         "--output",
@@ -67,6 +79,7 @@ def _words(text: str) -> list[str]:
 def compare(options: argparse.Namespace) -> int:
     """Run the command; returns the exit status. After Ctrl+C, the comparisons made so far are still reported."""
     check_drafts(options, "compare")
+    _check_drafters(options)
     if options.plain_server and not options.server:
         wrong_usage("--plain-server needs --server")
     if options.curve and options.server:
@@ -78,6 +91,7 @@ def compare(options: argparse.Namespace) -> int:
         if pair.drafting_off:
             raise KnownError(pair.drafting_off)
         command = generate_command(options, pair)
+        drafters = _drafters(options.drafters, setup.fitting(pair, command)) if options.drafters else []
         with comparing(options, engine, pair) as (compared, without):
             made_with = setup.setup_of(
                 engine=engine.hello().engine,
@@ -88,6 +102,7 @@ def compare(options: argparse.Namespace) -> int:
                 repeat=options.repeat,
                 prompt_file=file,
                 kinds=options.kinds,
+                drafters=drafters,
                 without=without,
             )
             found, is_complete = _measure(options, compared, asked, command, made_with)
@@ -105,27 +120,59 @@ def _measure(
 
     Raises `Canceled` or `KnownError` if nothing could be compared.
     """
-    found, skipped, curve, is_complete = list[Comparison](), list[Skipped](), None, False
-    begun, total = time.monotonic(), len(asked) * options.repeat
+    found, skipped, curves, is_complete = list[Comparison](), list[Skipped](), list[Curve](), False
+    drafters = made_with.drafters
+    begun, each = time.monotonic(), options.repeat * max(len(drafters), 1)
     try:
-        for result in steps.compare(engine, asked, command, options.repeat):
+        for result in steps.compare(engine, asked, command, options.repeat, drafters):
             if isinstance(result, Comparison):
                 found.append(result)
             else:
                 skipped.append(result)
-            _show_done("comparisons", begun, len(found), total - len(skipped) * options.repeat)
+            _show_done("comparisons", begun, len(found), (len(asked) - len(skipped)) * each)
         if options.curve and found:
             unfit = [one.prompt for one in skipped]
             fit = [prompt for prompt in asked if prompt not in unfit]
             show = partial(_show_done, "runs for the curve", time.monotonic())
-            curve = steps.curve(engine, fit, command, show)
+            curves = steps.curves(engine, fit, command, drafters, show)
         is_complete = True
     except Canceled:
         if not (found or skipped):
             raise
     if not found:
         raise KnownError(skipped[0].reason)
-    return Report(setup=made_with, comparisons=found, planned=total, skipped=skipped, curve=curve), is_complete
+    planned = len(asked) * each
+    return Report(setup=made_with, comparisons=found, planned=planned, skipped=skipped, curves=curves), is_complete
+
+
+def _check_drafters(options: argparse.Namespace) -> None:
+    """Check the names, and have a head loaded if it is to be compared. Exits with a message for wrong usage."""
+    names = [name for name in get_args(DrafterChoice) if name not in ("none", "chain")]
+    for name in options.drafters:
+        if name not in ("all", *names):
+            wrong_usage(f"--drafters: there is no drafter {name}; choose from all, {', '.join(names)}")
+    if options.drafters and options.drafter != "auto":
+        wrong_usage("--drafters and --drafter exclude each other")
+    if options.drafters and options.server:
+        wrong_usage("--drafters compares drafters of this computer; a server decides itself how it drafts")
+    if options.head == "auto" and options.target and {"all", "mtp"} & {*options.drafters} and _has_head(options.target):
+        options.head = "on"
+
+
+def _has_head(path: Path) -> bool:
+    try:
+        return not head_problem(read_header(path))
+    except ModelFileError:
+        return False  # loading it will say so
+
+
+def _drafters(asked: Sequence[str], fitting: Sequence[DrafterChoice]) -> Sequence[DrafterChoice]:
+    """The drafters to compare. Raises `KnownError` for one that this model doesn't have."""
+    if "all" in asked:
+        return fitting
+    if missing := [name for name in asked if name not in fitting]:
+        raise KnownError(f"{', '.join(missing)} can't draft here. What can: {', '.join(fitting)}.")
+    return [name for name in fitting if name in asked]
 
 
 def _show_done(what: str, begun: float, done: int, total: int) -> None:

@@ -7,13 +7,15 @@ import io
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
+from typing import get_args
 
 import msgspec
 
 from app import words
 from app.compare import wording
-from app.compare.results import Comparison, Curve, ModelFile, Report, Summary, summarize
+from app.compare.results import Comparison, Curve, ModelFile, Report, Row, Summary, by_drafter
 from app.protocol.frames import without_surrogates
+from app.protocol.options import DrafterName
 from app.protocol.statistics import exported
 from app.words import printable
 
@@ -33,16 +35,23 @@ _DIFFERENCES = 5
 """The most differences shown on a terminal; files have all of them."""
 _HEADS = ("same", "accepted", "per pass", "no draft", "draft", "speed-up", "middle half")
 _WIDTHS = (9, 9, 9, 9, 8, 9, 13)
+_DRAFTER_HEADS = ("same", "accepted", "per pass", "a token", "a pass", "memory", "speed-up", "quartiles")
+_DRAFTER_WIDTHS = (9, 9, 9, 8, 8, 8, 9, 10)
+_SPEED_UP_WIDTH, _SPEED_UPS = 11, 6
+"""Of the table of speed-ups by kind and drafter: the width of a column, and how many fit."""
 
 # ---------------------------------------------------------------- for a terminal
 
 
 def readable(report: Report) -> str:
     """A table, a chart and the differences, at most 80 columns wide, without details of the setup."""
-    summary = summarize(report.comparisons)
-    blocks = [_head(report), _summary_table(summary), _chart(summary)]
-    if report.curve:
-        blocks.append(_curve(report.curve))
+    summaries = by_drafter(report.comparisons)
+    if len(summaries) > 1:
+        blocks = [_head(report), _drafters_table(report, summaries.values()), *_speed_up_tables(summaries.values())]
+    else:
+        blocks = [_head(report)]
+        blocks += (part(one) for one in summaries.values() for part in (_summary_table, _chart))
+    blocks += map(_curve, report.curves)
     blocks += [_differences(report), _skipped(report)]
     return "\n\n".join(block for block in blocks if block)
 
@@ -66,7 +75,40 @@ def _summary_table(summary: Summary) -> str:
 
 
 def _line(name: str, cells: Sequence[str]) -> str:
-    return _kind(name) + "".join(cell.rjust(width) for cell, width in zip(cells, _WIDTHS, strict=True))
+    return _kind(name) + _cells(cells, _WIDTHS)
+
+
+def _cells(cells: Sequence[str], widths: Sequence[int]) -> str:
+    return "".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
+
+
+def _drafters_table(report: Report, summaries: Iterable[Summary]) -> str:
+    """A line for each drafter."""
+    lines = [f"{'':10}{_cells(_DRAFTER_HEADS, _DRAFTER_WIDTHS)}"]
+    rows = [one.total for one in summaries]
+    lines += [f"{row.drafter:10}{_cells(wording.drafter_cells(row, report.setup), _DRAFTER_WIDTHS)}" for row in rows]
+    plain = f"without a draft: {words.speed(rows[0].plain_speed)}, {words.milliseconds(rows[0].plain_pass_seconds)}"
+    return "\n".join([*lines, f"{plain} a pass"])
+
+
+def _speed_up_tables(summaries: Iterable[Summary]) -> list[str]:
+    """Speed-ups by kind of text, drafters side by side."""
+    found, columns = [], list(summaries)
+    for first in range(0, len(columns), _SPEED_UPS):
+        shown = columns[first : first + _SPEED_UPS]
+        widths = [_SPEED_UP_WIDTH] * len(shown)
+        lines = [f"{'speed-up':14}{_cells([one.total.drafter for one in shown], widths)}"]
+        for kind, rows in _kinds(shown):
+            lines.append(_kind(kind) + _cells([words.times(row.speed_up) if row else "" for row in rows], widths))
+        found.append("\n".join(lines))
+    return found
+
+
+def _kinds(summaries: Sequence[Summary]) -> list[tuple[str, list[Row | None]]]:
+    """Each kind of text, with the row that each table has of it."""
+    tables = [{row.kind: row for row in one.rows} for one in summaries]
+    kinds = dict.fromkeys(kind for one in tables for kind in one)
+    return [(kind, [one.get(kind) for one in tables]) for kind in kinds]
 
 
 def _kind(name: str) -> str:
@@ -102,9 +144,13 @@ def _curve(curve: Curve) -> str:
     if not known:
         return ""
     scale = _BAR / max(speed for _, speed in known)
-    lines = [f"{'draft length':20}{'tok/s':>8}"]
+    lines = [f"{_length_head(curve):20}{'tok/s':>8}"]
     lines += [f"{name:20}{words.number(speed, 1):>8}  {'█' * round(speed * scale)}" for name, speed in known]
     return "\n".join(lines)
+
+
+def _length_head(curve: Curve) -> str:
+    return "draft length" if curve.drafter == "auto" else f"length, {curve.drafter}"
 
 
 def _differences(report: Report) -> str:
@@ -113,11 +159,15 @@ def _differences(report: Report) -> str:
         return ""
     lines = [f"Different texts: {len(differing)} of {len(report.comparisons)}."]
     for comparison, found in differing[:_DIFFERENCES]:
-        name = f"{comparison.prompt.kind}, {comparison.prompt.title!r}, seed {comparison.seed}"
+        name = f"{comparison.prompt.kind}, {comparison.prompt.title!r}, seed {comparison.seed}{_by(comparison, report)}"
         lines += _item(f"{name}, {wording.difference(found, report.setup)}.")
     if len(differing) > _DIFFERENCES:
         lines.append(f"  and {len(differing) - _DIFFERENCES} more; use --output FILE to see all of them.")
     return "\n".join(lines)
+
+
+def _by(comparison: Comparison, report: Report) -> str:
+    return f", {comparison.drafter}" if report.setup.drafters else ""
 
 
 def _skipped(report: Report) -> str:
@@ -141,17 +191,18 @@ def markdown(report: Report) -> str:
     blocks = [
         "# Slipstream: decoding with and without a draft",
         _headline(report),
+        *_drafter_blocks(report),
         "## By kind of text",
         _kinds_table(report),
         "*Same text*: both answers are identical. *Accepted*: draft tokens that were accepted ÷ those that were "
         "tested. *Tokens per pass*: the mean acceptance length, 1 + accepted ÷ verify passes. *Speed-up*: decode "
         "speed with the draft ÷ without it, the median over the pairs of runs. *Middle half*: half of the "
         "speed-ups lie in this range. Prompt processing is not included in the speeds.",
-        *_curve_blocks(report.curve),
+        *(block for curve in report.curves for block in _curve_blocks(curve)),
         *_difference_blocks(report),
         *_skipped_blocks(report),
         "## Every prompt",
-        _prompts_table(report.comparisons),
+        _prompts_table(report),
         "## How to repeat it",
         f"```\n{wording.command(report.setup)}\n```",
         _repeat_note(report),
@@ -161,16 +212,19 @@ def markdown(report: Report) -> str:
 
 
 def _headline(report: Report) -> str:
-    setup, total = report.setup, summarize(report.comparisons).total
+    setup, totals = report.setup, [one.total for one in by_drafter(report.comparisons).values()]
     pair = _plain(setup.target.name) + (f" with the draft {_plain(setup.draft.name)}" if setup.draft else "")
     sentences = [f"{pair}, {setup.date[:10]}."]
+    total = max(totals, key=lambda one: one.speed_up or 0.0)
     if total.speed_up is not None:
+        quickest = f"With `{total.drafter}`, the quickest drafter here" if len(totals) > 1 else "With the draft"
         sentences.append(
-            f"With the draft, decoding was **{words.times(total.speed_up)}** as fast as without it (median "
+            f"{quickest}, decoding was **{words.times(total.speed_up)}** as fast as without it (median "
             f"of {total.runs} comparisons)."
         )
+    same = sum(one.same for one in totals)
     sentences.append(
-        f"{total.same} of {total.runs} answers had the same text with and without the draft, with the same seed."
+        f"{same} of {len(report.comparisons)} answers had the same text with and without the draft, with the same seed."
     )
     if len(setup.servers) > 1:
         sentences.append(ON_TWO)
@@ -179,25 +233,45 @@ def _headline(report: Report) -> str:
     return " ".join(sentences)
 
 
+def _drafter_blocks(report: Report) -> list[str]:
+    """A table with a line for each drafter, if there are several."""
+    totals = [one.total for one in by_drafter(report.comparisons).values()]
+    if len(totals) < 2:
+        return []
+    heads = ["drafter", "same text", "accepted", "tokens per pass", "a draft token", "a pass", "memory", "speed-up"]
+    rows = [[row.drafter, *wording.drafter_cells(row, report.setup)] for row in totals]
+    plain = f"Without a draft: {words.speed(totals[0].plain_speed)}; a pass {_pass(totals[0])}."
+    about = (
+        "*A draft token*: time of the drafts ÷ their tokens. *A pass*: time in verify passes ÷ their number. "
+        f"*Memory*: what the drafter takes beside the target, by the memory plan. {plain}"
+    )
+    return ["## By drafter", _table([*heads, "middle half"], rows), about]
+
+
+def _pass(row: Row) -> str:
+    return words.milliseconds(row.plain_pass_seconds)
+
+
 def _kinds_table(report: Report) -> str:
-    summary = summarize(report.comparisons)
+    summaries = by_drafter(report.comparisons)
+    several = len(summaries) > 1
     heads = ["kind", "same text", "accepted", "tokens per pass", "tok/s without draft", "tok/s with draft", "speed-up"]
-    heads += ["middle half", "tokens", "accepted by drafter"]
+    heads = [*(["drafter"] if several else []), *heads, "middle half", "tokens", "accepted by drafter"]
     rows = []
-    for row in [*summary.rows, summary.total]:
+    for row in (row for one in summaries.values() for row in (*one.rows, one.total)):
         drafters = ", ".join(
             f"{one.name} {words.number(one.accepted)} of {words.number(one.tested)}" for one in row.drafters
         )
-        rows.append([row.kind, *wording.cells(row), f"{words.number(row.tokens)}", drafters or words.UNKNOWN])
+        cells = [row.kind, *wording.cells(row), f"{words.number(row.tokens)}", drafters or words.UNKNOWN]
+        rows.append([*([row.drafter] if several else []), *cells])
     return _table(heads, rows)
 
 
-def _curve_blocks(curve: Curve | None) -> list[str]:
-    if curve is None:
-        return []
+def _curve_blocks(curve: Curve) -> list[str]:
     rows = [[str(length), words.number(speed, 1)] for length, speed in zip(curve.lengths, curve.speeds, strict=True)]
     rows.append([f"auto (tested {words.number(curve.auto_length, 1)} per pass)", words.number(curve.auto, 1)])
-    return ["## Speed by draft length", _table(["draft length", "tok/s"], rows)]
+    by = "" if curve.drafter == "auto" else f", `{curve.drafter}`"
+    return [f"## Speed by draft length{by}", _table(["draft length", "tok/s"], rows)]
 
 
 def _difference_blocks(report: Report) -> list[str]:
@@ -205,7 +279,7 @@ def _difference_blocks(report: Report) -> list[str]:
     for comparison in report.comparisons:
         if (found := comparison.difference) is not None:
             prompt = comparison.prompt
-            name = f"{_plain(prompt.kind)}, “{_plain(prompt.title)}”, seed {comparison.seed}"
+            name = f"{_plain(prompt.kind)}, “{_plain(prompt.title)}”, seed {comparison.seed}{_by(comparison, report)}"
             lines.append(f"- {name}, {_plain(wording.difference(found, report.setup))}.")
     return ["## Where texts differ", "\n".join(lines)] if lines else []
 
@@ -215,8 +289,10 @@ def _skipped_blocks(report: Report) -> list[str]:
     return ["## Not answered", "\n".join(lines)] if lines else []
 
 
-def _prompts_table(comparisons: Sequence[Comparison]) -> str:
+def _prompts_table(report: Report) -> str:
+    several = bool(report.setup.drafters)
     heads = [
+        *(["drafter"] if several else []),
         "kind",
         "prompt",
         "seed",
@@ -229,6 +305,7 @@ def _prompts_table(comparisons: Sequence[Comparison]) -> str:
     ]
     rows = [
         [
+            *([c.drafter] if several else []),
             c.prompt.kind,
             c.prompt.title,
             str(c.seed),
@@ -239,7 +316,7 @@ def _prompts_table(comparisons: Sequence[Comparison]) -> str:
             words.number(c.drafted.figures.decode_tokens_per_second, 1),
             words.times(c.speed_up),
         ]
-        for c in comparisons
+        for c in report.comparisons
     ]
     return _table(heads, rows)
 
@@ -289,6 +366,7 @@ def _figures(comparison: Comparison) -> dict[str, object]:
         "kind": comparison.prompt.kind,
         "prompt": comparison.prompt.title,
         "seed": comparison.seed,
+        "drafter": comparison.drafter,
         "same_text": comparison.same,
         "speed_up": comparison.speed_up,
         "plain_tokens_per_second": plain.figures.decode_tokens_per_second,
@@ -303,9 +381,10 @@ def _figures(comparison: Comparison) -> dict[str, object]:
         "drafted_finish_reason": drafted.finish_reason,
         "prompt_tokens": drafted.figures.prompt_tokens,
         **exported(draft),
-        "accepted_from_model": accepted.get("model", 0),
-        "accepted_from_ngram": accepted.get("ngram", 0),
-        "accepted_from_mtp": accepted.get("mtp", 0),
+        **{f"accepted_from_{name}": accepted.get(name, 0) for name in get_args(DrafterName)},
+        "draft_seconds": drafted.drafting_seconds,
+        "verify_seconds": drafted.figures.verify_seconds,
+        "plain_verify_seconds": plain.figures.verify_seconds,
         "difference_token": found.token if found else None,
         "difference_character": found.character if found else None,
         "plain_candidate": found.plain if found else None,
@@ -338,14 +417,19 @@ def _cell(value: object) -> object:
 
 
 def json(report: Report) -> str:
-    """Everything, with prompts, texts and token ids; `app.compare.prompts.read` accepts it as a set of prompts."""
-    summary = summarize(report.comparisons)
+    """Everything, with prompts, texts and token ids; `app.compare.prompts.read` accepts it as a set of prompts.
+
+    Before drafters were compared, reports had ``summary`` and ``curve`` alone; these are the first drafter's.
+    """
+    summaries = list(by_drafter(report.comparisons).values())
     content = {
         "format": FORMAT,
         "version": VERSION,
         "command": wording.command(report.setup),
         **msgspec.to_builtins(msgspec.structs.replace(report, comparisons=[])),
-        "summary": msgspec.to_builtins(summary),
+        "curve": msgspec.to_builtins(report.curves[0]) if report.curves else None,
+        "summary": msgspec.to_builtins(summaries[0]),
+        "summaries": msgspec.to_builtins(summaries),
         "comparisons": [_whole(comparison) for comparison in report.comparisons],
     }
     return msgspec.json.format(msgspec.json.encode(without_surrogates(content)), indent=2).decode() + "\n"

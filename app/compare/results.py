@@ -12,7 +12,7 @@ from app.compare.prompts import Prompt
 from app.protocol.answering import AnswerSettings, with_fields_of
 from app.protocol.commands import Generate, ScoreTokens
 from app.protocol.events import DrafterFigures, Figures, Piece, TokensScored
-from app.protocol.options import FinishReason
+from app.protocol.options import DrafterChoice, FinishReason
 from app.protocol.statistics import acceptance_rate, mean_acceptance_length, sums_by_drafter
 
 
@@ -22,6 +22,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     pieces: list[Piece] = []
     figures: Figures = Figures()
     finish_reason: FinishReason = "end"
+    drafting_seconds: float = 0.0
+    """In the rounds that drafted something; the others only decide not to."""
 
     @property
     def text(self) -> str:
@@ -149,6 +151,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     seed: int
     command: Generate = Generate(request=0, messages=[])
     """The seed used for both answers; reports don't have it."""
+    drafter: DrafterChoice = "auto"
+    """With what the second one was drafted. Comparisons with other drafters have the same first one."""
     plain: Run
     drafted: Run
     difference: Difference | None = None
@@ -174,9 +178,10 @@ class Skipped(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """The totals of comparisons of one kind. Speeds are decode speeds in tokens per second."""
+    """The totals of comparisons of one kind with one drafter. Speeds are decode speeds in tokens per second."""
 
     kind: str
+    drafter: DrafterChoice = "auto"
     runs: int = 0
     same: int = 0
     """Runs with the same text."""
@@ -199,6 +204,12 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     verify_passes: int = 0
     mean_acceptance_length: float | None = None
     drafters: list[DrafterFigures] = []
+    draft_token_seconds: float | None = None
+    """Time of drafts ÷ their tokens; ``None`` if the engine doesn't report it."""
+    pass_seconds: float | None = None
+    """Of the verify passes, on average."""
+    plain_pass_seconds: float | None = None
+    """Of the passes without a draft."""
     seconds: float = 0.0
     """The time of all runs, including prompt processing."""
 
@@ -210,8 +221,16 @@ class Summary(msgspec.Struct, frozen=True, kw_only=True):
     total: Row
 
 
+def by_drafter(comparisons: Sequence[Comparison]) -> dict[DrafterChoice, Summary]:
+    """A table for each drafter, in order of appearance; at least one."""
+    found: dict[DrafterChoice, list[Comparison]] = {}
+    for comparison in comparisons:
+        found.setdefault(comparison.drafter, []).append(comparison)
+    return {drafter: summarize(own) for drafter, own in found.items()} or {"auto": summarize(())}
+
+
 def summarize(comparisons: Sequence[Comparison]) -> Summary:
-    """Medians and sums by kind."""
+    """Medians and sums by kind, of comparisons with one drafter."""
     kinds: dict[str, list[Comparison]] = {}
     for comparison in comparisons:
         kinds.setdefault(comparison.prompt.kind, []).append(comparison)
@@ -223,10 +242,11 @@ def _row(kind: str, comparisons: Sequence[Comparison]) -> Row:
     speed_ups = [c.speed_up for c in timed if c.speed_up is not None]
     low, high = _quartiles(speed_ups)
     draft = [c.drafted.figures.draft for c in comparisons]
-    tested, accepted = sum(d.tested for d in draft), sum(d.accepted for d in draft)
+    drafted, tested, accepted = (sum(getattr(d, name) for d in draft) for name in ("drafted", "tested", "accepted"))
     passes = sum(d.verify_passes for d in draft)
     return Row(
         kind=kind,
+        drafter=comparisons[0].drafter if comparisons else "auto",
         runs=len(comparisons),
         same=sum(c.same for c in comparisons),
         near_ties=sum(c.difference is not None and bool(c.difference.near_tie) for c in comparisons),
@@ -236,15 +256,28 @@ def _row(kind: str, comparisons: Sequence[Comparison]) -> Row:
         speed_up=_median(speed_ups),
         speed_up_low=low,
         speed_up_high=high,
-        drafted=sum(d.drafted for d in draft),
+        drafted=drafted,
         tested=tested,
         accepted=accepted,
         acceptance_rate=acceptance_rate(accepted, tested),
         verify_passes=passes,
         mean_acceptance_length=mean_acceptance_length(accepted, passes),
         drafters=sums_by_drafter(*(d.drafters for d in draft)),
+        draft_token_seconds=_share(sum(c.drafted.drafting_seconds for c in comparisons), drafted),
+        pass_seconds=_pass_seconds([c.drafted for c in comparisons]),
+        plain_pass_seconds=_pass_seconds([c.plain for c in comparisons]),
         seconds=sum(c.plain.figures.total_seconds + c.drafted.figures.total_seconds for c in comparisons),
     )
+
+
+def _pass_seconds(runs: Sequence[Run]) -> float | None:
+    figures = [run.figures for run in runs]
+    return _share(sum(f.verify_seconds for f in figures), sum(f.draft.verify_passes for f in figures))
+
+
+def _share(seconds: float, count: int) -> float | None:
+    """Servers report no such times."""
+    return seconds / count if seconds and count else None
 
 
 def _median(values: Sequence[float | None]) -> float | None:
@@ -307,6 +340,10 @@ class Setup(AnswerSettings, frozen=True, kw_only=True):
     draft: ModelFile | None = None
     head: ModelFile | None = None
     """The file with the MTP head in use, possibly the target's."""
+    drafters: list[DrafterChoice] = msgspec.field(default_factory=list)
+    """Those that were compared, where they were chosen for it; empty: ``drafter`` alone."""
+    drafter_bytes: dict[DrafterChoice, int] = msgspec.field(default_factory=dict)
+    """The memory that a loaded drafter takes beside the target, by the memory plan."""
     template: str = "model"
     context_length: int = 0
     threads: int = 0
@@ -329,6 +366,7 @@ class Setup(AnswerSettings, frozen=True, kw_only=True):
 class Curve(msgspec.Struct, frozen=True, kw_only=True):
     """Measured decode speeds by draft length, over the same prompts and seeds."""
 
+    drafter: DrafterChoice = "auto"
     lengths: list[int]
     speeds: list[float | None]
     """Tokens per second at each of ``lengths``: the tokens of all answers ÷ their time."""
@@ -346,4 +384,5 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     planned: int = 0
     """How many comparisons were planned; fewer are present after a stop or with skipped prompts."""
     skipped: list[Skipped] = []
-    curve: Curve | None = None
+    curves: list[Curve] = []
+    """One for each drafter."""

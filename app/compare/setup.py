@@ -22,10 +22,12 @@ from app import system as paths
 from app.compare import prompts
 from app.compare.results import Machine, ModelFile, Setup
 from app.models.gguf import ModelFileError, read_header
+from app.models.memory_shape import ModelShape, shape_of
+from app.models.model_memory import PairMemory
 from app.protocol.answering import with_fields_of
 from app.protocol.commands import Generate
 from app.protocol.events import ModelInfo, PairLoaded
-from app.protocol.options import LoadSettings, chosen_options
+from app.protocol.options import DrafterChoice, LoadSettings, chosen_options
 from app.protocol.remote import SERVER_NAMES
 from app.system import Canceled
 from app.words import printable
@@ -45,6 +47,7 @@ def setup_of(
     repeat: int = 1,
     prompt_file: Path | None = None,
     kinds: Sequence[str] = (),
+    drafters: Sequence[DrafterChoice] = (),
     without: PairLoaded | None = None,
 ) -> Setup:
     """The setup without the hashes of the models, which `hashed` adds.
@@ -81,6 +84,8 @@ def setup_of(
         prompt_set="" if prompt_file is None else BUNDLED if bundled else prompt_file.name,
         prompt_set_sha256=prompts.sha256(prompt_file) if prompt_file else "",
         kinds=list(kinds),
+        drafters=list(drafters),
+        drafter_bytes=_drafter_bytes(pair, settings) if drafters else {},
     )
 
 
@@ -95,6 +100,44 @@ def hashed(setup: Setup, pair: PairLoaded, should_stop: Callable[[], bool] = lam
         file = Path((pair.head_file or pair.target).path)
         head = msgspec.structs.replace(head, sha256=model_hash(file, should_stop))
     return msgspec.structs.replace(setup, target=target, draft=draft, head=head)
+
+
+def fitting(pair: PairLoaded, command: Generate) -> list[DrafterChoice]:
+    """The drafters with which ``command`` can be compared, then ``auto``, which chooses among them."""
+    names = [name for name in pair.drafters if name != "grammar" or command.format is not None]
+    return [*names, "auto"]
+
+
+def _drafter_bytes(pair: PairLoaded, settings: LoadSettings) -> dict[DrafterChoice, int]:
+    """What the draft model and the head take beside the target; empty if a file can't be read."""
+    try:
+        files = [shape_of(read_header(Path(model.path))) for model in pair.models]
+    except ModelFileError:
+        return {}
+    target, *others = files
+    head = (others.pop() if pair.head_file else target) if pair.has_head else None
+
+    def total(draft: ModelShape | None, head: ModelShape | None) -> int:
+        found = PairMemory(
+            target,
+            draft,
+            head=head,
+            context_length=pair.context_length,
+            kv_type=settings.kv_type,
+            draft_context_length=settings.draft_context_length or None,
+            draft_kv_type=None if settings.draft_kv_type == "auto" else settings.draft_kv_type,
+            target_gpu_layers=pair.target.gpu_layers,
+            draft_gpu_layers=pair.draft.gpu_layers if pair.draft else 0,
+            batch_size=settings.micro_batch_size,
+        ).estimate()
+        return found.system.total + found.gpu.total
+
+    parts: dict[DrafterChoice, tuple[ModelShape | None, ModelShape | None]] = {}
+    if others:
+        parts["model"] = others[0], None
+    if head:
+        parts["mtp"] = None, head
+    return {name: total(*both) - total(None, None) for name, both in parts.items()}
 
 
 def _servers(pair: PairLoaded, without: PairLoaded | None) -> list[str]:

@@ -1,8 +1,8 @@
 """Comparisons step by step: what to ask an engine, in which order.
 
 `carry_out` runs the steps on an engine and waits for each; the window runs them by events (`app.ui.compare.runner`).
-The two runs of a prompt follow each other, and which goes first alternates, so that a changing machine affects both
-equally.
+The runs of a prompt, one without a draft and one with each drafter, follow each other, and each goes first in turn, so
+that a changing machine affects all equally.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from app.protocol.events import (
     Round,
     TokensScored,
 )
-from app.protocol.options import DraftLength
+from app.protocol.options import DrafterChoice, DraftLength
 from app.system import Canceled, KnownError
 
 _log = logging.getLogger("slipstream.compare")
@@ -62,7 +62,8 @@ class Step:
 
     number: int
     """The number of the task."""
-    drafted: bool
+    drafter: DrafterChoice | None
+    """``None``: without a draft."""
     counts: bool = True
     limit: int | None = None
     """In tokens, if lower than the task's own limit."""
@@ -83,30 +84,36 @@ class Steps:
         self._steps = deque(steps)
         self.step: Step | None = None
         self._pieces: list[Piece] = []
-        self._runs: dict[bool, Run] = {}
-        """The finished runs of the current task, by whether they had a draft."""
+        self._drafting_seconds = 0.0
+        self._runs: dict[DrafterChoice | None, Run] = {}
+        """The finished runs of the current task; ``None`` is the one without a draft."""
         self._results: deque[Comparison | Skipped] = deque()
-        self._scoring: Comparison | None = None
-        """A comparison that still needs scores for its two tokens."""
+        self._scoring: deque[Comparison] = deque()
+        """Comparisons that still need scores for their two tokens."""
 
     @classmethod
     def of_one(cls, task: Task) -> Steps:
         """One prompt without a draft, then with one. It is processed first, so that both runs start the same."""
-        return cls([task], [Step(0, True, counts=False, limit=1), Step(0, False), Step(0, True)])
+        drafter = task.command.drafter
+        return cls([task], [Step(0, drafter, counts=False, limit=1), Step(0, None), Step(0, drafter)])
 
     @classmethod
-    def of_set(cls, tasks: Sequence[Task], warm_up_tokens: int | None = None) -> Steps:
-        """Prompts, all with the first seed, then all with the next; which run comes first alternates.
+    def of_set(
+        cls, tasks: Sequence[Task], warm_up_tokens: int | None = None, drafters: Sequence[DrafterChoice] = ()
+    ) -> Steps:
+        """Prompts, all with the first seed, then all with the next; which run comes first changes each time.
 
-        An uncounted run of each comes first: it loads everything into memory, and lets ``auto`` learn the acceptance
-        rate. ``warm_up_tokens`` limits it.
+        Each prompt is answered with each of ``drafters``, by default the tasks' own. An uncounted run of each comes
+        first: it loads everything into memory, and lets ``auto`` learn the acceptance rate. ``warm_up_tokens`` limits
+        it.
         """
-        steps = [Step(0, drafted, counts=False, limit=warm_up_tokens) for drafted in (False, True)]
+        ways = [None, *(drafters or [tasks[0].command.drafter])]
+        steps = [Step(0, way, counts=False, limit=warm_up_tokens) for way in ways]
         prompts = sum(task.seed == tasks[0].seed for task in tasks)
         for number in range(len(tasks)):
             turn, place = divmod(number, prompts)
-            first = bool((turn + place) % 2)  # with the next seed, the other run comes first
-            steps += [Step(number, first), Step(number, not first)]
+            first = (turn + place) % len(ways)  # with the next seed, another run comes first
+            steps += [Step(number, way) for way in ways[first:] + ways[:first]]
         return cls(tasks, steps)
 
     # ------------------------------------------------------------ what is to be done
@@ -118,16 +125,17 @@ class Steps:
         """The next step; ``None`` when everything is done. Not to be called while an answer is being written."""
         if self._results:
             return self._results.popleft()
-        if self._scoring is not None:
-            return score_command(self._scoring)
+        if self._scoring:
+            return score_command(self._scoring[0])
         if not self._steps:
             return None
         self.step = step = self._steps.popleft()
-        self._pieces = []
+        self._pieces, self._drafting_seconds = [], 0.0
         command = self._tasks[step.number].command
         return msgspec.structs.replace(
             command,
-            draft_length=command.draft_length if step.drafted else 0,
+            drafter=step.drafter or command.drafter,
+            draft_length=command.draft_length if step.drafter else 0,
             max_tokens=command.max_tokens if step.limit is None else step.limit,
         )
 
@@ -136,31 +144,36 @@ class Steps:
     def add(self, round_: Round) -> None:
         """Add a round of the answer."""
         self._pieces += round_.pieces
+        self._drafting_seconds += round_.draft_seconds if round_.drafted else 0.0
 
     def finish(self, finished: GenerationFinished) -> Run:
         """The answer has ended with this result."""
         step, self.step = self.step, None
         assert step is not None
-        run = Run(pieces=self._pieces, figures=finished.figures, finish_reason=finished.finish_reason)
+        run = Run(
+            pieces=self._pieces,
+            figures=finished.figures,
+            finish_reason=finished.finish_reason,
+            drafting_seconds=self._drafting_seconds,
+        )
         if step.counts:
-            self._runs[step.drafted] = run
-        if len(self._runs) == 2:
+            self._runs[step.drafter] = run
+        if self._runs and not any(one.number == step.number for one in self._steps):
             self._compare(self._tasks[step.number])
         return run
 
     def score(self, scored: TokensScored) -> None:
         """Add how the target scores the two tokens at which the answers start to differ."""
-        comparison, self._scoring = self._scoring, None
-        assert comparison is not None and comparison.difference is not None
+        comparison = self._scoring.popleft()
+        assert comparison.difference is not None
         difference = with_scores(comparison.difference, scored)
         self._results.append(msgspec.structs.replace(comparison, difference=difference))
 
     def fail(self, message: str) -> None:
         """The engine couldn't answer; ``message`` says why."""
-        if self._scoring is not None:
+        if self._scoring:
             _log.info("a difference could not be scored: %s", message)
-            comparison, self._scoring = self._scoring, None
-            self._results.append(comparison)  # report the difference without scores
+            self._results.append(self._scoring.popleft())  # report the difference without scores
         elif self.step is not None:
             step, self.step = self.step, None
             self._leave_out(step, message)
@@ -176,20 +189,21 @@ class Steps:
             self._steps.extendleft(replace(one, number=self._steps[0].number) for one in reversed(warm_up))
 
     def _compare(self, task: Task) -> None:
-        plain, drafted = self._runs[False], self._runs[True]
+        """All runs of a task have ended."""
+        plain = self._runs.pop(None)
+        for drafter, drafted in self._runs.items():
+            assert drafter is not None
+            comparison = Comparison(
+                prompt=task.prompt,
+                seed=task.seed,
+                command=msgspec.structs.replace(task.command, drafter=drafter),
+                drafter=drafter,
+                plain=plain,
+                drafted=drafted,
+                difference=first_difference(plain, drafted),
+            )
+            (self._results if score_command(comparison) is None else self._scoring).append(comparison)
         self._runs.clear()
-        comparison = Comparison(
-            prompt=task.prompt,
-            seed=task.seed,
-            command=task.command,
-            plain=plain,
-            drafted=drafted,
-            difference=first_difference(plain, drafted),
-        )
-        if score_command(comparison) is None:
-            self._results.append(comparison)
-        else:
-            self._scoring = comparison
 
 
 # Runs comparisons on an engine and waits for each answer.
@@ -208,16 +222,21 @@ class Engine(Protocol):
 
 
 def compare(
-    engine: Engine, prompts: Sequence[Prompt], command: Generate, repeat: int = 1
+    engine: Engine,
+    prompts: Sequence[Prompt],
+    command: Generate,
+    repeat: int = 1,
+    drafters: Sequence[DrafterChoice] = (),
 ) -> Iterator[Comparison | Skipped]:
-    """Run each prompt without a draft and as ``command`` specifies, with ``repeat`` seeds from that of ``command`` on.
+    """Run each prompt without a draft and as ``command`` specifies, with ``repeat`` seeds from that of ``command`` on
+    and each of ``drafters`` instead of its own.
 
     Starts with an uncounted run of each. A prompt that can't be answered is reported once, with the reason. Raises
     `Canceled` if the engine is told to stop, and `EngineEndedError`.
     """
     first = command.seed or 0
     tasks = [task_of(prompt, command, first + turn) for turn in range(repeat) for prompt in prompts]
-    return carry_out(engine, Steps.of_set(tasks))
+    return carry_out(engine, Steps.of_set(tasks, drafters=drafters))
 
 
 def carry_out(engine: Engine, steps: Steps) -> Iterator[Comparison | Skipped]:
@@ -274,30 +293,43 @@ class _Speed:
         return self.tokens / self.seconds if self.seconds else None
 
 
-def curve(
-    engine: Engine, prompts: Sequence[Prompt], command: Generate, on_progress: Callable[[int, int], None]
-) -> Curve:
-    """Decode speeds with each of `CURVE_LENGTHS` and ``auto``, over the same prompts and seed.
+def curves(
+    engine: Engine,
+    prompts: Sequence[Prompt],
+    command: Generate,
+    drafters: Sequence[DrafterChoice],
+    on_progress: Callable[[int, int], None],
+) -> list[Curve]:
+    """Decode speeds with each of `CURVE_LENGTHS` and ``auto``, over the same prompts and seed, for each of ``drafters``
+    (by default that of ``command``).
 
-    For each prompt all lengths take turns, up and then down, so that a changing machine affects them equally. All
-    ``prompts`` must fit in the context. ``on_progress`` gets the runs done and the total. Raises `Canceled` if the
-    engine is told to stop.
+    For each prompt all take turns, up and then down, so that a changing machine affects them equally. All ``prompts``
+    must fit in the context. ``on_progress`` gets the runs done and the total. Raises `Canceled` if the engine is told
+    to stop.
     """
-    lengths: list[DraftLength] = [*CURVE_LENGTHS, "auto"]
-    speeds: dict[DraftLength, _Speed] = {length: _Speed() for length in lengths}
+    drafters = drafters or [command.drafter]
+    plain: tuple[DrafterChoice, DraftLength] = "none", 0
+    speeds = {plain: _Speed()}
+    speeds |= {(drafter, length): _Speed() for drafter in drafters for length in (*CURVE_LENGTHS[1:], "auto")}
     command = msgspec.structs.replace(command, seed=command.seed or 0)
-    total = len(prompts) * len(lengths)
-    done = 0
+    total, done = len(prompts) * len(speeds), 0
     for number, prompt in enumerate(prompts):
-        for length in lengths[:: -1 if number % 2 else 1]:
-            asked = msgspec.structs.replace(command, messages=prompt.messages, draft_length=length)
-            speeds[length].add(_generate(engine, asked).figures)
+        for drafter, length in list(speeds)[:: -1 if number % 2 else 1]:
+            asked = msgspec.structs.replace(command, messages=prompt.messages, drafter=drafter, draft_length=length)
+            speeds[drafter, length].add(_generate(engine, asked).figures)
             done += 1
             on_progress(done, total)
-    auto = speeds["auto"]
+    return [
+        _curve(drafter, [speeds[plain], *(speeds[drafter, n] for n in CURVE_LENGTHS[1:])], speeds[drafter, "auto"])
+        for drafter in drafters
+    ]
+
+
+def _curve(drafter: DrafterChoice, fixed: Sequence[_Speed], auto: _Speed) -> Curve:
     return Curve(
+        drafter=drafter,
         lengths=list(CURVE_LENGTHS),
-        speeds=[speeds[length].value() for length in CURVE_LENGTHS],
+        speeds=[speed.value() for speed in fixed],
         auto=auto.value(),
         auto_length=auto.tested / auto.passes if auto.passes else None,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -13,7 +13,7 @@ from app.compare.setup import BUNDLED
 from app.models import measurements
 from app.protocol.answering import TITLES, WORDS, AnswerSettings, differing
 from app.protocol.events import PairLoaded
-from app.protocol.options import SEED_DECIDES, Sampling
+from app.protocol.options import SEED_DECIDES, DrafterChoice, Sampling
 from app.words import printable
 
 REPORT_AS_JSON = "comparison.json"
@@ -38,6 +38,26 @@ def cells(row: Row) -> list[str]:
         words.times(row.speed_up),
         quartiles(row),
     ]
+
+
+def drafter_cells(row: Row, setup: Setup) -> list[str]:
+    """Of all texts with one drafter: same texts, acceptance, tokens per pass, the costs of a draft token and of a pass,
+    memory, and the speed-up with its quartiles.
+    """
+    same, accepted, per_pass, _, _, *speed_up = cells(row)
+    other = [text.replace(words.NO_BREAK, " ") for text in (*costs(row), memory(row, setup.drafter_bytes))]
+    return [same, accepted, per_pass, *other, *speed_up]
+
+
+def costs(row: Row) -> list[str]:
+    """Of a draft token and of a pass."""
+    return [words.milliseconds(row.draft_token_seconds, 2), words.milliseconds(row.pass_seconds)]
+
+
+def memory(row: Row, drafter_bytes: Mapping[DrafterChoice, int]) -> str:
+    """Of its drafter, where the plan knows it."""
+    found = drafter_bytes.get(row.drafter)
+    return words.size(found) if found else words.UNKNOWN
 
 
 # ---------------------------------------------------------------- differences
@@ -107,16 +127,16 @@ def facts(setup: Setup) -> list[tuple[str, str]]:
         ("sampling", sampling(setup.sampling)),
         ("seed", f"{seeds}, answers {limit}"),
         *chat_settings(setup),
-        *(
-            []
-            if setup.servers
-            else [("drafting", f"draft length {setup.draft_length}, drafter {setup.drafter}, {rules}")]
-        ),
+        *([] if setup.servers else [("drafting", f"draft length {setup.draft_length}, {_drafters(setup)}, {rules}")]),
         ("prompts", prompts),
     ]
     if setup.prompt_set_sha256:
         found.append(("prompts SHA-256", setup.prompt_set_sha256))
     return found
+
+
+def _drafters(setup: Setup) -> str:
+    return f"drafters {', '.join(setup.drafters)}" if setup.drafters else f"drafter {setup.drafter}"
 
 
 def _models(setup: Setup) -> list[tuple[str, str]]:
@@ -221,7 +241,8 @@ def command(setup: Setup) -> str:
     drafter = setup.drafter
     if not (setup.draft or setup.head):
         drafter = "ngram"  # without a draft, auto means n-grams
-    arguments += _options(draft_length=setup.draft_length, drafter=drafter, propose=setup.propose, accept=setup.accept)
+    which = {"drafters": ",".join(setup.drafters)} if setup.drafters else {"drafter": drafter}
+    arguments += _options(draft_length=setup.draft_length, **which, propose=setup.propose, accept=setup.accept)
     return shlex.join(arguments)
 
 

@@ -63,6 +63,27 @@ def test_a_table_and_all_reports(pair: Pair, prompts: Path, tmp_path: Path) -> N
     assert len(list(csv.reader(io.StringIO(outputs[1].read_text(encoding="utf-8"))))) == 7
 
 
+def test_every_drafter_that_fits_is_compared_on_the_same_prompts(pair: Pair, prompts: Path) -> None:
+    options = ["--drafters", "all", "--kinds", "code", "--json", "--curve"]
+    first = json.loads(called(*arguments(pair, prompts, *options)).stdout)
+    assert first["setup"]["drafters"] == ["ngram", "model", "auto"]
+    assert [one["drafter"] for one in first["comparisons"]] == ["ngram", "model", "auto"] * 2
+    assert [one["drafter"] for one in first["curves"]] == ["ngram", "model", "auto"]
+    assert first["summaries"][1]["total"]["drafters"][0]["name"] == "model"
+    assert first["setup"]["drafter_bytes"]["model"] > 0
+    words = shlex.split(first["command"])[1:]
+    files = {path.name: str(path) for path in (*pair, prompts)}
+    table = called(*[files.get(word, word) for word in words], "--drafters", "model,ngram").stdout
+    assert max(map(len, table.splitlines())) <= 80
+    rows = [line.split()[:4] for line in table.splitlines()]
+    assert ["ngram", "2", "of", "2"] in rows and ["model", "2", "of", "2"] in rows and ["auto"] not in rows
+
+
+def test_a_drafter_that_the_model_lacks_is_refused_with_what_it_has(pair: Pair, prompts: Path) -> None:
+    result = called("compare", "--target", pair[0], "--prompts", prompts, "--drafters", "ngram,model")
+    assert result.returncode == 1 and "model can't draft here. What can: ngram, auto." in result.stderr
+
+
 def test_the_command_of_a_report_repeats_it(pair: Pair, prompts: Path) -> None:
     """Same prompts, settings and texts, where the files are, as the report says."""
     options = ["--kinds", "prose", "--temperature", "1.2", "--seed", "9", "--draft-length", "3", "--json"]
@@ -128,6 +149,9 @@ def test_a_report_that_cannot_be_written_leaves_the_others(
         ("--kinds poems", 2),
         ("--draft-length 0", 2),
         ("--drafter none", 2),
+        ("--drafters models", 2),
+        ("--drafters all --drafter ngram", 2),
+        ("--drafters all --server http://127.0.0.1:1", 2),
         ("--repeat 0", 2),
         ("--kv-type f12", 2),
         ("--output no/such/folder/report.md", 1),

@@ -38,9 +38,15 @@ def run(text: str, speed: float | None, draft: DraftFigures | None = None) -> Ru
         completion_tokens=len(text),
         decode_tokens_per_second=speed,
         total_seconds=1.5,
+        verify_seconds=0.05 if draft else 0.0,
         draft=draft or DraftFigures(),
     )
-    return Run(pieces=[Piece(text=c, id=ord(c)) for c in text], figures=figures, finish_reason="length")
+    return Run(
+        pieces=[Piece(text=c, id=ord(c)) for c in text],
+        figures=figures,
+        finish_reason="length",
+        drafting_seconds=0.003 if draft else 0.0,
+    )
 
 
 DRAFT = DraftFigures(
@@ -82,8 +88,25 @@ REPORT = Report(
     ],
     planned=5,
     skipped=[Skipped(prompt=Prompt(kind="prose", messages=[Message(role="user", content="long")]), reason="Too long.")],
-    curve=Curve(lengths=[0, 1, 2], speeds=[40.0, 60.0, None], auto=70.0, auto_length=1.5),
+    curves=[Curve(lengths=[0, 1, 2], speeds=[40.0, 60.0, None], auto=70.0, auto_length=1.5)],
 )
+
+
+SEVERAL = msgspec.structs.replace(
+    REPORT,
+    setup=msgspec.structs.replace(SETUP, drafters=["ngram", "model"], drafter_bytes={"model": 14_200_000}),
+    comparisons=[
+        msgspec.structs.replace(one, drafter=drafter, drafted=drafted)
+        for one in REPORT.comparisons
+        for drafter, drafted in (("ngram", run("abc", 60.0, DRAFT)), ("model", one.drafted))
+    ],
+    planned=8,
+    curves=[
+        Curve(drafter="ngram", lengths=[0, 1], speeds=[40.0, 44.0]),
+        Curve(drafter="model", lengths=[0, 1], speeds=[40.0, 50.0], auto=70.0, auto_length=1.5),
+    ],
+)
+"""With two drafters."""
 
 
 def with_setup(**changes: object) -> Report:

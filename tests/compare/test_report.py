@@ -20,7 +20,7 @@ from app.commands.options import add_commands
 from app.compare import prompts, report, wording
 from app.compare.results import ModelFile, Report
 from app.protocol.options import Sampling
-from tests.compare.reports import NEAR_TIE, REPORT, SETUP, with_setup
+from tests.compare.reports import NEAR_TIE, REPORT, SETUP, SEVERAL, with_setup
 
 
 def rows(text: str) -> list[dict[str, str]]:
@@ -109,8 +109,54 @@ def test_json_has_everything_and_is_a_set_of_prompts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("write", [report.markdown, report.csv, report.json, report.readable])
 def test_every_report_can_be_encoded_but_for_half_pairs(write: Callable[[Report], str]) -> None:
-    for found in (REPORT, msgspec.structs.replace(REPORT, comparisons=[], skipped=[], curve=None)):
+    for found in (REPORT, msgspec.structs.replace(REPORT, comparisons=[], skipped=[], curves=[])):
         assert write(found).encode("utf-8", "replace")
+
+
+def test_a_report_from_before_drafters_were_compared_still_opens() -> None:
+    path = Path(__file__).parents[1] / "data" / "reports" / "version-9e4d28b2.json"
+    assert [prompt.kind for prompt in prompts.read(path)] == ["code", "prose"]
+    found = msgspec.json.decode(path.read_bytes(), type=Report)
+    assert [(one.drafter, one.speed_up is not None) for one in found.comparisons] == [("auto", True)] * 2
+    assert found.setup.drafters == [] and report.readable(found).count("draft length auto") == 1
+
+
+# ---------------------------------------------------------------- several drafters
+
+
+def test_several_drafters_have_a_line_each_and_a_column_in_every_table() -> None:
+    text = report.markdown(SEVERAL)
+    assert "| ngram | 2 of 3 | 70% | 2.4 | 0.25 ms | 10.0 ms | – | 1.4× | 1.3–1.4 |" in text
+    assert "| model | 2 of 3 | 70% | 2.4 | 0.25 ms | 10.0 ms | 14.2 MB | 1.4× | 1.1–1.7 |" in text
+    assert "| model | code | 1 of 2 |" in text and "| ngram | prose | half" in text
+    assert text.count("With `") == 1 and "4 of 6 answers had the same text" in text
+    assert "## Speed by draft length, `model`" in text and "drafters ngram, model" in text
+    assert ", seed 3, model, at token 2" in text
+    assert parsed(wording.command(SEVERAL.setup)).drafters == ["ngram", "model"]
+
+
+def test_the_terminal_has_a_line_for_each_drafter_and_their_speed_ups_by_kind() -> None:
+    text = report.readable(SEVERAL)
+    assert max(map(len, text.splitlines())) <= 80
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "model 2 of 3 70% 2.4 0.25 ms 10.0 ms 14.2 MB 1.4× 1.1–1.7" in lines
+    assert "speed-up ngram model" in lines and "code 1.4× 1.4×" in lines
+    many = [
+        msgspec.structs.replace(SEVERAL.comparisons[0], drafter=name)
+        for name in ("grammar", "ngram", "model", "mtp", "chain", "none", "auto")
+    ]
+    text = report.readable(msgspec.structs.replace(SEVERAL, comparisons=many))
+    assert max(map(len, text.splitlines())) <= 80 and text.count("speed-up ") == 3
+
+
+def test_other_programs_find_each_drafter() -> None:
+    found = json.loads(report.json(SEVERAL))
+    assert [one["drafter"] for one in found["comparisons"]] == ["ngram", "model"] * 3
+    assert [one["total"]["drafter"] for one in found["summaries"]] == ["ngram", "model"]
+    assert found["summary"] == found["summaries"][0] and found["curve"] == found["curves"][0]
+    assert found["summaries"][1]["total"]["draft_token_seconds"] == pytest.approx(0.003 / 12)
+    assert [row["drafter"] for row in rows(report.csv(SEVERAL))] == ["ngram", "model"] * 3
+    assert rows(report.csv(SEVERAL))[0]["draft_seconds"] == "0.003"
 
 
 # ---------------------------------------------------------------- the command that repeats it

@@ -5,9 +5,11 @@ from __future__ import annotations
 import getpass
 import hashlib
 import platform
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from app import __version__, system
@@ -15,7 +17,7 @@ from app.compare import prompts, setup
 from app.compare.results import Setup
 from app.protocol.commands import Generate
 from app.protocol.events import ModelInfo, PairLoaded
-from app.protocol.options import LoadSettings, Sampling
+from app.protocol.options import AnswerFormat, DrafterChoice, LoadSettings, Sampling
 from app.protocol.remote import RemoteModel, Server
 from app.system import KnownError
 from tests.support.gguf_files import make_model
@@ -31,7 +33,7 @@ def pair(target: Path, draft: Path | None = None) -> PairLoaded:
     )
 
 
-def of(pair: PairLoaded, prompt_file: Path | None = None) -> Setup:
+def of(pair: PairLoaded, prompt_file: Path | None = None, drafters: Sequence[DrafterChoice] = ()) -> Setup:
     command = Generate(request=1, messages=[], seed=4, max_tokens=9, stop=["x"], sampling=Sampling(temperature=0.3))
     return setup.setup_of(
         engine="e",
@@ -41,6 +43,7 @@ def of(pair: PairLoaded, prompt_file: Path | None = None) -> Setup:
         command=command,
         repeat=2,
         prompt_file=prompt_file,
+        drafters=drafters,
     )
 
 
@@ -105,3 +108,16 @@ def test_servers_are_named_without_their_addresses() -> None:
     assert servers(served("m"), served("m")) == ["vLLM 0.29.0", "vLLM 0.29.0"]
     assert servers(served("m")) == ["vLLM 0.29.0"]
     assert servers(pair(Path("/m.gguf"))) == []
+
+
+def test_what_a_loaded_drafter_takes_is_put_down(tmp_path: Path) -> None:
+    target, draft = make_model(tmp_path / "big.gguf"), make_model(tmp_path / "small.gguf")
+    loaded = msgspec.structs.replace(pair(target, draft), drafters=["grammar", "ngram", "model"])
+    command = Generate(request=1, messages=[])
+    assert setup.fitting(loaded, command) == ["ngram", "model", "auto"]
+    in_json = msgspec.structs.replace(command, format=AnswerFormat(kind="json_object"))
+    assert setup.fitting(loaded, in_json) == ["grammar", "ngram", "model", "auto"]
+    found = of(loaded, drafters=["ngram", "model"])
+    assert found.drafters == ["ngram", "model"]
+    assert list(found.drafter_bytes) == ["model"] and found.drafter_bytes["model"] > draft.stat().st_size / 2
+    assert of(pair(tmp_path / "gone.gguf"), drafters=["ngram"]).drafter_bytes == {}

@@ -99,3 +99,68 @@ def test_a_difference_is_looked_at() -> None:
     assert isinstance(found, Comparison) and found.difference is not None
     assert (found.difference.near_tie, found.difference.score_gap) == (True, 0.5)
     assert (found.plain.token_ids, found.drafted.token_ids) == ([1, 2], [1, 3])
+
+
+def drafted_by(asked: Task, ids: dict[str, tuple[int, ...]]) -> tuple[list[str], list[Comparison]]:
+    """With which drafter each run was made, and what came of it; ``ids``: the answers."""
+    steps, order, found = Steps.of_set([asked], drafters=["ngram", "model"]), list[str](), list[Comparison]()
+    while (command := steps.next()) is not None:
+        if isinstance(command, Generate):
+            order.append(command.drafter if command.draft_length else "plain")
+            answer(steps, *ids.get(order[-1], (1, 2)))
+        elif isinstance(command, ScoreTokens):
+            steps.score(TokensScored(request=0, logits=[1.0, 2.0], scores=[1.0, 2.0], could_win=[True, True]))
+        else:
+            assert isinstance(command, Comparison)
+            found.append(command)
+    return order, found
+
+
+def test_each_drafter_is_compared_with_the_same_run_without_a_draft() -> None:
+    order, found = drafted_by(task("a"), {})
+    assert order == ["plain", "ngram", "model"] * 2, "after the warm-up"
+    assert [(one.drafter, one.command.drafter, one.same) for one in found] == [
+        ("ngram", "ngram", True),
+        ("model", "model", True),
+    ]
+    assert found[0].plain is found[1].plain
+
+
+def test_several_differences_of_a_prompt_are_looked_at() -> None:
+    _, found = drafted_by(task("a"), {"ngram": (1, 3), "model": (4, 2)})
+    assert [(one.drafter, one.difference and one.difference.token) for one in found] == [("ngram", 1), ("model", 0)]
+    assert all(one.difference and one.difference.near_tie for one in found)
+
+
+def test_each_run_is_first_in_turn() -> None:
+    tasks = [task("a"), task("b"), task("c")]
+    steps, heard = Steps.of_set(tasks, drafters=["ngram", "model"]), ""
+    while (found := steps.next()) is not None:
+        if isinstance(found, Generate):
+            assert steps.step is not None
+            heard += (found.drafter[0] if found.draft_length else "p") if steps.step.counts else ""
+            answer(steps, 1)
+    assert heard == "pnm nmp mpn".replace(" ", "")
+
+
+def test_a_prompt_that_is_refused_is_left_out_with_all_drafters() -> None:
+    asked = [task("a"), task("b")]
+    steps, heard = Steps.of_set(asked, drafters=["ngram", "model"]), []
+    while (found := steps.next()) is not None:
+        if isinstance(found, Generate) and found.messages[-1].content == "a":
+            steps.fail("too long")
+        elif isinstance(found, Generate):
+            answer(steps, 1)
+        else:
+            heard.append(found)
+    assert [type(one) for one in heard] == [Skipped, Comparison, Comparison]
+
+
+def test_only_rounds_that_draft_count_as_the_time_of_drafts() -> None:
+    steps = Steps.of_set([task("a")])
+    for _ in range(4):
+        steps.next()
+        for seconds, drafted in [(0.5, 0), (2.0, 4), (1.0, 1)]:
+            steps.add(Round(index=0, verify_passes=1, drafted=drafted, draft_seconds=seconds))
+        run = steps.finish(GenerationFinished(request=0, finish_reason="end", figures=Figures()))
+        assert run.drafting_seconds == 3.0

@@ -10,7 +10,7 @@ from app.protocol.commands import Generate
 
 def compare_one(engine: Engine, prompt: Prompt, command: Generate, seed: int) -> Comparison:
     """Plain, then as ``command`` says."""
-    steps = Steps([task_of(prompt, command, seed)], [Step(0, False), Step(0, True)])
+    steps = Steps([task_of(prompt, command, seed)], [Step(0, None), Step(0, command.drafter)])
     (found,) = carry_out(engine, steps)
     assert isinstance(found, Comparison)
     return found

@@ -191,7 +191,7 @@ class Runner(QObject):
         if (end := self._may_ask()) is not None:
             self._end(end)
         elif (step := self._steps.step).counts:
-            self.run_begun.emit(step.number, step.drafted)  # its receiver may give up
+            self.run_begun.emit(step.number, step.drafter is not None)  # its receiver may give up
         return self.is_running()
 
     def _end(self, end: End) -> None:
