@@ -22,10 +22,10 @@ from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Curve, Report, Setup, Skipped
 from app.compare.steps import Engine
 from app.models.gguf import ModelFileError, read_header
-from app.models.mtp import head_problem
+from app.models.heads import head_problem
 from app.protocol.commands import Generate
 from app.protocol.events import PairLoaded
-from app.protocol.options import DrafterChoice
+from app.protocol.options import HEADS, DrafterChoice
 from app.storage.files import write_export
 from app.system import Canceled, KnownError
 from app.words import visible
@@ -155,7 +155,12 @@ def _check_drafters(options: argparse.Namespace) -> None:
         wrong_usage("--drafters and --drafter exclude each other")
     if options.drafters and options.server:
         wrong_usage("--drafters compares drafters of this computer; a server decides itself how it drafts")
-    if options.head == "auto" and options.target and {"all", "mtp"} & {*options.drafters} and _has_head(options.target):
+    if (
+        options.head == "auto"
+        and options.target
+        and {"all", *HEADS} & {*options.drafters}
+        and _has_head(options.target)
+    ):
         options.head = "on"
 
 

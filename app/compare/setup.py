@@ -104,7 +104,7 @@ def hashed(setup: Setup, pair: PairLoaded, should_stop: Callable[[], bool] = lam
 
 def fitting(pair: PairLoaded, command: Generate) -> list[DrafterChoice]:
     """The drafters with which ``command`` can be compared, then ``auto``, which chooses among them."""
-    names = [name for name in pair.drafters if name != "grammar" or command.format is not None]
+    names = [name for name in pair.all_drafters if name != "grammar" or command.format is not None]
     return [*names, "auto"]
 
 
@@ -135,8 +135,8 @@ def _drafter_bytes(pair: PairLoaded, settings: LoadSettings) -> dict[DrafterChoi
     parts: dict[DrafterChoice, tuple[ModelShape | None, ModelShape | None]] = {}
     if others:
         parts["model"] = others[0], None
-    if head:
-        parts["mtp"] = None, head
+    if pair.head_drafter:
+        parts[pair.head_drafter] = None, head
     return {name: total(*both) - total(None, None) for name, both in parts.items()}
 
 

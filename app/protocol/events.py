@@ -127,8 +127,8 @@ class PairLoaded(msgspec.Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     """The file of the head in use, if it isn't the target's."""
     drafting_off: str | None = None
     """Why nothing can draft for this target, for the user."""
-    drafters: list[DrafterName] = []
-    """What can draft for it."""
+    all_drafters: list[DrafterName] = []
+    """What can draft for it, also without a model of its own and where only named (`Drafter.is_automatic`)."""
     projector: str | None = None
     """The file that lets the target see images; ``None``: it can't."""
     projector_refused: str | None = None

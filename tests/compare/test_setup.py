@@ -112,7 +112,7 @@ def test_servers_are_named_without_their_addresses() -> None:
 
 def test_what_a_loaded_drafter_takes_is_put_down(tmp_path: Path) -> None:
     target, draft = make_model(tmp_path / "big.gguf"), make_model(tmp_path / "small.gguf")
-    loaded = msgspec.structs.replace(pair(target, draft), drafters=["grammar", "ngram", "model"])
+    loaded = msgspec.structs.replace(pair(target, draft), all_drafters=["grammar", "ngram", "model"])
     command = Generate(request=1, messages=[])
     assert setup.fitting(loaded, command) == ["ngram", "model", "auto"]
     in_json = msgspec.structs.replace(command, format=AnswerFormat(kind="json_object"))

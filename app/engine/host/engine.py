@@ -144,7 +144,7 @@ class Engine:
             head_off=loader.head_off,
             head_file=target.head.file if target.head else None,
             drafting_off=None if target.longest_draft else NO_ROLL_BACK,
-            drafters=[drafter.name for drafter in self._drafters] if target.longest_draft else [],
+            all_drafters=[drafter.name for drafter in self._drafters] if target.longest_draft else [],
             projector=str(target.model.vision.path) if target.model.vision else None,
             projector_refused=target.projector_refused,
             context_length=target.context.length,
