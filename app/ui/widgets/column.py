@@ -462,7 +462,8 @@ class Column(QAbstractScrollArea):
         entry.stops = stops
         before = (one for one in self._built if one.stops and (one.top < entry.top or entry.top < 0) and one != entry)
         above = max(before, key=lambda one: one.top, default=None)
-        for last, following in pairwise([self if above is None else above.stops[-1], *stops]):
+        ends = [] if above is None else [one for one in above.stops if isValid(one)]
+        for last, following in pairwise([ends[-1] if ends else self, *stops]):
             QWidget.setTabOrder(last, following)
 
     def _ring(self) -> QRect | None:
