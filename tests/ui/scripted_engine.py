@@ -206,6 +206,7 @@ class ScriptedEngine:
                 request=command.request,
                 target=target,
                 draft=draft,
+                all_drafters=["ngram", "model"] if draft else ["ngram"],
                 context_length=CONTEXT_LENGTH,
                 exact_unit=8 if "differ" in self.behavior else 1,
                 slower=slower,

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal, Slot
 from PySide6.QtGui import QFont, QPainter, QPaintEvent, QPen, QPolygonF
-from PySide6.QtWidgets import QComboBox, QFileDialog, QProgressBar, QPushButton, QTreeWidgetItem, QWidget
+from PySide6.QtWidgets import (
+    QCheckBox,
+    QComboBox,
+    QFileDialog,
+    QProgressBar,
+    QPushButton,
+    QTreeWidgetItem,
+    QWidget,
+)
 
 from app import words
 from app.compare import prompts
-from app.compare.results import Comparison, Skipped, Summary, summarize
+from app.compare.results import Comparison, Skipped, Summary, by_drafter, summarize
+from app.protocol.options import DrafterChoice
 from app.system import KnownError
 from app.ui.compare import wording
 from app.ui.compare.runner import End, SetChoice
@@ -23,12 +32,15 @@ from app.ui.compare.wording import Verdict
 from app.ui.widgets import theme
 from app.ui.widgets.controls import column, explain, guard_wheel, label, named, plain_tooltip, row
 from app.ui.widgets.forms import Whole
-from app.ui.widgets.table import LEFT, RIGHT, Table
+from app.ui.widgets.table import LEFT, RIGHT, Table, hide_columns
 from app.ui.widgets.theme import SPACING
 from app.words import NO_BREAK
 
 DEFAULT_LONGEST = 128
 _SIDE = 6 * SPACING
+_ALL_HELP = (
+    "Each prompt is answered once without a draft and with every drafter that the loaded model has, taking turns."
+)
 _FILES = "Prompts (*.txt *.jsonl *.json);;All files (*)"
 _FILE_HELP = (
     "A text file with one prompt per line; a .jsonl file with one object per line: "
@@ -43,6 +55,7 @@ class PromptSet(CompareTab):
     Attributes:
         results, skipped: What came of the set that ran last, or runs.
         planned: How many comparisons it has.
+        drafter_bytes: `Setup.drafter_bytes` of the set.
         table, chart: Show them; `ResultTable.opened` names one.
     """
 
@@ -51,6 +64,11 @@ class PromptSet(CompareTab):
         self.results: list[Comparison] = []
         self.skipped: list[Skipped] = []
         self.planned = 0
+        self.drafter_bytes: Mapping[DrafterChoice, int] = {}
+        self._drafters: Sequence[DrafterChoice] = ()
+        """Those that fit the loaded pair."""
+        self._each = 1
+        """How many comparisons a prompt takes."""
         self._clock = clock
         self._waits = ""
         self._began: float | None = None
@@ -66,7 +84,14 @@ class PromptSet(CompareTab):
     def choice(self) -> SetChoice:
         """What is selected."""
         path, found = self._source.currentData() or (prompts.bundled_file(), [])
-        return SetChoice(found, path, self._repeats.value(), self._longest.value())
+        drafters = self._drafters if self._all_drafters.isChecked() and self._all_drafters.isEnabled() else ()
+        return SetChoice(found, path, self._repeats.value(), self._longest.value(), drafters)
+
+    def set_drafters(self, drafters: Sequence[DrafterChoice], why_not: str = "") -> None:
+        """Those that fit the loaded pair; ``why_not``: why they can't be compared."""
+        self._drafters = drafters
+        self._all_drafters.setEnabled(not why_not)
+        explain(self._all_drafters, why_not or _ALL_HELP)
 
     def open_file(self, path: Path) -> None:
         """Use the prompts of a file, or say why that isn't possible."""
@@ -96,11 +121,12 @@ class PromptSet(CompareTab):
     def is_running(self) -> bool:
         return self._began is not None
 
-    def begin(self, planned: int) -> None:
+    def begin(self, planned: int, choice: SetChoice) -> None:
         """A set of this many comparisons starts."""
         self.results, self.skipped, self._draft_failure = [], [], ""
         self.planned, self._began = planned, self._clock()
-        self.table.clear_results()
+        self._each = choice.repeats * max(len(choice.drafters), 1)
+        self.table.clear_results(several=bool(choice.drafters))
         self._show_results()
         self.say(Verdict(""))
 
@@ -124,7 +150,8 @@ class PromptSet(CompareTab):
         if not self.is_running():
             return
         self._began = None
-        verdict = wording.set_verdict(summarize(self.results).total, self.skipped)
+        totals = [one.total for one in by_drafter(self.results).values()]
+        verdict = wording.set_verdict(totals, self.skipped)
         if end.kind != "done":
             rest = verdict.text if self.results else ""
             verdict = Verdict(end.message or wording.STOPPED, rest, "bad" if end.kind == "failed" else "plain")
@@ -143,6 +170,8 @@ class PromptSet(CompareTab):
         explain(named(self._repeats, "Repeats"), "How often each prompt is compared, each time with a different seed.")
         text = "Answers are cut off after this many tokens. Below about 60, the measured speeds are imprecise."
         explain(named(self._longest, "Maximum length"), text)
+        self._all_drafters = QCheckBox("All drafters")
+        self.set_drafters(())
         self._bar = named(QProgressBar(textVisible=False), "Progress of the comparison")
         self._bar.setFixedHeight(SPACING)
         self._progress = label(role="quiet", figures=True)
@@ -151,7 +180,7 @@ class PromptSet(CompareTab):
         self._choice, space = QWidget(), 4 * SPACING
         source = row(self._source, self._choose, None, gap=space)
         numbers = row(label("Repeats"), self._repeats, space, label("Maximum length"), self._longest, None)
-        column(source, numbers, on=self._choice)
+        column(source, numbers, self._all_drafters, on=self._choice)
         above = column(self._choice, margins=(_SIDE, 4 * SPACING, _SIDE, 3 * SPACING))
         side = _SIDE - 2 * SPACING
         middle = column((self.table, 2), (self.chart, 3), margins=(side, 2 * SPACING, side, 2 * SPACING))
@@ -160,14 +189,14 @@ class PromptSet(CompareTab):
         column(above, line(), (middle, 1), line(), below, gap=0, on=self)
 
     def _show_results(self) -> None:
-        summary = summarize(self.results)
-        self.table.show_results(self.results, summary)
-        self.chart.show_results(self.results, summary)
+        self.table.show_results(self.results, self.drafter_bytes)
+        drawn = wording.with_drafters_as_kinds(self.results) if self.table.several else self.results
+        self.chart.show_results(drawn, summarize(drawn))
         self._show_progress()
 
     @Slot()
     def _show_progress(self) -> None:
-        done = len(self.results) + len(self.skipped)
+        done = len(self.results) + len(self.skipped) * self._each
         self._bar.setRange(0, max(self.planned, 1))
         self._bar.setValue(done)
         rest = "warming up"
@@ -199,59 +228,100 @@ COLUMNS = {
     "Same text": "Prompts whose two answers have the same text.",
 }
 """With their explanations."""
+DRAFTER_COLUMNS = {
+    "Drafter": "Open a row to see kinds of text, and their prompts; double-click one to see its two answers.",
+    "Speed": "Decode speed: the median over the prompts.",
+    "Speed-up": COLUMNS["Speed-up"],
+    "Accepted": "Acceptance rate: accepted ÷ tested draft tokens, over all prompts.",
+    "Tokens per pass": COLUMNS["Tokens per pass"],
+    "Draft token": "Time of the drafts ÷ their tokens.",
+    "Pass": "Time in verify passes ÷ their number.",
+    "Memory": "What the drafter takes beside the target, by the memory plan.",
+    "Same text": COLUMNS["Same text"],
+}
+"""If several drafters are compared."""
 ALL = "all"
 _LEAST_WIDTHS = {1: 640, 2: 560, 3: 560, 6: 640}
 """In a narrower table, less important columns are hidden."""
+_DRAFTER_LEAST_WIDTHS = {1: 560, 4: 640, 5: 700, 6: 760, 7: 820}
 _NUMBER = Qt.ItemDataRole.UserRole
 
 
 class ResultTable(Table):
-    """A row for each kind of text and below it, collapsed, its prompts. Fills up as the comparisons arrive."""
+    """A row for each kind of text and below it, collapsed, its prompts; above the kinds their drafter, if there are
+    several. Fills up as the comparisons arrive. ``several``: whether it is so now.
+    """
 
     opened = Signal(int)
     """Index of the comparison to show."""
 
     def __init__(self) -> None:
-        right = range(1, len(COLUMNS))
-        super().__init__("Results by kind of text", list(COLUMNS), right=right, least_widths=_LEAST_WIDTHS)
-        self._rows: dict[str | None, QTreeWidgetItem] = {}
-        """By kind; ``None`` is the total."""
+        super().__init__("Results", [])
+        self._rows: dict[tuple[str, ...], QTreeWidgetItem] = {}
+        """By the texts of their first cells, from the top one on."""
         self._shown = 0
         self.setRootIsDecorated(True)
         self.header().setSectionsMovable(False)
         self.header().setMinimumSectionSize(48)
-        # Not as a tooltip, because each column has its own.
-        self.setWhatsThis("\n".join(f"{title}: {text}" for title, text in COLUMNS.items()))
-        for place, text in enumerate(COLUMNS.values()):
-            self.headerItem().setToolTip(place, text)
         self.itemActivated.connect(self._on_activated)
+        self.clear_results(several=False)
 
-    def clear_results(self) -> None:
+    def clear_results(self, *, several: bool) -> None:
+        self.several = several
         self._rows.clear()
         self._shown = 0
         self.clear()
+        columns = DRAFTER_COLUMNS if several else COLUMNS
+        self.setAccessibleName("Results by drafter" if several else "Results by kind of text")
+        self.setColumnCount(len(columns))
+        self.setHeaderLabels(list(columns))
+        # Not as a tooltip, because each column has its own.
+        self.setWhatsThis("\n".join(f"{title}: {text}" for title, text in columns.items()))
+        for place, text in enumerate(columns.values()):
+            self.headerItem().setToolTip(place, text)
+            self.headerItem().setTextAlignment(place, RIGHT if place else LEFT)
+            self.setColumnHidden(place, False)
+        self._least_widths = _DRAFTER_LEAST_WIDTHS if several else _LEAST_WIDTHS
+        hide_columns(self, self._least_widths)
 
-    def show_results(self, comparisons: Sequence[Comparison], summary: Summary) -> None:
-        """``comparisons`` only grows until `clear_results`."""
-        if comparisons:
-            _set_texts(self._row(None), [ALL, *wording.row_cells(summary.total)])
-        for one in summary.rows:
-            _set_texts(self._row(one.kind), [one.kind, *wording.row_cells(one)])
+    def show_results(
+        self, comparisons: Sequence[Comparison], drafter_bytes: Mapping[DrafterChoice, int] | None = None
+    ) -> None:
+        """``comparisons`` only grows until `clear_results`; ``drafter_bytes``: `Setup.drafter_bytes`."""
+        for drafter, summary in by_drafter(comparisons).items() if comparisons else ():
+            if self.several:
+                self._show_drafter(wording.drafter_title(drafter), summary, drafter_bytes or {})
+            else:
+                _set_texts(self._row(ALL), [ALL, *wording.row_cells(summary.total)])
+                for one in summary.rows:
+                    _set_texts(self._row(one.kind), [one.kind, *wording.row_cells(one)])
         for number in range(self._shown, len(comparisons)):
             compared = comparisons[number]
-            item = QTreeWidgetItem(self._rows[compared.prompt.kind])
+            above = (wording.drafter_title(compared.drafter),) if self.several else ()
+            item = QTreeWidgetItem(self._rows[*above, compared.prompt.kind])
             item.setData(0, _NUMBER, number)
             item.setToolTip(0, plain_tooltip(compared.prompt.title))
-            _set_texts(item, wording.prompt_cells(compared))
+            cells = wording.drafter_prompt_cells if self.several else wording.prompt_cells
+            _set_texts(item, cells(compared))
         self._shown = len(comparisons)
 
-    def _row(self, kind: str | None) -> QTreeWidgetItem:
-        """The total stays the last row."""
-        item = self._rows.get(kind)
+    def _show_drafter(self, title: str, summary: Summary, drafter_bytes: Mapping[DrafterChoice, int]) -> None:
+        _set_texts(self._row(wording.NO_DRAFT), [wording.NO_DRAFT, *wording.plain_cells(summary.total)])
+        _set_texts(self._row(title), [title, *wording.drafter_cells(summary.total, drafter_bytes)])
+        for one in summary.rows:
+            _set_texts(self._row(title, one.kind), [one.kind, *wording.drafter_cells(one, {})])
+
+    def _row(self, *path: str) -> QTreeWidgetItem:
+        """The total of all kinds stays the last row."""
+        item = self._rows.get(path)
         if item is None:
-            item = self._rows[kind] = QTreeWidgetItem()
-            self.insertTopLevelItem(self.topLevelItemCount() - (1 if kind is not None else 0), item)
-            if kind is None:
+            item = self._rows[path] = QTreeWidgetItem()
+            is_total = path == (ALL,) and not self.several
+            if len(path) > 1:
+                self._rows[path[:-1]].addChild(item)
+            else:
+                self.insertTopLevelItem(self.topLevelItemCount() - (0 if is_total or self.several else 1), item)
+            if is_total:
                 bold = theme.tabular(QFont())  # of the size of the table, whatever that becomes
                 bold.setBold(True)
                 for place in range(len(COLUMNS)):

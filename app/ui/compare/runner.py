@@ -29,7 +29,7 @@ from app.protocol.events import (
     RoundsReceived,
     TokensScored,
 )
-from app.protocol.options import LoadSettings
+from app.protocol.options import DrafterChoice, LoadSettings
 from app.storage.files import write_export
 from app.system import KnownError
 from app.ui.chat.conversation import conversation
@@ -122,9 +122,10 @@ class Runner(QObject):
         """Compare one answer: without a draft, then with one."""
         self._start(lambda: Steps.of_one(task))
 
-    def start_set(self, tasks: Sequence[Task]) -> None:
-        """Compare prompts, all with the first seed, then all with the next, after two short runs that don't count."""
-        self._start(lambda: Steps.of_set(tasks, WARM_UP_TOKENS))
+    def start_set(self, tasks: Sequence[Task], drafters: Sequence[DrafterChoice] = ()) -> None:
+        """Compare prompts, all with the first seed, then all with the next, after short runs that don't count; with
+        each of ``drafters``, by default the tasks' own."""
+        self._start(lambda: Steps.of_set(tasks, WARM_UP_TOKENS, drafters))
 
     @Slot()
     def stop(self) -> None:
@@ -262,6 +263,8 @@ class SetChoice(NamedTuple):
     path: Path
     repeats: int
     longest: int
+    drafters: Sequence[DrafterChoice] = ()
+    """To be compared with each other; empty: the chat's choice alone."""
 
 
 class Snapshot(NamedTuple):
@@ -285,6 +288,7 @@ class Snapshot(NamedTuple):
             command=first.command,
             repeat=choice.repeats if choice else 1,
             prompt_file=choice.path if choice else None,
+            drafters=choice.drafters if choice else (),
         )
         return cls(setup, pair)
 

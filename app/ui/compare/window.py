@@ -10,6 +10,7 @@ from PySide6.QtCore import QDate, QSize, QStandardPaths, Qt, Signal, Slot
 from PySide6.QtGui import QAction
 
 from app.compare.results import Comparison, Report
+from app.compare.setup import fitting
 from app.compare.steps import Task, task_of
 from app.compare.wording import up_to_rounding
 from app.protocol.commands import Generate, generate
@@ -17,11 +18,12 @@ from app.protocol.remote import RemoteModel
 from app.system import KnownError
 from app.ui.compare import wording
 from app.ui.compare.one_answer import OneAnswer
-from app.ui.compare.prompt_set import PromptSet
+from app.ui.compare.prompt_set import DEFAULT_LONGEST, PromptSet
 from app.ui.compare.runner import CANNOT_START, End, Runner, SetChoice, Snapshot, Subject
 from app.ui.compare.tab import FORMATS, CompareTab
 from app.ui.compare.wording import Verdict
 from app.ui.context import AppContext
+from app.ui.engine.client import EngineState
 from app.ui.engine.pair_names import host_of, server_name
 from app.ui.engine.queue import wait_for
 from app.ui.widgets.questions import ask_where_to_save
@@ -209,6 +211,7 @@ class CompareWindow(TabbedWindow):
 
     @Slot()
     def _start_set(self) -> None:
+        self._show_drafters()
         choice = self.many.choice()
         if self._why_not(of_set=True) or not choice.prompts:
             return
@@ -216,8 +219,8 @@ class CompareWindow(TabbedWindow):
         first = command.seed or 0
         tasks = [task_of(prompt, command, first + turn) for turn in range(choice.repeats) for prompt in choice.prompts]
         self._begin(tasks[0], choice)
-        self.many.begin(len(tasks))
-        self.runner.start_set(tasks)
+        self.many.begin(len(tasks) * max(len(choice.drafters), 1), choice)
+        self.runner.start_set(tasks, choice.drafters)
         self._refresh()
 
     def _set_command(self, longest: int) -> Generate:
@@ -264,7 +267,7 @@ class CompareWindow(TabbedWindow):
         pair, setup = self._snapshot.pair, self._snapshot.setup
         self._counting.submit(partial(up_to_rounding, pair, setup, [compared]), self._on_counted)
         if self.many.is_running():
-            self._set_snapshot = self._snapshot
+            self._set_snapshot, self.many.drafter_bytes = self._snapshot, setup.drafter_bytes
             self.many.add_compared(compared)
         else:
             self._result = compared, self._snapshot
@@ -281,6 +284,15 @@ class CompareWindow(TabbedWindow):
     def _refresh(self) -> None:
         self.one.set_blocked(self._why_not(of_set=False))
         self.many.set_blocked(self._why_not(of_set=True))
+        self._show_drafters()
+
+    def _show_drafters(self) -> None:
+        pair = self._ctx.loader.pair()
+        if pair is None or pair.remote is not None:
+            self.many.set_drafters((), wording.SERVER_DRAFTS if pair else CANNOT_START[EngineState.EMPTY])
+            return
+        found = fitting(pair, self._set_command(DEFAULT_LONGEST))
+        self.many.set_drafters(found, wording.ONE_DRAFTER if len(found) <= len(("ngram", "auto")) else "")
 
     def _why_not(self, *, of_set: bool) -> str:
         """Why no comparison can be started now; empty if one can."""

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
+
 from app import words
-from app.compare.results import Comparison, Difference, Row, Skipped
+from app.compare.results import Comparison, Difference, Row, Skipped, summarize
+from app.compare.wording import costs, memory
 from app.protocol.commands import Generate
-from app.protocol.options import SEED_DECIDES
+from app.protocol.options import DRAFTER_WORDS, SEED_DECIDES, DrafterChoice
 from app.words import NO_BREAK, shortened, visible
 
 Mood = Literal["good", "plain", "warning", "bad"]
@@ -170,22 +173,58 @@ def prompt_cells(one: Comparison) -> list[str]:
     ]
 
 
-def set_verdict(total: Row, skipped: Sequence[Skipped]) -> Verdict:
-    """The result of a whole set, or of the finished part of it."""
+NO_DRAFT = "No draft"
+ONE_DRAFTER = "Only n-grams can draft for this model, so there is nothing to choose from."
+SERVER_DRAFTS = "A server decides itself how it drafts."
+
+
+def drafter_title(drafter: DrafterChoice) -> str:
+    """At the start of a line."""
+    title = next((about.title for name, about in DRAFTER_WORDS.items() if name == drafter), "Automatic")
+    return title[:1].upper() + title[1:]
+
+
+def plain_cells(row: Row) -> list[str]:
+    """The cells of the row without a draft, after its name."""
+    cells = [words.speed(row.plain_speed), "", "", "", "", words.milliseconds(row.plain_pass_seconds)]
+    return [*cells, "", ""]
+
+
+def drafter_cells(row: Row, drafter_bytes: Mapping[DrafterChoice, int]) -> list[str]:
+    """The cells of a drafter's row, or of a kind of text below it, after its name."""
+    _, _, *speeds, same = row_cells(row)
+    return [*speeds, *costs(row), memory(row, drafter_bytes), same]
+
+
+def drafter_prompt_cells(one: Comparison) -> list[str]:
+    """The cells of a prompt's row below them."""
+    return [one.prompt.title, *drafter_cells(summarize([one]).total, {})[:-1], sameness(one)]
+
+
+def with_drafters_as_kinds(comparisons: Sequence[Comparison]) -> list[Comparison]:
+    """For the chart, which has a color for each kind."""
+    replace = msgspec.structs.replace
+    return [replace(one, prompt=replace(one.prompt, kind=drafter_title(one.drafter))) for one in comparisons]
+
+
+def set_verdict(totals: Sequence[Row], skipped: Sequence[Skipped]) -> Verdict:
+    """The result of a whole set, or of the finished part of it; ``totals``: of each drafter."""
+    total = max(totals, key=lambda one: one.speed_up or 0.0)
     if not total.runs:
         return Verdict("Nothing was compared.", _skipped(skipped), "plain")
-    same = (
-        f"✓ Same text in all {words.number(total.runs)}"
-        if total.same == total.runs
-        else f"Same text in {words.number(total.same)} of {words.number(total.runs)}"
-    )
-    parts = [same, f"{faster(total.speed_up, 'these texts')} (median)"]
+    runs, same = sum(one.runs for one in totals), sum(one.same for one in totals)
+    parts = [
+        f"✓ Same text in all {words.number(runs)}"
+        if same == runs
+        else f"Same text in {words.number(same)} of {words.number(runs)}",
+        *([f"quickest: {drafter_title(total.drafter)}"] if len(totals) > 1 else []),
+        f"{faster(total.speed_up, 'these texts')} (median)",
+    ]
     if total.acceptance_rate is not None:
         parts.append(words.accepted(total.acceptance_rate))
-    differing = total.runs - total.same
+    differing, near_ties = runs - same, sum(one.near_ties for one in totals)
     ties = (
-        f"Differences at a near-tie, which rounding decides: {words.number(total.near_ties)} of "
-        f"{words.number(differing)}."
+        f"Differences at a near-tie, which rounding decides: {words.number(near_ties)} of {words.number(differing)}."
         if differing
         else ""
     )

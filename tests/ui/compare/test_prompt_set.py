@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from PySide6.QtCore import Qt
 from PySide6.QtTest import QTest
@@ -13,8 +14,9 @@ from PySide6.QtWidgets import QFileDialog, QTreeWidgetItem
 from pytestqt.qtbot import QtBot
 
 from app.compare import prompts
-from app.compare.results import Skipped
-from app.ui.compare.prompt_set import ALL, COLUMNS, PromptSet
+from app.compare.results import Comparison, Skipped
+from app.ui.compare import wording
+from app.ui.compare.prompt_set import ALL, COLUMNS, DRAFTER_COLUMNS, PromptSet
 from app.ui.compare.runner import End
 from tests.ui.compare.samples import WORDS, compared, comparison, prompt
 
@@ -90,7 +92,7 @@ def test_a_file_that_cannot_be_used_is_said_and_changes_nothing(tab: PromptSet, 
 
 
 def test_the_table_and_the_progress_fill_as_it_goes(tab: PromptSet, clock: Clock) -> None:
-    tab.begin(4)
+    tab.begin(4, tab.choice())
     assert not tab._choice.isEnabled()
     assert tab._progress.text() == "0 of 4 · warming up"
     clock.now += 50
@@ -117,8 +119,67 @@ def test_the_table_and_the_progress_fill_as_it_goes(tab: PromptSet, clock: Clock
     assert tab._choice.isEnabled()
 
 
+def by_drafters(tab: PromptSet) -> list[Comparison]:
+    """Two kinds of text with two drafters; the table shows them."""
+    tab.set_drafters(["ngram", "model"])
+    tab._all_drafters.setChecked(True)
+    tab.begin(4, tab.choice())
+    tab.drafter_bytes = {"model": 14_200_000}
+    found = [
+        msgspec.structs.replace(compared(comparison(kind, speeds=(40.0, speed))), drafter=drafter)
+        for kind in ("code", "story")
+        for drafter, speed in (("ngram", 44.0), ("model", 76.0))
+    ]
+    for one in found:
+        tab.add_compared(one)
+    return found
+
+
+def test_a_row_for_each_drafter_with_kinds_and_prompts_below(qtbot: QtBot, tab: PromptSet) -> None:
+    found = by_drafters(tab)
+    header = tab.table.headerItem()
+    assert [header.text(place) for place in range(tab.table.columnCount())] == list(DRAFTER_COLUMNS)
+    rows = [tab.table.topLevelItem(row) for row in range(tab.table.topLevelItemCount())]
+    texts = [[item.text(place).replace(NO_BREAK, " ") for place in range(9)] for item in rows if item is not None]
+    assert [row[0] for row in texts] == ["No draft", "N-grams", "Draft model"]
+    assert texts[0][1:3] == ["40 tok/s", ""]
+    assert texts[2] == ["Draft model", "76 tok/s", "1.9×", "71%", "2.4", "–", "–", "14.2 MB", "2 of 2"]
+    draft_model = rows[2]
+    assert draft_model is not None
+    kinds = [draft_model.child(number) for number in range(draft_model.childCount())]
+    assert [kind.text(0) for kind in kinds if kind is not None] == ["code", "story"]
+    tab.table.setCurrentItem(draft_model)
+    for key in (Qt.Key.Key_Right, Qt.Key.Key_Right, Qt.Key.Key_Down, Qt.Key.Key_Right, Qt.Key.Key_Right):
+        QTest.keyClick(tab.table, key)
+    with qtbot.waitSignal(tab.table.opened) as opened:
+        QTest.keyClick(tab.table, Qt.Key.Key_Return)
+    assert found[opened.args[0]].drafter == "model" and found[opened.args[0]].prompt.kind == "story"
+    assert "Draft model: 71% accepted" in tab.chart.accessibleDescription()
+    assert tab.table.accessibleName() == "Results by drafter"
+
+
+def test_without_the_choice_the_table_is_by_kind_again(tab: PromptSet) -> None:
+    by_drafters(tab)
+    tab.end(End("done"))
+    assert "quickest: Draft model" in tab.verdict.text()
+    tab._all_drafters.setChecked(False)
+    tab.begin(1, tab.choice())
+    tab.add_compared(compared(comparison("code")))
+    assert cells(tab, 0) == ["code", "1", "40 tok/s", "76 tok/s", "1.9×", "71%", "2.4", "1 of 1"]
+    assert tab.table.columnCount() == len(COLUMNS)
+
+
+def test_drafters_that_cannot_be_compared_are_not_and_why(tab: PromptSet) -> None:
+    tab.set_drafters(["ngram", "model"])
+    tab._all_drafters.setChecked(True)
+    assert list(tab.choice().drafters) == ["ngram", "model"]
+    tab.set_drafters([], wording.SERVER_DRAFTS)
+    assert list(tab.choice().drafters) == [] and not tab._all_drafters.isEnabled()
+    assert tab._all_drafters.toolTip() == wording.SERVER_DRAFTS
+
+
 def test_a_row_opens_its_comparison_with_the_keyboard(qtbot: QtBot, tab: PromptSet) -> None:
-    tab.begin(2)
+    tab.begin(2, tab.choice())
     tab.add_compared(compared(comparison("code")))
     tab.add_compared(compared(comparison("code", text="<b>Another</b>")))
     assert prompt_item(tab, 1).text(0) == "<b>Another</b>" and "<b>" not in prompt_item(tab, 1).toolTip(0)
@@ -134,7 +195,7 @@ def test_a_row_opens_its_comparison_with_the_keyboard(qtbot: QtBot, tab: PromptS
 
 
 def test_a_narrow_window_shows_what_matters_most(qtbot: QtBot, dressed: None, tab: PromptSet) -> None:
-    tab.begin(1)
+    tab.begin(1, tab.choice())
     tab.add_compared(compared(comparison()))
     tab.resize(520, 700)
 

@@ -215,6 +215,27 @@ def test_a_set_from_start_to_a_row_in_full(qtbot: QtBot, make: MakeComparing, tm
     assert one.verdict.text().startswith("Different starting at token 5")
 
 
+def test_all_drafters_of_the_pair_and_their_report(
+    make: MakeComparing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = make("compare differ")
+    at.window.compare_prompts()
+    many = at.window.many
+    path = tmp_path / "mine.txt"
+    path.write_text("One\nTwo\n", encoding="utf-8")
+    many.open_file(path)
+    many._all_drafters.click()
+    QTest.mouseClick(many.footer.run_button, Qt.MouseButton.LeftButton)
+    at.idle()
+    assert [one.drafter for one in many.results] == ["ngram", "model", "auto"] * 2
+    assert many.planned == 6 and many.verdict.text().startswith("Same text in 0 of 6 · quickest: ")
+    assert exported(at, many, "JSON", tmp_path / "set", monkeypatch) == "Exported to set.json."
+    report = json.loads((tmp_path / "set.json").read_text("utf-8"))
+    assert report["setup"]["drafters"] == ["ngram", "model", "auto"]
+    many.table.opened.emit(1)
+    assert many.results[1].command.drafter == "model" and at.window.one._title.text() == "One"
+
+
 def test_how_many_texts_were_the_same_is_counted_over_restarts(make: MakeComparing, tmp_path: Path) -> None:
     for compared in (2, 4):
         at = make("compare differ")

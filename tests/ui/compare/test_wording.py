@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from msgspec.structs import replace
 
@@ -93,19 +94,31 @@ def test_the_end_of_an_answer_is_a_candidate_too() -> None:
 
 def test_a_whole_set() -> None:
     total = summarize([comparison(), comparison("story", speeds=(40.0, 36.0))]).total
-    assert wording.set_verdict(total, []).text == "✓ Same text in all 2 · 1.4× faster (median) · 71% accepted"
+    assert wording.set_verdict([total], []).text == "✓ Same text in all 2 · 1.4× faster (median) · 71% accepted"
     skipped = Skipped(prompt=prompt(), reason="It is too long.")
     total = summarize([comparison(), differing(), differing(near_tie=False)]).total
-    verdict = wording.set_verdict(total, [skipped, skipped])
+    verdict = wording.set_verdict([total], [skipped, skipped])
     assert verdict.heading.startswith("Same text in 1 of 3")
     assert verdict.detail == (
         "Differences at a near-tie, which rounding decides: 1 of 2. 2 prompts were skipped: It is too long."
     )
-    assert wording.set_verdict(summarize([]).total, [skipped]).text == (
+    assert wording.set_verdict([summarize([]).total], [skipped]).text == (
         "Nothing was compared. 1 prompt was skipped: It is too long."
     )
     slow = summarize([comparison(speeds=(40.0, 30.0))]).total
-    assert "drafting doesn't pay off on these texts (median)" in wording.set_verdict(slow, []).heading
+    assert "drafting doesn't pay off on these texts (median)" in wording.set_verdict([slow], []).heading
+
+
+def test_several_drafters_and_the_quickest() -> None:
+    replace = msgspec.structs.replace
+    totals = [
+        summarize([replace(comparison(speeds=(40.0, drafted)), drafter=drafter)]).total
+        for drafter, drafted in (("ngram", 44.0), ("model", 80.0), ("auto", 79.0))
+    ]
+    assert wording.set_verdict(totals, []).heading.startswith(
+        "✓ Same text in all 3 · quickest: Draft model · 2.0×\u00a0faster (median)"
+    )
+    assert [wording.drafter_title(one.drafter) for one in totals] == ["N-grams", "Draft model", "Automatic"]
 
 
 def test_time_left_does_not_dance() -> None:
