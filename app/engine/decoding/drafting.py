@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from app.engine.decoding.grammar import Grammar
 from app.engine.decoding.sampling import InvalidLogitsError
 from app.engine.decoding.sequence import Task, TokenSequence
-from app.engine.drafters import Drafter, Proposal
+from app.engine.drafters import Drafter, Proposal, Worth, always
 from app.engine.policy.policy import Decision, Outcome, Policy, Situation
-from app.protocol.options import DRAFTER_WORDS, HEADS, DrafterName, TextKind
+from app.protocol.options import DRAFTER_WORDS, HEADS, DrafterName, ProposalMethod, TextKind
 from app.system import KnownError
 
 _INVALID_DRAFT = (
@@ -105,8 +105,9 @@ class Drafting:
 
     def _free(self, name: DrafterName, most: int) -> Proposal:
         """What a drafter proposes whose drafts cost nothing, if there is that drafter."""
-        drafter = self._drafters.get(name)
-        return self._fitting(drafter.propose(min(most, self.policy.limit))) if drafter else Proposal()
+        return (
+            self._fitting(self._proposed(name, min(most, self.policy.limit))) if name in self._drafters else Proposal()
+        )
 
     def _fitting(self, proposal: Proposal) -> Proposal:
         """``proposal`` up to where the grammar refuses it. Sampled drafts aren't cut: their length must not depend on a
@@ -127,8 +128,13 @@ class Drafting:
             return Proposal()
         if self._drafters[name].is_free:
             return (situation.found if name == "ngram" else situation.forced).first(decision.length)
+        return self._proposed(name, decision.length, decision.method, decision.worth())
+
+    def _proposed(
+        self, name: DrafterName, count: int, method: ProposalMethod = "coupled", worth: Worth = always
+    ) -> Proposal:
         try:
-            return self._drafters[name].propose(decision.length, decision.method, decision.worth())
+            return self._drafters[name].propose(count, method, worth)
         except KnownError as error:
             self._leave_out(name, error)
             return Proposal()

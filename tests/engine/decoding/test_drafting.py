@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
-
 import numpy as np
 import pytest
 
 from app.engine.decoding.drafting import Drafting
-from app.engine.decoding.sampling import Floats
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters.ngram import NgramDrafter
 from app.engine.host.engine import Engine
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
 from app.protocol.options import DrafterChoice, Sampling
-from app.system import KnownError
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
 from tests.support.matrix import in_proof
 from tests.support.pairs import HOT, PENALIZED, WARM
@@ -54,30 +49,6 @@ def test_a_choice_of_drafter_is_obeyed(loaded: Engine) -> None:
     for choice, names in (("model", {"model"}), ("ngram", {"ngram"}), ("none", set())):
         answer = run(loaded, ask("x", sampling=sampling, drafter=choice, max_tokens=60))
         assert {figures.name for figures in answer.finished.figures.draft.drafters} == names
-
-
-def test_a_failing_draft_model_costs_its_help_but_not_the_answer(
-    loaded: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    loops = Sampling(temperature=0, frequency_penalty=-10.0, penalty_window=64)
-    plain = [run(loaded, ask("x", sampling=one, draft_length=0, max_tokens=120)) for one in (WARM, loops)]
-    assert loaded._draft
-    cache = loaded._draft.context
-    decode, calls = cache.decode, itertools.count()
-
-    def fails_later(tokens: Sequence[int], outputs: int) -> Floats:
-        if next(calls) > 6:
-            raise KnownError("The draft ran out of memory.")
-        return decode(tokens, outputs)
-
-    monkeypatch.setattr(cache, "decode", fails_later)
-    answer = run(loaded, command := ask("x", sampling=WARM, max_tokens=120))
-    assert_same(loaded, command, answer, plain[0])
-    assert_sums_close(answer)
-    assert answer.finished.draft_failure == "The draft ran out of memory."
-    answer = run(loaded, command := ask("x", sampling=loops, drafter="chain", max_tokens=120))
-    assert_same(loaded, command, answer, plain[1])
-    assert any(piece.drafter == "ngram" for piece in answer.pieces)
 
 
 class _AsHead(NgramDrafter):

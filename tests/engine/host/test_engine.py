@@ -234,20 +234,6 @@ def test_rejected_guesses_are_told(loaded: Engine) -> None:
     assert all(piece.drafter is None for piece in answer.pieces if piece.rejected is not None)
 
 
-def test_a_stop_in_the_middle_then_another_turn(engine: Engine, load: Loader, random_pair: Pair) -> None:
-    load(*random_pair)
-    stopped = run(engine, ask("Tell me", sampling=WARM, max_tokens=200), cancel_after=4)
-    assert stopped.finished.finish_reason == "cancelled"
-    assert 0 < len(stopped.token_ids) < 200
-    assert_sums_close(stopped)
-    after = run(engine, command := ask("Go on", sampling=WARM, max_tokens=40))
-    load_again = Engine()
-    load_again.load(Load(request=1, target=str(random_pair[0])), lambda _: None)
-    fresh = run(load_again, ask("Go on", sampling=WARM, max_tokens=40, draft_length=0))
-    load_again.unload()
-    assert_same(engine, command, after, fresh)
-
-
 def test_the_next_turn_processes_only_what_is_new(engine: Engine, load: Loader, random_pair: Pair) -> None:
     load(*random_pair)
     first = run(engine, ask("What is a draft model?", sampling=GREEDY, max_tokens=100))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -23,7 +23,7 @@ from app.engine.llama import head as heads
 from app.models.heads import TURNED_OFF
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import PairLoaded
-from app.protocol.options import AcceptRule, LoadSettings, Sampling
+from app.protocol.options import LoadSettings, Sampling
 from tests.support.gemma4_models import KINDS as GEMMAS
 from tests.support.gemma4_models import Gemma4, make_assistant, make_gemma4, make_table_assistant, make_table_gemma4
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, longest, run
@@ -192,34 +192,6 @@ def assert_the_text_of_decoding_without_a_draft(engine: Engine, *, accepts: bool
     assert answer.finished.figures.draft.accepted or not accepts
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("sampling", [WARM, *in_proof([GREEDY, HOT])])
-def test_coupled_gives_the_text_of_decoding_without_a_draft(
-    engine: Engine, load_head: LoadHead, random_models: Models, kind: str, sampling: Sampling
-) -> None:
-    load_head(random_models[kind])
-    for drafter, length in (("mtp", 4), ("auto", "auto")):
-        assert_the_text_of_decoding_without_a_draft(engine, sampling=sampling, drafter=drafter, draft_length=length)
-
-
-@pytest.mark.parametrize("kind", ["qwen35", GEMMA, *in_proof(["glm4moe", CHAIN])])
-def test_every_rule_gives_the_plain_text_at_temperature_0(
-    engine: Engine, load_head: LoadHead, random_models: Models, kind: str
-) -> None:
-    load_head(random_models[kind])
-    for rule in get_args(AcceptRule):
-        assert_the_text_of_decoding_without_a_draft(engine, accept=rule, accepts=True)
-
-
-@pytest.mark.parametrize("kind", ["glm4moe", *in_proof(["qwen35", GEMMA, CHAIN])])
-def test_sampled_drafts_of_a_head_that_is_right_are_accepted(
-    engine: Engine, load_head: LoadHead, table_models: Models, kind: str
-) -> None:
-    load_head(table_models[kind])
-    for rule in ("rejection", "block"):
-        assert_always_right(run(engine, asked(accept=rule, sampling=WARM)))
-
-
 # ---------------------------------------------------------------- whatever happens to the chat
 
 
@@ -324,16 +296,6 @@ def test_a_head_leaves_the_copy_of_its_target_alone(
     assert answer.started.cached_tokens > len(first.token_ids)
     engine.forget()
     assert_same(engine, going_on, answer, run(engine, msgspec.structs.replace(going_on, draft_length=0)))
-
-
-@pytest.mark.parametrize("kind", ["qwen35", *in_proof(["glm4moe", GEMMA, CHAIN])])
-def test_up_to_the_end_of_the_context(engine: Engine, load_head: LoadHead, table_models: Models, kind: str) -> None:
-    load_head(table_models[kind], settings=LoadSettings(context_length=256, micro_batch_size=32, threads=1))
-    plain = run(engine, asked("x", draft_length=0, max_tokens=None))
-    answer = run(engine, asked("x", max_tokens=None, draft_length=7))
-    assert answer.finished.finish_reason == plain.finished.finish_reason == "context"
-    assert answer.token_ids == plain.token_ids
-    assert_always_right(answer)
 
 
 def test_other_drafters_and_pauses_leave_nothing_out(engine: Engine, load_head: LoadHead, table_models: Models) -> None:
