@@ -38,8 +38,10 @@ EXACT_WIDTH = MAX_DRAFT_LENGTH
 """The widest pass under the accept rule ``exact``, for which GPUs have kernels."""
 TARGET_OUTPUTS, DRAFT_OUTPUTS = MAX_DRAFT_LENGTH + 1, 1
 """Rows of logits requested per pass."""
+HEAD_PASS, HEAD_OUTPUTS = 64, 8
+"""The most tokens of a pass of an EAGLE-3 head, which computes logits for all of them, and of one that returns some."""
 WAITING_STATES_BYTES = 64 * 1024 * 1024
-"""The limit for hidden states that wait for the target's MTP head. Memory is only taken as needed."""
+"""The limit for hidden states that wait for the target's head. Memory is only taken as needed."""
 
 _DEFAULT_CONTEXT_LENGTH = 8192
 _MOST_SNAPSHOTS, _LEAST_SNAPSHOTS = 8, 2

@@ -141,6 +141,9 @@ class Follower(Protocol):
 class Context:
     """A KV cache for one model, always containing exactly ``tokens``: those added and not rolled back."""
 
+    _context_type = llama_cpp.LLAMA_CONTEXT_TYPE_MTP
+    """Of a head's."""
+
     def __init__(
         self,
         model: Model,
@@ -159,7 +162,7 @@ class Context:
         for at once; ``batch_threads`` compute passes over several tokens, 0 for as many as ``threads``.
 
         ``snapshots`` of a running state are kept after each pass, if the model can. With a ``target``, llama.cpp's
-        handle of its context, this is the cache of the MTP head in ``model``. ``keep_windows``: keep what has left the
+        handle of its context, this is the cache of the head in ``model``. ``keep_windows``: keep what has left the
         attention windows, as with a running state. ``same_kernels``: passes over up to ``outputs`` tokens give the same
         logits whatever their width and the number of threads, if possible (`Kernels`).
         """
@@ -178,7 +181,7 @@ class Context:
         params.swa_full = keep_windows  # otherwise, what is outside the windows would only take up memory
         params.no_perf = True
         if target:
-            params.ctx_type, params.ctx_other = llama_cpp.LLAMA_CONTEXT_TYPE_MTP, target
+            params.ctx_type, params.ctx_other = self._context_type, target
         self._top_k = TopK(params, model.vocabulary_size, outputs, is_used=pays(model))
         backend.errors.clear()
         self.handle = self._top_k.handle = model.new_context(params)

@@ -37,34 +37,48 @@ HISTORY = 64
 """Hidden states that are kept although they were processed, because a verify pass may be undone."""
 _REMEMBERED = 64
 """The most checkpoints of the target whose hidden states are kept."""
-_MISSING = "This copy of llama.cpp can't use MTP heads (it has no {}), so the model's own head isn't used."
+_MISSING = "This copy of llama.cpp can't use heads of this kind (it has no {}), so the model's head isn't used."
 _NO_STATES = "llama.cpp gives no hidden states of this model, so its MTP head can't draft."
 _ENDING = np.dtype([("cells", "<i8"), ("is_known", "<i8"), ("kv_bytes", "<i8")])
 """The last bytes of a copy."""
 
 
-_FLOATS = ctypes.POINTER(ctypes.c_float)
+FLOATS = ctypes.POINTER(ctypes.c_float)
 _CONTEXT = llama_cpp.llama_context_p_ctypes
 _library: Any = llama_cpp.llama_cpp._lib
 
 
-def found(name: str, gcc: str, msvc: str, result: object, *arguments: object) -> Callable[..., Any]:
-    """A C++ function whose first argument is a context; ``gcc`` and ``msvc`` spell the types of its other arguments.
+_OF_MODEL = [llama_cpp.llama_model_p_ctypes]
+_FUNCTIONS: dict[str, tuple[str, str, object, list[Any]]] = {
+    "llama_set_embeddings_nextn": ("bb", "X{}_N1", None, [_CONTEXT, ctypes.c_bool, ctypes.c_bool]),
+    "llama_get_embeddings_nextn": ("", "PEAM{}", FLOATS, [_CONTEXT]),
+    "llama_get_embeddings_nextn_ith": ("i", "PEAM{}H", FLOATS, [_CONTEXT, ctypes.c_int32]),
+    "llama_set_nextn_layer_offset": ("i", "X{}H", None, [_CONTEXT, ctypes.c_int32]),
+    "llama_set_embeddings_layer_inp": ("jb", "X{}I_N", None, [_CONTEXT, ctypes.c_uint32, ctypes.c_bool]),
+    "llama_get_embeddings_layer_inp": ("j", "PEAM{}I", FLOATS, [_CONTEXT, ctypes.c_uint32]),
+    "llama_model_target_layer_ids": ("", "PEBH{}", ctypes.POINTER(ctypes.c_int32), _OF_MODEL),
+    "llama_model_target_layer_ids_n": ("", "I{}", ctypes.c_uint32, _OF_MODEL),
+}
+"""llama.cpp's functions for heads: how GCC and Clang spell the types of the arguments after the first, how Microsoft's
+compiler spells those of the result and of all arguments; result and arguments."""
+_SPELLED_CONTEXT, _SPELLED_MODEL = ("P13llama_context", "PEAUllama_context@@"), ("PK11llama_model", "PEBUllama_model@@")
 
-    Raises `KnownError` if it is missing.
-    """
-    returned = "X" if result is None else "PEAM"
-    spelled = (name, f"_Z{len(name)}{name}P13llama_context{gcc}", f"?{name}@@YA{returned}PEAUllama_context@@{msvc}@Z")
+
+def found(name: str) -> Callable[..., Any]:
+    """One of `_FUNCTIONS`, under the name that it has on this system. Raises `KnownError` if it is missing."""
+    gcc, msvc, result, arguments = _FUNCTIONS[name]
+    first = _SPELLED_MODEL if arguments is _OF_MODEL else _SPELLED_CONTEXT
+    spelled = (name, f"_Z{len(name)}{name}{first[0]}{gcc}", f"?{name}@@YA{msvc.format(first[1])}@Z")
     for one in spelled:
         if function := getattr(_library, one, None):
-            function.restype, function.argtypes = result, [_CONTEXT, *arguments]
+            function.restype, function.argtypes = result, arguments
             return function  # type: ignore[no-any-return]
     raise KnownError(_MISSING.format(name))
 
 
 def states_switch() -> Callable[[int, bool, bool], None]:
     """Of a context: whether to output hidden states, and only those of positions whose logits are asked for."""
-    return found("llama_set_embeddings_nextn", "bb", "_N1", None, ctypes.c_bool, ctypes.c_bool)
+    return found("llama_set_embeddings_nextn")
 
 
 class States:
@@ -78,6 +92,7 @@ class States:
         """How many rows have ever been written to; the others take up no memory yet."""
         self.first = self.end = 0
         """The positions of the first of these tokens, and of the one after the last."""
+        self.row_bytes = width * _FLOAT_BYTES
 
     def append(self, position: int, rows: Floats) -> None:
         """Add those after the tokens from ``position`` on; everything before is forgotten if there is a gap."""
@@ -118,6 +133,7 @@ class Head(Context):
     longest_draft = MAX_DRAFT_LENGTH
     """The most tokens it can draft."""
     _keeps_windows = False
+    _outputs = DRAFT_OUTPUTS
 
     def __init__(self, target: Context, model: Model, settings: LoadSettings) -> None:
         """``model`` contains the head: the target's own, or that of a file with only the head.
@@ -125,8 +141,8 @@ class Head(Context):
         Raises `KnownError` if llama.cpp can't use it, or the head belongs to another target.
         """
         self._output_states = states_switch()
-        self._all_states = found("llama_get_embeddings_nextn", "", "", _FLOATS)
-        self._state_at = found("llama_get_embeddings_nextn_ith", "i", "H", _FLOATS, ctypes.c_int32)
+        self._all_states = found("llama_get_embeddings_nextn")
+        self._state_at = found("llama_get_embeddings_nextn_ith")
         self._target = target.handle
         super().__init__(
             model,
@@ -134,20 +150,21 @@ class Head(Context):
             length=target.length,
             threads=target.threads,
             batch_threads=target.batch_threads,
-            outputs=DRAFT_OUTPUTS,
+            outputs=self._outputs,
             target=target.handle,
             keep_windows=self._keeps_windows,
         )
         width = model.state_width
-        if width != target.model.state_width:
+        if not self._belongs_to(target.model):
             self.close()
-            raise KnownError(f"The MTP head in {model.path.name} belongs to another model.")
+            raise KnownError(f"The head in {model.path.name} belongs to another model.")
         self._inputs = np.zeros((self._capacity, width), np.float32)
-        self._batch.embd = self._inputs.ctypes.data_as(_FLOATS)
-        room = WAITING_STATES_BYTES // (2 * _FLOAT_BYTES * width)  # see `States`
+        self._batch.embd = self._inputs.ctypes.data_as(FLOATS)
+        row = self._numbers_of_state(target.model)
+        room = WAITING_STATES_BYTES // (2 * _FLOAT_BYTES * row)  # see `States`
         self._waiting = max(min(room, self.length), self.chunk)
         """How many tokens may wait to be processed."""
-        self._states = States(2 * (max(self._waiting, self._capacity) + HISTORY), width)
+        self._states = States(2 * (max(self._waiting, self._capacity) + HISTORY), row)
         self._own: Floats = np.zeros(width, np.float32)
         """The head's own hidden state after its last output, from which it drafts on."""
         self._exact = 0
@@ -156,8 +173,19 @@ class Head(Context):
         """Why it can't draft any more, for the user."""
         self._remembered: dict[int, Floats] = {}
         """Hidden states before positions at which the target has checkpoints."""
-        self._output_states(self._target, True, False)
+        self._switch(True)
         self._output_states(self.handle, True, True)
+
+    def _belongs_to(self, target: Model) -> bool:
+        return self.model.state_width == target.state_width
+
+    def _numbers_of_state(self, target: Model) -> int:
+        """How many numbers it needs of the target for a token."""
+        return target.state_width
+
+    def _switch(self, on: bool) -> None:
+        """Whether the target outputs what the head needs."""
+        self._output_states(self._target, on, False)
 
     # ------------------------------------------------------------ drafting
 
@@ -176,7 +204,7 @@ class Head(Context):
 
     def _keep_own(self) -> None:
         """Its own hidden state after the last output takes the place of the target's. Raises `KnownError`."""
-        self._own[:] = self._rows_at(self._state_at(self.handle, 0), 1)[0]
+        self._own[:] = self._rows_at(self._state_at(self.handle, self._batch.n_tokens - 1), 1)[0]
 
     def _rows_at(self, pointer: Any, count: int) -> Floats:
         """Hidden states in llama.cpp's memory, shape (count, width). Raises `KnownError` if it has none."""
@@ -193,13 +221,18 @@ class Head(Context):
         begin = min(max(states.first, first), first + len(inputs))
         end = min(max(states.end, begin), first + len(inputs))
         inputs[: begin - first] = 0.0
-        inputs[begin - first : end - first] = states.between(begin, end)
+        if begin < end:
+            inputs[begin - first : end - first] = self._read(states.between(begin, end))
         inputs[end - first :] = self._own if first >= 0 else 0.0
 
     @property
     def may_reuse_graphs(self) -> bool:
         """It processes what was accepted once more, and never two tokens at once."""
         return False
+
+    def _read(self, states: Floats) -> Floats:
+        """What the head reads of the target's ``states``."""
+        return states
 
     # ------------------------------------------------------------ following the target
 
@@ -280,7 +313,7 @@ class Head(Context):
 
     def copy_size(self) -> int:
         """Bytes of what `copy_out` writes."""
-        return self._kv_size() + self._own.nbytes + _ENDING.itemsize
+        return self._kv_size() + self._states.row_bytes + _ENDING.itemsize
 
     def _kv_size(self) -> int:
         return self._memory.size(WHOLE)
@@ -290,18 +323,20 @@ class Head(Context):
 
     def copy_out(self, into: NDArray[np.uint8], length: int) -> bool:
         """Write cells and hidden state that belong to the target's ``length`` tokens."""
-        kv = into[: len(into) - self._own.nbytes - _ENDING.itemsize]
+        kv = into[: len(into) - self._states.row_bytes - _ENDING.itemsize]
         is_known = self._states.first < length <= self._states.end
-        state = self._states.between(length - 1, length)[0] if is_known else np.zeros_like(self._own)
-        into[len(kv) : -_ENDING.itemsize] = np.ascontiguousarray(state).view(np.uint8)
+        into[len(kv) : -_ENDING.itemsize] = 0
+        if is_known:
+            into[len(kv) : -_ENDING.itemsize] = self._states.between(length - 1, length)[0].view(np.uint8)
         into[-_ENDING.itemsize :] = np.array([(len(self.tokens), is_known, len(kv))], _ENDING).view(np.uint8)
         return self._copy_kv_out(kv)
 
     def copy_length(self, data: NDArray[np.uint8]) -> int:
         """How many bytes at the end of ``data`` `copy_out` has written; 0 if it can't have been."""
-        if len(data) < self._own.nbytes + _ENDING.itemsize:
+        least = self._states.row_bytes + _ENDING.itemsize
+        if len(data) < least:
             return 0
-        length = int(data[-_ENDING.itemsize :].view(_ENDING)["kv_bytes"][0]) + self._own.nbytes + _ENDING.itemsize
+        length = int(data[-_ENDING.itemsize :].view(_ENDING)["kv_bytes"][0]) + least
         return length if 0 < length < len(data) else 0
 
     def copy_back(self, data: NDArray[np.uint8], tokens: Sequence[int]) -> None:
@@ -320,17 +355,21 @@ class Head(Context):
         """Make a copy of so many ``cells``, which belong to the first ``tokens``, the content of the empty cache."""
         if not cells:
             return
-        if self._memory.copy_back(kv, WHOLE) and self._memory.newest() == cells - 1:
+        if self._memory.copy_back(kv, WHOLE) and self._ends_at(cells):
             self.tokens = list(tokens[:cells])
             self._exact = cells
         else:
             self.clear()
 
+    def _ends_at(self, cells: int) -> bool:
+        """Whether the memory has those of so many tokens."""
+        return self._memory.newest() == cells - 1
+
     def close(self) -> None:
         """Free the cache and the compute buffers. The target no longer outputs hidden states."""
         if self.handle:
-            self._output_states(self._target, False, False)
-            self._batch.embd = _FLOATS()  # not llama.cpp's to free
+            self._switch(False)
+            self._batch.embd = FLOATS()  # not llama.cpp's to free
         super().close()
 
 
@@ -346,7 +385,7 @@ class HeadChain(Head):
     """A cell has one place for all heads, which a cache that reuses what has left a window doesn't promise."""
 
     def __init__(self, target: Context, model: Model, settings: LoadSettings) -> None:
-        self._choose = found("llama_set_nextn_layer_offset", "i", "H", None, ctypes.c_int32)
+        self._choose = found("llama_set_nextn_layer_offset")
         super().__init__(target, model, settings)
         self.longest_draft = model.mtp_layers
         self._draft_states = np.zeros((self.longest_draft, len(self._own)), np.float32)

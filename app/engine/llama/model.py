@@ -234,6 +234,11 @@ class Model:
         self._pieces: dict[int, bytes] = {}
         self._ends: dict[int, bool] = {}
 
+    @property
+    def handle(self) -> int:
+        """llama.cpp's, for what isn't done here."""
+        return int(self._handle)
+
     def new_context(self, params: llama_cpp.llama_context_params) -> int:
         """A llama.cpp context handle for `Context`; 0 if there isn't enough memory."""
         return llama_cpp.llama_init_from_model(self._handle, params) or 0
