@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from app.engine.drafters import Drafter
+from app.engine.drafters.eagle3 import Eagle3Drafter
 from app.engine.drafters.grammar import GrammarDrafter
 from app.engine.drafters.model import LoadedDraft, ModelDrafter
 from app.engine.drafters.mtp import MtpDrafter
@@ -18,6 +19,7 @@ DRAFTERS: Mapping[DrafterName, Callable[[Ends, LoadedDraft | None], Drafter | No
     "ngram": lambda ends, _loaded: NgramDrafter(ends),
     "model": lambda _ends, loaded: ModelDrafter(loaded) if loaded else None,
     "mtp": lambda _ends, loaded: MtpDrafter(loaded) if loaded else None,
+    "eagle3": lambda _ends, loaded: Eagle3Drafter(loaded) if loaded else None,
 }
 """The function that creates each drafter, from what was loaded for it; it returns ``None`` if that is missing."""
 

@@ -441,7 +441,7 @@ class Loader:
             if head.model:
                 head.file = _info(self._head, head.model, self._settings.draft_gpu_layers)
         except KnownError as error:
-            log.info("the MTP head is not used: %s", error)
+            log.info("the head is not used: %s", error)
             return None, str(error)
         owner = key_of({"target": loaded.owner, "head": self._head_stamp})  # copies of the cache end with the head's
         loaded.switcher = ChatSwitcher(loaded.context, self._caches, owner, self._is_canceled)

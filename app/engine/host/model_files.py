@@ -1,4 +1,4 @@
-"""What belongs to a model's file: its stamp, its MTP head, what it recommends."""
+"""What belongs to a model's file: its stamp, its head, what it recommends."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ import msgspec
 
 from app import system
 from app.engine.llama.context import Context
+from app.engine.llama.eagle3 import Eagle3Head
 from app.engine.llama.head import Head, HeadChain, SharedHead
 from app.engine.llama.model import Model
 from app.models.gguf import GgufHeader, check_loadable, read_header
 from app.models.heads import (
     DRAFT_INSTEAD,
     has_head,
+    head_kind,
     head_problem,
     is_assistant,
     is_head_only,
@@ -172,8 +174,7 @@ def load_head(
             check_loadable(header, as_head=True)
             model = load_model(header.path)
             undo.callback(model.close)
-        kind = SharedHead if is_assistant(header) else HeadChain if header.mtp_layers > 1 else Head
-        head = kind(target, model or target.model, command.settings)
+        head = _class_of(header)(target, model or target.model, command.settings)
         undo.callback(head.close)
         head.decode_largest([0, 0], 1, 1)  # allocates the compute buffers, for each head of a chain
         head.clear()
@@ -185,6 +186,12 @@ def load_head(
             raise KnownError(head.failure)
         undo.pop_all()
     return TargetHead(head, model)
+
+
+def _class_of(head: GgufHeader) -> type[Head]:
+    if head_kind(head) == "eagle3":
+        return Eagle3Head
+    return SharedHead if is_assistant(head) else HeadChain if head.mtp_layers > 1 else Head
 
 
 _SAMPLING_KEYS = {

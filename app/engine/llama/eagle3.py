@@ -19,12 +19,13 @@ from app.engine.llama.checkpoints import SEQUENCE
 from app.engine.llama.context import Context
 from app.engine.llama.head import Head, found
 from app.engine.llama.model import Model
-from app.protocol.options import HEAD_OUTPUTS, HEAD_PASS, LoadSettings
+from app.protocol.options import HEAD_OUTPUTS, HEAD_PASS, DrafterName, LoadSettings
 
 
 class Eagle3Head(Head):
     """The KV cache of an EAGLE-3 head, which follows the cache of its target. Close it before its target."""
 
+    drafter: DrafterName = "eagle3"
     _outputs = HEAD_OUTPUTS
     _context_type = llama_cpp.LLAMA_CONTEXT_TYPE_DEFAULT
 
