@@ -32,6 +32,7 @@ from app.protocol.commands import Generate, Load, Message
 from app.protocol.options import MAX_DRAFT_LENGTH, DraftLength, LoadSettings, Sampling
 from benchmarks.contenders import Contender, Counts
 from tests.support.generation import run
+from tests.support.table_cache import TableCache
 from tests.support.vocabulary import FakeVocabulary
 
 CATCH_UP = 0.1
@@ -170,44 +171,21 @@ DIVERGENCES = (
 )
 
 
-class Table:
+class Table(TableCache):
     """A KV cache whose logits come from a table: the last token and its place choose the row."""
 
     chunk = 1 << 30
 
     def __init__(self, rows: Floats, spend: Callable[[int], None]) -> None:
+        super().__init__(length=1 << 30, branches=0)
         self._rows = rows
         self._spend = spend
-        self.tokens: list[int] = []
-        self.length = 1 << 30
-        self.may_reuse_graphs = False
 
     def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
         places = [(7919 * place + 31 * token) % CONTEXTS for place, token in enumerate(tokens, start=len(self.tokens))]
         self.tokens += tokens
         self._spend(len(tokens))
         return self._rows[places[len(places) - outputs :]]
-
-    def decode_largest(self, tokens: Sequence[int], outputs: int, count: int | None) -> Floats:  # noqa: ARG002
-        return self.decode(tokens, outputs)
-
-    def roll_back(self, length: int) -> None:
-        del self.tokens[length:]
-
-    def hold(self, count: int) -> None:
-        pass
-
-    def remember(self) -> None:
-        pass
-
-    def graphs_reused(self) -> int:
-        return 0
-
-    def aborting(self, _should_stop: Callable[[], bool]) -> contextlib.AbstractContextManager[None]:
-        return contextlib.nullcontext()
-
-    def close(self) -> None:
-        pass
 
 
 class _OneChat:

@@ -211,6 +211,9 @@ class LoadSettings(msgspec.Struct, frozen=True, kw_only=True):
     draft_context_length: Annotated[int, msgspec.Meta(ge=0, le=MAX_CONTEXT_LENGTH)] = 0
     """Tokens in a draft model's KV cache; it doesn't draft in longer chats. 0: the target's."""
     draft_kv_type: DraftKvType = "auto"
+    branches: Annotated[int, msgspec.Meta(ge=0, le=MAX_DRAFT_LENGTH)] = 0
+    """How many branches a draft may have beside its first chain; 0: all drafts are chains. Each is a sequence in the
+    target's KV cache while it is tested."""
     chat_cache_mib: Annotated[int, msgspec.Meta(ge=-1, le=MAX_COUNT)] = -1
     """MiB for the KV caches of recent chats; 0: keep none, -1: an eighth of the system's memory, at most 2,048."""
 
@@ -226,6 +229,7 @@ SPECIAL_OPTIONS = (
     "exact",
     "draft_context_length",
     "draft_kv_type",
+    "branches",
 )
 """Measurements from before these options existed were made with their defaults."""
 

@@ -60,6 +60,8 @@ class Verdict:
 
     accepted: int
     token: int
+    path: tuple[int, ...] | None = None
+    """Of a draft with branches: the places of the accepted tokens."""
 
 
 def _key(seed: int, position: int, purpose: Purpose) -> int:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from app.engine.decoding.accept_rules import Verdict
 from app.engine.decoding.grammar import Grammar
-from app.engine.decoding.sampling import InvalidLogitsError
+from app.engine.decoding.sampling import InvalidLogitsError, Logits, likeliest
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import Drafter, Proposal, Worth, always
 from app.engine.policy.policy import Decision, Outcome, Policy, Situation
@@ -67,6 +68,8 @@ class Drafting:
         self.slowdown = 1.0
         """How many times as long everything takes while other programs are busy. The policy learns what rounds would
         take without them: a busy phase is no reason to draft less."""
+        self.branches = 0
+        """How many branches beside its first chain a draft may have."""
 
     def begin(self, sequence: TokenSequence, task: Task) -> None:
         """The answer has its first token. No drafter decodes anything before `draft`."""
@@ -75,6 +78,7 @@ class Drafting:
             del self._drafters[head]
             self.failure = _IMAGES.format(DRAFTER_WORDS[head].title)
         for name, drafter in list(self._drafters.items()):
+            drafter.branches = self.branches
             try:
                 drafter.begin(sequence.text, task)
             except KnownError as error:
@@ -95,8 +99,8 @@ class Drafting:
             return NO_DRAFT  # nothing to decide: if a pass takes a millisecond, the policy's own time would show
         situation = Situation(len(self._sequence), most, dict(self._missing), found, forced, kind)
         decision = self.policy.decide(situation)
-        proposal = self._fitting(self._carry_out(decision, situation))
-        tested = decision.tested(proposal)
+        proposal = self._fitting(self._carry_out(decision, situation)).with_branches(self.branches)
+        tested = len(proposal.tokens) if proposal.parents else decision.tested(proposal)
         return Draft(situation, decision, proposal, tested, self.policy.width(tested + 1))
 
     def _head(self) -> DrafterName | None:
@@ -112,7 +116,7 @@ class Drafting:
     def _fitting(self, proposal: Proposal) -> Proposal:
         """``proposal`` up to where the grammar refuses it. Sampled drafts aren't cut: their length must not depend on a
         token that isn't tested."""
-        if self._grammar is None or proposal.distributions is not None:
+        if self._grammar is None or proposal.distributions is not None or proposal.parents:
             return proposal
         return proposal.first(self._grammar.fits(proposal.tokens))
 
@@ -154,17 +158,26 @@ class Drafting:
     def _count_missing(self) -> None:
         self._missing = {name: each.missing() for name, each in self._drafters.items() if not each.is_free}
 
-    def verified(self, draft: Draft, accepted: int, token: int, seconds: tuple[float, float, float]) -> None:
+    def judged(self, draft: Draft, logits: Logits) -> None:
+        """Show the drafter of a draft that was tested what the target found most likely."""
+        drafter = self._drafters.get(draft.drafter) if draft.drafter else None
+        if drafter and drafter.needs == "logits":
+            drafter.seen(likeliest(logits))
+
+    def verified(self, draft: Draft, verdict: Verdict, seconds: tuple[float, float, float]) -> None:
         """Tell the policy the result of a draft, with the ``seconds`` for drafting, the verify pass and the rest."""
         if draft is NO_DRAFT:
             return
+        accepted, token, proposal = verdict.accepted, verdict.token, draft.proposal
+        if verdict.path is not None:
+            proposal = proposal.along(verdict.path)
         for name, missing in self._missing.items():
             self._missing[name] = 0 if draft.drafter == name else missing + accepted + 1
         self.policy.learn(
             Outcome(
                 draft.situation,
                 draft.decision,
-                draft.proposal,
+                proposal,
                 draft.tested,
                 accepted,
                 token,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 
 import msgspec
 
@@ -24,8 +24,9 @@ from app.engine.decoding.sampling import (
     penalize_rows,
     stack,
 )
-from app.engine.decoding.sequence import Cache, Task, TokenSequence, piece_end, text_of
+from app.engine.decoding.sequence import Cache, Task, TokenSequence, piece_end, shared_prefix, text_of
 from app.engine.decoding.text import TextKinds, TextStream, TokenTexts, answer_text
+from app.engine.decoding.trees import first_chain
 from app.engine.drafters import Proposal
 from app.protocol.events import Piece, Round
 from app.protocol.options import EXACT_WIDTH, TARGET_OUTPUTS, DrafterName, FinishReason, TextKind
@@ -34,6 +35,13 @@ from app.system import Canceled
 _CAUGHT_UP = 4
 """If a roll-back removed too much, up to this many tokens are fed again within the verify pass, more of them before it,
 `TARGET_OUTPUTS` at a time: wider passes round differently."""
+
+
+def _kept(verdict: Verdict, proposal: Proposal) -> int:
+    """How many accepted tokens are in the target's cache: those in its first chain."""
+    if verdict.path is None or proposal.parents is None:
+        return verdict.accepted
+    return shared_prefix(verdict.path, first_chain(proposal.parents))
 
 
 class Decoding:
@@ -101,6 +109,7 @@ class Decoding:
             rest = self._rest_of_ending()
             yield self._forced(rest) if rest else self._first(prompt_logits)
             if self._drafting and not self.finish_reason:
+                self._drafting.branches = self._target.branches if self._task.unit == 1 else 0
                 self._drafting.begin(self._sequence, self._task)
             while not self.finish_reason:
                 if self._canceled():
@@ -187,12 +196,19 @@ class Decoding:
         drafted = time.perf_counter()
         length = len(self._sequence) - 1
         try:
-            logits = self._verify(proposal.tokens, draft.width)
+            logits = self._verify(proposal, draft.width)
             verified = time.perf_counter()
             verdict = self._judge(logits, proposal)
-            length = len(self._sequence) + verdict.accepted
+            if self._drafting:
+                self._drafting.judged(draft, logits)
+            length = len(self._sequence) + _kept(verdict, proposal)
         finally:
             self._target.roll_back(length)
+        if verdict.path is not None:
+            proposal = proposal.along(verdict.path)
+            if self._task.logprobs is not None:
+                assert not isinstance(logits, TopLogits)
+                logits = logits[[0, *(place + 1 for place in verdict.path)]]
         tokens, pieces = self._take(verdict, proposal, draft.drafter, logits)
         taken = time.perf_counter()
         seconds = (drafted - begun, verified - drafted, taken - verified)
@@ -201,7 +217,7 @@ class Decoding:
             if tokens <= verdict.accepted:  # what was accepted behind the thinking was chosen without the grammar
                 self._target.roll_back(len(self._sequence) - 1)
             self._drafting.accepted()
-            self._drafting.verified(draft, verdict.accepted, verdict.token, (*seconds[:2], other))
+            self._drafting.verified(draft, verdict, (*seconds[:2], other))
             self._learning_seconds = time.perf_counter() - taken
         return Round(
             index=self._round,
@@ -220,8 +236,8 @@ class Decoding:
             time=self._since_start(),
         )
 
-    def _verify(self, draft_tokens: list[int], width: int) -> Logits:
-        """The logits after the context and after each of ``draft_tokens``, one row more than these.
+    def _verify(self, proposal: Proposal, width: int) -> Logits:
+        """The logits after the context and after each token of ``proposal``, one row more than these.
 
         A memory that can only go back to checkpoints may lack more than the last token of the context. The pass is
         padded to ``width`` by repeating the last token: that has no effect on the draft, and is rolled back. Padding
@@ -229,11 +245,14 @@ class Decoding:
         have, because the kernel that computes logits is chosen by their number.
         """
         target, context, end = self._target, self._sequence.tokens, len(self._sequence) - 1
+        draft_tokens = proposal.tokens
         if end - len(target.tokens) > _CAUGHT_UP:
             while (held := len(target.tokens)) < end:
                 if self._canceled():
                     raise Canceled
                 target.decode(context[held : min(piece_end(context, held, TARGET_OUTPUTS), end)], 0)
+        if proposal.parents is not None:
+            return target.decode_tree(context[len(target.tokens) :], draft_tokens, proposal.parents)
         target.hold(len(draft_tokens))
         tokens = [*context[len(target.tokens) :], *draft_tokens]
         outputs = len(draft_tokens) + 1
@@ -248,8 +267,9 @@ class Decoding:
         if not self._drafting:
             return NO_DRAFT
         limit = min(self._room, self._longest - 1) - len(self._sequence)
-        if self._task.unit > 1:
-            limit = min(limit, EXACT_WIDTH - max(len(self._sequence) - len(self._target.tokens), 1))
+        widest = EXACT_WIDTH if self._task.unit > 1 else TARGET_OUTPUTS if self._target.branches else None
+        if widest is not None:
+            limit = min(limit, widest - max(len(self._sequence) - len(self._target.tokens), 1))
         if self._task.thinking_budget is not None and self._texts.splitter.may_think:
             # What lies behind the end of the thinking would be lost.
             limit = min(limit, max(self._task.thinking_budget - self._texts.thinking_tokens - 1, 0))
@@ -263,9 +283,12 @@ class Decoding:
         if task.logit_bias:
             assert not isinstance(logits, TopLogits)
             logits = biased(logits, task.logit_bias)
-        logits = penalize_rows(logits, self._sequence.text.tokens, draft, task.sampling)
+        if proposal.parents is None:
+            logits = penalize_rows(logits, self._sequence.text.tokens, draft, task.sampling)
         q = proposal.distributions if task.accept != "coupled" else None
         rule = block if task.accept == "block" else rejection
+        if proposal.parents is not None:
+            return self._judge_tree(logits, proposal)
         if self._grammar and self._grammar.in_force:
             assert not isinstance(logits, TopLogits)
             with closing(self._masked(self._grammar, logits, draft)) as rows:
@@ -277,6 +300,28 @@ class Decoding:
         if q is not None:
             return rule(distributions(logits, task.sampling), q, draft, task.seed, position)
         return coupled(sample(logits, task.sampling, task.seed, position), draft)
+
+    def _judge_tree(self, logits: Logits, proposal: Proposal) -> Verdict:
+        """Follow the target's own choices from the context into the tree."""
+        task, path, accepted, place = self._task, list[int](), list[int](), -1
+        history = self._sequence.text.tokens[-task.sampling.penalty_window :]
+        assert proposal.parents is not None
+        places = {pair: i for i, pair in enumerate(zip(proposal.parents, proposal.tokens, strict=True))}
+        with self._grammar.ahead() if self._grammar and self._grammar.in_force else nullcontext() as ahead:
+            while True:
+                row = penalize_rows(logits[place + 1 : place + 2], [*history, *accepted], [], task.sampling)
+                if ahead:
+                    assert not isinstance(row, TopLogits)
+                    row = masked(row, ahead.allowed())
+                token = next(sample(row, task.sampling, task.seed, len(self._sequence) + len(path)))
+                behind = places.get((place, token))
+                if behind is None:
+                    return Verdict(len(path), token, tuple(path))
+                if ahead:
+                    ahead.take(token)
+                path.append(behind)
+                accepted.append(token)
+                place = behind
 
     @staticmethod
     def _masked(grammar: Grammar, logits: Floats, draft: list[int]) -> Generator[Logits, None, None]:

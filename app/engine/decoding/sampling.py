@@ -238,6 +238,12 @@ def masked(row: Floats, allowed: NDArray[np.bool_]) -> Logits:
     return np.where(allowed, row, np.float32(-np.inf))
 
 
+def likeliest(logits: Logits) -> list[int]:
+    """The most likely token of each row."""
+    found: list[int] = (logits.ids[:, 0] if isinstance(logits, TopLogits) else logits.argmax(axis=1)).tolist()
+    return found
+
+
 def keeps_all(sampling: Sampling) -> bool:
     """Whether tokens are drawn and none is cut."""
     return sampling.temperature > 0 and not sampling.top_k and sampling.top_p >= 1.0 and sampling.min_p <= 0.0

@@ -32,11 +32,19 @@ class Cache(Protocol):
     length: int
     chunk: int
 
+    @property
+    def branches(self) -> int:
+        """How many branches beside its first chain a draft may have now."""
+
     def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
         """Process ``tokens``; returns the logits of the last ``outputs`` of them, shape (outputs, vocabulary)."""
 
     def decode_largest(self, tokens: Sequence[int], outputs: int, count: int | None) -> Logits:
         """`decode`, where the ``count`` largest logits of each row are enough; ``None``: all are needed."""
+
+    def decode_tree(self, tokens: Sequence[int], draft: Sequence[int], parents: Sequence[int]) -> Floats:
+        """Process ``tokens`` and behind them a ``draft`` with `branches` (`app.engine.decoding.trees`). Returns the
+        logits after ``tokens`` and after each token of the draft; of these, only the first chain stays."""
 
     def roll_back(self, length: int) -> None:
         """Forget all but the first ``length`` tokens, or more where the memory can only go back to checkpoints."""

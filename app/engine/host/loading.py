@@ -175,7 +175,14 @@ def target_context(
     def with_snapshots(count: int) -> Context:
         one, batch = threads
         return Context(
-            model, settings, length=length, threads=one, batch_threads=batch, snapshots=count, same_kernels=True
+            model,
+            settings,
+            length=length,
+            threads=one,
+            batch_threads=batch,
+            snapshots=count,
+            same_kernels=True,
+            branches=settings.branches,
         )
 
     while snapshots:

@@ -59,6 +59,14 @@ class Memory:
         """Forget all but the first ``length`` tokens. May return True and leave another state."""
         return bool(llama_cpp.llama_memory_seq_rm(self._memory, SEQUENCE, self.position(length), -1))
 
+    def share(self, sequence: int) -> None:
+        """Let another ``sequence`` have all cells of this one; nothing is copied."""
+        llama_cpp.llama_memory_seq_cp(self._memory, SEQUENCE, sequence, -1, -1)
+
+    def drop(self, sequence: int) -> bool:
+        """Forget what only that other ``sequence`` has."""
+        return bool(llama_cpp.llama_memory_seq_rm(self._memory, sequence, -1, -1))
+
     def oldest(self) -> int:
         """The first position that all layers have, −1 if there is none."""
         return int(llama_cpp.llama_memory_seq_pos_min(self._memory, SEQUENCE))

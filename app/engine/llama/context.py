@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from app import words
 from app.engine.decoding.sampling import Floats, Logits, TopLogits
 from app.engine.decoding.sequence import Span, State, has_images, piece_end, spans_of
+from app.engine.decoding.trees import depths, first_chain, sequences
 from app.engine.llama import backend
 from app.engine.llama.backend import Kernels
 from app.engine.llama.checkpoints import SEQUENCE, WHOLE, Checkpoints, Memory, lengthened
@@ -157,6 +158,7 @@ class Context:
         target: int = 0,
         keep_windows: bool = False,
         same_kernels: bool = False,
+        branches: int = 0,
     ) -> None:
         """``length`` tokens of cache, whatever ``settings`` say; ``outputs``: the most positions whose logits are asked
         for at once; ``batch_threads`` compute passes over several tokens, 0 for as many as ``threads``.
@@ -164,7 +166,8 @@ class Context:
         ``snapshots`` of a running state are kept after each pass, if the model can. With a ``target``, llama.cpp's
         handle of its context, this is the cache of the head in ``model``. ``keep_windows``: keep what has left the
         attention windows, as with a running state. ``same_kernels``: passes over up to ``outputs`` tokens give the same
-        logits whatever their width and the number of threads, if possible (`Kernels`).
+        logits whatever their width and the number of threads, if possible (`Kernels`). ``branches`` of a draft take a
+        sequence each, where the memory is an ordinary KV cache.
         """
         has_running_state = model.has_running_state and not target
         keep_windows = keep_windows or has_running_state
@@ -178,11 +181,15 @@ class Context:
         params.flash_attn_type = _FLASH_ATTENTION[settings.flash_attention]
         params.type_k = params.type_v = _KV_TYPES[settings.kv_type]
         params.n_rs_seq = snapshots
+        # WORKAROUND for llama.cpp's src/models/cogvlm.cpp, which gives the logits of the first tokens.
+        self._outputs_first = model.metadata("general.architecture") == "cogvlm"
+        self._branches = 0 if has_running_state or model.window or self._outputs_first else branches
+        params.n_seq_max, params.kv_unified = self._branches + 1, bool(self._branches)
         params.swa_full = keep_windows  # otherwise, what is outside the windows would only take up memory
         params.no_perf = True
         if target:
             params.ctx_type, params.ctx_other = self._context_type, target
-        self._top_k = TopK(params, model.vocabulary_size, outputs, is_used=pays(model))
+        self._top_k = TopK(params, model.vocabulary_size, outputs, is_used=pays(model) and not self._branches)
         backend.errors.clear()
         self.handle = self._top_k.handle = model.new_context(params)
         if not self.handle:
@@ -207,7 +214,7 @@ class Context:
             window=0 if keep_windows else model.window,
             snapshots=llama_cpp.llama_n_rs_seq(self.handle),
         )
-        self._batch = llama_cpp.llama_batch_init(params.n_batch, 0, 1)
+        self._batch = llama_cpp.llama_batch_init(params.n_batch, 0, self._branches + 1)
         self._capacity: int = params.n_batch
         self._views = [
             np.ctypeslib.as_array(field, shape=(params.n_batch,))
@@ -216,8 +223,6 @@ class Context:
         for i in range(params.n_batch):
             self._batch.n_seq_id[i] = 1
             self._batch.seq_id[i][0] = SEQUENCE
-        # WORKAROUND for llama.cpp's src/models/cogvlm.cpp, which gives the logits of the first tokens.
-        self._outputs_first = model.metadata("general.architecture") == "cogvlm"
         self._rows: Floats = np.empty((0, 0), np.float32)
         self._rows_address = 0
 
@@ -243,6 +248,64 @@ class Context:
         self._add(tokens, outputs)
         logits = self._top_k.read(self._batch.n_tokens - outputs, outputs)
         return self._logits(outputs) if logits is None else logits
+
+    @property
+    def branches(self) -> int:
+        """See `Cache.branches`."""
+        return 0 if self._images or not self.checkpoints.can_cut else self._branches
+
+    def decode_tree(self, tokens: Sequence[int], draft: Sequence[int], parents: Sequence[int]) -> Floats:
+        """See `Cache.decode_tree`; errors as in `decode`. The first chain is first in the batch, so that its cells are
+        in the order of their positions, as without branches: attention adds up in the order of the cells."""
+        chain, members = first_chain(parents), sequences(parents)
+        others = range(1, 1 + max((numbers[-1] for numbers in members), default=0))
+        if len(others) > self.branches:
+            raise ValueError(f"{len(others)} branches, of which {self.branches} are possible")
+        order = [*chain, *sorted(set(range(len(draft))) - set(chain))]
+        begin, count, place = len(self.tokens), len(tokens) + len(draft), depths(parents)
+        if count > self._capacity or begin + count > self.length:
+            raise ValueError(f"{count} tokens do not fit after {begin} of {self.length}")
+        first = self._position(begin)
+        rows = [(token, first + i, [0, *others]) for i, token in enumerate(tokens)]
+        rows += [(draft[one], first + len(tokens) + place[one], members[one]) for one in order]
+        for i, (token, position, numbers) in enumerate(rows):
+            self._batch.token[i], self._batch.pos[i], self._batch.n_seq_id[i] = token, position, len(numbers)
+            self._batch.logits[i] = i >= len(tokens) - 1
+            for k, number in enumerate(numbers):
+                self._batch.seq_id[i][k] = number
+        self._decode_branches(count, others)
+        self.tokens += [*tokens, *(draft[one] for one in chain)]
+        self.checkpoints.passed(len(tokens) + len(chain))
+        if self._follower:
+            self._follower.read(self.tokens, len(tokens) + len(chain))
+        back = np.argsort(order)
+        return self._logits(len(draft) + 1)[[0, *(back + 1)]]
+
+    def _decode_branches(self, count: int, others: Sequence[int]) -> None:
+        """Process the batch with the ``others`` sequences sharing everything before it; afterwards they are gone."""
+        begin = len(self.tokens)
+        self._top_k.use(None)
+        if self._kernels:
+            self._kernels.use_reference(count <= self.longest_pass)
+        self._batch.n_tokens = count
+        code = _NO_SLOT
+        try:
+            for number in others:
+                self._memory.share(number)
+            code = llama_cpp.llama_decode(self.handle, self._batch)
+        finally:
+            for i in range(count):
+                self._batch.n_seq_id[i], self._batch.seq_id[i][0] = 1, SEQUENCE
+            are_gone = not [number for number in others if not self._memory.drop(number)]
+            if code != 0:
+                self.checkpoints.passed(0)
+                self._go_back(begin, begin + count)
+            if not are_gone:
+                self.clear()
+        if code != 0:
+            self._raise(code)
+        if not are_gone:
+            raise KnownError("llama.cpp couldn't remove the branches of a draft. Load the model again.")
 
     def _add(self, tokens: Sequence[int], outputs: int) -> None:
         """Process ``tokens``. See `decode`."""

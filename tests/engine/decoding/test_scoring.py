@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -20,6 +19,7 @@ from tests.support.direct import direct_logits
 from tests.support.generation import GREEDY, ROUNDING, ask, assert_same, run
 from tests.support.matrix import in_proof
 from tests.support.pairs import PENALIZED, WARM, Loader, Pair
+from tests.support.table_cache import TableCache
 
 OPEN = Sampling(temperature=1.3, top_k=0, top_p=1.0, min_p=0.0)
 EVERY = list(range(512))
@@ -135,12 +135,11 @@ def test_it_can_be_stopped(loaded: Engine, length: int) -> None:
 # ---------------------------------------------------------------- rounding
 
 
-class WidthCache:
+class WidthCache(TableCache):
     """A cache over 8 tokens whose logits are off by 0.1 in passes of more than one token; the last never comes."""
 
     def __init__(self, can_cut: bool) -> None:
-        self.tokens: list[int] = []
-        self.length, self.chunk = 1000, 64
+        super().__init__(length=1000, branches=0)
         self.can_cut = can_cut
 
     def decode(self, tokens: Sequence[int], outputs: int) -> Floats:
@@ -150,24 +149,9 @@ class WidthCache:
         never = [0.0] * 7 + [-np.inf]
         return np.array([[end + i + error + never[i] for i in range(8)] for end in ends], np.float32).reshape(-1, 8)
 
-    def decode_largest(self, tokens: Sequence[int], outputs: int, count: int | None) -> Floats:  # noqa: ARG002
-        return self.decode(tokens, outputs)
-
     def roll_back(self, length: int) -> None:
         if length < len(self.tokens):
             del self.tokens[length if self.can_cut else 0 :]
-
-    def hold(self, count: int) -> None:
-        pass
-
-    def remember(self) -> None:
-        pass
-
-    def aborting(self, should_stop: Callable[[], bool]) -> contextlib.nullcontext[None]:  # noqa: ARG002
-        return contextlib.nullcontext()
-
-    def close(self) -> None:
-        pass
 
 
 @pytest.mark.parametrize("can_cut", [True, False])
