@@ -43,6 +43,11 @@ LAYER_INPUTS = (
 """Architectures whose graphs give the inputs of each layer (``t_layer_inp``), which an EAGLE-3 head reads. For others
 llama.cpp would end the process.
 """
+STATES = (
+    *("bailingmoe3", "gemma4", "gpt-oss", "mimo2", "nemotron_h", "nemotron_h_moe"),
+    *("qwen35", "qwen35moe", "qwen3next"),
+)
+"""Those whose graphs give the hidden state after the last layer as well (``t_h_nextn``)."""
 _LAYERS_READ = 3
 """By an EAGLE-3 head."""
 _SHARED_CACHE = ("key_length", "value_length", "key_length_swa", "value_length_swa", "sliding_window")
@@ -161,8 +166,12 @@ def _eagle3_problem(header: GgufHeader) -> str | None:
         return f"The EAGLE-3 head in {name} isn't used, because llama.cpp computes only heads with one layer."
     if len(_own(header, "target_layers")) != _LAYERS_READ or len(_own(header, "target_hidden_size")) != 1:
         return f"The EAGLE-3 head in {name} isn't used, because the file doesn't say which layers of a model it reads."
-    if any(tensor.name == "d2t" and tensor.type != "I64" for tensor in header.tensors):
+    tensors = {tensor.name: tensor for tensor in header.tensors}
+    if (tokens := tensors.get("d2t")) and (tokens.type != "I64" or "output.weight" not in tensors):
         return f"The EAGLE-3 head in {name} isn't used, because llama.cpp can't read its list of tokens (d2t)."
+    embeddings = tensors.get("token_embd.weight")
+    if embeddings and header.tokenizer and embeddings.elements < header.tokenizer.size * header.width:
+        return f"The EAGLE-3 head in {name} isn't used, because it doesn't have all tokens of its vocabulary."
     return None
 
 
@@ -195,7 +204,7 @@ def mismatch(target: GgufHeader, head: GgufHeader) -> str | None:
 
 def _reads_layers_of(target: GgufHeader, head: GgufHeader) -> bool:
     """Whether ``target`` has the layers that an EAGLE-3 head reads, and the matrices that the head lacks."""
-    layers = target.layers - target.mtp_layers
+    layers = target.layers - target.mtp_layers + (target.architecture in STATES)
     own = {tensor.name for tensor in head.tensors} >= {"token_embd.weight", "output.weight"}
     reads = all(0 <= layer < layers for layer in _own(head, "target_layers"))
     return reads and _own(head, "target_hidden_size") == [target.width] and (own or head.width == target.width)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
+import numpy as np
 
 from app import system
 from app.engine.llama.context import Context
@@ -172,6 +173,7 @@ def load_head(
         model = None
         if header is not own:
             check_loadable(header, as_head=True)
+            _check_tokens(header)
             model = load_model(header.path)
             undo.callback(model.close)
         head = _class_of(header)(target, model or target.model, command.settings)
@@ -186,6 +188,22 @@ def load_head(
             raise KnownError(head.failure)
         undo.pop_all()
     return TargetHead(head, model)
+
+
+def _check_tokens(head: GgufHeader) -> None:
+    """Raise `KnownError` for a head whose list of tokens has others than the vocabulary: llama.cpp would end the
+    process when it first computes."""
+    listed = next((tensor for tensor in head.tensors if tensor.name == "d2t"), None)
+    if listed is None:
+        return
+    with _reading(head.path), head.path.open("rb") as file:
+        file.seek(listed.offset)
+        tokens = np.frombuffer(file.read(listed.size), np.int64)
+    size = head.tokenizer.size if head.tokenizer else 0
+    if head.split or len(tokens) < listed.elements or not all((tokens >= 0) & (tokens < size)):
+        raise KnownError(
+            f"{printable(head.path.name)} is damaged: its list of tokens (d2t) has tokens that its vocabulary lacks."
+        )
 
 
 def _class_of(head: GgufHeader) -> type[Head]:

@@ -31,6 +31,8 @@ from app.protocol.options import (
     Sampling,
 )
 from app.system import KnownError
+from tests.support.eagle3_models import TargetArchitecture
+from tests.support.eagle3_models import make_pair as make_eagle3_pair
 from tests.support.gemma4_models import make_assistant, make_gemma4
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
 from tests.support.made import Made
@@ -69,6 +71,11 @@ def with_assistant(folder: Path) -> Load:
     return Load(request=1, target=str(target), draft=str(head), head="on")
 
 
+def with_eagle3(folder: Path, architecture: TargetArchitecture = "llama") -> Load:
+    target, head = make_eagle3_pair(folder, architecture)
+    return Load(request=1, target=str(target), draft=str(head), head="on")
+
+
 @dataclass(frozen=True)
 class Case:
     """A drafter, and what it is tried with."""
@@ -91,11 +98,13 @@ EVERY = {
     "n-grams": Case("ngram", penalty=-0.9, is_sampled=False),
     "model": Case("model", with_draft),
     "head": Case("mtp", partial(alone, architecture="qwen35", heads=1)),
+    "EAGLE-3 head": Case("eagle3", with_eagle3),
 }
 IN_PROOF = {
     "head of a mixture": Case("mtp", partial(alone, heads=1)),
     "chain of heads": Case("mtp", partial(alone, architecture="step35", heads=3)),
     "shared head": Case("mtp", with_assistant),
+    "EAGLE-3 head beside a running state": Case("eagle3", partial(with_eagle3, architecture="qwen35")),
     "model beside a running state": Case("model", partial(with_draft, architecture="qwen35")),
 }
 CASES = [*EVERY, *in_proof(IN_PROOF)]

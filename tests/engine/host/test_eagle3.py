@@ -31,7 +31,6 @@ from tests.support.eagle3_models import (
     make_random_target,
     make_table_head,
     make_table_pair,
-    make_table_target,
 )
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, longest, run
 from tests.support.made import Made
@@ -297,6 +296,20 @@ def test_heads_that_do_not_belong_are_refused(tmp_path: Path, engine: Engine, lo
         assert pair.head_drafter is None and pair.draft is None
         assert pair.head_refused == f"The EAGLE-3 head in {other.name} belongs to another model."
     assert run(engine, asked(drafter="auto", draft_length="auto")).token_ids
+
+
+@pytest.mark.parametrize("token", [-1, 384, 2**40])
+def test_a_list_of_tokens_that_the_vocabulary_lacks(
+    tmp_path: Path, engine: Engine, load_pair: LoadPair, token: int
+) -> None:
+    """llama.cpp would end the process when it first computes."""
+    target, other = make_table_pair(tmp_path, knows=range(384))
+    data = other.read_bytes()
+    listed = np.arange(384, dtype=np.int64).tobytes()
+    assert data.count(listed) == 1
+    other.write_bytes(data.replace(listed, listed[:-8] + np.int64(token).tobytes()))
+    pair = load_pair((target, other))
+    assert pair.head_drafter is None and "is damaged" in (pair.head_refused or "")
 
 
 def test_a_target_without_layer_inputs_is_loaded_without_its_head(
