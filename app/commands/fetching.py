@@ -15,12 +15,13 @@ from app.commands.output import show_progress, show_result, tell
 from app.models.downloads.item import Item, ItemProgress, ItemState, figures
 from app.models.downloads.queue import DownloadQueue
 from app.models.gguf import ModelFileError
+from app.models.heads import TITLES
 from app.models.hub.api import Hub, HubConnection, network_settings, read_remote_header
 from app.models.hub.catalog import CatalogModel, Offer, load_catalog
 from app.models.hub.catalog_items import resolve
-from app.models.hub.drafts import DraftCandidate, choose_projector, find_drafts, in_order, look_at
+from app.models.hub.drafts import DraftCandidate, HubModel, choose_projector, find_drafts, in_order, look_at
 from app.models.hub.network import Network
-from app.models.hub.repository import NoAccessError, RemoteFile, RemoteModel, Repository
+from app.models.hub.repository import NoAccessError, RemoteFile, RemoteModel, Repository, without_models
 from app.models.library.library import own_folder
 from app.models.origins import origins_file
 from app.settings import Settings
@@ -63,9 +64,9 @@ def _item(hub: Hub, wanted: str, *, with_draft: bool, with_images: bool) -> Item
     title = f"{name.rpartition('/')[2]} {target.quantization}".strip()
     projector = _projector(hub, repository, target) if with_images else None
     if not with_draft:
-        head = _head(hub, repository, target)
-        title = f"{title} with MTP head" if head else title
-        return Item.of(title, target, None, (repository.license,), head, projector)
+        found = _with_head(hub, repository, target)
+        title = f"{title} with {TITLES[found.kind]}" if found else title
+        return Item.of(title, target, None, (repository.license,), found.head if found else None, projector)
     draft = _draft(hub, repository, target)
     licenses = repository.license, draft.license
     return Item.of(f"{title} with draft", target, draft.model, licenses, projector=projector)
@@ -83,19 +84,19 @@ def _offer(model: CatalogModel, quantization: str) -> Offer:
     )
 
 
-def _head(hub: Hub, repository: Repository, target: RemoteModel) -> RemoteModel | None:
-    """The MTP head in a file beside the model, if this version can use it."""
-    if not repository.heads:
+def _with_head(hub: Hub, repository: Repository, target: RemoteModel) -> HubModel | None:
+    """The model with its head in a file beside it, if it has one that this version can use."""
+    if not repository.heads or target in repository.heads:
         return None
-    show_progress("looking for its MTP head")
+    show_progress("looking for its head")
     try:
         found = look_at(hub.network, target, repository.heads)
     except ModelFileError:
         return None  # the download will say so
     if found.head is None or not found.can_run:
         return None
-    _say(f"Its MTP head comes with it: {found.head.name} ({words.size(found.head.size)}).")
-    return found.head
+    _say(f"Its {TITLES[found.kind]} comes with it: {found.head.name} ({words.size(found.head.size)}).")
+    return found
 
 
 def _projector(hub: Hub, repository: Repository, target: RemoteModel) -> RemoteModel:
@@ -112,20 +113,23 @@ def _projector(hub: Hub, repository: Repository, target: RemoteModel) -> RemoteM
 
 
 def chosen(repository: Repository, word: str) -> RemoteModel:
-    """The only model, or the only one that matches ``word``: a quantization, file name or path, in any case.
+    """The only model, or the only one that matches ``word``: a quantization, file name or path, in any case. A head, if
+    only a head matches.
 
     Raises `KnownError` with a list of the models.
     """
-    found = [model for model in repository.models if not word or word.casefold() in _names(model)]
+    among = (repository.offered, repository.heads) if word else (repository.offered,)
+    matching = ([model for model in models if not word or word.casefold() in _names(model)] for models in among)
+    found = next(filter(None, matching), [])
     if len(found) == 1:
         return found[0]
-    if not repository.models:
-        raise KnownError(f"{repository.id} has no GGUF models to download.")
+    if not repository.offered:
+        raise KnownError(without_models(repository))
     if not found:
         problem = f"{repository.id} has no model {printable(word)}, only these"
     else:
         problem = f"{repository.id} has {len(found)} models" + (f" {printable(word)}" if word else "")
-    offered = found or repository.models
+    offered = found or repository.offered
     lines = [f"  {_shortest_name(model, offered)} ({words.size(model.size)})" for model in offered]
     example = f"{repository.id}:{_shortest_name(offered[0], offered)}"
     raise KnownError("\n".join([f'{problem}. Choose one, as in "slipstream models get {example}":', *lines]))

@@ -310,7 +310,7 @@ _PARTS = {
     "target_kv": "Target KV cache",
     "draft_weights": "Draft weights",
     "draft_kv": "Draft KV cache",
-    "head": "MTP head",
+    "head": "Head",
     "projector": "Projector",
     "compute": "Compute buffers",
 }
@@ -473,7 +473,7 @@ _TOKEN = (
         "wanted",
         metavar="REPO[:FILE]",
         help="a repository such as Qwen/Qwen3-8B-GGUF, followed by a quantization or file name if it has several "
-        "models; or a recommended model such as qwen3.5-9b. An MTP head in a file of its own comes with it",
+        "models; or a recommended model such as qwen3.5-9b. A head in a file of its own comes with it",
     ),
     option("--with-draft", action="store_true", help="also download the best draft that fits"),
     option(

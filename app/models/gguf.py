@@ -124,7 +124,7 @@ _FIRST_LAYER = "blk.0.attn_norm.weight"
 HeadPlace = Literal["none", "inside", "alone"]
 """Whether a file has a head (MTP, EAGLE-3), and if so, with its model or without."""
 
-_BLOCK_DRAFTERS = {"dflash": "DFlash", "dflash2": "DFlash2", "dspark": "DSpark"}
+BLOCK_DRAFTERS = {"dflash": "DFlash", "dflash2": "DFlash2", "dspark": "DSpark"}
 """Architectures of drafters that propose a block of tokens in one pass. llama.cpp's files of all three are ``dflash``,
 and tensors tell them apart."""
 _BLOCK_TENSORS = {"selector_hidden.weight": "DFlash2", "markov_w1.weight": "DSpark"}
@@ -147,7 +147,7 @@ _REFUSALS = {
     "wavtokenizer-dec": "is a speech decoder, not a language model.",
     "qwen3tts": "is a speech model, not a language model.",
     **{name: f"is an embedding model ({name}), which can't write text." for name in _ENCODERS},
-    **{name: _refused(title) for name, title in _BLOCK_DRAFTERS.items()},
+    **{name: _refused(title) for name, title in BLOCK_DRAFTERS.items()},
     "gemma4_assistant": "is an MTP head in an old format, which Slipstream can't use.",
     EAGLE3: "is the EAGLE-3 head of a model. Open that model, with this file as its draft model.",
     "gemma4-assistant": "is the MTP head of a Gemma 4 model. Open that model, with this file as its draft model.",
@@ -166,7 +166,7 @@ def refusal(architecture: str, general_type: str, tensors: Iterable[str] = ()) -
     """Why a file of this kind, with tensors of these names, isn't a text model, as the rest of a sentence that begins
     with its name."""
     reason = _TYPE_REFUSALS.get(general_type.lower()) or _REFUSALS.get(architecture.lower())
-    if reason and architecture.lower() in _BLOCK_DRAFTERS:
+    if reason and architecture.lower() in BLOCK_DRAFTERS:
         title = next((_BLOCK_TENSORS[name] for name in tensors if name in _BLOCK_TENSORS), None)
         return _refused(title) if title else reason
     return reason

@@ -80,9 +80,12 @@ def has_head(header: ModelFacts) -> bool:
 
 def head_kind(header: ModelFacts) -> HeadKind:
     """The kind of the head in the file; empty without one."""
-    if not has_head(header):
-        return ""
-    return "eagle3" if header.architecture == EAGLE3 else "mtp"
+    return kind_of(header.architecture) if has_head(header) else ""
+
+
+def kind_of(architecture: str) -> HeadKind:
+    """The kind of heads in files of this architecture."""
+    return "eagle3" if architecture == EAGLE3 else "mtp"
 
 
 def _heads(header: GgufHeader) -> list[list[str]]:
@@ -164,7 +167,7 @@ def _eagle3_problem(header: GgufHeader) -> str | None:
     name = printable(header.path.name)
     if header.layers != 1:
         return f"The EAGLE-3 head in {name} isn't used, because llama.cpp computes only heads with one layer."
-    if len(_own(header, "target_layers")) != _LAYERS_READ or len(_own(header, "target_hidden_size")) != 1:
+    if len(layers_read(header)) != _LAYERS_READ or len(_own(header, "target_hidden_size")) != 1:
         return f"The EAGLE-3 head in {name} isn't used, because the file doesn't say which layers of a model it reads."
     tensors = {tensor.name: tensor for tensor in header.tensors}
     if (tokens := tensors.get("d2t")) and (tokens.type != "I64" or "output.weight" not in tensors):
@@ -173,6 +176,11 @@ def _eagle3_problem(header: GgufHeader) -> str | None:
     if embeddings and header.tokenizer and embeddings.elements < header.tokenizer.size * header.width:
         return f"The EAGLE-3 head in {name} isn't used, because it doesn't have all tokens of its vocabulary."
     return None
+
+
+def layers_read(header: GgufHeader) -> list[int]:
+    """The layers of its target whose inputs an EAGLE-3 head reads; empty for other files."""
+    return _own(header, "target_layers") if header.architecture == EAGLE3 else []
 
 
 def can_compute(architecture: str) -> bool:
@@ -206,7 +214,7 @@ def _reads_layers_of(target: GgufHeader, head: GgufHeader) -> bool:
     """Whether ``target`` has the layers that an EAGLE-3 head reads, and the matrices that the head lacks."""
     layers = target.layers - target.mtp_layers + (target.architecture in STATES)
     own = {tensor.name for tensor in head.tensors} >= {"token_embd.weight", "output.weight"}
-    reads = all(0 <= layer < layers for layer in _own(head, "target_layers"))
+    reads = all(0 <= layer < layers for layer in layers_read(head))
     return reads and _own(head, "target_hidden_size") == [target.width] and (own or head.width == target.width)
 
 

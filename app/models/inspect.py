@@ -11,7 +11,7 @@ import msgspec
 from app import words
 from app.models.gguf import GgufHeader, ModelFileError, Split, check_loadable
 from app.models.gguf_parser import Tokenizer
-from app.models.heads import find_projector, has_head, head_problem, is_head_only
+from app.models.heads import TITLES, find_projector, has_head, head_kind, head_problem, is_head_only, layers_read
 from app.models.memory_shape import shape_of
 from app.models.pairing import Verdict
 from app.words import printable
@@ -37,6 +37,8 @@ def describe(header: GgufHeader) -> dict[str, Any]:
         **_known(header, "layers", "heads", "kv_heads", "width", "training_context"),
         "rope": _known(header.rope, *header.rope.__struct_fields__),
         **_known(header, "experts", "experts_used", "mtp_layers", "projection"),
+        "head": head_kind(header) or None,
+        "target_layers": layers_read(header) or None,
         "kept_state": header.running_state,
         "chat_template": header.chat_template,
         "tokenizer": _describe_tokenizer(header.tokenizer) if header.tokenizer else None,
@@ -87,7 +89,7 @@ def readable(header: GgufHeader) -> str:
             if header.experts
             else "",
         ),
-        ("MTP head", _head_row(header)),
+        (TITLES[head_kind(header) or "mtp"], _head_row(header)),
         ("Projector", f"for models of width {words.number(header.projection)}" if header.is_projector else ""),
         ("Sees with", printable(beside.path.name) if (beside := find_projector(header)) else ""),
         ("Tokenizer", _tokenizer_row(header.tokenizer)),
@@ -146,8 +148,11 @@ def _head_row(header: GgufHeader) -> str:
     if not has_head(header):
         return f"not in this file ({layers})" if header.mtp_layers else ""
     place = "without the model it belongs to" if is_head_only(header) else "inside"
-    shape = shape_of(header)
-    size = words.size(shape.skipped + sum(layer.weights for layer in shape.layers[-header.mtp_layers :]))
+    if read := layers_read(header):
+        layers, size = f"reads layers {', '.join(map(str, read))}", words.size(header.tensor_bytes)
+    else:
+        shape = shape_of(header)
+        size = words.size(shape.skipped + sum(layer.weights for layer in shape.layers[-header.mtp_layers :]))
     problem = head_problem(header)
     return f"{place}, {layers}, {size}. {printable(problem, 200)}" if problem else f"{place}, {layers}, {size}"
 

@@ -455,7 +455,7 @@ class _Planner:
             return f"the draft's KV cache can't be {draft_type}"
         if self._limits.has_too_large_tensor(plan.estimate):
             return f"a KV cache for {words.number(plan.context_length)} tokens is too large for the GPU"
-        subject = "the pair" if plan.with_draft else "the target with its MTP head" if plan.with_head else "the target"
+        subject = "the pair" if plan.with_draft else "the target with its head" if plan.with_head else "the target"
         where, needs, free = self._lacking_memory(plan.estimate)
         return f"{subject} needs {words.size(needs)}{where}, but only {words.size(free)} is free"
 
@@ -476,9 +476,9 @@ class _Planner:
         parts = []
         if wished.draft and not plan.with_draft:
             has_changed = plan.with_head and not wished_plan.with_head
-            parts.append("with the MTP head instead of the draft" if has_changed else "without the draft")
+            parts.append("with the head instead of the draft" if has_changed else "without the draft")
         if wished_plan.with_head and not plan.with_head:
-            parts.append("without the MTP head")
+            parts.append("without the head")
         if plan.kv_type != wished.kv_type:
             parts.append(f"a {plan.kv_type} KV cache instead of {wished.kv_type}")
         if plan.context_length != wished.context:

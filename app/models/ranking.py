@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from app.models.gguf import ASSISTANTS, ModelFileError, read_header
+from app.models.gguf import ASSISTANTS, EAGLE3, ModelFileError, read_header
 from app.models.gguf_parser import Tokenizer
+from app.models.heads import LAYER_INPUTS
 from app.models.library.library import LibraryEntry
 from app.models.measurements import FileKey, Trial, Trials
 from app.models.pairing import LARGE_DRAFT_SHARE, Difference, Verdict, compare, first_difference, judge
@@ -69,8 +70,9 @@ class Judge:
         """Reads both files, unless they are clearly of different models. Raises `ModelFileError`."""
         assert target.summary is not None and head.summary is not None
         architecture = head.summary.architecture
-        if target.summary.architecture != ASSISTANTS.get(architecture, architecture):
-            return Verdict(False, "The MTP head in this file belongs to another model.")
+        is_eagle3, wanted = architecture == EAGLE3, ASSISTANTS.get(architecture, architecture)
+        if target.summary.architecture not in (LAYER_INPUTS if is_eagle3 else (wanted,)):
+            return Verdict(False, f"The {head.head_title} in this file belongs to another model.")
         return compare(read_header(target.path), read_header(head.path))
 
     def _difference(self, target: LibraryEntry, draft: LibraryEntry) -> Difference | None:
@@ -97,7 +99,7 @@ def rank_drafts(
     """All ``candidates`` except the target itself, best first.
 
     Measured ones are sorted around untested ones: faster than plain before, slower after. Untested ones begin with the
-    target's own MTP head; then they are sorted by size (`SMALL_DRAFT_SHARE`, `LARGE_DRAFT_SHARE`), by family, and by
+    target's own head; then they are sorted by size (`SMALL_DRAFT_SHARE`, `LARGE_DRAFT_SHARE`), by family, and by
     how close the size is to that of usual pairs. Those that don't fit come last, with the reason. A head that belongs
     to another model isn't listed.
     """

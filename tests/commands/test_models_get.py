@@ -26,6 +26,7 @@ from app.models.hub.catalog import DraftModel, load_catalog
 from app.models.hub.repository import Sort
 from app.models.origins import origins_file
 from tests.support.command_line import ROOT, called
+from tests.support.eagle3_models import make_table_head, make_table_target
 from tests.support.gguf_files import make_model
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import HubServer, without_settings_of_the_system
@@ -204,6 +205,23 @@ def test_a_head_comes_with_its_model(server: HubServer, home: Path, tmp_path: Pa
     assert sorted(path.name for path in folder.iterdir()) == ["m-Q4_0.gguf", "mtp-m.gguf"]
     server.add("owner/m", {"m-Q4_0.gguf": model, "mtp-m.gguf": small_model(tmp_path / "none.gguf")})
     assert as_json(capsys, "get", "owner/m")["head"] is None
+
+
+def test_an_eagle3_head_comes_with_its_model_or_by_itself(
+    server: HubServer, home: Path, tmp_path: Path, capsys: Shown
+) -> None:
+    model, head = make_table_target(tmp_path / "m.gguf"), make_table_head(tmp_path / "head.gguf")
+    server.add("owner/m", {"m-Q4_0.gguf": model, "eagle3-m.gguf": head})
+    got = as_json(capsys, "get", "owner/m")
+    assert got["title"] == "m Q4_0 with EAGLE-3 head"
+    assert got["head"]["path"] == str(home / "models/owner/m/eagle3-m.gguf")
+    server.add("owner/m-EAGLE3", {"m-eagle3-Q8_0.gguf": head})
+    for wanted in ("owner/m-EAGLE3", "owner/m-EAGLE3:q8_0"):
+        got = as_json(capsys, "get", wanted)
+        assert got["target"]["path"] == str(home / "models/owner/m-EAGLE3/m-eagle3-Q8_0.gguf") and got["head"] is None
+    server.add("owner/m-DFlash2", {"m-DFlash2-Q8_0.gguf": b"1"})
+    told = refused(capsys, "get", "owner/m-DFlash2")
+    assert "owner/m-DFlash2 has only DFlash2 drafters, which this version of Slipstream can't use." in told
 
 
 def test_a_projector_comes_if_it_is_asked_for(server: HubServer, home: Path, tmp_path: Path, capsys: Shown) -> None:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import gguf
 import msgspec
 import pytest
 
@@ -24,6 +21,7 @@ from app.models.heads import (
 )
 from app.models.pairing import compare
 from app.system import KnownError
+from tests.support.eagle3_models import make_bare_head
 from tests.support.gemma4_models import KINDS, Gemma4, make_assistant, make_gemma4
 from tests.support.gguf_files import RandomWeights, Shape, Tensors, llama_weights, make_model
 from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_head_file, make_random_model
@@ -70,24 +68,8 @@ def test_an_assistant_is_a_head_beside_the_targets_of_its_shape(tmp_path: Path, 
     check_loadable(head, as_head=True)
 
 
-def make_eagle3(path: Path, reads: Sequence[int] = (0, 1, 2), target_width: int = 96, **options: Any) -> Path:
-    """A file with the metadata and tensors of an EAGLE-3 head that decide whether it belongs to a target."""
-
-    def edit(writer: gguf.GGUFWriter) -> None:
-        writer.add_array("eagle3.target_layers", list(reads))
-        writer.add_uint32("eagle3.target_hidden_size", target_width)
-
-    def tensors(shape: Shape, random: RandomWeights) -> Tensors:
-        made = llama_weights(shape, random)
-        del made["token_embd.weight"]
-        return made | {"fc.weight": random.matrix(shape.width, 3 * target_width, 1.0)}
-
-    options = {"architecture": "eagle3", "layers": 1, "width": 96, "tensors": tensors, "edit": edit, **options}
-    return make_model(path, **options)
-
-
 def test_an_eagle3_head_is_a_head_of_targets_that_have_the_layers_it_reads(tmp_path: Path) -> None:
-    head = read_header(make_eagle3(tmp_path / "eagle3-a.gguf"))
+    head = read_header(make_bare_head(tmp_path / "eagle3-a.gguf"))
     target = read_header(make_model(tmp_path / "a.gguf", width=96, layers=3))
     assert [head_kind(one) for one in (head, target)] == ["eagle3", ""]
     assert has_head(head) and is_head_only(head) and head_problem(head) is None and mismatch(target, head) is None
@@ -109,24 +91,24 @@ def test_an_eagle3_head_is_a_head_of_targets_that_have_the_layers_it_reads(tmp_p
 
 def test_a_narrower_eagle3_head_needs_its_own_embeddings_and_output(tmp_path: Path) -> None:
     target = read_header(make_model(tmp_path / "a.gguf", width=96, layers=3))
-    narrow = read_header(make_eagle3(tmp_path / "b.gguf", width=64))
+    narrow = read_header(make_bare_head(tmp_path / "b.gguf", width=64))
     assert mismatch(target, narrow) == "The EAGLE-3 head in b.gguf belongs to another model."
     embeddings = narrow.tensors[0]._replace(name="token_embd.weight")
     assert mismatch(target, renamed(narrow, tensors=(*narrow.tensors, embeddings))) is None
 
 
 def test_eagle3_files_that_llama_cpp_would_stop_at(tmp_path: Path) -> None:
-    two = read_header(make_eagle3(tmp_path / "a.gguf", layers=2))
+    two = read_header(make_bare_head(tmp_path / "a.gguf", layers=2))
     assert (
         head_problem(two)
         == "The EAGLE-3 head in a.gguf isn't used, because llama.cpp computes only heads with one layer."
     )
     for reads in ((0, 1), (0, 1, 2, 3)):
-        problem = head_problem(read_header(make_eagle3(tmp_path / "b.gguf", reads)))
+        problem = head_problem(read_header(make_bare_head(tmp_path / "b.gguf", reads)))
         assert problem is not None and problem.endswith(
             "because the file doesn't say which layers of a model it reads."
         )
-    header = read_header(make_eagle3(tmp_path / "c.gguf"))
+    header = read_header(make_bare_head(tmp_path / "c.gguf"))
     tokens = header.tensors[0]._replace(name="d2t")
     assert head_problem(renamed(header, tensors=(*header.tensors, tokens._replace(type="I64")))) is None
     problem = head_problem(renamed(header, tensors=(*header.tensors, tokens)))

@@ -262,10 +262,10 @@ def test_a_head_is_given_up_before_the_cache_and_the_context() -> None:
     plan = make_plan(target, None, between(without, plenty))
     assert plan.fits and plan.gives_up and not plan.with_head
     assert (plan.context_length, plan.kv_type) == (8192, "f16")
-    assert plan.sentence.startswith("Without the MTP head: the target with its MTP head needs 6")
+    assert plan.sentence.startswith("Without the head: the target with its head needs 6")
     tighter = make_plan(target, None, machine(4.9))
     assert tighter.fits and not tighter.with_head and tighter.context_length < 8192
-    assert tighter.sentence.startswith("Without the MTP head, ")
+    assert tighter.sentence.startswith("Without the head, ")
 
 
 # ---------------------------------------------------------------- experts on the processor

@@ -156,6 +156,22 @@ def make_random_head(
     return _head(path, tensors, read, vocabulary=spm_vocabulary(SIZE), **options)
 
 
+def make_bare_head(path: Path, read: Sequence[int] = (0, 1, 2), target_width: int = 96, **options: Any) -> Path:
+    """Write only what says that a file is a head, and of which targets: for tests that read headers."""
+
+    def metadata(writer: gguf.GGUFWriter) -> None:
+        writer.add_array("eagle3.target_layers", list(read))
+        writer.add_uint32("eagle3.target_hidden_size", target_width)
+
+    def tensors(shape: Shape, random: RandomWeights) -> Tensors:
+        made = llama_weights(shape, random)
+        del made["token_embd.weight"]
+        return made | {"fc.weight": random.matrix(shape.width, 3 * target_width, 1.0)}
+
+    options = {"layers": 1, "width": target_width, **options}
+    return make_model(path, architecture="eagle3", edit=metadata, tensors=tensors, **options)
+
+
 def make_pair(folder: Path, architecture: TargetArchitecture = "llama", **options: Any) -> tuple[Path, Path]:
     """Write a random target and its head into ``folder``."""
     target = make_random_target(folder / f"{architecture}.gguf", architecture)

@@ -7,13 +7,15 @@ from pathlib import Path
 import gguf
 import numpy as np
 
+from tests.support.eagle3_models import make_table_head, make_table_target
 from tests.support.gemma4_models import make_assistant, make_gemma4
 from tests.support.gguf_files import make_model
 from tests.support.mtp_models import make_head_file, make_table_model
 
 
 def write_hub_models(folder: Path) -> dict[str, Path]:
-    """``inside``, ``head`` and ``plain`` of qwen35; ``gemma`` with the head ``assistant``; ``other`` has none.
+    """``inside``, ``head`` and ``plain`` of qwen35; ``gemma`` with the head ``assistant``; ``llama`` with the head
+    ``eagle3``; ``other`` has none.
 
     ``vision`` is the vision part of a model: its header alone says so.
     """
@@ -23,6 +25,8 @@ def write_hub_models(folder: Path) -> dict[str, Path]:
         "plain": make_table_model(folder / "plain.gguf", "qwen35", without=("blk.2.",)),
         "gemma": make_gemma4(folder / "gemma.gguf"),
         "assistant": make_assistant(folder / "assistant.gguf"),
+        "llama": make_table_target(folder / "llama.gguf"),
+        "eagle3": make_table_head(folder / "eagle3.gguf"),
         "other": make_model(folder / "other.gguf", width=16, heads=1, layers=1),
         "vision": _vision_file(folder / "mmproj.gguf"),
     }

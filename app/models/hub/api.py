@@ -29,6 +29,7 @@ from app.models.hub.repository import (
     Repository,
     SearchResult,
     Sort,
+    block_drafters,
     file_url,
     group,
     heads,
@@ -154,7 +155,7 @@ def _repository(id: str, info: ModelInfo) -> Repository:
         raise ValueError("no commit")
     files = [file for sibling in info.siblings or [] if (file := _file(id, commit, sibling)) is not None]
     models, head_files, vision = group(files), heads(files), vision_files(files)
-    facts = {"pieces": in_pieces(files), **_facts(info)}
+    facts = {"pieces": in_pieces(files), "block_drafters": block_drafters(files), **_facts(info)}
     return Repository(id=id, commit=commit, models=models, heads=head_files, vision=vision, **facts)
 
 

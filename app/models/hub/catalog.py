@@ -75,7 +75,7 @@ class Inside(_Struct, frozen=True, kw_only=True, tag_field="kind", tag="inside")
 
 
 class Sidecar(_Struct, frozen=True, kw_only=True, tag_field="kind", tag="sidecar"):
-    """An MTP head in a separate file, downloaded with the model. Sizes in bytes."""
+    """A head in a separate file, downloaded with the model. Sizes in bytes."""
 
     architecture: Text
     repository: RepositoryName | None = None
@@ -184,6 +184,16 @@ class Known(_Struct, frozen=True, kw_only=True):
     advice: Advice
 
 
+class PublishedHead(_Struct, frozen=True, kw_only=True):
+    """An EAGLE-3 head in a repository of its own."""
+
+    names: Annotated[list[Text], Meta(min_length=1)]
+    """Of the model it was trained for, as `CatalogModel.advice_for`."""
+    repository: RepositoryName
+    source: Text
+    """Who says so."""
+
+
 class Offer(NamedTuple):
     """One file of a model, with its accelerators in this version on this system."""
 
@@ -228,6 +238,7 @@ class Catalog(_Struct, frozen=True, kw_only=True):
     """The source of its facts."""
     models: list[CatalogModel]
     known: list[Known] = []
+    heads: list[PublishedHead] = []
 
     def propose(self, machine: MachineMemory) -> Offer | None:
         """The best chat model that fits this machine now; ``None`` for the bundled guide only.
@@ -258,6 +269,11 @@ class Catalog(_Struct, frozen=True, kw_only=True):
         found = (model.advice for model in self.models if wanted & _names(model))
         known = (one.advice for one in self.known if wanted & set(map(base_name, one.names)))
         return next(itertools.chain(found, known), Advice())
+
+    def heads_for(self, *names: str) -> list[PublishedHead]:
+        """The heads for a model with one of these names."""
+        wanted = {base_name(name) for name in names} - {""}
+        return [head for head in self.heads if wanted & set(map(base_name, head.names))]
 
     def seeing(self, *names: str) -> CatalogModel | None:
         """The model with one of these names, as in `advice_for`, if it can see images; not a related model."""

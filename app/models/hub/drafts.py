@@ -1,4 +1,4 @@
-"""Finds companions of a target on the hub: draft models, MTP heads, projectors.
+"""Finds companions of a target on the hub: draft models, heads, projectors.
 
 Names only determine where to look.
 """
@@ -14,11 +14,28 @@ from typing import Literal, NamedTuple
 
 from app.models.downloads.item import Item
 from app.models.gguf import GgufHeader, ModelFacts, ModelFileError, check_loadable, read_header
-from app.models.heads import fits, has_head, head_problem, is_head_only, mismatch
+from app.models.heads import (
+    LAYER_INPUTS,
+    TITLES,
+    HeadKind,
+    fits,
+    has_head,
+    head_kind,
+    head_problem,
+    is_head_only,
+    mismatch,
+)
 from app.models.hub.api import Hub, read_remote_header
-from app.models.hub.catalog import CatalogModel
+from app.models.hub.catalog import CatalogModel, load_catalog
 from app.models.hub.network import Network
-from app.models.hub.repository import NoAccessError, NotFoundError, RemoteModel, Repository, SearchResult
+from app.models.hub.repository import (
+    NoAccessError,
+    NotFoundError,
+    RemoteModel,
+    Repository,
+    SearchResult,
+    names_eagle3,
+)
 from app.models.names import plain_name
 from app.models.pairing import LARGE_DRAFT_SHARE, Verdict, compare
 from app.system import Canceled, KnownError
@@ -57,7 +74,7 @@ _SIZE = re.compile(r"(?<![A-Za-z0-9.])(\d{1,4}(?:\.\d{1,2})?)(?:x\d+)?([bm])(?![
 
 
 class DraftCandidate(NamedTuple):
-    """A possible draft, and whether it fits the target."""
+    """A possible draft, a model or an EAGLE-3 head, and whether it fits the target."""
 
     repository: str
     model: RemoteModel
@@ -78,7 +95,9 @@ def find_drafts(
     """
     left = MAX_CHECKED
     seen: set[str] = set()
-    for words in search_words([target.known_name, target.name, *base_models])[:_MAX_SEARCHES]:
+    names = [target.known_name, target.name, *base_models]
+    yield from _eagle3_heads(hub, target, names, seen, is_canceled)
+    for words in search_words(names)[:_MAX_SEARCHES]:
         if is_canceled():
             raise Canceled
         found = _small(hub.search(words, "downloads", _RESULTS_PER_SEARCH), target.parameters, seen)
@@ -122,6 +141,29 @@ def named_parameters(name: str) -> float | None:
     return None if found is None else float(found[1]) * (1e9 if found[2].lower() == "b" else 1e6)
 
 
+def _eagle3_heads(
+    hub: Hub, target: GgufHeader, names: Sequence[str], seen: set[str], is_canceled: Callable[[], bool]
+) -> Iterator[DraftCandidate]:
+    """Heads that the catalog knows for a model with one of these ``names``, then those whose repositories are named
+    after the target. Adds them to ``seen``.
+    """
+    if target.architecture not in LAYER_INPUTS:
+        return
+    if is_canceled():
+        raise Canceled
+    listed = [SearchResult(id=head.repository) for head in load_catalog().heads_for(*names)]
+    words = f"{plain_name(names[0].rpartition('/')[2])} eagle3"
+    searched = hub.search(words, "downloads", _RESULTS_PER_SEARCH)
+    left = _MAX_CHECKED_PER_SEARCH
+    for result in (*listed, *(one for one in searched if names_eagle3(one.id))):
+        if left and result.id not in seen:
+            seen.add(result.id)
+            candidate = _judged(hub, target, result, is_canceled)
+            if candidate is not None:
+                left -= 1
+                yield candidate
+
+
 def _small(results: Iterable[SearchResult], parameters: int, seen: set[str]) -> Iterator[SearchResult]:
     """New candidates, except those whose names say that they are too large, to save requests."""
     for found in results:
@@ -145,21 +187,23 @@ def _judged(
     if model is None:
         return None
     try:
-        verdict = compare(target, read_remote_header(hub.network, model, is_canceled))
+        header = read_remote_header(hub.network, model, is_canceled, any_kind=True)
+        check_loadable(header, as_head=is_head_only(header))
+        verdict = compare(target, header)
     except (ModelFileError, NoAccessError, NotFoundError) as error:
         verdict = Verdict(False, str(error))
     return DraftCandidate(found.id, model, repository.license, verdict, model.size / max(1, target.tensor_bytes))
 
 
 def best_draft(repository: Repository, target_bytes: int) -> RemoteModel | None:
-    """The best draft model for a target of this size: the best quantization that is small enough."""
+    """The best draft for a target of this size: the best quantization that is small enough."""
     for limit in (BEST_SHARE * target_bytes, LARGE_DRAFT_SHARE * target_bytes):
-        small = [model for model in repository.models if model.size <= limit]
+        small = [model for model in repository.offered if model.size <= limit]
         for preferred in _PREFERRED:
             named = [model for model in small if model.quantization == preferred]
             if named:
                 return named[0]
-    return next((model for model in repository.models if model.size <= LARGE_DRAFT_SHARE * target_bytes), None)
+    return next((model for model in repository.offered if model.size <= LARGE_DRAFT_SHARE * target_bytes), None)
 
 
 # Projectors (``mmproj``) on the hub: headers decide which one of a repository fits a model.
@@ -207,7 +251,7 @@ def _rank(file: RemoteModel) -> int:
     )
 
 
-# MTP heads on the hub, inside a model's file or beside it. Headers decide; names only determine which files to read.
+# Heads on the hub, inside a model's file or beside it. Headers decide; names only determine which files to read.
 
 
 @dataclass(frozen=True)
@@ -216,13 +260,20 @@ class HubModel:
 
     header: GgufHeader
     place: Literal["none", "inside", "beside", "alone"] = "none"
-    """Where its MTP head is; ``alone``: the file is only a head, without a model to chat with."""
+    """Where its head is; ``alone``: the file is only a head, without a model to chat with."""
+    kind: HeadKind = ""
+    """Of that head."""
     head: RemoteModel | None = None
     """The separate file with its head."""
     can_run: bool = True
     """Whether this version can use the head."""
     projector: RemoteModel | None = None
     """The separate file that lets it see images."""
+
+    @property
+    def title(self) -> str:
+        """What to call its head."""
+        return TITLES[self.kind]
 
 
 def look_at(
@@ -239,7 +290,7 @@ def look_at(
     """
     header = read_remote_header(network, model, is_canceled, any_kind=True)
     if is_head_only(header):
-        return HubModel(header, "alone", can_run=head_problem(header) is None)
+        return HubModel(header, "alone", head_kind(header), can_run=head_problem(header) is None)
     check_loadable(header)
     found = _with_head(network, header, heads, is_canceled)
     return replace(found, projector=choose_projector(network, header, vision))
@@ -249,7 +300,7 @@ def _with_head(
     network: Network, header: GgufHeader, heads: Iterable[RemoteModel], is_canceled: Callable[[], bool]
 ) -> HubModel:
     if has_head(header):
-        return HubModel(header, "inside", can_run=head_problem(header) is None)
+        return HubModel(header, "inside", head_kind(header), can_run=head_problem(header) is None)
     for head in list(heads)[:_MAX_CHECKED]:
         try:
             found = read_remote_header(network, head, is_canceled, any_kind=True)
@@ -258,7 +309,7 @@ def _with_head(
         if not is_head_only(found):
             continue
         if mismatch(header, found) is None:
-            return HubModel(header, "beside", head)
+            return HubModel(header, "beside", head_kind(found), head)
         if head_problem(found) is not None and found.architecture == header.architecture:
-            return HubModel(header, "beside", head, can_run=False)
+            return HubModel(header, "beside", head_kind(found), head, can_run=False)
     return HubModel(header)

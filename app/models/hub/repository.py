@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from app.models.gguf import MAX_PARTS, PART_NAME, piece_of
+from app.models.gguf import BLOCK_DRAFTERS, MAX_PARTS, PART_NAME, piece_of
 from app.models.names import quantization
 from app.system import KnownError
 
@@ -18,9 +18,11 @@ Sort = Literal["trending", "downloads", "likes", "newest"]
 MAX_RESULTS = 200
 """The most results of a search."""
 _NO_MODEL = re.compile(
-    r"(?<![a-z0-9])(mmproj|imatrix|i-matrix|lora|qlora|adapter|control-?vector|vocab|eagle-?3|dflash2?|dspark)(?![a-z0-9])"
+    r"(?<![a-z0-9])(mmproj|imatrix|i-matrix|lora|qlora|adapter|control-?vector|vocab|dflash2?|dspark)(?![a-z0-9])"
 )
+_BLOCK = re.compile(r"(?<![a-z0-9])(dflash2?|dspark)(?![a-z0-9])")
 _VISION = re.compile(r"(?<![a-z0-9])mmproj(?![a-z0-9])")
+_EAGLE3 = re.compile(r"(?<![a-z0-9])eagle-?3(?![a-z0-9])", re.IGNORECASE)
 _HEADS = re.compile(r"(mtp|nextn|assistant)[-_.]|.*[-_.](mtp|nextn)[-_](heads?|only)(?![a-z0-9])")
 
 
@@ -113,16 +115,43 @@ class Repository(SearchResult, frozen=True, kw_only=True):
     commit: str
     models: tuple[RemoteModel, ...] = ()
     heads: tuple[RemoteModel, ...] = ()
-    """Possible MTP heads by name, smallest first; their headers decide (`app.models.hub.drafts`)."""
+    """Possible heads by name, MTP before EAGLE-3, smallest first; their headers decide (`app.models.hub.drafts`)."""
+    block_drafters: tuple[str, ...] = ()
+    """Kinds of drafters that can't be used and, by name, are in the repository: ``dflash``, ``dspark``."""
     pieces: int = 0
     """Models cut into pieces (`app.models.gguf`), not included in the models."""
     vision: tuple[RemoteModel, ...] = ()
     """Possible projectors for images (``mmproj``) by name, smallest first."""
 
+    @property
+    def offered(self) -> tuple[RemoteModel, ...]:
+        """What to choose from: the models, or the heads of a repository that has nothing else."""
+        return self.models or self.heads
+
 
 def heads(files: Iterable[RemoteFile]) -> tuple[RemoteModel, ...]:
-    """Files named like heads without a model, smallest first."""
-    return group(files, _is_named_head)
+    """Files named like heads without a model: those of MTP before those of EAGLE-3, which add little where a model has
+    both; smallest first."""
+    return tuple(sorted(group(files, _is_named_head), key=lambda head: names_eagle3(head.name)))
+
+
+def names_eagle3(name: str) -> bool:
+    """Whether the name of a file or a repository promises an EAGLE-3 head."""
+    return _EAGLE3.search(name) is not None
+
+
+def block_drafters(files: Iterable[RemoteFile]) -> tuple[str, ...]:
+    """The kinds of drafters of blocks that files are named after."""
+    named = (_BLOCK.search(file.name.lower()) for file in files if file.name.lower().endswith(".gguf"))
+    return tuple(sorted({found[1] for found in named if found}))
+
+
+def without_models(repository: Repository) -> str:
+    """What to say of a repository in which nothing can be chosen."""
+    if not repository.block_drafters:
+        return f"{repository.id} has no GGUF models to download."
+    names = " and ".join(BLOCK_DRAFTERS[kind] for kind in repository.block_drafters)
+    return f"{repository.id} has only {names} drafters, which this version of Slipstream can't use."
 
 
 def in_pieces(files: Iterable[RemoteFile]) -> int:
@@ -163,7 +192,7 @@ def _smallest_first(files_of: Iterable[tuple[RemoteFile, ...]]) -> tuple[RemoteM
 
 
 def _is_named_head(file: RemoteFile) -> bool:
-    return _HEADS.match(file.name.lower()) is not None
+    return _HEADS.match(file.name.lower()) is not None or names_eagle3(file.name)
 
 
 # Rules for names and commits from a repository. A mirror may send anything.

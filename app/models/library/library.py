@@ -26,7 +26,7 @@ from app.models.gguf import (
     problem_of,
     read_header,
 )
-from app.models.heads import pays_off
+from app.models.heads import TITLES, head_kind, pays_off
 from app.models.library.folders import FolderKind, FoundFile, ModelFolder, extra_folder, walk
 from app.models.library.index import FILE_NAME as INDEX_NAME
 from app.models.library.index import READER, LibraryIndex, ModelSummary, Record, Stamp, summary_of
@@ -82,6 +82,11 @@ class LibraryEntry:
     def is_head(self) -> bool:
         """Whether it is only the head of a model: it can draft for that model, but not be loaded by itself."""
         return self.summary is not None and self.summary.head == "alone"
+
+    @property
+    def head_title(self) -> str:
+        """What to call the head in it."""
+        return TITLES[head_kind(self.summary) if self.summary else ""]
 
     @property
     def drafts_itself(self) -> bool:

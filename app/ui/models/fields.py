@@ -566,7 +566,7 @@ class PairPicks(QObject):
 
     def proposal(self, *, only_head: bool) -> str:
         """The most promising draft without a warning; empty for none. A target that drafts itself needs none, unless
-        one measured faster. ``only_head``: only a file with the target's MTP head.
+        one measured faster. ``only_head``: only a file with a head of the target.
         """
         best = next((draft for draft in self._ranked if draft.verdict.fits and draft.verdict.warning is None), None)
         if best is None or (only_head and not best.entry.is_head):
@@ -574,7 +574,7 @@ class PairPicks(QObject):
         own = self.own_head.speed_up if self.own_head else 1.0
         was_faster = best.trial is not None and best.trial.speed_up > max(1.0, own)
         drafts_itself = self.entry is not None and self.entry.drafts_itself
-        return str(best.entry.path) if only_head or was_faster or not drafts_itself else ""
+        return str(best.entry.path) if was_faster or not drafts_itself else ""
 
     @Slot()
     def _on_scanned(self) -> None:
@@ -611,7 +611,7 @@ def _target_pick(entry: LibraryEntry) -> Pick:
 def _draft_pick(ranked: RankedDraft) -> Pick:
     text, trial = _name(ranked.entry), ranked.trial
     if ranked.entry.is_head:
-        text = f"MTP head · {text}"
+        text = f"{ranked.entry.head_title} · {text}"
     if ranked.verdict.fits and trial is not None:
         accepted = "" if trial.acceptance_rate is None else f"{words.accepted(trial.acceptance_rate)}, "
         text += f" · {accepted}{words.speed_up(trial.speed_up)} here"

@@ -27,7 +27,7 @@ _FIT = 5
 _SORT_ARROW, _CELL_MARGIN = 20, 3 * SPACING
 _FITS_ORDER = ("good", "warning", "bad", "quiet")
 _DAY_SECONDS = 24 * 3600
-_HEAD = "This file has only the MTP head of a model. It drafts for that model, and can't be chatted with."
+_HEAD = "This file has only the head of a model. It drafts for that model, and can't be chatted with."
 _GONE = FitBadge("Folder missing", detail="This folder isn't available right now. Nothing has been removed.")
 
 AnyIndex = QModelIndex | QPersistentModelIndex
@@ -56,7 +56,7 @@ def row_of(entry: LibraryEntry, fit: FitBadge, now: float) -> LibraryRow:
     if not entry.available:
         fit = _GONE
     elif entry.is_head:
-        fit = FitBadge("MTP head", "quiet", _HEAD)
+        fit = FitBadge(entry.head_title, "quiet", _HEAD)
     elif entry.problem:
         fit = FitBadge("Can't be loaded", "bad", entry.problem)
     return LibraryRow(

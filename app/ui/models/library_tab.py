@@ -459,7 +459,7 @@ class ModelPage(QWidget):
         entry, verdict = ranked.entry, ranked.verdict
         quantization = entry.summary.quantization if entry.summary else ""
         parts = (printable(entry.title, 120), printable(quantization), words.size(entry.size))
-        kind = "MTP head in a separate file" if entry.is_head else ""
+        kind = f"{entry.head_title} in a separate file" if entry.is_head else ""
         title = label(
             " · ".join(part for part in (kind, *parts) if part), None if verdict.fits else "quiet", wraps=True
         )
@@ -481,7 +481,7 @@ class ModelPage(QWidget):
 
 
 def _head(entry: LibraryEntry) -> str:
-    """A model's MTP head and whether it is used; empty without one."""
+    """A model's head and whether it is used; empty without one."""
     found = entry.summary
     if found is None or found.head == "none":
         return ""
@@ -508,7 +508,7 @@ def _facts(entry: LibraryEntry, fit: FitBadge) -> list[tuple[str, str]]:
             ("Context", f"{words.number(found.training_context)} tokens in training" if found.training_context else ""),
             ("Layers", f"{found.layers}{heads}" if found.layers else ""),
             ("Experts", experts),
-            ("MTP head", _head(entry)),
+            (entry.head_title, _head(entry)),
             ("Vocabulary", f"{words.number(tokenizer.size)} tokens ({printable(tokenizer.kind)})" if tokenizer else ""),
             ("Chat template", "built in" if found.template_sha256 else "none (ChatML is used)"),
         ]

@@ -166,7 +166,7 @@ def _segments(parts: Parts) -> list[Segment]:
         Segment("Target KV cache", parts.target_kv, 5),
         Segment("Draft weights", parts.draft_weights, 2),
         Segment("Draft KV cache", parts.draft_kv, 3),
-        Segment("MTP head", parts.head, 1),
+        Segment("Head", parts.head, 1),
         Segment("Projector for images", parts.projector, 6),
         Segment("Compute buffers", parts.compute, 4),
     ]

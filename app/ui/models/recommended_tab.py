@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QAbstractButton, QCheckBox, QFrame, QWidget
 from app import words
 from app.models.downloads.item import Item, ItemState
 from app.models.gguf import read_header
-from app.models.heads import can_compute
+from app.models.heads import TITLES, can_compute, kind_of
 from app.models.hub import drafts
 from app.models.hub.api import Hub, HubConnection, network_settings, read_remote_header
 from app.models.hub.catalog import DraftModel, Inside, Offer, Sidecar, load_catalog
@@ -203,7 +203,7 @@ class RecommendedTab(QWidget):
 
     def _on_resolved(self, offer: Offer, item: Item) -> None:
         if self.whereabouts(offer) == "incomplete" and not item.head and not item.draft:
-            text = f"{offer.file.repository} no longer offers the MTP head of {offer.model.title}."
+            text = f"{offer.file.repository} no longer offers the head of {offer.model.title}."
             self._show_status(text, "bad")
             return
         self._show_status("")
@@ -313,7 +313,7 @@ def _get_text(offer: Offer, where: Whereabouts) -> str:
         case "downloads", _:
             return "In Downloads"
         case "incomplete", Sidecar() as head:
-            return f"Get its MTP head ({words.size(head.size)})"
+            return f"Get its {_title(head)} ({words.size(head.size)})"
         case "incomplete", DraftModel() as draft:
             return f"Get its draft ({words.size(draft.size)})"
         case _:
@@ -324,13 +324,14 @@ def drafting_text(offer: Offer, where: Whereabouts) -> str:
     """How a model drafts here, and what is left out or missing."""
     accelerator, listed = offer.accelerator, offer.file.accelerator
     if where == "incomplete":
-        missing = accelerator.title if isinstance(accelerator, DraftModel) else "its MTP head"
+        missing = accelerator.title if isinstance(accelerator, DraftModel) else f"its {_title(accelerator)}"
         return f"The model is in your library, but {missing}, which drafts for it, isn't."
     match accelerator:
         case Inside():
             return "Its MTP head drafts: it is inside the file."
         case Sidecar():
-            return f"Its MTP head drafts: a file of {words.size(accelerator.size)} that comes with it."
+            size = words.size(accelerator.size)
+            return f"Its {_title(accelerator)} drafts: a file of {size} that comes with it."
         case DraftModel():
             return f"{accelerator.title} drafts for it: a model of {words.size(accelerator.size)} that comes with it."
         case _:
@@ -338,8 +339,13 @@ def drafting_text(offer: Offer, where: Whereabouts) -> str:
             if not isinstance(listed, Inside | Sidecar):
                 return ngrams
             if can_compute(listed.architecture):
-                return f"Its MTP head stays off on a Mac, where others measured that it costs time. {ngrams}"
-            return f"Answers without its MTP head in this version. {ngrams}"
+                return f"Its {_title(listed)} stays off on a Mac, where others measured that it costs time. {ngrams}"
+            return f"Answers without its {_title(listed)} in this version. {ngrams}"
+
+
+def _title(accelerator: object) -> str:
+    """What to call the head that it is."""
+    return TITLES[kind_of(accelerator.architecture) if isinstance(accelerator, Inside | Sidecar) else ""]
 
 
 def measured_text(offer: Offer) -> str:

@@ -14,7 +14,7 @@ from PySide6.QtWidgets import QCheckBox, QComboBox, QLineEdit, QTreeWidgetItem, 
 from app import words
 from app.models.downloads.item import Item
 from app.models.hub.drafts import DraftCandidate, HubModel, look_at
-from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sort
+from app.models.hub.repository import RemoteModel, Repository, SearchResult, Sort, without_models
 from app.models.library.library import LibraryEntry
 from app.models.memory_shape import shape_of
 from app.system import KnownError
@@ -151,13 +151,13 @@ class RepositoryPage(QWidget):
         self._files = Table("Files", ["Quantization", "Size", "Fits"], right=(1, 2))
         self._drafts = Table("Drafts found", ["Draft", "Size", "Fits"], right=(1, 2))
         self._head = label(role="quiet", wraps=True)
-        self._with_head, self._with_images = QCheckBox("With its MTP head"), QCheckBox("With images")
+        self._with_head, self._with_images = QCheckBox("With its head"), QCheckBox("With images")
         self._with_head.setToolTip(_HEAD_TIP)
         self._with_images.setToolTip(_IMAGES_TIP)
         self._looked: HubModel | None = None
         """What is known about the selected model."""
         self._is_looking = False
-        """Its MTP head is still being determined."""
+        """Its head is still being determined."""
         self._drafts_status = label(role="quiet", wraps=True)
         self._reason = label(role="quiet", wraps=True)
         self._web_page = small_button("Open page", self._on_web_page)
@@ -203,7 +203,7 @@ class RepositoryPage(QWidget):
         return chosen if isinstance(chosen, DraftCandidate) and chosen.verdict.fits else None
 
     def head(self) -> RemoteModel | None:
-        """The MTP head to download with the model; a selected draft replaces it."""
+        """The head to download with the model; a selected draft replaces it."""
         found = self._looked
         offered = found is not None and found.can_run and self._with_head.isChecked() and self.draft() is None
         return found.head if found is not None and offered else None
@@ -244,15 +244,15 @@ class RepositoryPage(QWidget):
         license = printable(repository.license) if repository.license else "not specified"
         self._facts.setText(f"License: {license} · commit {repository.commit[:8]}")
         show_text(self._gated, _GATED.get(repository.gated, ""))
-        items = [self._files.add((), model) for model in repository.models]
-        for item, model in zip(items, repository.models, strict=True):
+        items = [self._files.add((), model) for model in repository.offered]
+        for item, model in zip(items, repository.offered, strict=True):
             self._dress(item, model, badge_for_size(model.size + _BESIDE_WEIGHTS, machine))
         self._files.setVisible(bool(items))
         if len(items) == 1:
             self._files.setCurrentItem(items[0])
         if not repository.models:
-            only = "only MTP heads, without the models they belong to" if repository.heads else "no GGUF models"
-            self._facts.setText(f"{self._facts.text()}\nIt has {only}.")
+            more = _ONLY_HEADS if repository.heads else without_models(repository)
+            self._facts.setText(f"{self._facts.text()}\n{more}")
         if repository.pieces:
             self._facts.setText(f"{self._facts.text()}\n{_PIECES}")
         self._refresh()
@@ -269,7 +269,7 @@ class RepositoryPage(QWidget):
             return
 
         def found(what: HubModel) -> None:
-            alone = FitBadge("MTP head only", "quiet", _ALONE) if what.place == "alone" else None
+            alone = FitBadge(f"{what.title} only", "quiet", _head_text(what)) if what.place == "alone" else None
             self._on_looked(model, alone or badge_for(shape_of(what.header), self._library.machine()), what)
 
         def failed(error: KnownError) -> None:
@@ -322,7 +322,7 @@ class RepositoryPage(QWidget):
 
     def _on_drafts_done(self, number: int) -> None:
         if not number:
-            text = "No small model of this family was found. Search for one by name."
+            text = "No small model of this family and no EAGLE-3 head was found. Search for one by name."
         else:
             fit = words.count(self._fitting, "fits", "fit") if self._fitting else "none fit"
             text = f"{number} checked, {fit}. Their vocabularies were compared, not just their names."
@@ -335,8 +335,9 @@ class RepositoryPage(QWidget):
         repository, model, draft = self.repository, self.model(), self.draft()
         if repository is not None and model is not None:
             title = f"{_short(repository.id)} {model.quantization}".strip()
-            head = self.head()
-            extra = " with draft" if draft is not None else " with MTP head" if head is not None else ""
+            head, found = self.head(), self._looked
+            title_of_head = f" with {found.title}" if head is not None and found is not None else ""
+            extra = " with draft" if draft is not None else title_of_head
             licenses = repository.license, draft.license if draft is not None else ""
             second = draft.model if draft is not None else None
             self._downloads.add(Item.of(title + extra, model, second, licenses, head, self.projector()))
@@ -378,10 +379,11 @@ class RepositoryPage(QWidget):
         is_alone = self._looked is not None and self._looked.place == "alone"
         self._find_draft.setVisible(has_model and not is_alone)
         self._get.setVisible(self.repository is not None or draft is not None)
-        self._get.setEnabled((has_model and not is_alone and not self._is_looking) or draft is not None)
+        is_of_use = self._looked is None or self._looked.can_run or not is_alone
+        self._get.setEnabled((has_model and is_of_use and not self._is_looking) or draft is not None)
         self._refresh_head()
-        if (head := self.head()) is not None:
-            self._get.setText(f"Get with MTP head (+{words.size(head.size)})")
+        if self._looked is not None and (head := self.head()) is not None:
+            self._get.setText(f"Get with {self._looked.title} (+{words.size(head.size)})")
         elif draft is None:
             self._get.setText("Get")
         else:
@@ -393,7 +395,7 @@ class RepositoryPage(QWidget):
         is_offered = found is not None and found.head is not None and found.can_run
         self._with_head.setVisible(is_offered and self.draft() is None)
         if found is not None and found.head is not None:
-            self._with_head.setText(f"With its MTP head, {words.size(found.head.size)}")
+            self._with_head.setText(f"With its {found.title}, {words.size(found.head.size)}")
         projector = found.projector if found is not None else None
         self._with_images.setVisible(projector is not None)
         if projector is not None:
@@ -406,18 +408,20 @@ _PIECES = (
     "Some models are in pieces, such as “.part1of2”, which Slipstream doesn’t download. Download them in a browser "
     "into the models folder: the library can join them."
 )
-_ALONE = "This file is an MTP head without its model, so there is nothing to chat with. Choose the model instead."
+_ONLY_HEADS = "It has only heads, without the models they belong to. Each drafts for one model."
 
 
 def _head_text(found: HubModel) -> str:
     """What to say about a model's head, besides offering it."""
     if found.place == "alone":
-        return _ALONE
+        use = "It drafts for the model it belongs to." if found.can_run else "This version can't use it yet."
+        return f"This file is an {found.title} without its model, so there is nothing to chat with. {use}"
     if found.place == "inside":
         use = "It drafts, without a second model." if found.can_run else "This version can't use it yet."
-        return f"MTP head inside. {use}"
+        return f"{found.title} inside. {use}"
     if found.head is not None and not found.can_run:
-        return f"There is an MTP head for it ({words.size(found.head.size)}), which this version can't use yet."
+        size = words.size(found.head.size)
+        return f"There is an {found.title} for it ({size}), which this version can't use yet."
     return ""
 
 

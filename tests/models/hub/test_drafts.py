@@ -10,6 +10,7 @@ import pytest
 
 from app.models.gguf import GgufHeader, read_header
 from app.models.hub.api import Hub
+from app.models.hub.catalog import load_catalog
 from app.models.hub.drafts import (
     MAX_CHECKED,
     DraftCandidate,
@@ -22,6 +23,7 @@ from app.models.hub.network import Network
 from app.models.hub.repository import RemoteFile, RemoteModel, Repository, UnreachableError
 from app.models.pairing import Verdict
 from app.system import Canceled
+from tests.support.eagle3_models import make_bare_head
 from tests.support.gguf_files import make_model
 from tests.support.hub_faults import Fault
 from tests.support.hub_server import HubServer
@@ -118,6 +120,32 @@ def repository(**sizes: int) -> Repository:
 
     models = sorted((model(name, size) for name, size in sizes.items()), key=lambda model: model.size)
     return Repository(id="a/b", commit="0" * 40, models=tuple(models))
+
+
+def test_eagle3_heads_of_the_target_are_found_and_compared(
+    shelf: Shelf, server: HubServer, network: Network, target: GgufHeader, tmp_path: Path
+) -> None:
+    """Those that the catalog knows, and those whose repositories have the target's name: that tells its size, not the
+    head's."""
+    small = shelf.add("a/Qwen3-0.6B-GGUF")
+    head = make_bare_head(tmp_path / "right.gguf", target_width=256, feed_forward=64)
+    other = make_bare_head(tmp_path / "other.gguf", target_width=128)
+    server.add("b/Qwen3-8B_eagle3", {"Qwen3-8B_eagle3-Q8_0.gguf": head}, downloads=9)
+    server.add("c/Qwen3-8B-EAGLE3-GGUF", {"model-Q8_0.gguf": other})
+    server.add("d/Qwen3-8B-eagle3-safetensors", {"model.safetensors": b"1"}, downloads=20)
+    candidates = found(Hub(network), target)
+    assert list(candidates) == ["b/Qwen3-8B_eagle3", "c/Qwen3-8B-EAGLE3-GGUF", small]
+    assert candidates["b/Qwen3-8B_eagle3"].verdict.reason == (
+        "Compatible: the EAGLE-3 head in this file belongs to the target."
+    )
+    refused = candidates["c/Qwen3-8B-EAGLE3-GGUF"].verdict
+    assert not refused.fits and refused.reason == "The EAGLE-3 head in model-Q8_0.gguf belongs to another model."
+    unable = msgspec.structs.replace(target, architecture="gemma3")
+    assert list(found(Hub(network), unable)) == [small]
+    (listed, _) = load_catalog().heads_for("Qwen/Qwen3.6-27B")
+    server.add(listed.repository, {"Q4_K_M.gguf": head})
+    named = msgspec.structs.replace(target, path=tmp_path / "Qwen3.6-27B-Q4_K_M.gguf")
+    assert found(Hub(network), named)[listed.repository].verdict.fits
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""MTP heads on the hub are told by headers, never by names."""
+"""Heads on the hub are told by headers, never by names."""
 
 from __future__ import annotations
 
@@ -38,6 +38,27 @@ def test_a_head_beside(server: HubServer, network: Network, files: dict[str, Pat
     assert (found.place, found.head) == ("none", None)
 
 
+def test_an_eagle3_head_beside_and_alone(server: HubServer, network: Network, files: dict[str, Path]) -> None:
+    hosted = {"m-Q4_0.gguf": files["llama"], "eagle3-m-Q8_0.gguf": files["eagle3"]}
+    found = looked_at(server, network, hosted)
+    assert (found.place, found.kind, found.title, found.can_run) == ("beside", "eagle3", "EAGLE-3 head", True)
+    assert found.head is not None and found.head.name == "eagle3-m-Q8_0.gguf"
+    assert looked_at(server, network, {"m-Q4_0.gguf": files["gemma"], "m-EAGLE3.gguf": files["eagle3"]}).head is None
+    named_as_a_model = looked_at(server, network, {"m-Q8_0.gguf": files["eagle3"]})
+    assert (named_as_a_model.place, named_as_a_model.kind) == ("alone", "eagle3")
+
+
+def test_an_mtp_head_goes_before_an_eagle3_head(
+    server: HubServer, network: Network, files: dict[str, Path], tmp_path: Path
+) -> None:
+    """Whatever their sizes are."""
+    tiny = tmp_path / "tiny"
+    tiny.write_bytes(bytes(8))
+    hosted = {"m-Q4_0.gguf": files["plain"], "eagle3-m.gguf": tiny, "mtp-m.gguf": files["head"]}
+    found = looked_at(server, network, hosted)
+    assert found.kind == "mtp" and not server.bodies("eagle3-m.gguf")
+
+
 @pytest.mark.parametrize("where", ["inside", "beside"])
 def test_a_head_that_this_version_cannot_use(
     server: HubServer, network: Network, files: dict[str, Path], where: str, monkeypatch: pytest.MonkeyPatch
@@ -64,6 +85,7 @@ def test_what_is_no_model_and_what_cannot_be_fetched(
 
 def test_heads_are_not_among_the_models(server: HubServer, network: Network) -> None:
     heads = ["mtp-m-Q8_0.gguf", "MTP/mtp-m-Q4_0.gguf", "nextn-m.gguf", "m-mtp-only.gguf"]
+    heads += ["eagle3-m.gguf", "Qwen3-8B_eagle3.Q4_K_M.gguf", "Q-PRISM-EAGLE3-Q8_0.gguf", "m-Eagle-3.gguf"]
     names = ["m-Q4_0.gguf", *heads, "mmproj-m.gguf"]
     server.add("owner/one", {name: bytes(length + 1) for length, name in enumerate(names)})
     repository = Hub(network).repository("owner/one")

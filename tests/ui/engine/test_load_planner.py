@@ -145,7 +145,7 @@ def test_a_head_that_fits_is_asked_for_and_one_that_does_not_is_not(heads: Path,
     tight = head_fit(heads, just_without(heads, draft), draft)
     assert tight.fits and (tight.files.head, tight.files.draft) == ("off", None)
     assert tight.files.settings.context_length == 0
-    assert tight.remark.startswith("Without the MTP head: the target with its MTP head needs ")
+    assert tight.remark.startswith("Without the head: the target with its head needs ")
 
 
 def test_experts_that_do_not_fit_on_the_gpu_become_a_setting() -> None:

@@ -56,7 +56,7 @@ def test_a_head_by_itself_is_listed_last_and_cannot_be_opened(stocked: Windows) 
     assert column(stocked.models_list, 5)[3:] == ["MTP head"] * 2
     index = stocked.models_list.model().index(3, 5)
     assert index.data(Qt.ItemDataRole.ForegroundRole).color() == theme.current().quiet
-    tip = "This file has only the MTP head of a model. It drafts for that model, and can&#x27;t be chatted with."
+    tip = "This file has only the head of a model. It drafts for that model, and can&#x27;t be chatted with."
     assert tip in index.data(Qt.ItemDataRole.ToolTipRole)
     choose(stocked, "mtp-without")
     assert fact(stocked, "MTP head") == "only this, without the model it belongs to"

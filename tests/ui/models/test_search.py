@@ -145,7 +145,11 @@ def test_nothing_found(hub: Windows) -> None:
     hub.until(lambda: hub.results() == ["owner/nothing"])
     found = tree(hub.window, "Repositories found")
     found.setCurrentItem(rows(found)[0])
-    hub.until(lambda: any("It has no GGUF models." in text for text in texts(hub.page)))
+    hub.until(lambda: any("has no GGUF models to download." in text for text in texts(hub.page)))
+    hub.server.add("owner/blocks", {"Qwen3-8B-DFlash-Q8_0.gguf": b"1", "dspark-qwen3.gguf": b"2"})
+    hub.page.look_up("owner/blocks")
+    only = "owner/blocks has only DFlash and DSpark drafters, which this version of Slipstream can't use."
+    hub.until(lambda: any(only in text for text in texts(hub.page)))
     hub.server.add("owner/cut", {"m.gguf.part1of2": b"1", "m.gguf.part2of2": b"2"})
     hub.page.look_up("owner/cut")
     hub.until(lambda: any("Some models are in pieces" in text for text in texts(hub.page)))
@@ -374,10 +378,32 @@ def test_a_head_alone_is_nothing_to_chat_with(windows: Windows, heads: dict[str,
     choose_first(windows, {"m-Q4_0.gguf": heads["assistant"]})
     assert any("nothing to chat with" in text for text in texts(windows.page))
     assert cell(rows(tree(windows.page, "Files"))[0], 2) == "MTP head only"
-    assert not button(windows.page, "Get").isEnabled()
-    windows.server.add("owner/heads", {"mtp-m.gguf": heads["head"]})
-    windows.page.look_up("owner/heads")
-    windows.until(lambda: any("only MTP heads" in text for text in texts(windows.page)))
+    assert "Find a draft for this model" not in buttons(windows.page)
+
+
+def test_a_repository_of_heads_offers_them_for_the_models_they_belong_to(
+    windows: Windows, heads: dict[str, Path]
+) -> None:
+    choose_first(windows, {"Q-27B-EAGLE3-Q8_0.gguf": heads["eagle3"]})
+    assert any("It has only heads, without the models they belong to." in text for text in texts(windows.page))
+    assert cell(rows(tree(windows.page, "Files"))[0], 2) == "EAGLE-3 head only"
+    assert any("It drafts for the model it belongs to." in text for text in texts(windows.page))
+    button(windows.page, "Get").click()
+    windows.says("Complete · checksum verified")
+    assert (windows.models / "owner/m-GGUF/Q-27B-EAGLE3-Q8_0.gguf").is_file()
+
+
+def test_an_eagle3_head_beside_a_model_is_offered_with_it(windows: Windows, heads: dict[str, Path]) -> None:
+    choose_first(windows, {"m-Q4_0.gguf": heads["llama"], "eagle3-m.gguf": heads["eagle3"]})
+    size = words.size(heads["eagle3"].stat().st_size)
+    boxes = windows.page.findChildren(QCheckBox)
+    assert f"With its EAGLE-3 head, {size}" in [box.text() for box in boxes if box.isVisibleTo(windows.page)]
+    button(windows.page, f"Get with EAGLE-3 head (+{size})").click()
+    windows.says("Complete · checksum verified")
+    assert "m Q4_0 with EAGLE-3 head" in texts(windows.window.downloads)
+    pair = windows.window.downloads.pair_of(windows.window.downloads.progress()[0].item)
+    folder = windows.models / "owner/m-GGUF"
+    assert pair == Pair(str(folder / "m-Q4_0.gguf"), str(folder / "eagle3-m.gguf"))
 
 
 # ------------------------------------------------------------ projectors
