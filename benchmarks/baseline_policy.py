@@ -24,8 +24,8 @@ class BaselinePolicy:
 
     def decide(self, situation: Situation) -> Decision:
         most = min(situation.most, self.limit if self._fixed is None else self._fixed)
-        if situation.found.tokens and most > 0:
-            return Decision("ngram", min(most, len(situation.found.tokens)))
+        if (found := situation.free.get("ngram")) and most > 0:
+            return Decision("ngram", min(most, len(found.tokens)))
         if "model" not in situation.missing or most <= 0:
             return Decision()
         best = most if self._fixed is not None else self._best(most)

@@ -280,6 +280,8 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     drafted: int = 0
     tested: int = 0
     accepted: int = 0
+    continued: int = 0
+    """How many of the tested tokens, at the end, come from n-grams, which continued another drafter's draft."""
     paused: Pause | None = None
     """Set while the policy doesn't draft because it wouldn't save time."""
     kind: TextKind = "prose"

@@ -103,6 +103,8 @@ DRAFTER_WORDS: dict[DrafterName, DrafterWords] = {
 }
 HEADS = tuple(name for name, words in DRAFTER_WORDS.items() if words.tint == "head")
 """Drafters that read more of the target than its tokens. A target has at most one of them."""
+CONTINUES: DrafterName = "ngram"
+"""The drafter that continues the drafts of others, at no cost."""
 SEED_DECIDES: tuple[AcceptRule, ...] = ("coupled", "exact")
 """Rules under which the seed alone determines the text, whatever is drafted."""
 ProposalMethod = Literal["coupled", "greedy"]

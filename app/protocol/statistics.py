@@ -26,7 +26,7 @@ from typing import Any
 import msgspec
 
 from app.protocol.events import DrafterFigures, DraftFigures, Figures, KindFigures, Round
-from app.protocol.options import DrafterName, TextKind
+from app.protocol.options import CONTINUES, DrafterName, TextKind
 
 _COUNTERS = "drafted tested accepted verify_passes"
 
@@ -84,6 +84,18 @@ def sums_by_kind(*answers: Iterable[KindFigures]) -> list[KindFigures]:
     for one in chain.from_iterable(answers):
         sums[one.kind] = _with(sums.get(one.kind, KindFigures(kind=one.kind)), one, one.seconds)
     return list(sums.values())
+
+
+def _by_drafter(round_: Round, drafter: DrafterName) -> list[DrafterFigures]:
+    """Each one's own tokens. A pass counts for the one that began the draft."""
+    more, own = round_.continued, round_.tested - round_.continued
+    accepted = min(round_.accepted, own)
+    begun = DrafterFigures(
+        name=drafter, drafted=round_.drafted - more, tested=own, accepted=accepted, verify_passes=int(round_.tested > 0)
+    )
+    if not more:
+        return [begun]
+    return [begun, DrafterFigures(name=CONTINUES, drafted=more, tested=more, accepted=round_.accepted - accepted)]
 
 
 def sums_by_drafter(*answers: Iterable[DrafterFigures]) -> list[DrafterFigures]:
@@ -191,9 +203,7 @@ class Statistics:
         self.verify_seconds += round_.verify_seconds
         self.other_seconds += round_.other_seconds
         if round_.drafter:
-            counters = {"drafted": round_.drafted, "tested": round_.tested, "accepted": round_.accepted}
-            new = DrafterFigures(name=round_.drafter, verify_passes=int(round_.tested > 0), **counters)
-            self.drafters = sums_by_drafter(self.drafters, [new])
+            self.drafters = sums_by_drafter(self.drafters, _by_drafter(round_, round_.drafter))
         if thinking := sum(piece.thinking for piece in round_.pieces):
             self.thinking_tokens += thinking
             self.thinking_end = round_.time

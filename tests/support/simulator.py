@@ -192,6 +192,8 @@ class Run:
     """Rounds whose draft came from n-grams."""
     by_head: int = 0
     """Rounds whose draft came from an MTP head."""
+    continued: int = 0
+    """Tested tokens with which n-grams continued a draft."""
     paused: list[tuple[int, Pause]] = field(default_factory=list)
     """Position and reason of every round that was paused."""
     timed: int = 0
@@ -321,9 +323,14 @@ def run_policy(
     seed: int = 0,
     around: Surroundings = USUAL,
     drafters: Sequence[DrafterName] = ("model", "ngram"),
-    head: Trace | None = None,
+    others: Mapping[DrafterName, Trace] | None = None,
+    continues: bool = False,
 ) -> Run:
-    """Let ``policy`` decode ``text`` on a `Machine`. ``head`` says where an MTP head is right, or ``text`` does."""
+    """Let ``policy`` decode ``text`` on a `Machine`.
+
+    ``others`` say where further drafters are right; where none is given, ``text`` does. ``continues``: n-grams continue
+    drafts.
+    """
     machine = Machine(costs, around, seed)
     run = Run()
     at, missing = 0, {name: around.missing for name in costs.drafts if name in drafters}
@@ -333,7 +340,7 @@ def run_policy(
             length=around.length + at,
             most=text.length - at + LIMIT,
             missing=dict(missing),
-            found=_found(text, at) if "ngram" in drafters else Proposal(),
+            free={"ngram": found} if "ngram" in drafters and (found := _found(text, at)).tokens else {},
             kind=text.kinds[at] if text.kinds else "prose",
         )
         decision = policy.decide(situation)
@@ -342,12 +349,14 @@ def run_policy(
             caught_up = machine.catch_ups[decision.catches_up] * decision.catch_up
             missing[decision.catches_up] -= decision.catch_up
         draft_seconds = caught_up
-        if decision.drafter == "ngram":
-            proposal = situation.found.first(decision.length)
-        elif name := decision.drafter:
-            proposal = _propose(decision, head if head and name == "mtp" else text, at, around.samples)
+        if (name := decision.drafter) and name in situation.free:
+            proposal = situation.free[name].first(decision.length)
+        elif name:
+            proposal = _propose(decision, (others or {}).get(name, text), at, around.samples)
             draft_seconds += machine.drafts[name] * len(proposal.tokens) + machine.catch_ups[name] * missing[name]
-        tested = decision.tested(proposal)
+            if continues and decision.stopping:
+                proposal = _continued(proposal, decision, text, at)
+        tested = len(proposal.tokens) if proposal.continued else decision.tested(proposal)
         accepted = 0
         while accepted < tested and proposal.tokens[accepted] == at + accepted:
             accepted += 1
@@ -355,8 +364,10 @@ def run_policy(
         noisy = [machine.noisy(seconds) for seconds in (draft_seconds, verify_seconds, other_seconds)]
         policy.learn(Outcome(situation, decision, proposal, tested, accepted, at + accepted, *noisy))
         at += accepted + 1
-        missing = {name: 0 if decision.drafter == name else each + accepted + 1 for name, each in missing.items()}
+        behind = max(accepted - (len(proposal.tokens) - proposal.continued), 0)
+        missing = {name: behind if decision.drafter == name else each + accepted + 1 for name, each in missing.items()}
         run.count(decision, at, len(proposal.tokens), tested, accepted)
+        run.continued += proposal.continued
         run.longest_gap = max(run.longest_gap, caught_up)
         run.seconds += draft_seconds + verify_seconds + other_seconds
     run.tokens = at
@@ -376,6 +387,17 @@ def _propose(decision: Decision, text: Trace, at: int, samples: bool) -> Proposa
         return Proposal(tokens, _ROWS[len(tokens)], confidences)
     others = text.hits["greedy" if decision.method == "coupled" else "coupled"]
     return Proposal(tokens, None, confidences, [i if others[i] else -1 for i in range(at, at + len(tokens))])
+
+
+def _continued(proposal: Proposal, decision: Decision, text: Trace, at: int) -> Proposal:
+    """As `app.engine.decoding.drafting` does it; behind a wrong token nothing matches."""
+    own = len(proposal.tokens)
+    more = _found(text, at + own).first(LIMIT - own) if proposal.tokens[-1:] == [at + own - 1] else Proposal()
+    if not more.tokens or -1 in proposal.tokens:
+        return proposal
+    confidences = proposal.confidences + more.confidences
+    whole = Proposal(proposal.tokens + more.tokens, None, confidences, proposal.others, None, len(more.tokens))
+    return whole.first(max(decision.tested(whole), own))
 
 
 def _found(text: Trace, at: int) -> Proposal:

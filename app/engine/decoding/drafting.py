@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.engine.decoding.accept_rules import Verdict
 from app.engine.decoding.grammar import Grammar
@@ -11,7 +11,7 @@ from app.engine.decoding.sampling import InvalidLogitsError, Logits, likeliest
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import Drafter, Proposal, Worth, always
 from app.engine.policy.policy import Decision, Outcome, Policy, Situation
-from app.protocol.options import DRAFTER_WORDS, HEADS, DrafterName, ProposalMethod, TextKind
+from app.protocol.options import CONTINUES, DRAFTER_WORDS, HEADS, DrafterName, ProposalMethod, TextKind
 from app.system import KnownError
 
 _INVALID_DRAFT = (
@@ -94,13 +94,16 @@ class Drafting:
             if name not in self._drafters or self._drafters[name].is_full():
                 self._drafters.pop(name, None)  # for the rest of this answer: the text only gets longer
                 del self._missing[name]
-        found, forced = self._free("ngram", most), self._free("grammar", most)
-        if not found.tokens and not forced.tokens and not self._missing:
+        asked = {name: self._free(name, most) for name, each in list(self._drafters.items()) if each.is_free}
+        free = {name: proposal for name, proposal in asked.items() if proposal.tokens}
+        if not free and not self._missing:
             return NO_DRAFT  # nothing to decide: if a pass takes a millisecond, the policy's own time would show
-        situation = Situation(len(self._sequence), most, dict(self._missing), found, forced, kind)
+        situation = Situation(len(self._sequence), most, dict(self._missing), free, kind)
         decision = self.policy.decide(situation)
-        proposal = self._fitting(self._carry_out(decision, situation)).with_branches(self.branches)
-        tested = len(proposal.tokens) if proposal.parents else decision.tested(proposal)
+        drafted = self._carry_out(decision, situation)
+        proposal = self._continued(drafted, decision, most).with_branches(self.branches)
+        is_whole = bool(proposal.parents or proposal.continued)
+        tested = len(proposal.tokens) if is_whole else decision.tested(proposal)
         return Draft(situation, decision, proposal, tested, self.policy.width(tested + 1))
 
     def _head(self) -> DrafterName | None:
@@ -108,10 +111,8 @@ class Drafting:
         return next((name for name in self._drafters if name in HEADS), None)
 
     def _free(self, name: DrafterName, most: int) -> Proposal:
-        """What a drafter proposes whose drafts cost nothing, if there is that drafter."""
-        return (
-            self._fitting(self._proposed(name, min(most, self.policy.limit))) if name in self._drafters else Proposal()
-        )
+        """What a drafter proposes whose drafts cost nothing."""
+        return self._fitting(self._proposed(name, min(most, self.policy.limit)))
 
     def _fitting(self, proposal: Proposal) -> Proposal:
         """``proposal`` up to where the grammar refuses it. Sampled drafts aren't cut: their length must not depend on a
@@ -130,9 +131,29 @@ class Drafting:
         name = decision.drafter
         if name is None:
             return Proposal()
-        if self._drafters[name].is_free:
-            return (situation.found if name == "ngram" else situation.forced).first(decision.length)
+        if name in situation.free:
+            return situation.free[name].first(decision.length)
         return self._proposed(name, decision.length, decision.method, decision.worth())
+
+    def _continued(self, proposal: Proposal, decision: Decision, most: int) -> Proposal:
+        """``proposal`` as it fits, with what n-grams continue it with, as far as that is worth testing."""
+        proposal = self._fitting(proposal)
+        room = min(most, self.policy.limit) - len(proposal.tokens)
+        can_continue = decision.drafter in self._missing and CONTINUES in self._drafters
+        if room <= 0 or not (proposal.tokens and can_continue and decision.stopping):
+            return proposal
+        if proposal.distributions is not None or proposal.parents:
+            return proposal  # these are tested as they are
+        more = self._drafters[CONTINUES].continue_(proposal.tokens, room)
+        if not more.tokens:
+            return proposal
+        whole = replace(
+            proposal,
+            tokens=proposal.tokens + more.tokens,
+            confidences=proposal.confidences + more.confidences,
+            continued=len(more.tokens),
+        )
+        return self._fitting(whole).first(max(decision.tested(whole), len(proposal.tokens)))
 
     def _proposed(
         self, name: DrafterName, count: int, method: ProposalMethod = "coupled", worth: Worth = always
@@ -169,10 +190,11 @@ class Drafting:
         if draft is NO_DRAFT:
             return
         accepted, token, proposal = verdict.accepted, verdict.token, draft.proposal
+        own = len(proposal.tokens) - proposal.continued
         if verdict.path is not None:
             proposal = proposal.along(verdict.path)
         for name, missing in self._missing.items():
-            self._missing[name] = 0 if draft.drafter == name else missing + accepted + 1
+            self._missing[name] = max(accepted - own, 0) if draft.drafter == name else missing + accepted + 1
         self.policy.learn(
             Outcome(
                 draft.situation,

@@ -29,7 +29,7 @@ from app.engine.decoding.text import TextKinds, TextStream, TokenTexts, answer_t
 from app.engine.decoding.trees import first_chain
 from app.engine.drafters import Proposal
 from app.protocol.events import Piece, Round
-from app.protocol.options import EXACT_WIDTH, TARGET_OUTPUTS, DrafterName, FinishReason, TextKind
+from app.protocol.options import CONTINUES, EXACT_WIDTH, TARGET_OUTPUTS, DrafterName, FinishReason, TextKind
 from app.system import Canceled
 
 _CAUGHT_UP = 4
@@ -228,6 +228,7 @@ class Decoding:
             drafted=len(draft.proposal.tokens),
             tested=draft.tested,
             accepted=min(verdict.accepted, tokens),
+            continued=proposal.continued,
             paused=draft.decision.paused,
             kind=kind,
             draft_seconds=seconds[0],
@@ -340,8 +341,9 @@ class Decoding:
         rejected = None
         if verdict.accepted < len(proposal.tokens):
             rejected = self._vocabulary.piece(proposal.tokens[verdict.accepted]).decode("utf-8", "replace")
-        accepted = proposal.tokens[: verdict.accepted]
-        new = [Piece(text="", id=token, drafter=drafter, round=self._round) for token in accepted]
+        accepted, own = proposal.tokens[: verdict.accepted], len(proposal.tokens) - proposal.continued
+        drafters = (drafter if place < own else CONTINUES for place in range(len(accepted)))
+        new = [Piece(text="", id=i, drafter=one, round=self._round) for i, one in zip(accepted, drafters, strict=True)]
         new.append(Piece(text="", id=verdict.token, round=self._round, rejected=rejected))
         if self._task.logprobs is not None:
             new = self._with_logprobs(new, logits, self._task.logprobs)

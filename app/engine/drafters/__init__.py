@@ -40,7 +40,8 @@ class Proposal:
     """The drafter's confidence in each token: larger means more certain, on a scale of its own (the policy calibrates
     it).
 
-    A draft model gives the lead of the token over the runner-up in nats; n-grams give the length of their match.
+    One that decodes gives the lead of the token over the runner-up in nats; one that is free the length of its match,
+    where 3 is short and 12 as good as certain.
     """
     others: list[int] = field(default_factory=list)
     """What the other method would have proposed at each position, if the drafter has two; otherwise empty."""
@@ -117,6 +118,10 @@ class Drafter(ABC):
         After each token ``worth`` is asked whether another one is worth its time. Drafters with one method ignore
         ``method``.
         """
+
+    def continue_(self, draft: list[int], count: int, worth: Worth = always) -> Proposal:  # noqa: ARG002
+        """At most ``count`` tokens that follow a ``draft`` which another drafter began, as if it were accepted."""
+        return Proposal()
 
     @abstractmethod
     def accepted(self) -> None:

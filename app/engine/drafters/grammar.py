@@ -7,6 +7,8 @@ from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import Drafter, Proposal, Worth, always
 from app.protocol.options import MAX_DRAFT_LENGTH, DrafterName, ProposalMethod
 
+_CERTAIN = 12.0
+
 
 class GrammarDrafter(Drafter):
     """Needs no model. The text is forced, but the target may have other tokens for it, so they are tested as usual."""
@@ -24,9 +26,9 @@ class GrammarDrafter(Drafter):
         self._grammar = task.grammar
 
     def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
-        """All tokens are equally certain."""
+        """All tokens are equally certain, as after a long match."""
         tokens = self._grammar.forced(min(count, MAX_DRAFT_LENGTH)) if self._grammar else []
-        return Proposal(tokens, confidences=[1.0] * len(tokens))
+        return Proposal(tokens, confidences=[_CERTAIN] * len(tokens))
 
     def accepted(self) -> None:
         """The loop takes the grammar along."""

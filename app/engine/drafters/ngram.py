@@ -61,9 +61,8 @@ class NgramDrafter(Drafter):
         return self.continue_([], count, worth)
 
     def continue_(self, draft: list[int], count: int, worth: Worth = always) -> Proposal:
-        """At most ``count`` tokens that follow a ``draft`` which another drafter began, as if it were accepted."""
         count = min(count, MAX_DRAFT_LENGTH)
-        if count <= 0:
+        if count <= 0 or (draft and self._ends(draft[-1])):
             return Proposal()
         length, places = self._longest_matches(draft)
         draft, begun = list(draft), len(draft)

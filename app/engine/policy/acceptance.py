@@ -68,12 +68,14 @@ class RatePrior:
 
 _MODEL_PRIOR = RatePrior(rate=0.7, weight=4.0)
 _NGRAM_PRIOR = RatePrior(rate=0.6, weight=4.0)
+MATCH = "ngram"
+"""The rate, in stored priors, of a drafter whose drafts cost nothing: its confidence is the length of a match."""
 STARTING_POINTS = {
     "coupled": (LEAD_EDGES, _MODEL_PRIOR, _MODEL_SHAPE),
     "greedy": (LEAD_EDGES, _MODEL_PRIOR, _MODEL_SHAPE),
-    "ngram": (MATCH_EDGES, _NGRAM_PRIOR, _NGRAM_SHAPE),
+    MATCH: (MATCH_EDGES, _NGRAM_PRIOR, _NGRAM_SHAPE),
 }
-"""Bins, prior and shape of each estimate: for both proposal methods of a draft model, and for n-grams."""
+"""Bins, prior and shape of each estimate: for both proposal methods of a draft model, and for free drafts."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class AcceptancePrior:
     """What is known about a drafter in one kind of text, as the next answer's starting point."""
 
     rates: Mapping[str, RatePrior] = field(default_factory=dict)
-    """Of n-grams (``ngram``), or of both proposal methods of another drafter (``coupled``, ``greedy``)."""
+    """Of a drafter whose drafts are free (`MATCH`), or of both methods of another (``coupled``, ``greedy``)."""
     greedy_advantage: Annotated[float, Meta(ge=-1.0, le=1.0)] = 0.0
     """How many more ``greedy`` proposals are accepted than ``coupled`` ones, as a share of the judged tokens."""
     greedy_advantage_weight: Weight = 0.0

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from app.engine.drafters import Proposal
-from app.engine.policy.acceptance import AcceptanceEstimate, Priors
+from app.engine.policy.acceptance import MATCH, AcceptanceEstimate, Priors
 from app.engine.policy.candidate import Candidate, Expectations, Plan, ProbeBudget
 from app.engine.policy.costs import CostModel, Costs
 from app.engine.policy.policy import (
@@ -26,7 +26,7 @@ from app.engine.policy.policy import (
     speeds_by_length,
 )
 from app.protocol.events import Pause
-from app.protocol.options import DrafterName, Propose, TextKind
+from app.protocol.options import CONTINUES, DrafterName, Propose, TextKind
 
 _PAUSE = 0.98
 """Drafting pauses when it promises less than this share of the speed without a draft, and resumes when both are equal:
@@ -39,9 +39,6 @@ _PORTION, _LEAST_PORTION = 1.5, 32
 least so many tokens: many at once are cheaper."""
 _REST = 16
 """Rounds until a pause is reconsidered if nothing new is learned: with a small target, deciding takes notable time."""
-_TRIED = 8
-"""How many n-gram tokens must have been judged in an answer before n-grams may draft instead of an MTP head
-(https://github.com/ggml-org/llama.cpp/issues/25819). What they find is judged meanwhile, at no cost."""
 _CURVE_WEIGHT = 16.0
 """The number of judged tokens above which a kind of text has a curve."""
 
@@ -76,10 +73,9 @@ class AutoPolicy:
         self._tokens: Counter[TextKind] = Counter()
         """So far in this answer, by kind."""
         self._start = start = start or {}
-        self._ngrams = Expectations("ngram", start.get("ngram", {}))
+        self._free: dict[DrafterName, Expectations] = {}
+        """Of the drafters whose drafts cost nothing, as they appear."""
         plain, longest, count = self.costs.verify(1), longest or {}, len(self.costs.drafts)
-        self._forced_hits, self._forced_judged = 19.0, 20.0
-        """How many tokens that a grammar forced were the target's own, which may spell the same text otherwise."""
         self._candidates = [
             Candidate(name, each, start.get(name, {}), ProbeBudget(plain, count), longest.get(name, self.limit))
             for name, each in self.costs.drafts.items()
@@ -101,10 +97,10 @@ class AutoPolicy:
         self.costs.length = situation.length
         self._enter(situation.kind)
         self._probe = None
-        found, candidates = situation.found, [one for one in self._candidates if one.name in situation.missing]
+        candidates = [one for one in self._candidates if one.name in situation.missing]
         if (
             self._rest
-            and not (found.tokens or situation.forced.tokens)
+            and not situation.free
             and self._rested < _REST
             and not any(self._is_due(one, situation) for one in candidates)
         ):
@@ -116,20 +112,17 @@ class AutoPolicy:
         plans = [one.plan(situation, most, seconds, self._propose, is_fixed=is_fixed) for one in candidates]
         current = self._drafting
         best = max(plans, key=lambda plan: plan.rate * (_CHANGE if plan.candidate is current else 1.0), default=None)
-        likely = [self._ngrams["ngram"].chance(one, i) for i, one in enumerate(found.confidences[:most])]
-        ngrams = promised(likely, seconds, 0.0, len(likely) if is_fixed else 1)
-        certain = [self._forced_hits / self._forced_judged] * len(situation.forced.tokens[:most])
-        forced = promised(certain, seconds, 0.0, len(certain) if is_fixed else 1)
-        if forced.rate >= ngrams.rate and self._pays(forced, best, seconds):
-            decision = Decision("grammar", forced.length, best.method if best else "coupled")
-        elif self._goes_before(ngrams, best, seconds):
-            decision = Decision("ngram", ngrams.length, best.method if best else "coupled")
+        promises = {name: self._promise(name, proposal, most, seconds) for name, proposal in situation.free.items()}
+        name = max(promises, key=lambda one: promises[one].rate, default=None)
+        free = promises[name] if name else promised([], seconds, 0.0)
+        if name and self._pays(free, best, seconds):
+            decision = Decision(name, free.length, best.method if best else "coupled")
         elif best:
             decision = self._with_model(situation, plans, best)
         else:
-            mean = sum(ngrams.chances) / len(ngrams.chances) if ngrams.chances else 0.0
-            return Decision(paused=self._pause(mean, seconds) if found.tokens and self._fixed is None else None)
-        rate = max(ngrams.rate, forced.rate, best.promise.rate if best else 0.0)
+            mean = sum(free.chances) / len(free.chances) if free.chances else 0.0
+            return Decision(paused=self._pause(mean, seconds) if free.chances and self._fixed is None else None)
+        rate = max(free.rate, best.promise.rate if best else 0.0)
         if self._fixed is None and decision.drafter and not decision.paused and self.costs.plain_due(rate):
             self._probe = None
             return Decision(method=decision.method)
@@ -138,17 +131,21 @@ class AutoPolicy:
     def _enter(self, kind: TextKind) -> None:
         if kind != self._kind:
             self._kind, self._rest = kind, None
-            for expectations in (self._ngrams, *(one.expectations for one in self._candidates)):
+            for expectations in (*self._free.values(), *(one.expectations for one in self._candidates)):
                 expectations.enter(kind)
 
-    def _goes_before(self, ngrams: Promise, best: Plan | None, seconds: Sequence[float]) -> bool:
-        """Whether n-grams draft next."""
-        if not ngrams.length:
-            return False
-        has_head = best is not None and any(one.name == "mtp" for one in self._candidates)
-        if has_head and self._ngrams["ngram"].judged < _TRIED:
-            return False
-        return self._pays(ngrams, best, seconds)
+    def _of_free(self, name: DrafterName) -> AcceptanceEstimate:
+        """Of a drafter whose drafts cost nothing, in the text that comes next."""
+        if name not in self._free:
+            self._free[name] = Expectations((MATCH,), self._start.get(name, {}))
+            self._free[name].enter(self._kind)
+        return self._free[name][MATCH]
+
+    def _promise(self, name: DrafterName, proposal: Proposal, most: int, seconds: Sequence[float]) -> Promise:
+        """What a draft that costs nothing promises."""
+        estimate = self._of_free(name)
+        chances = [estimate.chance(one, i) for i, one in enumerate(proposal.confidences[:most])]
+        return promised(chances, seconds, 0.0, 1 if self._fixed is None else len(chances))
 
     def _pays(self, free: Promise, best: Plan | None, seconds: Sequence[float]) -> bool:
         """Whether a draft that costs nothing promises more than the ``best`` of the others, and than none."""
@@ -191,7 +188,9 @@ class AutoPolicy:
     ) -> Decision:
         """Draft as in ``plan`` if little is missing; otherwise catch up with a portion first, and draft
         ``meanwhile``."""
-        name, stopping = plan.candidate.name, plan.stopping() if self._fixed is None else None
+        name, stopping = plan.candidate.name, None
+        if self._fixed is None:
+            stopping = plan.stopping(self._of_free(CONTINUES).chance)
         decision = Decision(name, len(plan.promise.chances), plan.method, stopping, paused=pause)
         if self._samples and self._fixed is not None:
             return decision
@@ -222,13 +221,18 @@ class AutoPolicy:
         """Learn from the result and the times of a round.
 
         The target's own token also judges what was proposed at its position but not tested (all that a probe needs),
-        what the other method would have proposed, and what n-grams proposed in vain.
+        what the other method would have proposed, and what was proposed for nothing. Each drafter is judged by its own
+        tokens, also where n-grams continued its draft.
         """
         situation, decision, proposal = outcome.situation, outcome.decision, outcome.proposal
-        by_ngrams, decodes = decision.drafter == "ngram", decision.drafter in {one.name for one in self._candidates}
+        decodes = decision.drafter in {one.name for one in self._candidates}
         drafted = next((one for one in self._candidates if one.name == decision.drafter and proposal.tokens), None)
         self._tokens[self._kind] += outcome.accepted + 1
         truth = [*proposal.tokens[: outcome.accepted], outcome.target_token]
+        own = len(proposal.tokens) - proposal.continued
+        if proposal.continued:
+            _judge(self._of_free(CONTINUES), proposal, truth, own)
+            outcome = replace(outcome, proposal=proposal.first(own))
         tried, each = self._probe or (None, 0.0)
         for candidate in self._candidates:
             if candidate.name in situation.missing:
@@ -238,16 +242,11 @@ class AutoPolicy:
             drafted.judge(outcome, truth, learns_methods=self._propose == "auto")
             if drafted is not tried:
                 self._drafting = drafted
-        _judge_ngrams(self._ngrams["ngram"], proposal if by_ngrams else situation.found, truth)
-        for token, right in zip(situation.forced.tokens, truth, strict=False):
-            self._forced_judged += 1.0
-            if token != right:
-                break
-            self._forced_hits += 1.0
+        for name, free in situation.free.items():
+            _judge(self._of_free(name), free, truth)
         if decodes or not decision.drafter:
             self._is_paused = decision.paused is not None
-        is_idle = decision.paused and not decision.drafter and not decision.catch_up and not situation.found.tokens
-        is_idle = is_idle and not situation.forced.tokens
+        is_idle = decision.paused and not decision.drafter and not decision.catch_up and not situation.free
         self._rested = self._rested + 1 if decision is self._rest else 0
         self._rest = decision if is_idle else None
 
@@ -268,7 +267,7 @@ class AutoPolicy:
     def learned(self) -> Learned:
         """For the next answer; what wasn't tried in this one stays as it was."""
         priors = dict(self._start)
-        by_name = {"ngram": self._ngrams, **{one.name: one.expectations for one in self._candidates}}
+        by_name = {**self._free, **{one.name: one.expectations for one in self._candidates}}
         for name, expectations in by_name.items():
             if known := expectations.learned():
                 priors[name] = known
@@ -291,8 +290,9 @@ class AutoPolicy:
         return speeds_by_length(texts, self.costs.rounds(), candidate.costs.token)
 
 
-def _judge_ngrams(estimate: AcceptanceEstimate, proposal: Proposal, truth: Sequence[int]) -> None:
-    for i, (token, right) in enumerate(zip(proposal.tokens, truth, strict=False)):
+def _judge(estimate: AcceptanceEstimate, proposal: Proposal, truth: Sequence[int], begin: int = 0) -> None:
+    """The tokens from ``begin`` on of a draft that cost nothing met the ``truth``."""
+    for i, (token, right) in enumerate(zip(proposal.tokens[begin:], truth[begin:], strict=False), begin):
         hit = token == right
         estimate.judge(hit, i, proposal.confidences[i])
         if not hit:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from app.engine.policy.acceptance import STARTING_POINTS, AcceptanceEstimate, AcceptancePrior, MethodChoice
@@ -17,11 +17,10 @@ Known = Mapping[TextKind, AcceptancePrior]
 class Expectations:
     """How often the target accepts the tokens of one drafter: for each kind of text, and for each way to propose."""
 
-    def __init__(self, drafter: DrafterName, start: Known) -> None:
-        """``start``: what earlier answers taught."""
+    def __init__(self, names: Sequence[str], start: Known) -> None:
+        """``names``: of the rates in a prior, see `STARTING_POINTS`. ``start``: what earlier answers taught."""
         self._start = start
         prior = start.get("prose") or max(start.values(), key=AcceptancePrior.weight, default=AcceptancePrior())
-        names = ("ngram",) if drafter == "ngram" else ("coupled", "greedy")
         self._texts: dict[TextKind, dict[str, AcceptanceEstimate]] = {
             "prose": {name: _estimate(name, prior) for name in names}
         }
@@ -39,7 +38,7 @@ class Expectations:
         self._kind = kind
 
     def __getitem__(self, name: str) -> AcceptanceEstimate:
-        """In the text that comes next: ``ngram``, or a way to propose."""
+        """In the text that comes next: `MATCH`, or a way to propose."""
         return self._texts[self._kind][name]
 
     def in_text(self, kind: TextKind, name: str) -> AcceptanceEstimate:
@@ -144,7 +143,7 @@ _TRIAL_SHARE = 0.03
 
 
 class Candidate:
-    """A draft model, or the target's MTP head."""
+    """A draft model, or a head of the target's."""
 
     def __init__(
         self, name: DrafterName, costs: DraftCostModel, start: Known, probes: ProbeBudget, longest: int
@@ -153,7 +152,7 @@ class Candidate:
         self.name = name
         self.costs = costs
         self.longest = longest
-        self.expectations = Expectations(name, start)
+        self.expectations = Expectations(("coupled", "greedy"), start)
         self._probes = probes
         self._is_new = not any(prior.rates for prior in start.values())
         """Whether it has never been tried with this target."""
@@ -256,12 +255,12 @@ class Plan:
         taken = self.seconds[length] + length * self.candidate.costs.token
         return max(taken - self.promise.expected[length] / rate, 0.0)
 
-    def stopping(self) -> Stopping:
-        """When its draft ends."""
+    def stopping(self, continuing: Callable[[float, int], float]) -> Stopping:
+        """When its draft ends. ``continuing``: see `Stopping`."""
         estimate, promise = self.candidate.expectations[self.method], self.promise
         rate = max(promise.rate, 1.0 / self.seconds[0])
         token = self.candidate.costs.token
-        return Stopping(estimate.chance, promise.expected, promise.survivals, self.seconds, token, rate)
+        return Stopping(estimate.chance, promise.expected, promise.survivals, self.seconds, token, rate, continuing)
 
 
 def _left(situation: Situation) -> int:

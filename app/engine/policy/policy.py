@@ -34,6 +34,8 @@ class Stopping:
     """Seconds per drafted token."""
     rate: float
     """Tokens per second that a round has to reach."""
+    continuing: Callable[[float, int], float] | None = None
+    """As ``chance``, of the tokens that n-grams continue the draft with; ``None``: nothing continues it."""
 
     def goes_on(self, chances: Sequence[float]) -> bool:
         """Whether one more token pays off, after tokens of these ``chances``, which are already paid for."""
@@ -51,14 +53,16 @@ class Stopping:
             for more in range(done + 1, len(expected))
         )
 
-    def count_worth_testing(self, confidences: Sequence[float]) -> int:
-        """The number of drafted tokens that is best to test.
+    def count_worth_testing(self, confidences: Sequence[float], continued: int = 0) -> int:
+        """The number of drafted tokens that is best to test; n-grams ``continued`` the draft with the last of them.
 
         Tokens that are left out are still to come, including the doubtful one that ended the draft: they have to be
         drafted again and processed in the next rounds, at worst by as many plain passes.
         """
-        chances = [self.chance(confidence, i) for i, confidence in enumerate(confidences)]
-        count = len(chances)
+        count, own = len(confidences), len(confidences) - continued
+        chances = [self.chance(confidence, i) for i, confidence in enumerate(confidences[:own])]
+        if self.continuing:
+            chances += [self.continuing(confidence, i) for i, confidence in enumerate(confidences[own:], own)]
         prices = [self.rate * taken for taken in self.seconds[: count + 1]]
         best, _ = _best(chances, prices, 0, ())
         if best >= count - 1:
@@ -66,7 +70,7 @@ class Stopping:
         ahead = [0.0] * count
         for start in range(count - 1, 0, -1):
             _, value = _best(chances, prices, start, ahead)
-            ahead[start] = min(value - self.rate * self.draft * (count - start), 0.0)
+            ahead[start] = min(value - self.rate * self.draft * max(own - start, 0), 0.0)
         return _best(chances, prices, 0, ahead)[0]
 
 
@@ -100,10 +104,8 @@ class Situation:
     """The most tokens that may be drafted."""
     missing: Mapping[DrafterName, int] = field(default_factory=dict)
     """For each drafter that decodes and can draft now: the tokens in the context that it has not processed."""
-    found: Proposal = field(default_factory=Proposal)
-    """What n-grams propose, which costs nothing."""
-    forced: Proposal = field(default_factory=Proposal)
-    """What the answer's grammar forces, which costs nothing either."""
+    free: Mapping[DrafterName, Proposal] = field(default_factory=dict)
+    """What the drafters propose whose drafts cost nothing, those that propose something."""
     kind: TextKind = "prose"
     """The kind of the text that comes next."""
 
@@ -143,10 +145,10 @@ class Decision:
     def tested(self, proposal: Proposal) -> int:
         """How many of the proposed tokens the verify pass tests; the rest is ignored. All sampled ones are tested:
         whether one is must not depend on which token it is, as the confidence of those after it does."""
-        count = min(len(proposal.tokens), self.length)
+        count = min(len(proposal.tokens), self.length + proposal.continued)
         if self.stopping is None or proposal.distributions is not None:
             return count
-        return self.stopping.count_worth_testing(proposal.confidences[:count])
+        return self.stopping.count_worth_testing(proposal.confidences[:count], proposal.continued)
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ class RestlessPolicy(AutoPolicy):
 
     def decide(self, situation: Situation) -> Decision:
         super().decide(situation)
-        rng, found, most = RestlessDecision.rng, situation.found, situation.most
+        rng, found, most = RestlessDecision.rng, situation.free.get("ngram", Proposal()), situation.most
         method: ProposalMethod = "coupled" if rng.random() < 0.5 else "greedy"
         length = rng.randint(1, MAX_DRAFT_LENGTH)
         drafter = rng.choice(("ngram", "ngram", "model", None) if found.tokens else ("model", None))

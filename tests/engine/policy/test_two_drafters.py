@@ -26,7 +26,7 @@ def costs_of(curve: str, model: float = 0.1, head: float = 0.1) -> Costs:
 
 def run(costs: Costs, model: Trace, head: Trace, around: Surroundings = USUAL, fixed: int | None = None) -> Run:
     policy = AutoPolicy(costs, propose="coupled", fixed=fixed)
-    return run_policy(policy, costs, model, 0, around, ("model", "mtp"), head)
+    return run_policy(policy, costs, model, 0, around, ("model", "mtp"), {"mtp": head})
 
 
 def alone(costs: Costs, text: Trace, name: DrafterName, around: Surroundings = USUAL) -> float:
