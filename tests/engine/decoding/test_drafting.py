@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 import pytest
 
 from app.engine.decoding.drafting import Drafting
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters.ngram import NgramDrafter
+from app.engine.host import engine
 from app.engine.host.engine import Engine
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
+from app.engine.policy.policy import Decision, Situation, Stopping
 from app.protocol.options import DrafterChoice, Sampling
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
 from tests.support.matrix import in_proof
@@ -42,6 +45,32 @@ def test_the_text_depends_on_neither_drafter_nor_length(
         assert_same(loaded, command, drafted, plain)
         assert_sums_close(drafted)
         assert_drafters_close(drafted)
+
+
+class _OneOfTheModel(AutoPolicy):
+    """The draft model begins every draft with one token; the rest is up to n-grams."""
+
+    def decide(self, situation: Situation) -> Decision:
+        seconds, certain = [1.0] * 18, lambda *_: 0.9
+        stopping = Stopping(certain, [1.0, 1.9], [1.0, 0.9], seconds, 1.0, 1.0, certain)
+        return Decision("model", 1, "coupled", stopping) if situation.most > 0 else Decision()
+
+
+@pytest.mark.parametrize("sampling", [GREEDY, *in_proof([WARM, HOT, PENALIZED])])
+def test_a_draft_that_ngrams_continue_leaves_the_text_and_counts_each_ones_tokens(
+    loaded: Engine, sampling: Sampling, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sampling = msgspec.structs.replace(sampling, frequency_penalty=-10.0, penalty_window=64)  # it repeats itself
+    plain = run(loaded, ask(ECHO, sampling=sampling, draft_length=0, max_tokens=80))
+    monkeypatch.setattr(engine, "AutoPolicy", _OneOfTheModel)
+    command = ask(ECHO, sampling=sampling, drafter="chain", max_tokens=80)
+    drafted = run(loaded, command)
+    assert_same(loaded, command, drafted, plain)
+    assert_sums_close(drafted)
+    assert_drafters_close(drafted)
+    draft = drafted.finished.figures.draft
+    assert sum(round_.continued for round_ in drafted.rounds) == draft.drafters[1].tested > 0
+    assert draft.drafters[1].accepted > 0 and draft.drafters[0].tested == draft.verify_passes
 
 
 def test_a_choice_of_drafter_is_obeyed(loaded: Engine) -> None:
