@@ -14,6 +14,7 @@ from app import system
 from app.commands.output import tell, wrong_usage
 from app.protocol.answering import WORDS, PerChat, SamplingChoice, kind_of, range_of
 from app.protocol.options import (
+    BRANCHES,
     DEFAULT_BATCH_SIZE,
     MAX_CONTEXT_LENGTH,
     MAX_COUNT,
@@ -172,6 +173,12 @@ def _add_loading_options(parser: argparse.ArgumentParser) -> None:
         "--draft-kv-type", choices=get_args(DraftKvType), help="KV cache type of the draft model (auto: as the target)"
     )
     loading.add_argument(
+        "--branches",
+        type=whole(0, MAX_DRAFT_LENGTH),
+        metavar="N",
+        help=f"branches that a draft may have, 0 to {MAX_DRAFT_LENGTH} (default: {BRANCHES} for tree and lookahead)",
+    )
+    loading.add_argument(
         "--flash-attention",
         "--flash-attn",
         choices=get_args(FlashAttention),
@@ -232,6 +239,7 @@ def add_drafter_options(group: argparse._ArgumentGroup) -> None:
         help=(
             "auto, also called chain, is the default: n-grams where their match is more promising, otherwise the "
             "draft model or head; mtp, eagle3: the head that the target's file contains, or the file given as --draft; "
+            "tree: the draft model, with branches; lookahead: n-grams that the target writes ahead in its own passes; "
             "none, also called off: decode without any draft"
         ),
     )

@@ -21,6 +21,8 @@ from app.protocol.answering import AnswerSettings, SamplingChoice
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import LoadProgressed, PairLoaded
 from app.protocol.options import (
+    BRANCHES,
+    BRANCHING,
     DRAFTER_WORDS,
     HEADS,
     SPECIAL_OPTIONS,
@@ -98,6 +100,8 @@ def load_settings(options: argparse.Namespace) -> LoadSettings:
     given = {name: getattr(options, name, None) for name in (*SPECIAL_OPTIONS, "batch_size", "micro_batch_size")}
     if getattr(options, "accept", "") == "exact":
         given["exact"] = True
+    if {"all", *BRANCHING} & {getattr(options, "drafter", ""), *getattr(options, "drafters", ())}:
+        given["branches"] = given["branches"] or BRANCHES
     layers = options.gpu_layers
     return LoadSettings(
         context_length=options.context,
@@ -118,6 +122,9 @@ def generate_command(
     if options.drafter in HEADS and options.drafter != pair.head_drafter:
         no_head = f"The target has no {DRAFTER_WORDS[options.drafter].title}."
         raise KnownError(pair.head_refused or pair.head_off or no_head)
+    if options.drafter in BRANCHING and options.drafter not in pair.all_drafters:
+        none = f"There is nothing for {DRAFTER_WORDS[options.drafter].sentence} to draft with."
+        raise KnownError(pair.branches_refused or none)
     given = {name: value for name, value in vars(options).items() if value is not None}
     chosen = SamplingChoice(**{name: given[name] for name in SamplingChoice.__struct_fields__ if name in given})
     settings = {name: given[name] for name in AnswerSettings.__struct_fields__ if name in given}

@@ -129,6 +129,8 @@ class PairLoaded(msgspec.Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     """Why nothing can draft for this target, for the user."""
     all_drafters: list[DrafterName] = []
     """What can draft for it, also without a model of its own and where only named (`Drafter.is_automatic`)."""
+    branches_refused: str | None = None
+    """Why drafts can't have the requested branches, for the user."""
     projector: str | None = None
     """The file that lets the target see images; ``None``: it can't."""
     projector_refused: str | None = None

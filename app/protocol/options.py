@@ -75,7 +75,7 @@ def fewer_snapshots(count: int) -> int:
 
 AcceptRule = Literal["coupled", "exact", "rejection", "block"]
 """``exact`` is ``coupled`` with passes padded to widths that all give the same logits."""
-DrafterName = Literal["model", "ngram", "mtp", "grammar", "eagle3", "medusa", "lookahead"]
+DrafterName = Literal["model", "ngram", "mtp", "grammar", "eagle3", "medusa", "lookahead", "tree"]
 DrafterChoice = Literal["auto", "chain", "none", DrafterName]
 """``auto`` (or ``chain``): the policy chooses, among tokens that a grammar forces, n-grams, and the draft model or head
 of the pair."""
@@ -94,6 +94,7 @@ class DrafterWords(NamedTuple):
 
 DRAFTER_WORDS: dict[DrafterName, DrafterWords] = {
     "model": DrafterWords("Draft model", "the draft model", "model"),
+    "tree": DrafterWords("Draft model with branches", "the draft model with branches", "model"),
     "mtp": DrafterWords("MTP head", "the MTP head", "head"),
     "eagle3": DrafterWords("EAGLE-3 head", "the EAGLE-3 head", "head"),
     "medusa": DrafterWords("Medusa heads", "the Medusa heads", "head"),
@@ -105,6 +106,10 @@ HEADS = tuple(name for name, words in DRAFTER_WORDS.items() if words.tint == "he
 """Drafters that read more of the target than its tokens. A target has at most one of them."""
 CONTINUES: DrafterName = "ngram"
 """The drafter that continues the drafts of others, at no cost."""
+BRANCHING: tuple[DrafterName, ...] = ("lookahead", "tree", "medusa")
+"""Drafters whose drafts have branches, where the target was loaded for that."""
+BRANCHES = 7
+"""How many these use."""
 SEED_DECIDES: tuple[AcceptRule, ...] = ("coupled", "exact")
 """Rules under which the seed alone determines the text, whatever is drafted."""
 ProposalMethod = Literal["coupled", "greedy"]

@@ -63,13 +63,16 @@ def test_a_table_and_all_reports(pair: Pair, prompts: Path, tmp_path: Path) -> N
     assert len(list(csv.reader(io.StringIO(outputs[1].read_text(encoding="utf-8"))))) == 7
 
 
+EVERY = ["ngram", "lookahead", "model", "tree"]
+
+
 def test_every_drafter_that_fits_is_compared_on_the_same_prompts(pair: Pair, prompts: Path) -> None:
     options = ["--drafters", "all", "--kinds", "code", "--json", "--curve"]
     first = json.loads(called(*arguments(pair, prompts, *options)).stdout)
-    assert first["setup"]["drafters"] == ["ngram", "model", "auto"]
-    assert [one["drafter"] for one in first["comparisons"]] == ["ngram", "model", "auto"] * 2
-    assert [one["drafter"] for one in first["curves"]] == ["ngram", "model", "auto"]
-    assert first["summaries"][1]["total"]["drafters"][0]["name"] == "model"
+    assert first["setup"]["drafters"] == [*EVERY, "auto"]
+    assert [one["drafter"] for one in first["comparisons"]] == [*EVERY, "auto"] * 2
+    assert [one["drafter"] for one in first["curves"]] == [*EVERY, "auto"]
+    assert first["summaries"][2]["total"]["drafters"][0]["name"] == "model"
     assert first["setup"]["drafter_bytes"]["model"] > 0
     words = shlex.split(first["command"])[1:]
     files = {path.name: str(path) for path in (*pair, prompts)}

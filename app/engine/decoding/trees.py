@@ -46,9 +46,14 @@ class Trie:
         """It takes at most ``most`` tokens, and as many ``branches`` beside its first chain."""
         self.tokens: list[int] = []
         self.parents: list[int] = []
-        self._most, self._left = most, branches
+        self._most = self._left = 0
+        self.allow(most, branches)
         self._places: dict[tuple[int, int], int] = {}
         """By parent and token."""
+
+    def allow(self, tokens: int, branches: int) -> None:
+        """Take so many more."""
+        self._most, self._left = self._most + tokens, self._left + branches
 
     def add(self, tokens: Sequence[int], behind: int = -1) -> list[int]:
         """The places of ``tokens``, which come after the one at ``behind``: as many as there is room for."""

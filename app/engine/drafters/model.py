@@ -119,7 +119,7 @@ class ModelDrafter(Drafter):
         self._cache.hold(count)
         self._drafted_from = len(self._sequence)
         tokens: list[int] = []
-        choices: list[_Choice] = []
+        choices: list[Choice] = []
         # Along the answer's grammar, where one is in force: what it refuses isn't proposed.
         grammar = self._task.grammar
         with grammar.ahead() if grammar and grammar.in_force else nullcontext() as ahead:
@@ -191,10 +191,9 @@ class ModelDrafter(Drafter):
         if max(tokens, default=0) >= self._draft.vocabulary:
             raise KnownError("This chat has tokens that the draft model doesn't know.")
 
-    def _choose(
-        self, row: Logits, draft: list[int], method: ProposalMethod, allowed: NDArray[np.bool_] | None
-    ) -> _Choice:
-        task, sampling = self._task, self._task.sampling
+    def _prepared(self, row: Logits, draft: list[int], allowed: NDArray[np.bool_] | None) -> Logits:
+        """``row`` as far as the target has its tokens, after penalties and by the grammar."""
+        sampling = self._task.sampling
         row = _shared(row, self._draft.vocabulary)
         if has_penalties(sampling) and sampling.penalty_window:
             history = [*self._sequence.tokens[-sampling.penalty_window :], *draft]
@@ -202,32 +201,44 @@ class ModelDrafter(Drafter):
         if allowed is not None:
             assert not isinstance(row, TopLogits)
             row = masked(row, allowed)
-        position = len(self._sequence) + self._sequence.left_out + len(draft)
+        return row
+
+    def _position(self, draft: list[int]) -> int:
+        """Of the token behind ``draft``, in the target's sequence."""
+        return len(self._sequence) + self._sequence.left_out + len(draft)
+
+    def _choose(
+        self, row: Logits, draft: list[int], method: ProposalMethod, allowed: NDArray[np.bool_] | None
+    ) -> Choice:
+        task, sampling = self._task, self._task.sampling
+        row, position = self._prepared(row, draft, allowed), self._position(draft)
         if task.accept != "coupled":
             seed = block_seed(task.seed, position - len(draft)) if task.accept == "block" else task.seed
             q = distributions(row, sampling)
             is_cut = sampling.temperature > 0 and not q.whole
             lead = lead_of(q.log_probs[0], 0) if is_cut else _best(row)[1] / (sampling.temperature or 1.0)
-            return _Choice(draw(q, seed, [position], Purpose.DRAFT)[0], lead, distribution=q)
+            return Choice(draw(q, seed, [position], Purpose.DRAFT)[0], lead, distribution=q)
         if sampling.temperature == 0:
-            return _Choice(*_best(row))
+            return Choice(*_best(row))
         if are_few(sampling):
             tokens, log_probs, noisy_few = noisy_candidates(row, sampling, task.seed, position)
             best = noisy_few.index(max(noisy_few))
             if method == "greedy":
-                return _Choice(tokens[0], lead_of(log_probs, 0), other=tokens[best])
-            return _Choice(tokens[best], lead_of(noisy_few, best), other=tokens[0])
+                return Choice(tokens[0], lead_of(log_probs, 0), other=tokens[best])
+            return Choice(tokens[best], lead_of(noisy_few, best), other=tokens[0])
         p = candidates(row, sampling)
         ids, noisy = with_noise(p, task.seed, position)
         best, scores = int(noisy.argmax()), p.log_probs[0]
         coupled, likeliest = int(ids[best]), int(scores.argmax())
         if method == "greedy":
-            return _Choice(int(p.ids[0, likeliest]), lead_of(scores, likeliest), other=coupled)
-        return _Choice(coupled, lead_of(noisy, best), other=int(p.ids[0, likeliest]))
+            return Choice(int(p.ids[0, likeliest]), lead_of(scores, likeliest), other=coupled)
+        return Choice(coupled, lead_of(noisy, best), other=int(p.ids[0, likeliest]))
 
 
 @dataclass(frozen=True)
-class _Choice:
+class Choice:
+    """What a draft model chose for one position."""
+
     token: int
     lead: float
     """Nats between the best and the second-best score. When sampling, those of the distribution, not of the token drawn

@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 from app.engine.drafters import Drafter
 from app.engine.drafters.eagle3 import Eagle3Drafter
 from app.engine.drafters.grammar import GrammarDrafter
+from app.engine.drafters.lookahead import LookaheadDrafter
 from app.engine.drafters.model import LoadedDraft, ModelDrafter
 from app.engine.drafters.mtp import MtpDrafter
 from app.engine.drafters.ngram import NgramDrafter
+from app.engine.drafters.tree import TreeDrafter
 from app.protocol.options import DrafterName
 
 Ends = Callable[[int], bool]
@@ -17,7 +19,9 @@ Ends = Callable[[int], bool]
 DRAFTERS: Mapping[DrafterName, Callable[[Ends, LoadedDraft | None], Drafter | None]] = {
     "grammar": lambda _ends, _loaded: GrammarDrafter(),
     "ngram": lambda ends, _loaded: NgramDrafter(ends),
+    "lookahead": lambda _ends, _loaded: LookaheadDrafter(),
     "model": lambda _ends, loaded: ModelDrafter(loaded) if loaded else None,
+    "tree": lambda _ends, loaded: TreeDrafter(loaded) if loaded else None,
     "mtp": lambda _ends, loaded: MtpDrafter(loaded) if loaded else None,
     "eagle3": lambda _ends, loaded: Eagle3Drafter(loaded) if loaded else None,
 }

@@ -16,7 +16,7 @@ from app.engine.decoding.sequence import Task, TokenSequence, piece_end, text_of
 from app.engine.decoding.text import answer_text
 from app.engine.drafters import Drafter
 from app.engine.host.chat_cache import ChatCaches, memory_limit
-from app.engine.host.loading import NO_ROLL_BACK, LoadedModel, Loader, Target
+from app.engine.host.loading import NO_BRANCHES, NO_ROLL_BACK, LoadedModel, Loader, Target
 from app.engine.host.model_files import recommended_sampling
 from app.engine.host.pair_costs import (
     PairCosts,
@@ -33,6 +33,8 @@ from app.engine.llama.backend import allowed_processors
 from app.engine.llama.context import Context
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import CostModel
+from app.engine.policy.fixed import FixedPolicy
+from app.engine.policy.policy import Policy
 from app.protocol.answering import with_fields_of
 from app.protocol.commands import (
     CheckText,
@@ -145,6 +147,7 @@ class Engine:
             head_file=target.head.file if target.head else None,
             drafting_off=None if target.longest_draft else NO_ROLL_BACK,
             all_drafters=[drafter.name for drafter in self._drafters] if target.longest_draft else [],
+            branches_refused=NO_BRANCHES if command.settings.branches and not target.context.branches else None,
             projector=str(target.model.vision.path) if target.model.vision else None,
             projector_refused=target.projector_refused,
             context_length=target.context.length,
@@ -324,13 +327,18 @@ class Engine:
             return None
         target = self._loaded()
         limit = min(target.longest_draft, EXACT_WIDTH - 1) if is_exact else target.longest_draft
+        fixed = None if command.draft_length == "auto" else min(command.draft_length, limit)
+        known = self._costs.history.priors(judged_by(command.accept), private=command.private)
+        if not drafters[0].is_automatic:
+            policy: Policy = FixedPolicy(drafters[0].name, fixed or limit, self._costs.costs, known)
+            return Drafting(policy, drafters, target.model.piece)
         policy = AutoPolicy(
             self._costs.costs,
             limit=limit,
             longest={drafter.name: drafter.longest for drafter in drafters},
             propose=command.propose,
-            start=self._costs.history.priors(judged_by(command.accept), private=command.private),
-            fixed=None if command.draft_length == "auto" else min(command.draft_length, limit),
+            start=known,
+            fixed=fixed,
             samples=judged_by(command.accept) != "coupled",
             unit=target.exact_unit if is_exact else 1,
         )

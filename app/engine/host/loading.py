@@ -289,6 +289,10 @@ NO_ROLL_BACK = (
     "Drafting isn't available for this model: its architecture can't undo rejected tokens. Answers "
     "arrive at the model's normal speed."
 )
+NO_BRANCHES = (
+    "Drafts with branches aren't possible with this model: they need an ordinary KV cache, without sliding windows or "
+    "a running state."
+)
 _DRAFT_NO_ROLL_BACK = (
     "The architecture of this draft model can't undo rejected tokens, so it can't be used for drafting."
 )

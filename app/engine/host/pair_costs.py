@@ -273,11 +273,14 @@ def pair_drafters(target: Target, draft: LoadedModel | None, should_stop: Callab
     if draft:
         vocabulary = min(draft.model.vocabulary_size, size)
         loaded["model"] = LoadedDraft(draft.context, vocabulary, draft.model.is_end, should_stop, draft.switcher)
+        if target.context.branches:
+            loaded["tree"] = loaded["model"]
     if head := target.head:
         vocabulary = min(head.cache.model.vocabulary_size, size)
         longest = head.cache.longest_draft
         loaded[head.drafter] = LoadedDraft(head.cache, vocabulary, ends, should_stop, longest=longest)
-    return drafters_of(ends, loaded)
+    drafters = drafters_of(ends, loaded)
+    return [one for one in drafters if one.needs != "logits" or target.context.branches]
 
 
 def usual_draft_length(target: Target, draft: LoadedModel | None) -> int:

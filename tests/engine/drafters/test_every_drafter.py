@@ -90,6 +90,8 @@ class Case:
     is_sampled: bool = True
     """Whether its drafts have distributions: under ``rejection`` and ``block`` the text then depends on them."""
     is_always_right: bool = False
+    branches: int = 0
+    """With which the target is loaded."""
 
 
 BY_SCHEMA = AnswerFormat(kind="json_schema", source=json.dumps(SCHEMA))
@@ -99,6 +101,8 @@ EVERY = {
     "model": Case("model", with_draft),
     "head": Case("mtp", partial(alone, architecture="qwen35", heads=1)),
     "EAGLE-3 head": Case("eagle3", with_eagle3),
+    "lookahead": Case("lookahead", options={"draft_length": 16}, penalty=-0.9, is_sampled=False, branches=7),
+    "tree": Case("tree", with_draft, options={"draft_length": 8}, is_sampled=False, branches=4),
 }
 IN_PROOF = {
     "head of a mixture": Case("mtp", partial(alone, heads=1)),
@@ -121,6 +125,7 @@ class Loaded:
 
     def __init__(self, engine: Engine, case: Case, load: Load, settings: LoadSettings = SETTINGS) -> None:
         self.engine, self.case, self.load = engine, case, load
+        settings = msgspec.structs.replace(settings, branches=case.branches)
         engine.load(msgspec.structs.replace(load, settings=settings), lambda _: None)
         self.drafter = next(one for one in engine._drafters if one.name == case.name)
         assert engine._costs
@@ -251,7 +256,7 @@ def test_up_to_the_end_of_the_context(loaded: Loaded) -> None:
 def test_a_failure_costs_its_drafts_and_not_the_answer(
     loaded: Loaded, options: Mapping[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = loaded.asked(**options)
+    command = loaded.asked(**options if loaded.drafter.is_automatic else {})
     plain = loaded.plain(command)
     with monkeypatch.context() as patch:
         calls = fail_later(loaded.drafter, patch)

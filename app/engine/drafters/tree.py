@@ -1,0 +1,74 @@
+"""The draft model with branches: beside its chain, the second-best tokens where it is in doubt."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from app.engine.decoding.accept_rules import are_few, noisy_candidates, with_noise
+from app.engine.decoding.sampling import Logits, candidates, largest
+from app.engine.drafters import Proposal, Worth, always
+from app.engine.drafters.model import Choice, LoadedDraft, ModelDrafter
+from app.protocol.options import DrafterName, ProposalMethod
+
+_RANKED = 4
+"""The most tokens of one position."""
+
+
+class TreeDrafter(ModelDrafter):
+    """Up to half of a draft are other tokens than those of the chain, which nothing follows.
+
+    If the target chooses one of them, the pass brings one token more. Those are taken that the draft model thinks
+    likeliest; ranked, like the chain, with the target's own noise, because a tree is always tested by what the target
+    itself draws.
+    """
+
+    name: DrafterName = "tree"
+    is_automatic = False
+
+    def __init__(self, draft: LoadedDraft) -> None:
+        super().__init__(draft)
+        self.cache = None  # that of the draft model, whose costs are measured there
+        self._ranked: list[tuple[list[int], list[float]]] = []
+        """For each token of the chain: the best tokens at its position, and their scores."""
+
+    def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:
+        self._ranked = []
+        others = min(self.branches, count // 2)
+        chain = super().propose(count - others, method, worth)
+        found: list[tuple[float, int, int, float]] = []
+        doubt = 0.0
+        for position, (tokens, scores) in enumerate(self._ranked):
+            for token, score in zip(tokens[1:], scores[1:], strict=True):
+                found.append((doubt + scores[0] - score, position, token, score - scores[0]))
+            doubt += math.log1p(math.exp(-chain.confidences[position]))
+        best = sorted(found)[:others]
+        return Proposal(
+            [*chain.tokens, *(token for _, _, token, _ in best)],
+            confidences=[*chain.confidences, *(lead for _, _, _, lead in best)],
+            parents=[*range(-1, len(chain.tokens) - 1), *(position - 1 for _, position, _, _ in best)],
+        )
+
+    def _choose(
+        self, row: Logits, draft: list[int], method: ProposalMethod, allowed: NDArray[np.bool_] | None
+    ) -> Choice:
+        tokens, scores = self._best(self._prepared(row, draft, allowed), self._position(draft), method)
+        self._ranked.append((tokens, scores))
+        return Choice(tokens[0], scores[0] - scores[1] if len(scores) > 1 else math.inf)
+
+    def _best(self, row: Logits, position: int, method: ProposalMethod) -> tuple[list[int], list[float]]:
+        """The best tokens and their scores, in order."""
+        sampling, seed = self._task.sampling, self._task.seed
+        if sampling.temperature == 0:
+            return largest(row, _RANKED)
+        if are_few(sampling):
+            ids, scores, noisy = noisy_candidates(row, sampling, seed, position)
+            values = np.array(scores if method == "greedy" else noisy)
+            tokens = np.array(ids[: len(values)])
+        else:
+            p = candidates(row, sampling)
+            tokens, values = (p.ids[0], p.log_probs[0]) if method == "greedy" else with_noise(p, seed, position)
+        order = np.argsort(-values, kind="stable")[:_RANKED]
+        return tokens[order].tolist(), values[order].tolist()
