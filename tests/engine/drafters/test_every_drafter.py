@@ -11,13 +11,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from app.engine.decoding.sampling import distributions
-from app.engine.drafters import Drafter, Proposal, Worth, always
+from app.engine.drafters import Drafter, Proposal, Worth, always, table
 from app.engine.host.engine import Engine
 from app.engine.policy.costs import Costs, DraftCosts
 from app.protocol.commands import Generate, Load, Message
@@ -45,6 +45,7 @@ LONG = "one two three four five six seven eight nine ten, and so it goes on. " *
 """More than 700 tokens."""
 SETTINGS = LoadSettings(context_length=1536, micro_batch_size=64, threads=1)
 RULES = ["coupled", "rejection", "block", *in_proof(["exact"])]
+EXAMPLE = cast(DrafterName, "follower")
 BROKEN = "The drafter is out of order."
 ITEM = {"type": "null"}
 SCHEMA = {
@@ -62,7 +63,7 @@ def alone(folder: Path, architecture: HeadArchitecture = "glm4moe", heads: int =
 
 
 def with_draft(folder: Path, architecture: HeadArchitecture = "glm4moe") -> Load:
-    draft = make_random_model(folder / "draft.gguf", "glm4moe", noise=0.07)
+    draft = make_random_model(folder / "draft.gguf", architecture, noise=0.07)
     return msgspec.structs.replace(alone(folder, architecture), draft=str(draft))
 
 
@@ -103,6 +104,7 @@ EVERY = {
     "EAGLE-3 head": Case("eagle3", with_eagle3),
     "lookahead": Case("lookahead", options={"draft_length": 16}, penalty=-0.9, is_sampled=False, branches=7),
     "tree": Case("tree", with_draft, options={"draft_length": 8}, is_sampled=False, branches=4),
+    "example": Case(EXAMPLE, penalty=-0.9, is_sampled=False),
 }
 IN_PROOF = {
     "head of a mixture": Case("mtp", partial(alone, heads=1)),
@@ -157,8 +159,22 @@ class Loaded:
         return answer
 
 
+def in_docs() -> Callable[[], Drafter]:
+    """The class of the example in ``docs/drafters.md``."""
+    text = (Path(__file__).parents[3] / "docs" / "drafters.md").read_text(encoding="utf-8")
+    module: dict[str, Any] = {}
+    exec(text.split("## How to add one")[1].split("```python\n")[1].split("```")[0], module)
+    found: Callable[[], Drafter] = module["FollowerDrafter"]
+    return found
+
+
 @pytest.fixture(params=CASES)
-def loaded(engine: Engine, files: Mapping[str, Load], request: pytest.FixtureRequest) -> Loaded:
+def loaded(
+    engine: Engine, files: Mapping[str, Load], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Loaded:
+    if request.param == "example":
+        example = in_docs()
+        monkeypatch.setattr(table, "DRAFTERS", {**table.DRAFTERS, EXAMPLE: lambda _ends, _loaded: example()})
     return Loaded(engine, {**EVERY, **IN_PROOF}[request.param], files[request.param])
 
 
