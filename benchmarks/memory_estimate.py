@@ -41,6 +41,7 @@ from app.protocol.events import GenerationFailed, GenerationFinished, Generation
 from app.protocol.options import DrafterChoice, DraftLength, HeadChoice, KvType, LoadSettings, Quantization, Sampling
 from benchmarks.inflate import inflated, vocabulary_pair
 from tests.support.architectures import make
+from tests.support.eagle3_models import make_table_head, make_table_target
 from tests.support.engine_process import EngineProcess
 from tests.support.expert_models import make_expert_model
 from tests.support.gemma4_models import make_assistant, make_gemma4
@@ -63,7 +64,7 @@ class Pair:
     name: str
     target: Path
     draft: Path | None = None
-    """A draft model, or a file with only the MTP head."""
+    """A draft model, or a file with only a head."""
     head: HeadChoice = "off"
     only_f16: bool = False
     """Its heads are too small for other KV types."""
@@ -199,6 +200,17 @@ def _assistant(folder: Path) -> Pair:
     return Pair("gemma4 F16, assistant", target, head, only_f16=True)
 
 
+def _eagle3(own: bool) -> Callable[[Path], Pair]:
+    def made(folder: Path) -> Pair:
+        options: dict[str, Any] = {"width": 768, "unused": 48_000, "weights": "F16", "context_length": 16384}
+        target = make_table_target(folder / "eagle.gguf", layers=12, heads=8, feed_forward=2304, **options)
+        matrices, knows = (("output.weight",), range(384)) if own else ((), None)
+        head = make_table_head(folder / f"eagle3-{own}.gguf", own=matrices, knows=knows, heads=8, **options)
+        return Pair(f"llama F16, EAGLE-3 head{' with a vocabulary of its own' if own else ''}", target, head)
+
+    return made
+
+
 MODELS: dict[str, Callable[[Path], Pair]] = {
     "guide": _guide,
     "vocabulary": _vocabulary,
@@ -218,6 +230,8 @@ MODELS: dict[str, Callable[[Path], Pair]] = {
     "qwen_alone": _with_head("qwen35", "off", "Q8_0"),
     "qwen_head": _with_head("qwen35", "on", "Q8_0"),
     "assistant": _assistant,
+    "eagle3": _eagle3(own=False),
+    "eagle3_vocabulary": _eagle3(own=True),
 }
 
 # ---------------------------------------------------------------- measuring
@@ -241,7 +255,7 @@ def measured(pair: Pair, settings: LoadSettings, *, paged_out: bool = False, who
             raise SystemExit(f"{pair.name}: {event.head_refused or event.draft_refused}")
         room = event.context_length - _ROOM_FOR_ANSWER
         tokens = room if whole else _prompt_tokens(pair, room)
-        _answer(engine, tokens, "mtp" if pair.has_head else "auto")
+        _answer(engine, tokens, event.head_drafter or "auto")
         if paged_out:
             _page_out(process, {str(path.resolve()) for path in (pair.target, pair.draft) if path})
             _ask(engine, 4, "3" * min(tokens, 512))
@@ -283,10 +297,10 @@ def _answer(engine: EngineProcess, tokens: int, drafter: DrafterChoice) -> None:
 
 
 def _ask(engine: EngineProcess, request: int, text: str, drafter: DrafterChoice = "auto") -> int:
-    """Ask for a short answer; returns the tokens of the prompt. An MTP head drafts from the first token on."""
+    """Ask for a short answer; returns the tokens of the prompt. A head drafts from the first token on."""
     messages = [Message(role="user", content=text)]
     sampling = Sampling(temperature=0)
-    length: DraftLength = 3 if drafter == "mtp" else "auto"
+    length: DraftLength = "auto" if drafter == "auto" else 3
     asked = Generate(request=request, messages=messages, sampling=sampling, max_tokens=16, raw=True)
     engine.send(msgspec.structs.replace(asked, drafter=drafter, draft_length=length))
     tokens = 0

@@ -48,7 +48,7 @@ STATES = (
     *("qwen35", "qwen35moe", "qwen3next"),
 )
 """Those whose graphs give the hidden state after the last layer as well (``t_h_nextn``)."""
-_LAYERS_READ = 3
+LAYERS_READ = 3
 """By an EAGLE-3 head."""
 _SHARED_CACHE = ("key_length", "value_length", "key_length_swa", "value_length_swa", "sliding_window")
 """Metadata that has to be the same in a head and its target if both use one cache."""
@@ -167,7 +167,7 @@ def _eagle3_problem(header: GgufHeader) -> str | None:
     name = printable(header.path.name)
     if header.layers != 1:
         return f"The EAGLE-3 head in {name} isn't used, because llama.cpp computes only heads with one layer."
-    if len(layers_read(header)) != _LAYERS_READ or len(_own(header, "target_hidden_size")) != 1:
+    if len(layers_read(header)) != LAYERS_READ or len(_own(header, "target_hidden_size")) != 1:
         return f"The EAGLE-3 head in {name} isn't used, because the file doesn't say which layers of a model it reads."
     tensors = {tensor.name: tensor for tensor in header.tensors}
     if (tokens := tensors.get("d2t")) and (tokens.type != "I64" or "output.weight" not in tensors):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from app.models.gguf import ASSISTANTS, MAX_DIMENSION, MAX_LAYERS, GgufHeader, longest_context, whole_numbers
+from app.models.gguf import ASSISTANTS, EAGLE3, MAX_DIMENSION, MAX_LAYERS, GgufHeader, longest_context, whole_numbers
 from app.models.gguf_parser import Array, Tensor, Value
 from app.models.heads import head_problem, is_head_only, must_be_loaded
 from app.protocol.options import default_context_length
@@ -100,11 +100,11 @@ class ModelShape(msgspec.Struct, frozen=True, kw_only=True):
     skipped: int = 0
     """In the file, but only loaded with an MTP head."""
     head: Layer | None = None
-    """What a usable MTP head adds, with all its layers as one; ``None`` without one."""
+    """What a usable head adds, with all its layers as one; ``None`` without one."""
     head_feed_forward: int = 0
     """Like ``feed_forward``, for the head's layers."""
     is_head_only: bool = False
-    """The file has an MTP head without its model."""
+    """The file has a head without its model."""
     largest_experts: int = 0
     """Of the tensors that hold the experts of a layer."""
     largest_matrix: int = 0
@@ -202,7 +202,7 @@ class _Facts:
         self.architecture = header.architecture
         self._values: Mapping[str, Value] = header.metadata
         self.layers = min(header.layers, MAX_LAYERS)
-        self.trunk = max(self.layers - header.mtp_layers, 0)
+        self.trunk = 0 if header.architecture == EAGLE3 else max(self.layers - header.mtp_layers, 0)
         """The number of layers without those that predict further tokens."""
         self.loaded = self.layers if must_be_loaded(header) else self.trunk
         """The number of layers that are loaded even if the head isn't used."""

@@ -14,11 +14,13 @@ from itertools import accumulate
 
 import msgspec
 
-from app.models.gguf import KEEPS_FLASH_ATTENTION, KEEPS_STATES, LARGE_GRAPHS
+from app.models.gguf import EAGLE3, KEEPS_FLASH_ATTENTION, KEEPS_STATES, LARGE_GRAPHS
+from app.models.heads import LAYERS_READ
 from app.models.memory_shape import Layer, ModelShape, shape_of
 from app.protocol.options import (
     DEFAULT_BATCH_SIZE,
     DRAFT_OUTPUTS,
+    HEAD_PASS,
     LEAST_PICKED_VOCABULARY,
     TARGET_OUTPUTS,
     WAITING_STATES_BYTES,
@@ -141,7 +143,9 @@ class ModelMemory:
     snapshots: int = 0
     expert_layers_on_cpu: int = 0
     is_head: bool = False
-    """It is another model's MTP head, and shares that file's vocabulary unless it is in a file of its own."""
+    """It is another model's head, and shares that file's vocabulary unless it is in a file of its own."""
+    layers_read: int = 0
+    """Layers whose inputs are kept until the end of a pass, for a head."""
 
     def __post_init__(self) -> None:
         self.batch = min(self.batch_size, self.cells)
@@ -287,8 +291,9 @@ class ModelMemory:
         inner = shape.inner * row
         recurrent = 9 * inner if self._on_gpu else 15 * inner // 2  # Vulkan computes in a different order
         widest = max(widest, 6 * width, recurrent)
-        rows = 2 if self._is_picked() else 1  # picking copies them once
-        return max(widest + self._masks(), rows * self._logits())
+        # Picking copies them once. Those of a vocabulary of its own are spread over all of them.
+        rows = 3 if shape.architecture == EAGLE3 else 2 if self._is_picked() else 1
+        return max(widest + self._masks(), rows * self._logits()) + self.layers_read * width
 
     def _masks(self) -> int:
         # a head without keys reads those of its target
@@ -344,7 +349,7 @@ _PROCESS_BYTES = 4 * 1024 * 1024
 _MARKS = 2
 """Copies of a recurrent state in system memory: one during verification of a draft, one of an earlier question."""
 _KEPT_STATES = 64
-"""Hidden states that an MTP head keeps, besides waiting ones (`app.engine.llama.head`)."""
+"""Hidden states that a head keeps, besides waiting ones (`app.engine.llama.head`)."""
 
 
 class Parts(msgspec.Struct, frozen=True, kw_only=True):
@@ -356,7 +361,7 @@ class Parts(msgspec.Struct, frozen=True, kw_only=True):
     draft_weights: int = 0
     draft_kv: int = 0
     head: int = 0
-    """An MTP head: its weights, KV cache, and hidden states (waiting and kept)."""
+    """An MTP or EAGLE-3 head: its weights, KV cache, and hidden states (waiting and kept)."""
     projector: int = 0
     """The projector for images, with its buffers."""
     compute: int = 0
@@ -402,7 +407,7 @@ class PairMemory:
         """``context_length`` (at least 1) is for each model, unless ``draft_context_length`` gives the draft less or a
         model can't have as much.
 
-        ``head`` is the file with the MTP head to load: the target's own, or a separate one. GPU layers are counted as
+        ``head`` is the file with the head to load: the target's own, or a separate one. GPU layers are counted as
         in llama.cpp: the output first, then layers from the last to the first; `ALL_LAYERS` means all. The experts of
         the target's first ``expert_layers_on_cpu`` layers stay in system memory. ``projector_bytes``:
         `Parts.projector`. ``batch_size`` is `LoadSettings.micro_batch_size`.
@@ -424,15 +429,18 @@ class PairMemory:
             gpu_layers=target_gpu_layers,
             snapshots=_snapshots(target, has_head=head is not None and draft is None) or _copies(target),
             expert_layers_on_cpu=expert_layers_on_cpu,
+            layers_read=LAYERS_READ if head is not None and head.architecture == EAGLE3 else 0,
         )
         self._draft = self._head = None
         if draft is not None:
             own = min(cells, cells_for(draft, draft_context_length or cells))
             self._draft = place(draft, cells=own, kv_type=draft_kv_type or kv_type, snapshots=_copies(draft))
         if head is not None:
+            is_short = head.architecture == EAGLE3
             self._head = place(
                 _head_shape(head),
-                batch_size=1 if _reads_target(head) else batch_size,
+                batch_size=1 if _reads_target(head) else min(batch_size, HEAD_PASS) if is_short else batch_size,
+                outputs=HEAD_PASS if is_short else DRAFT_OUTPUTS,
                 gpu_layers=target_gpu_layers if self._has_own_head else draft_gpu_layers,
                 expert_layers_on_cpu=expert_layers_on_cpu,
                 is_head=True,
@@ -442,7 +450,8 @@ class PairMemory:
         """The memory with this distribution."""
         target, draft, head = self._target, self._draft, self._head
         shape = target.shape
-        states = _hidden_states(head.shape, shape.width, target.batch, target.cells) if head else 0
+        width = shape.width * max(target.layers_read, 1)
+        states = _hidden_states(head, width, target.batch, target.cells) if head else 0
         system = _parts(target.system(), draft.system() if draft else Place(), head.system() if head else Place())
         places = list(zip(*self._on_gpus(gpus), strict=True))
         on_gpus = [_parts(*each) for each in places]
@@ -515,7 +524,7 @@ def _sum(parts: Sequence[Parts]) -> Parts:
 
 
 def _head_shape(file: ModelShape) -> ModelShape:
-    """The MTP head in ``file`` as a model; inside a target it is only a layer."""
+    """The head in ``file`` as a model; inside a target it is only a layer."""
     assert file.head is not None
     layers = [*[Layer(0)] * (len(file.layers) - 1), file.head]
     width = file.head_feed_forward or file.feed_forward
@@ -525,18 +534,18 @@ def _head_shape(file: ModelShape) -> ModelShape:
     return msgspec.structs.replace(shape, input_weights=0, output_weights=0, tied_weights=0)
 
 
-def _hidden_states(head: ModelShape, width: int, batch: int, cells: int) -> int:
+def _hidden_states(head: ModelMemory, width: int, batch: int, cells: int) -> int:
     """Bytes of the hidden states (of ``width``) that the target outputs, and of those that wait for the head or are
     kept by it.
     """
     row = width * _FLOAT_BYTES
-    if _reads_target(head):
+    if _reads_target(head.shape):
         return (batch + 2 * _KEPT_STATES) * row
     waiting = max(min(WAITING_STATES_BYTES // (2 * row), cells), batch) if row else 0
     kept = min(
         2 * (waiting + _KEPT_STATES), cells
     )  # there is room for this many, and a chat has at most as many as there are cells
-    return (kept + 2 * batch) * row
+    return (kept + batch + head.batch) * row
 
 
 def _reads_target(head: ModelShape) -> bool:

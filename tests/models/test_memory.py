@@ -21,6 +21,7 @@ from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import GenerationFinished, Hello, PairLoaded
 from app.protocol.options import ALL_LAYERS, KvType, LoadSettings, Sampling
 from tests.support.architectures import WINDOW, Architecture, make
+from tests.support.eagle3_models import make_pair as make_eagle3_pair
 from tests.support.engine_process import EngineProcess
 from tests.support.gguf_files import make_model
 from tests.support.matrix import in_proof
@@ -205,6 +206,16 @@ def test_more_context_and_more_layers_take_more(context: int, layers: int, kv_ty
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems count resident memory differently")
+def test_what_an_eagle3_head_takes_by_hand(tmp_path: Path) -> None:
+    """The target keeps and gives the inputs of three layers; the head reads 64 tokens at once, with logits of all."""
+    target, head = (shape_of(read_header(path)) for path in make_eagle3_pair(tmp_path))
+    plain, found = (estimate(target, head=one, context_length=1024).system for one in (None, head))
+    states = (1024 + 512 + 64) * 3 * 64 * 4  # of the whole context, a batch from the target, one for the head
+    assert head.head and head.head.weights
+    assert found.head == head.weights + head.head.weights + 1024 * 2 * 64 * 2 + states
+    assert found.compute - plain.compute >= 512 * 3 * 64 * 4 + 64 * 384 * 4
+
+
 @pytest.mark.parametrize("kind", ["guide", *in_proof(["grouped"])])
 def test_within_a_tenth_of_what_loading_takes(tmp_path: Path, guide_pair: tuple[Path, Path], kind: str) -> None:
     """``python -m benchmarks.memory_estimate`` measures more models."""

@@ -18,6 +18,7 @@ from app.protocol.commands import Load
 from app.protocol.events import Device
 from app.protocol.options import HeadChoice, LoadSettings
 from app.ui.engine.load_planner import wishes_of
+from tests.support.eagle3_models import make_table_head
 from tests.support.gguf_files import make_model
 from tests.support.matrix import in_proof
 from tests.support.mtp_models import HeadArchitecture, make_head_file, make_random_model
@@ -50,7 +51,8 @@ def test_the_plan_counts_a_head_if_and_only_if_the_engine_loads_it(
 ) -> None:
     monkeypatch.setattr("platform.system", lambda: system)
     small = read_header(make_random_model(tmp_path / "model.gguf", architecture))
-    drafts = [None, read_header(make_head_file(tmp_path / "mtp.gguf", architecture)), small]
+    eagle3 = read_header(make_table_head(tmp_path / "eagle3.gguf"))
+    drafts = [None, read_header(make_head_file(tmp_path / "mtp.gguf", architecture)), eagle3, small]
     large = msgspec.structs.replace(small, parameters=4_000_000_000)
     plain = read_header(make_model(tmp_path / "plain.gguf"))
     newest = msgspec.structs.replace(large, architecture="newest")
