@@ -287,9 +287,14 @@ def inflated(
         return path
     if not full.is_file():
         inflate(source, full, shape)
-    if quantization is not None:
+    return quantized(full, path, quantization, threads) if quantization else path
+
+
+def quantized(source: Path, path: Path, quantization: Quantization, threads: int | None = None) -> Path:
+    """``source`` with its matrices quantized, at ``path``; made where it is not there."""
+    if not path.is_file():
         backend.start()
-        quantize(full, path, quantization, threads or default_threads())
+        quantize(source, path, quantization, threads or default_threads())
     return path
 
 

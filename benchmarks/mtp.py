@@ -32,7 +32,7 @@ from app import system
 from app.engine.host.engine import Engine
 from app.protocol.commands import Generate, Load
 from app.protocol.events import GenerationFinished, Round
-from app.protocol.options import DraftLength, HeadChoice, LoadSettings, Sampling
+from app.protocol.options import DrafterName, DraftLength, HeadChoice, LoadSettings, Sampling
 from benchmarks.contestants import Question, Settings, server
 from benchmarks.llama_cpp_tools import Tools
 from tests.support import gemma4_models
@@ -67,10 +67,10 @@ def question(tokens: int, seed: int) -> str:
     return f"{seed} " + "".join(letters.choices("qxzjQXZJ", k=tokens))
 
 
-def asked(text: str, length: DraftLength, max_tokens: int) -> Generate:
+def asked(text: str, length: DraftLength, max_tokens: int, drafter: DrafterName = "mtp") -> Generate:
     """The text continued by the most likely tokens."""
     return ask(
-        text, raw=True, max_tokens=max_tokens, draft_length=length, drafter="mtp", sampling=Sampling(temperature=0)
+        text, raw=True, max_tokens=max_tokens, draft_length=length, drafter=drafter, sampling=Sampling(temperature=0)
     )
 
 
@@ -129,17 +129,25 @@ def speeds(path: Path, repeat: int, threads: int, clock: Clock) -> dict[str, dic
     }
 
 
-def compared(program: Path, path: Path, repeat: int, threads: int, beside: Path | None = None) -> list[dict[str, Any]]:
+def compared(
+    program: Path,
+    path: Path,
+    repeat: int,
+    threads: int,
+    beside: Path | None = None,
+    drafter: DrafterName = "mtp",
+    tokens: int = ANSWER_TOKENS,
+) -> list[dict[str, Any]]:
     """The same answer by llama-server at fixed depths: whether text and counters are the same, and the speeds."""
     results = []
     programs = Tools(program, Path(), "cpu")
     engine = loaded(path, "on", threads, beside)
     text = question(20, 1)
     for depth in (1, 3):
-        settings = Settings(path, path, depth, threads, CONTEXT, ANSWER_TOKENS)
-        options = ["--spec-type", "draft-mtp", "--spec-draft-n-max", str(depth), "--spec-draft-p-min", "0"]
+        settings = Settings(path, path, depth, threads, CONTEXT, tokens)
+        options = ["--spec-type", f"draft-{drafter}", "--spec-draft-n-max", str(depth), "--spec-draft-p-min", "0"]
         options += ["-md", str(beside)] if beside else []
-        command = asked(text, depth, ANSWER_TOKENS)
+        command = asked(text, depth, tokens, drafter)
         run(engine, command)
         prompt = engine._sequence.tokens[: engine._sequence.prompt_length]
         with server(programs, settings, options) as other:

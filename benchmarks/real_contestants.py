@@ -30,7 +30,15 @@ from app.engine.llama import backend
 from app.engine.llama.model import Model
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import GenerationFinished, Round
-from app.protocol.options import AcceptRule, DrafterChoice, DraftLength, LoadSettings, Sampling
+from app.protocol.options import (
+    AcceptRule,
+    DrafterChoice,
+    DrafterName,
+    DraftLength,
+    HeadChoice,
+    LoadSettings,
+    Sampling,
+)
 from benchmarks.contestants import running
 from benchmarks.llama_cpp_tools import Tools
 from benchmarks.real_figures import texts_for_prompts, words_from
@@ -103,6 +111,8 @@ class Loaded:
     """Of ours: until the process greets, before it loads anything."""
     exact_unit: int = 0
     """Of ours: `PairLoaded.exact_unit`."""
+    drafters: Sequence[DrafterName] = ()
+    """Of ours: `PairLoaded.all_drafters`."""
 
     def peak_bytes(self) -> int | None:
         """The most memory that it has had at once, as Linux counts it; ``None`` elsewhere."""
@@ -174,11 +184,12 @@ def engine(
     *,
     threads: int = 0,
     draft: Path | None = None,
+    head: HeadChoice = "auto",
     home: Path | None = None,
     accept: AcceptRule = "coupled",
 ) -> Iterator[Loaded]:
-    """Our engine with its pair; without ``threads`` as many as it finds best. A ``home`` remembers what was measured
-    at an earlier load.
+    """Our engine with its pair; without ``threads`` as many as it finds best. ``draft`` may be a head's file. A
+    ``home`` remembers what was measured at an earlier load.
     """
     with tempfile.TemporaryDirectory() as folder:
         begun = time.perf_counter()
@@ -191,14 +202,15 @@ def engine(
                     request=0,
                     target=str(target.absolute()),
                     draft=str(draft.absolute()) if draft else None,
+                    head=head,
                     settings=LoadSettings(context_length=context, threads=threads),
                 )
             )
-            if pair.draft_refused:
-                raise SystemExit(pair.draft_refused)
+            if refused := pair.draft_refused or pair.head_refused:
+                raise SystemExit(refused)
             seconds = time.perf_counter() - begun
             ours = Ours(process, accept=accept)
-            yield Loaded(ours, process.process_id, seconds, pair.threads, started, pair.exact_unit)
+            yield Loaded(ours, process.process_id, seconds, pair.threads, started, pair.exact_unit, pair.all_drafters)
 
 
 @contextlib.contextmanager

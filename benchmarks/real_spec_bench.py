@@ -65,7 +65,7 @@ RATIOS = [
 ]
 TEMPERATURES = (0.0, 1.0)
 ALL = "all"
-_LEAST = 16
+LEAST = 16
 """Tokens of an answer whose speed counts."""
 _SHOWN = 10
 Result = dict[str, Any]
@@ -155,11 +155,16 @@ def spec_bench(target: Path, options: argparse.Namespace, programs: Tools) -> Re
     }
 
 
-def measure(sides: dict[str, Contestant], questions: Sequence[Question], asked: Sequence[Request]) -> list[Run]:
+def measure(
+    sides: dict[str, Contestant],
+    questions: Sequence[Question],
+    asked: Sequence[Request],
+    temperatures: Sequence[float] = TEMPERATURES,
+) -> list[Run]:
     """Every question to every contestant; after Ctrl+C, what there was until then."""
     names, runs = list(sides), list[Run]()
     with contextlib.suppress(KeyboardInterrupt):
-        for temperature in TEMPERATURES:
+        for temperature in temperatures:
             for index, (question, request) in enumerate(zip(questions, asked, strict=True)):
                 first, turn = index % len(names), []
                 for name in names[first:] + names[:first]:
@@ -185,7 +190,7 @@ def summarize(runs: Sequence[Run]) -> Result:
         groups[kind] = [run for run in runs if run.kind == kind]
     names = list(dict.fromkeys(run.contestant for run in runs))
     ratios = {
-        f"{a} ÷ {b}": {group: _ratio(some, a, b) for group, some in groups.items()}
+        f"{a} ÷ {b}": {group: ratio(some, a, b) for group, some in groups.items()}
         for a, b in RATIOS
         if a in names and b in names
     }
@@ -204,15 +209,15 @@ def _of(runs: Sequence[Run], name: str) -> list[Run]:
 
 
 def _speed(runs: Sequence[Run], name: str) -> float | None:
-    return median_or_none([run.said.speed for run in _of(runs, name) if run.said.speed and run.said.count >= _LEAST])
+    return median_or_none([run.said.speed for run in _of(runs, name) if run.said.speed and run.said.count >= LEAST])
 
 
-def _ratio(runs: Sequence[Run], first: str, second: str) -> Ratio | None:
+def ratio(runs: Sequence[Run], first: str, second: str) -> Ratio | None:
     """Of the answers that are long enough on both sides."""
     pairs = [
         (a.said.speed, b.said.speed)
         for a, b in _pairs(runs, first, second)
-        if a.said.speed and b.said.speed and min(a.said.count, b.said.count) >= _LEAST
+        if a.said.speed and b.said.speed and min(a.said.count, b.said.count) >= LEAST
     ]
     return ratio_of_medians([a for a, _ in pairs], [b for _, b in pairs])
 
