@@ -31,7 +31,6 @@ from app.commands.models import MODELS, inspecting
 from app.commands.options import add_commands, add_model_options, add_sampling_options, command, option
 from app.commands.output import tell
 from app.commands.remote import add_server_options
-from app.commands.self_draft import self_draft
 from app.commands.selftest import selftest
 from app.commands.serve import serve
 from app.commands.session import generate_command, loaded
@@ -232,7 +231,7 @@ def _parser() -> argparse.ArgumentParser:
     inspect = inspecting(
         "FILE", "describe a GGUF file, and say whether two files fit as a pair", lambda words: list(map(Path, words))
     )
-    add_commands(parser, (_generate, compare, serve, self_draft, inspect, MODELS, CHATS, selftest))
+    add_commands(parser, (_generate, compare, serve, inspect, MODELS, CHATS, selftest))
     return parser
 
 

@@ -41,12 +41,13 @@ from app.engine.host import engine as engine_module
 from app.engine.host.engine import Engine
 from app.protocol.commands import Generate, Load
 from app.protocol.events import PairLoaded
-from app.protocol.options import DrafterChoice, DraftLength, LoadSettings, Quantization, Sampling
+from app.protocol.options import DrafterChoice, DraftLength, LoadSettings, Sampling
 from app.protocol.statistics import acceptance_rate
 from benchmarks.contestants import Answer
 from benchmarks.controller import POLICIES
 from benchmarks.inflate import FOLDER, GUIDE, inflated, shuffled
 from benchmarks.prompt_sets import LENGTHS, Maker, PromptSet
+from benchmarks.quantizing import Quantization
 from tests.support.generation import run
 from tests.support.statistics import interval
 

@@ -44,7 +44,6 @@ from app.protocol.options import (
     DrafterName,
     DraftLength,
     HeadChoice,
-    Quantization,
     Sampling,
 )
 from benchmarks import mtp
@@ -53,6 +52,7 @@ from benchmarks.copying import copies
 from benchmarks.inflate import FOLDER, GUIDE, inflated, quantized
 from benchmarks.llama_cpp_tools import tools
 from benchmarks.peer import KINDS, wordings
+from benchmarks.quantizing import Quantization
 from benchmarks.real_bench import real_models
 from benchmarks.real_contestants import (
     PAUSE_S,

@@ -34,8 +34,7 @@ from numpy.typing import NDArray
 from app import system
 from app.engine.llama import backend
 from app.engine.llama.backend import default_threads
-from app.engine.llama.self_draft import quantize
-from app.protocol.options import Quantization
+from benchmarks.quantizing import Quantization, quantize
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 
 GUIDE = [system.resource("guide", name) for name in ("guide-target.gguf", "guide-draft.gguf")]

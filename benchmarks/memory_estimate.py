@@ -32,14 +32,14 @@ import psutil
 from app import system
 from app.engine.llama import backend
 from app.engine.llama.backend import default_threads
-from app.engine.llama.self_draft import quantize
 from app.models.gguf import read_header
 from app.models.heads import is_head_only
 from app.models.model_memory import shape_of
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import GenerationFailed, GenerationFinished, GenerationStarted, Hello, LoadFailed, PairLoaded
-from app.protocol.options import DrafterChoice, DraftLength, HeadChoice, KvType, LoadSettings, Quantization, Sampling
+from app.protocol.options import DrafterChoice, DraftLength, HeadChoice, KvType, LoadSettings, Sampling
 from benchmarks.inflate import inflated, vocabulary_pair
+from benchmarks.quantizing import Quantization, quantize
 from tests.support.architectures import make
 from tests.support.eagle3_models import make_table_head, make_table_target
 from tests.support.engine_process import EngineProcess

@@ -26,7 +26,6 @@ from app.engine.decoding.prompt import PromptBuilder
 from app.engine.llama import backend
 from app.engine.llama.model import Model
 from app.protocol.commands import Message
-from app.protocol.options import Quantization
 from benchmarks.contestants import (
     AUTO,
     FIXED,
@@ -43,6 +42,7 @@ from benchmarks.contestants import (
 )
 from benchmarks.inflate import GUIDE, inflated
 from benchmarks.llama_cpp_tools import VERSION, tools
+from benchmarks.quantizing import Quantization
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "packaging"))
 from guide.corpus import load_corpus

@@ -106,19 +106,6 @@ def _within(kind: Callable[[str], N], name: str, limits: str, least: N, most: N)
     return parse
 
 
-HARDWARE_OPTIONS = (
-    option(
-        "--threads",
-        type=whole(0, MAX_THREADS),
-        default=0,
-        metavar="N",
-        help="CPU threads (default: one per physical core, or what was quicker when the model was new)",
-    ),
-    option("--context", type=whole(0, MAX_CONTEXT_LENGTH), default=0, metavar="N", help="context length in tokens"),
-    option("--gpu-layers", type=whole(-1), default=-1, metavar="N", help="layers on the GPU; -1 means all"),
-)
-
-
 def add_model_options(parser: argparse.ArgumentParser) -> None:
     """What to load and how: ``target``, ``draft``, ``threads`` and so on."""
     models = parser.add_argument_group("models (default: the bundled guide and its draft)")
@@ -145,8 +132,16 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         metavar="FILE|NAME",
         help=f"chat template instead of the target's own: a file with Jinja source, or {', '.join(TEMPLATE_TITLES)}",
     )
-    for one in HARDWARE_OPTIONS:
-        models.add_argument(*one.names, **one.how)
+    models.add_argument(
+        "--threads",
+        type=whole(0, MAX_THREADS),
+        default=0,
+        metavar="N",
+        help="CPU threads (default: one per physical core, or what was quicker when the model was new)",
+    )
+    context = whole(0, MAX_CONTEXT_LENGTH)
+    models.add_argument("--context", type=context, default=0, metavar="N", help="context length in tokens")
+    models.add_argument("--gpu-layers", type=whole(-1), default=-1, metavar="N", help="layers on the GPU; -1 means all")
     models.add_argument("--draft-gpu-layers", type=whole(-1), metavar="N", help="draft layers on the GPU, if different")
     models.add_argument("--kv-type", choices=get_args(KvType), default="f16", help="KV cache type")
     _add_loading_options(parser)

@@ -121,8 +121,6 @@ FlashAttention = Literal["auto", "on", "off"]
 """``auto``: if llama.cpp's backend supports it."""
 DraftKvType = Literal["auto", "f16", "q8_0", "q4_0"]
 """``auto``: the target's."""
-Quantization = Literal["q8_0", "q4_k_m", "q4_0"]
-"""The formats in which Slipstream itself writes weights."""
 FormatKind = Literal["json_object", "json_schema", "regex", "lark", "gbnf"]
 """Any JSON object, JSON by a schema, text that a regular expression matches as a whole, or text by a grammar in Lark's
 or llama.cpp's notation."""

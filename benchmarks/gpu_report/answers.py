@@ -15,13 +15,13 @@ from app.engine.host.engine import Engine
 from app.engine.llama.backend import default_threads
 from app.engine.llama.context import Context
 from app.protocol.commands import Load
-from app.protocol.options import Quantization
 from benchmarks import auto
 from benchmarks.engine import questions
 from benchmarks.gpu_report.sizes import Bench
 from benchmarks.gpu_report.timetable import TOP_K_MODULE
 from benchmarks.inflate import GUIDE
 from benchmarks.overhead import CASES, measure
+from benchmarks.quantizing import Quantization
 from tests.support.generation import GREEDY, ask, run
 
 _CASES = ("default sampler", "default sampler, rejection", "greedy", "repetition penalty 1.1", "all filters off")

@@ -16,8 +16,9 @@ from app.engine.llama.backend import default_threads
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
 from app.engine.policy.costs import is_quicker_one_by_one, padded, quickest_widths
-from app.protocol.options import TARGET_OUTPUTS, LoadSettings, Quantization
+from app.protocol.options import TARGET_OUTPUTS, LoadSettings
 from benchmarks.gpu_report.sizes import Bench
+from benchmarks.quantizing import Quantization
 
 _BEFORE = 256
 """Tokens in the context before each pass."""

@@ -7,8 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from app.engine.llama.backend import default_threads
-from app.protocol.options import LoadSettings, Quantization
+from app.protocol.options import LoadSettings
 from benchmarks.inflate import GUIDE, inflated, vocabulary_pair
+from benchmarks.quantizing import Quantization
 from tests.support.architectures import make
 from tests.support.vision_models import Encoder
 

@@ -14,12 +14,12 @@ from app.engine.host.engine import Engine
 from app.engine.llama import backend
 from app.engine.llama.context import Context
 from app.engine.llama.model import Model
-from app.engine.llama.self_draft import quantize
 from app.models.gguf import read_header
 from app.models.pairing import compare
 from app.protocol.commands import Load
 from app.protocol.options import LoadSettings
 from benchmarks.inflate import Shape, grown, inflate, inflated, read_shape, vocabulary_pair
+from benchmarks.quantizing import quantize
 from tests.support.generation import GREEDY, ask, run
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model
 

@@ -11,10 +11,10 @@ import pytest
 
 from app.engine.host.engine import Engine
 from app.engine.llama import backend
-from app.engine.llama.self_draft import quantize
 from app.protocol.commands import Load
 from app.protocol.options import LoadSettings
 from benchmarks import shapes
+from benchmarks.quantizing import quantize
 from benchmarks.shape_layers import (
     SHAPES,
     DeltaNet,

@@ -32,7 +32,7 @@ def test_the_target_is_loaded_for_the_rule(words: str, expected: bool) -> None:
 def test_every_option_can_be_set() -> None:
     assert parsed() == LoadSettings()
     words = "--batch-threads 3 --split-mode none --main-gpu CUDA1 --tensor-split 3,1.5 --draft-device CUDA0 "
-    words += "--expert-layers-on-cpu 12 --flash-attention off --draft-context 2048 --draft-kv-type q8_0"
+    words += "--expert-layers-on-cpu 12 --flash-attention off --draft-context 2048 --draft-kv-type q8_0 --branches 3"
     found = chosen_options(parsed(*words.split()))
     assert tuple(found) == tuple(name for name in SPECIAL_OPTIONS if name != "exact")
     assert found == {
@@ -45,6 +45,7 @@ def test_every_option_can_be_set() -> None:
         "flash_attention": "off",
         "draft_context_length": 2048,
         "draft_kv_type": "q8_0",
+        "branches": 3,
     }
     words = "--n-cpu-moe 2 --flash-attn on --batch-size 128 --micro-batch-size 64"
     assert parsed(*words.split()) == LoadSettings(
