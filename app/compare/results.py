@@ -12,7 +12,7 @@ from app.compare.prompts import Prompt
 from app.protocol.answering import AnswerSettings, with_fields_of
 from app.protocol.commands import Generate, ScoreTokens
 from app.protocol.events import DrafterFigures, Figures, Piece, TokensScored
-from app.protocol.options import DrafterChoice, FinishReason
+from app.protocol.options import DrafterChoice, DrafterName, FinishReason
 from app.protocol.statistics import acceptance_rate, mean_acceptance_length, sums_by_drafter
 
 
@@ -339,7 +339,9 @@ class Setup(AnswerSettings, frozen=True, kw_only=True):
     target: ModelFile
     draft: ModelFile | None = None
     head: ModelFile | None = None
-    """The file with the MTP head in use, possibly the target's."""
+    """The file with the head in use, possibly the target's."""
+    head_drafter: DrafterName = "mtp"
+    """With which that head drafts."""
     drafters: list[DrafterChoice] = msgspec.field(default_factory=list)
     """Those that were compared, where they were chosen for it; empty: ``drafter`` alone."""
     drafter_bytes: dict[DrafterChoice, int] = msgspec.field(default_factory=dict)

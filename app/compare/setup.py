@@ -69,6 +69,7 @@ def setup_of(
         target=_model(pair.target),
         draft=_model(pair.draft) if pair.draft else None,
         head=_model(pair.head_file or pair.target) if pair.has_head else None,
+        head_drafter=pair.head_drafter or "mtp",
         template="none" if command.raw else pair.template,
         context_length=pair.context_length,
         threads=pair.threads,
@@ -134,10 +135,11 @@ def _drafter_bytes(pair: PairLoaded, settings: LoadSettings) -> dict[DrafterChoi
 
     parts: dict[DrafterChoice, tuple[ModelShape | None, ModelShape | None]] = {}
     if others:
-        parts["model"] = others[0], None
+        parts["model"] = parts["tree"] = others[0], None
     if pair.head_drafter:
         parts[pair.head_drafter] = None, head
-    return {name: total(*both) - total(None, None) for name, both in parts.items()}
+    plain = total(None, None)
+    return {name: total(*both) - plain for name, both in parts.items() if name in pair.all_drafters}
 
 
 def _servers(pair: PairLoaded, without: PairLoaded | None) -> list[str]:

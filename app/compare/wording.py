@@ -13,7 +13,7 @@ from app.compare.setup import BUNDLED
 from app.models import measurements
 from app.protocol.answering import TITLES, WORDS, AnswerSettings, differing
 from app.protocol.events import PairLoaded
-from app.protocol.options import SEED_DECIDES, DrafterChoice, Sampling
+from app.protocol.options import DRAFTER_WORDS, SEED_DECIDES, DrafterChoice, Sampling
 from app.words import printable
 
 REPORT_AS_JSON = "comparison.json"
@@ -153,18 +153,18 @@ def _models(setup: Setup) -> list[tuple[str, str]]:
 
 def _drafts(setup: Setup) -> list[tuple[str, str]]:
     """The draft's file, or that the target's own head drafts."""
-    found = []
+    found, head = [], DRAFTER_WORDS[setup.head_drafter].title
     if setup.draft is not None:
         found += [("draft", _model(setup.draft)), ("draft SHA-256", setup.draft.sha256 or words.UNKNOWN)]
     if has_head_inside(setup):
-        found.append(("draft", "MTP head inside the target"))
+        found.append(("draft", f"{head} inside the target"))
     elif setup.head is not None:
-        found += [("draft", f"MTP head, {_model(setup.head)}"), ("draft SHA-256", setup.head.sha256 or words.UNKNOWN)]
+        found += [("draft", f"{head}, {_model(setup.head)}"), ("draft SHA-256", setup.head.sha256 or words.UNKNOWN)]
     return found or [("draft", "none")]
 
 
 def has_head_inside(setup: Setup) -> bool:
-    """Whether an MTP head inside the target drafts."""
+    """Whether a head inside the target drafts."""
     return setup.head is not None and setup.head.file == setup.target.file
 
 

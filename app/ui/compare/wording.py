@@ -160,17 +160,7 @@ def row_cells(row: Row) -> list[str]:
 
 def prompt_cells(one: Comparison) -> list[str]:
     """The cells of a prompt's row."""
-    draft = one.drafted.figures.draft
-    return [
-        one.prompt.title,
-        f"seed {one.seed}",
-        words.speed(one.plain.figures.decode_tokens_per_second),
-        words.speed(one.drafted.figures.decode_tokens_per_second),
-        words.times(one.speed_up),
-        words.share(draft.acceptance_rate),
-        words.number(draft.mean_acceptance_length, 1),
-        sameness(one),
-    ]
+    return [one.prompt.title, f"seed {one.seed}", *row_cells(summarize([one]).total)[1:-1], sameness(one)]
 
 
 NO_DRAFT = "No draft"
@@ -186,8 +176,7 @@ def drafter_title(drafter: DrafterChoice) -> str:
 
 def plain_cells(row: Row) -> list[str]:
     """The cells of the row without a draft, after its name."""
-    cells = [words.speed(row.plain_speed), "", "", "", "", words.milliseconds(row.plain_pass_seconds)]
-    return [*cells, "", ""]
+    return [words.speed(row.plain_speed), *[""] * 4, words.milliseconds(row.plain_pass_seconds), "", ""]
 
 
 def drafter_cells(row: Row, drafter_bytes: Mapping[DrafterChoice, int]) -> list[str]:
