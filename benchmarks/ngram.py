@@ -23,7 +23,7 @@ from app.protocol.options import MAX_DRAFT_LENGTH, Sampling
 
 TASK = Task(sampling=Sampling(), seed=1)
 
-LENGTHS = (1_000, 8_000, 32_000)
+LENGTHS = (1_000, 10_000, 100_000)
 GROWN = 500
 ROUND = 4
 COLUMNS = {
