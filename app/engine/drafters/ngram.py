@@ -1,4 +1,4 @@
-"""Prompt lookup: proposes what followed the last few tokens when they occurred earlier in the conversation."""
+"""N-grams: proposes what followed the last few tokens when they occurred earlier in the conversation."""
 
 from __future__ import annotations
 
@@ -7,37 +7,44 @@ from collections.abc import Callable, Iterator
 
 from app.engine.decoding.sequence import Task, TokenSequence, shared_prefix
 from app.engine.drafters import Drafter, Proposal, Worth, always
+from app.engine.drafters.copying import Changes, Copy
 from app.protocol.options import MAX_DRAFT_LENGTH, DrafterName, ProposalMethod
 
-SHORTEST_MATCH = 3
 LONGEST_MATCH = 12
-INDEXED = (6, SHORTEST_MATCH)
+INDEXED = (4, 1)
 """Lengths of the indexed n-grams, longest first. The most recent places of a frequent short one, such as a line end
 with its indent, hide older places that match longer; a longer one has few places.
 """
 CANDIDATES = 16
 """How many of the most recent earlier places are examined for each length."""
+AGREED = 2
+"""Several places that agree are worth so many tokens of a longer match."""
+_LEAST_COPY = 3
+"""The shortest match that begins a copy."""
+
+Told = Iterator[tuple[int, float]]
+"""Tokens with confidences. Whoever iterates appends each token to the draft."""
 
 
 class NgramDrafter(Drafter):
     """Drafts by copying from the conversation so far: needs no model and works with every target.
 
-    The last tokens, from `LONGEST_MATCH` down to `SHORTEST_MATCH` of them, are looked up in everything before. The
-    longest match wins. If several are equally long, they vote on each next token (the newest breaks ties) and those
-    that are outvoted drop out. A match that reaches the end of the context continues with what it has just proposed, so
-    that repetitions go on.
+    The last tokens, up to `LONGEST_MATCH` of them, are looked up in everything before. The longest match wins. If
+    several are equally long, they vote on each next token (the newest breaks ties) and those that are outvoted drop
+    out. A match that reaches the end of the context continues with what it has just proposed, so that repetitions go
+    on. A copy also goes on behind a change, at the place it was copied from, and makes changes again that were made
+    before, such as that of a name.
 
     The confidence of a token is the length its match has once the tokens before it are accepted, so one scale serves
-    all places of a draft, times the share of the votes it got, because a fork is where a copy goes wrong. It is between
-    0 and `LONGEST_MATCH`. There are no distributions: a draft that follows from the context alone is verified exactly,
-    under every accept rule, by comparing it with the target's sample.
+    all places of a draft. Where matches differ, it is multiplied by the share of the votes; where they agree, `AGREED`
+    is added. It is between 0 and `LONGEST_MATCH`. There are no distributions: a draft that follows from the context
+    alone is verified exactly, under every accept rule, by comparing it with the target's sample.
 
     Work and memory are O(1) for each token added, and a draft costs the same at any context length: at most
     `CANDIDATES` places for each of `INDEXED`, compared over at most `LONGEST_MATCH` tokens.
     """
 
     name: DrafterName = "ngram"
-    is_free = True
 
     def __init__(self, ends: Callable[[int], bool]) -> None:
         """``ends`` says whether nothing follows a token."""
@@ -47,6 +54,10 @@ class NgramDrafter(Drafter):
     def forget(self) -> None:
         self._sequence = TokenSequence()
         self._indexes = [_Index(length) for length in INDEXED]
+        self._copy: Copy | None = None
+        self._changes = Changes()
+        self._followed = 0
+        """How much of the sequence the copy knows."""
 
     def begin(self, sequence: TokenSequence, task: Task) -> None:  # noqa: ARG002
         """Only what follows the prefix shared with the last sequence is indexed."""
@@ -54,8 +65,17 @@ class NgramDrafter(Drafter):
         shared = shared_prefix(self._sequence.tokens, sequence.tokens)
         for index in self._indexes:
             index.shrink(self._sequence.tokens, shared)
-        self._sequence = sequence
+        self._sequence, self._copy, self._changes = sequence, None, Changes()
         self.accepted()
+
+    def accepted(self) -> None:
+        tokens = self._sequence.tokens
+        for index in self._indexes:
+            index.grow(tokens)
+        for end in range(self._followed, len(tokens)) if self._copy else ():
+            if self._copy and not self._copy.take(tokens, end, self._changes):
+                self._copy = None
+        self._followed = len(tokens)
 
     def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
         return self.continue_([], count, worth)
@@ -64,23 +84,66 @@ class NgramDrafter(Drafter):
         count = min(count, MAX_DRAFT_LENGTH)
         if count <= 0 or (draft and self._ends(draft[-1])):
             return Proposal()
-        length, places = self._longest_matches(draft)
         draft, begun = list(draft), len(draft)
         confidences: list[float] = []
-        while places and len(confidences) < count:
-            followers = [self._at(place + len(confidences), draft) for place in places]
-            votes = Counter(followers)
-            token = max(votes, key=votes.__getitem__)  # among equals the first, which is the newest
-            confidences.append(min(length + len(confidences), LONGEST_MATCH) * votes[token] / len(places))
+        for token, confidence in self._following(draft):
             draft.append(token)
-            if self._ends(token) or not worth(confidences[-1]):
+            confidences.append(min(confidence, LONGEST_MATCH))
+            if len(confidences) == count or self._ends(token) or not worth(confidences[-1]):
                 break
-            places = [place for place, follower in zip(places, followers, strict=True) if follower == token]
         return Proposal(draft[begun:], confidences=confidences)
 
-    def accepted(self) -> None:
-        for index in self._indexes:
-            index.grow(self._sequence.tokens)
+    def _following(self, draft: list[int]) -> Told:
+        """What follows the context and ``draft``: of a copy or of the longest matches, whichever is more certain."""
+        length, places = self._longest_matches(draft)
+        voted = self._voted(length, places, draft)
+        first, copy = next(voted, None), self._copy
+        if first and not draft and length >= _LEAST_COPY:
+            place = next(place for place in places if self._at(place, draft) == first[0])
+            if copy is None or copy.written or (copy.place not in places and copy.confidence < length):
+                copy = self._copy = Copy(place, length)
+        copied = self._copied(copy, draft) if copy else iter(())
+        begin = next(copied, None)
+        if copy and begin and (not first or self._goes_before(copy, first[1], places)):
+            yield begin
+            yield from copied
+        elif first:
+            yield first
+            yield from voted
+
+    @staticmethod
+    def _goes_before(copy: Copy, confidence: float, places: list[int]) -> bool:
+        """Whether a copy is more certain than matches of this ``confidence`` at ``places``."""
+        if copy.since > LONGEST_MATCH and copy.place in places:
+            return True  # it matches longest
+        is_one_of_several = copy.place in places and len(places) > 1 and not copy.before
+        return not is_one_of_several and copy.confidence >= confidence
+
+    def _voted(self, length: int, places: list[int], draft: list[int]) -> Told:
+        """What matches of one ``length`` agree on, or most of them."""
+        for i in range(MAX_DRAFT_LENGTH if places else 0):
+            followers = [self._at(place + i, draft) for place in places]
+            votes = Counter(followers)
+            token = max(votes, key=votes.__getitem__)  # among equals the first, which is the newest
+            agreed = AGREED if votes[token] == len(places) > 1 else 0
+            yield token, (length + i) * votes[token] / len(places) + agreed
+            places = [place for place, follower in zip(places, followers, strict=True) if follower == token]
+
+    def _copied(self, copy: Copy, draft: list[int]) -> Told:
+        """How a copy goes on, with changes that were made before."""
+        tokens, place = self._sequence.tokens, copy.place
+        if copy.written or tokens[place : place + len(draft)] != draft:
+            return
+        place, confidence = place + len(draft), copy.confidence + len(draft)
+        for _ in range(2 * MAX_DRAFT_LENGTH):
+            if place >= len(tokens) + len(draft):
+                return
+            change = next((change for change in self._changes.at(tokens, place) if change.score > 0), None)
+            new = change.new if change else [self._at(place, draft)]
+            place += len(change.old) if change else 1
+            for token in new:
+                yield token, confidence
+                confidence += 1
 
     def _longest_matches(self, draft: list[int]) -> tuple[int, list[int]]:
         """The length of the longest match of the context and ``draft``, and where its continuation begins: one place or

@@ -21,8 +21,8 @@ from app.storage.json_file import KeyedFile
 
 LEAD_EDGES = (0.25, 0.5, 1.0, 1.5, 2.25, 3.25, 4.5, 6.0)
 """Bins for a draft model's confidence: the lead of its token over the runner-up, in nats."""
-MATCH_EDGES = (4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0)
-"""Bins for an n-gram's confidence: the length of its match, 3 to 12 and more."""
+MATCH_EDGES = (1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0, 10.0, 11.0, 12.0)
+"""Bins for an n-gram's confidence: the length of its match, 12 and more together, less where matches differ."""
 _POSITION_GROUPS = (0, 1, 2, 2, 3, 3, 3, 3, 4)
 """Positions in a draft that are counted together; the last group is open-ended."""
 _HORIZONS = (5.0, 20.0, 400.0)
@@ -45,8 +45,8 @@ _LEAST, _MOST = 0.005, 0.995
 _MODEL_SHAPE = (0.43, 0.5, 0.61, 0.745, 0.86, 0.93, 0.973, 0.98, 0.98)
 """Acceptance by lead, before any was judged: the average of a good and a weak draft model of one target, nearly the
 same at temperatures 0 and 0.8, moved toward the mean by a tenth of its log odds: confidence may say less elsewhere."""
-_NGRAM_SHAPE = (0.4, 0.45, 0.5, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9)
-"""Acceptance by match length, 3 to 12 and more, before any was judged."""
+_NGRAM_SHAPE = (0.1, 0.2, 0.3, 0.45, 0.55, 0.62, 0.7, 0.76, 0.8, 0.83, 0.86, 0.88, 0.93)
+"""Acceptance by match length, before any was judged: between SmolLM2's answers and edits of code."""
 
 
 Rate = Annotated[float, Meta(ge=0.0, le=1.0)]
