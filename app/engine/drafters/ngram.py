@@ -104,20 +104,16 @@ class NgramDrafter(Drafter):
                 copy = self._copy = Copy(place, length)
         copied = self._copied(copy, draft) if copy else iter(())
         begin = next(copied, None)
-        if copy and begin and (not first or self._goes_before(copy, first[1], places)):
-            yield begin
-            yield from copied
-        elif first:
+        if copy and begin:
+            place, is_short = copy.place + len(draft), copy.since <= LONGEST_MATCH
+            is_one_of_several = place in places and len(places) > 1 and is_short and not copy.before
+            if not first or (place in places and not is_short) or (begin[1] >= first[1] and not is_one_of_several):
+                yield begin
+                yield from copied
+                return
+        if first:
             yield first
             yield from voted
-
-    @staticmethod
-    def _goes_before(copy: Copy, confidence: float, places: list[int]) -> bool:
-        """Whether a copy is more certain than matches of this ``confidence`` at ``places``."""
-        if copy.since > LONGEST_MATCH and copy.place in places:
-            return True  # it matches longest
-        is_one_of_several = copy.place in places and len(places) > 1 and not copy.before
-        return not is_one_of_several and copy.confidence >= confidence
 
     def _voted(self, length: int, places: list[int], draft: list[int]) -> Told:
         """What matches of one ``length`` agree on, or most of them."""
