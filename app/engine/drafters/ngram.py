@@ -45,6 +45,7 @@ class NgramDrafter(Drafter):
     """
 
     name: DrafterName = "ngram"
+    is_free = True
 
     def __init__(self, ends: Callable[[int], bool]) -> None:
         """``ends`` says whether nothing follows a token."""
