@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from app.models.gguf import read_header
-from app.models.heads import has_head
+from app.models.heads import has_head, head_kind
 from app.protocol.options import (
     AcceptRule,
     DrafterChoice,
@@ -201,7 +201,7 @@ def counters(options: argparse.Namespace) -> Result:
     result: Result = {}
     with tempfile.TemporaryDirectory() as name:
         known = _heads(Path(name))
-        if options.target and options.draft:
+        if options.target and options.draft and head_kind(read_header(options.draft)) == "eagle3":
             known[options.draft.name] = options.target, options.draft
         for label, (target, head) in known.items():
             found = mtp.compared(tools().server, target, 1, 1, head, "eagle3", options.tokens)
