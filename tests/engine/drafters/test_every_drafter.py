@@ -190,7 +190,8 @@ def test_the_text_is_the_one_without_a_draft(loaded: Loaded, rule: AcceptRule) -
                 answer = loaded.assert_plain(loaded.asked(sampling=sampling, accept=rule, draft_length=length))
                 tested += answer.finished.figures.draft.tested
                 accepted += answer.finished.figures.draft.accepted
-    assert tested > accepted > 0 or (loaded.case.is_always_right and tested)
+    has_none = rule == "exact" and loaded.case.branches and not tested  # padded passes have no branches
+    assert tested > accepted > 0 or (loaded.case.is_always_right and tested) or has_none
 
 
 @pytest.mark.parametrize("rule", ["rejection", *in_proof(["block"])])
