@@ -127,6 +127,12 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         help="GGUF file of the projector (mmproj) with which the target sees images",
     )
     models.add_argument(
+        "--medusa",
+        type=Path,
+        metavar="FILE",
+        help="safetensors file with Medusa heads for the target, which draft with --drafter medusa",
+    )
+    models.add_argument(
         "--chat-template",
         "--chat-template-file",
         metavar="FILE|NAME",

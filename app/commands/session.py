@@ -81,6 +81,7 @@ def load_command(options: argparse.Namespace) -> Load:
         draft=draft_file,
         projector=str(projector) if projector else None,
         head=head_choice(options),
+        medusa=str(medusa.absolute()) if (medusa := getattr(options, "medusa", None)) else None,
         chat_template=_chat_template(getattr(options, "chat_template", None)),
         settings=load_settings(options),
     )
@@ -100,8 +101,9 @@ def load_settings(options: argparse.Namespace) -> LoadSettings:
     given = {name: getattr(options, name, None) for name in (*SPECIAL_OPTIONS, "batch_size", "micro_batch_size")}
     if getattr(options, "accept", "") == "exact":
         given["exact"] = True
-    if {"all", *BRANCHING} & {getattr(options, "drafter", ""), *getattr(options, "drafters", ())}:
-        given["branches"] = given["branches"] or BRANCHES
+    named = {getattr(options, "drafter", ""), *getattr(options, "drafters", ())}
+    if given["branches"] is None and {"all", *BRANCHING} & named:
+        given["branches"] = BRANCHES
     layers = options.gpu_layers
     return LoadSettings(
         context_length=options.context,
@@ -124,7 +126,7 @@ def generate_command(
         raise KnownError(pair.head_refused or pair.head_off or no_head)
     if options.drafter in BRANCHING and options.drafter not in pair.all_drafters:
         none = f"There is nothing for {DRAFTER_WORDS[options.drafter].sentence} to draft with."
-        raise KnownError(pair.branches_refused or none)
+        raise KnownError((pair.medusa_refused if options.drafter == "medusa" else pair.branches_refused) or none)
     given = {name: value for name, value in vars(options).items() if value is not None}
     chosen = SamplingChoice(**{name: given[name] for name in SamplingChoice.__struct_fields__ if name in given})
     settings = {name: given[name] for name in AnswerSettings.__struct_fields__ if name in given}

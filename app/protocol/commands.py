@@ -62,6 +62,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     """The ``mmproj`` file that lets the target see images."""
     head: HeadChoice = "auto"
     """Whether to use an MTP head inside the target. ``auto``: not together with a draft model."""
+    medusa: str | None = None
+    """A safetensors file with Medusa heads for the target, or the folder that has it."""
     chat_template: str = ""
     """Instead of the target's own: the name of a general one (`TemplateKind`), or the path of a Jinja file."""
     settings: LoadSettings = LoadSettings()

@@ -129,6 +129,8 @@ class PairLoaded(msgspec.Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     """Why nothing can draft for this target, for the user."""
     all_drafters: list[DrafterName] = []
     """What can draft for it, also without a model of its own and where only named (`Drafter.is_automatic`)."""
+    medusa_refused: str | None = None
+    """Why the requested Medusa heads aren't used, for the user."""
     branches_refused: str | None = None
     """Why drafts can't have the requested branches, for the user."""
     projector: str | None = None

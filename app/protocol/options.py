@@ -102,8 +102,8 @@ DRAFTER_WORDS: dict[DrafterName, DrafterWords] = {
     "lookahead": DrafterWords("Lookahead", "Lookahead", "ngram"),
     "grammar": DrafterWords("Answer format", "the answer's format", "grammar"),
 }
-HEADS = tuple(name for name, words in DRAFTER_WORDS.items() if words.tint == "head")
-"""Drafters that read more of the target than its tokens. A target has at most one of them."""
+HEADS: tuple[DrafterName, ...] = ("mtp", "eagle3")
+"""Drafters whose cache follows the target's. A target has at most one of them."""
 CONTINUES: DrafterName = "ngram"
 """The drafter that continues the drafts of others, at no cost."""
 BRANCHING: tuple[DrafterName, ...] = ("lookahead", "tree", "medusa")

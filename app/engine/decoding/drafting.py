@@ -179,8 +179,12 @@ class Drafting:
     def _count_missing(self) -> None:
         self._missing = {name: each.missing() for name, each in self._drafters.items() if not each.is_free}
 
-    def judged(self, draft: Draft, logits: Logits) -> None:
-        """Show the drafter of a draft that was tested what the target found most likely."""
+    def judged(self, draft: Draft, verdict: Verdict, logits: Logits) -> None:
+        """Tell the drafters what a verify pass brought, before it is added to the sequence; the one that drafted is
+        shown what the target found most likely."""
+        row = verdict.path[-1] + 1 if verdict.path else verdict.accepted
+        for each in self._drafters.values():
+            each.passed(row, verdict.accepted)
         drafter = self._drafters.get(draft.drafter) if draft.drafter else None
         if drafter and drafter.needs == "logits":
             drafter.seen(likeliest(logits))
@@ -220,5 +224,6 @@ class Drafting:
     def _leave_out(self, name: DrafterName, error: KnownError) -> None:
         del self._drafters[name]
         self._missing.pop(name, None)
-        invalid = _INVALID_HEAD.format(DRAFTER_WORDS[name].title) if name in HEADS else _INVALID_DRAFT
+        words = DRAFTER_WORDS[name]
+        invalid = _INVALID_HEAD.format(words.title) if words.tint == "head" else _INVALID_DRAFT
         self.failure = invalid if isinstance(error, InvalidLogitsError) else str(error)

@@ -200,7 +200,7 @@ class Decoding:
             verified = time.perf_counter()
             verdict = self._judge(logits, proposal)
             if self._drafting:
-                self._drafting.judged(draft, logits)
+                self._drafting.judged(draft, verdict, logits)
             length = len(self._sequence) + _kept(verdict, proposal)
         finally:
             self._target.roll_back(length)

@@ -135,6 +135,10 @@ class Drafter(ABC):
         """After a verify pass, if it needs ``logits``: the tokens that the target finds most likely after the context
         and after each tested one."""
 
+    def passed(self, row: int, accepted: int) -> None:  # noqa: B027
+        """After each verify pass, before its ``accepted`` tokens are in the sequence: its output after the last of them
+        has the number ``row``."""
+
     def is_full(self) -> bool:
         """Whether the sequence has become too long for it to propose anything."""
         return False

@@ -11,7 +11,7 @@ from app.engine.decoding.accept_rules import are_few, noisy_candidates, with_noi
 from app.engine.decoding.sampling import Logits, candidates, largest
 from app.engine.drafters import Proposal, Worth, always
 from app.engine.drafters.model import Choice, LoadedDraft, ModelDrafter
-from app.protocol.options import DrafterName, ProposalMethod
+from app.protocol.options import DrafterName, ProposalMethod, Sampling
 
 _RANKED = 4
 """The most tokens of one position."""
@@ -54,21 +54,25 @@ class TreeDrafter(ModelDrafter):
     def _choose(
         self, row: Logits, draft: list[int], method: ProposalMethod, allowed: NDArray[np.bool_] | None
     ) -> Choice:
-        tokens, scores = self._best(self._prepared(row, draft, allowed), self._position(draft), method)
+        row, task = self._prepared(row, draft, allowed), self._task
+        tokens, scores = ranked(row, task.sampling, task.seed, self._position(draft), method)
         self._ranked.append((tokens, scores))
         return Choice(tokens[0], scores[0] - scores[1] if len(scores) > 1 else math.inf)
 
-    def _best(self, row: Logits, position: int, method: ProposalMethod) -> tuple[list[int], list[float]]:
-        """The best tokens and their scores, in order."""
-        sampling, seed = self._task.sampling, self._task.seed
-        if sampling.temperature == 0:
-            return largest(row, _RANKED)
-        if are_few(sampling):
-            ids, scores, noisy = noisy_candidates(row, sampling, seed, position)
-            values = np.array(scores if method == "greedy" else noisy)
-            tokens = np.array(ids[: len(values)])
-        else:
-            p = candidates(row, sampling)
-            tokens, values = (p.ids[0], p.log_probs[0]) if method == "greedy" else with_noise(p, seed, position)
-        order = np.argsort(-values, kind="stable")[:_RANKED]
-        return tokens[order].tolist(), values[order].tolist()
+
+def ranked(
+    row: Logits, sampling: Sampling, seed: int, position: int, method: ProposalMethod
+) -> tuple[list[int], list[float]]:
+    """The best tokens of the only ``row`` and their scores, in order: with the target's own noise, unless ``method`` is
+    ``greedy``."""
+    if sampling.temperature == 0:
+        return largest(row, _RANKED)
+    if are_few(sampling):
+        ids, scores, noisy = noisy_candidates(row, sampling, seed, position)
+        values = np.array(scores if method == "greedy" else noisy)
+        tokens = np.array(ids[: len(values)])
+    else:
+        p = candidates(row, sampling)
+        tokens, values = (p.ids[0], p.log_probs[0]) if method == "greedy" else with_noise(p, seed, position)
+    order = np.argsort(-values, kind="stable")[:_RANKED]
+    return tokens[order].tolist(), values[order].tolist()

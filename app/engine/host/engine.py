@@ -6,6 +6,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Generator, Iterator
+from pathlib import Path
 
 from app.engine.decoding.drafting import Drafting
 from app.engine.decoding.loop import Decoding
@@ -15,8 +16,10 @@ from app.engine.decoding.scoring import Choice, logits_behind
 from app.engine.decoding.sequence import Task, TokenSequence, piece_end, text_of
 from app.engine.decoding.text import answer_text
 from app.engine.drafters import Drafter
+from app.engine.drafters.medusa import MedusaHeads
 from app.engine.host.chat_cache import ChatCaches, memory_limit
 from app.engine.host.loading import NO_BRANCHES, NO_ROLL_BACK, LoadedModel, Loader, Target
+from app.engine.host.medusa_files import medusa_heads
 from app.engine.host.model_files import recommended_sampling
 from app.engine.host.pair_costs import (
     PairCosts,
@@ -129,7 +132,8 @@ class Engine:
                 self._draft = loader.draft(target)
             except KnownError as error:
                 refused = str(error)
-        self._drafters = pair_drafters(target, self._draft, self._should_abort)
+        medusa, no_medusa = self._medusa(target, command.medusa)
+        self._drafters = pair_drafters(target, self._draft, medusa, self._should_abort)
         if target.longest_draft:
             self._costs = measured_costs(target, self._draft, self._drafters, self._should_abort)
             self._find_exactness(target)
@@ -147,6 +151,7 @@ class Engine:
             head_file=target.head.file if target.head else None,
             drafting_off=None if target.longest_draft else NO_ROLL_BACK,
             all_drafters=[drafter.name for drafter in self._drafters] if target.longest_draft else [],
+            medusa_refused=no_medusa,
             branches_refused=NO_BRANCHES if command.settings.branches and not target.context.branches else None,
             projector=str(target.model.vision.path) if target.model.vision else None,
             projector_refused=target.projector_refused,
@@ -169,6 +174,19 @@ class Engine:
             history=self._costs.history.figures() if self._costs else [],
             slower=self._costs.slower if self._costs else None,
         )
+
+    @staticmethod
+    def _medusa(target: Target, path: str | None) -> tuple[MedusaHeads | None, str | None]:
+        """The Medusa heads in a file; if they can't be used, ``None`` and the reason."""
+        target.context.keep_states(False)
+        if path is None:
+            return None, None
+        try:
+            target.switcher.before_measuring()
+            return medusa_heads(Path(path), target.context), None
+        except KnownError as error:
+            log.info("the Medusa heads are not used: %s", error)
+            return None, str(error)
 
     def _find_exactness(self, target: Target) -> None:
         target.switcher.before_measuring()

@@ -16,8 +16,9 @@ from numpy.typing import NDArray
 from app.engine.decoding.drafting import Drafting
 from app.engine.decoding.sampling import Floats
 from app.engine.drafters import Drafter
+from app.engine.drafters.medusa import MedusaHeads
 from app.engine.drafters.model import LoadedDraft
-from app.engine.drafters.table import drafters_of
+from app.engine.drafters.table import Loaded, drafters_of
 from app.engine.host.loading import LoadedModel, Target, cost_facts
 from app.engine.host.model_files import default_draft_length
 from app.engine.host.threads import (
@@ -266,9 +267,11 @@ def pair_threads(target: Target, draft: LoadedModel | None, costs: Costs | None)
     return None if is_fixed or costs is None or not target.computes_on_cpu else PairThreads(target, draft, costs)
 
 
-def pair_drafters(target: Target, draft: LoadedModel | None, should_stop: Callable[[], bool]) -> list[Drafter]:
+def pair_drafters(
+    target: Target, draft: LoadedModel | None, medusa: MedusaHeads | None, should_stop: Callable[[], bool]
+) -> list[Drafter]:
     """All that can draft for ``target``; ``should_stop`` is asked while they decode."""
-    loaded: dict[DrafterName, LoadedDraft] = {}
+    loaded: dict[DrafterName, Loaded] = {"medusa": medusa} if medusa else {}
     ends, size = target.model.is_end, target.model.vocabulary_size
     if draft:
         vocabulary = min(draft.model.vocabulary_size, size)

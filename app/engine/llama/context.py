@@ -225,6 +225,34 @@ class Context:
             self._batch.seq_id[i][0] = SEQUENCE
         self._rows: Floats = np.empty((0, 0), np.float32)
         self._rows_address = 0
+        self._keeps_states = False
+        self._states_at: list[int] = []
+        """Where llama.cpp has the states of the last pass's outputs."""
+
+    def keep_states(self, is_wanted: bool) -> None:
+        """Whether `state` is known after the next passes over at most `longest_pass` tokens."""
+        self._keeps_states, self._states_at = is_wanted, []
+        llama_cpp.llama_set_embeddings(self.handle, False)
+
+    def _ask_states(self, count: int, outputs: int) -> None:
+        """llama.cpp gives either the states of all tokens in a batch of ``count`` or none, and logits with them."""
+        if not self._keeps_states:
+            return
+        is_asked = outputs > 0 and count <= self.longest_pass
+        llama_cpp.llama_set_embeddings(self.handle, is_asked)
+        self._states_at = list(range(count - outputs, count)) if is_asked else []
+        if is_asked:
+            self._views[2][:count] = 1
+
+    def state(self, row: int) -> Floats | None:
+        """The last hidden state, after the final norm, behind output number ``row`` of the last pass, until the next;
+        ``None`` if that isn't known."""
+        pointer = llama_cpp.llama_get_embeddings(self.handle) if row < len(self._states_at) else None
+        if not pointer:
+            return None
+        width, place = self.model.state_width, self._states_at[row]
+        state: Floats = np.ctypeslib.as_array(pointer, shape=(place + 1, width))[place]
+        return state
 
     def use_threads(self, threads: int, batch_threads: int) -> None:
         """Compute passes over one token, and over several, with so many from now on."""
@@ -273,13 +301,18 @@ class Context:
             self._batch.logits[i] = i >= len(tokens) - 1
             for k, number in enumerate(numbers):
                 self._batch.seq_id[i][k] = number
+        self._ask_states(count, len(draft) + 1)
         self._decode_branches(count, others)
         self.tokens += [*tokens, *(draft[one] for one in chain)]
         self.checkpoints.passed(len(tokens) + len(chain))
         if self._follower:
             self._follower.read(self.tokens, len(tokens) + len(chain))
-        back = np.argsort(order)
-        return self._logits(len(draft) + 1)[[0, *(back + 1)]]
+        logits = self._logits(len(draft) + 1)
+        if order == sorted(order):
+            return logits
+        back = [0, *(np.argsort(order) + 1)]  # where the rows after the context and after each token are
+        self._states_at = [self._states_at[row] for row in back] if self._states_at else []
+        return logits[back]
 
     def _decode_branches(self, count: int, others: Sequence[int]) -> None:
         """Process the batch with the ``others`` sequences sharing everything before it; afterwards they are gone."""
@@ -329,6 +362,7 @@ class Context:
             wanted[: count - outputs] = 0
             wanted[count - outputs : count] = 1
         self._batch.n_tokens = count
+        self._ask_states(count, outputs)
         if self._kernels:
             self._kernels.use_reference(count <= self.longest_pass)
         code = llama_cpp.llama_decode(self.handle, self._batch)
@@ -396,10 +430,11 @@ class Context:
             return self._rows[:0]
         pointer = llama_cpp.llama_get_logits(self.handle)
         address = ctypes.addressof(pointer.contents)
-        if address != self._rows_address or outputs > len(self._rows):
-            self._rows = np.ctypeslib.as_array(pointer, shape=(outputs, self.model.vocabulary_size))
+        first = self._states_at[0] if self._states_at else 0
+        if address != self._rows_address or first + outputs > len(self._rows):
+            self._rows = np.ctypeslib.as_array(pointer, shape=(first + outputs, self.model.vocabulary_size))
             self._rows_address = address
-        return self._rows[:outputs]
+        return self._rows[first : first + outputs]
 
     def roll_back(self, length: int) -> None:
         if length < len(self.tokens):

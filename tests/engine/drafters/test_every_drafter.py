@@ -37,7 +37,8 @@ from tests.support.gemma4_models import make_assistant, make_gemma4
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
 from tests.support.made import Made
 from tests.support.matrix import in_proof
-from tests.support.mtp_models import HeadArchitecture, make_random_model
+from tests.support.medusa_files import make_medusa
+from tests.support.mtp_models import HeadArchitecture, make_random_model, make_table_model
 from tests.support.pairs import HOT, PENALIZED
 from tests.support.statistics import chi_square_p_value
 
@@ -77,6 +78,12 @@ def with_eagle3(folder: Path, architecture: TargetArchitecture = "llama") -> Loa
     return Load(request=1, target=str(target), draft=str(head), head="on")
 
 
+def with_medusa(folder: Path) -> Load:
+    target = make_table_model(folder / "target.gguf", "glm4moe")
+    heads = make_medusa(folder / "medusa", wrong_after=range(280, 384, 5))
+    return Load(request=1, target=str(target), head="off", medusa=str(heads))
+
+
 @dataclass(frozen=True)
 class Case:
     """A drafter, and what it is tried with."""
@@ -103,6 +110,7 @@ EVERY = {
     "head": Case("mtp", partial(alone, architecture="qwen35", heads=1)),
     "EAGLE-3 head": Case("eagle3", with_eagle3),
     "lookahead": Case("lookahead", options={"draft_length": 16}, penalty=-0.9, is_sampled=False, branches=7),
+    "Medusa heads": Case("medusa", with_medusa, is_sampled=False, branches=3),
     "tree": Case("tree", with_draft, options={"draft_length": 8}, is_sampled=False, branches=4),
     "example": Case(EXAMPLE, penalty=-0.9, is_sampled=False),
 }
