@@ -1,7 +1,7 @@
 """What an MTP head costs and brings: time to first token with a head ÷ without, and speed-up at several acceptances.
 
     python -m benchmarks.mtp [--architecture NAME] [--heads N] [--layers N] [--width N] [--tokens N] [--repeat N]
-                                   [--threads N] [--wrong PERCENT …] [--server FILE] [--json]
+                         [--threads N] [--wrong PERCENT …] [--server FILE] [--pair TARGET HEAD] [--json]
 
 The models are constructed (`tests.support.mtp_models`): layers of random weights, so that the cost is real, and a head
 that is right except after a chosen share of the tokens, so that the acceptance is. By default one thread computes, and
@@ -10,7 +10,8 @@ that others interrupt would seem to take much longer than a draft that is over b
 of them counts the time on the clock. What is compared takes turns in one process; figures are medians. With
 ``--server``, llama.cpp's ``llama-server`` answers the same with the same file: its text and its counters have to be the
 same. Models with several ``--heads`` are only compared, and so are those of ``--architecture gemma4``, whose head is a
-file of its own: they are small, so that the figures are of no interest, but the counters are.
+file of its own, and the EAGLE-3 heads of ``--architecture eagle3``: they are small, so that the figures are of no
+interest, but the counters are. ``--pair TARGET HEAD`` compares files that exist.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ from app.protocol.options import DrafterName, DraftLength, HeadChoice, LoadSetti
 from benchmarks.contestants import Question, Settings, server
 from benchmarks.llama_cpp_tools import Tools
 from tests.support import gemma4_models
+from tests.support.eagle3_models import make_pair as make_random_pair
+from tests.support.eagle3_models import make_table_pair
 from tests.support.generation import ask, run
 from tests.support.head_architectures import HeadArchitecture
 from tests.support.mtp_models import cycle, make_random_model, make_table_model
@@ -44,6 +47,8 @@ CONTEXT = 8192
 ANSWER_TOKENS = 200
 DEPTHS: tuple[DraftLength, ...] = (0, 1, 2, 3, 5, "auto")
 GEMMA4 = "gemma4"
+EAGLE3: DrafterName = "eagle3"
+REAL = "Explain in a few sentences how a rainbow forms, then list its colors."
 WRONG_PERCENTS = (0, 10, 30, 60)
 """Of the tokens, after which the head is wrong."""
 COMPARED_PERCENTS = (0, 10)
@@ -137,13 +142,14 @@ def compared(
     beside: Path | None = None,
     drafter: DrafterName = "mtp",
     tokens: int = ANSWER_TOKENS,
+    text: str = "",
 ) -> list[dict[str, Any]]:
     """The same answer by llama-server at fixed depths: whether text and counters are the same, and the speeds."""
     results = []
     programs = Tools(program, Path(), "cpu")
     engine = loaded(path, "on", threads, beside)
-    text = question(20, 1)
-    for depth in (1, 3):
+    text = text or question(20, 1)
+    for depth in (1, 3, 5):
         settings = Settings(path, path, depth, threads, CONTEXT, tokens)
         options = ["--spec-type", f"draft-{drafter}", "--spec-draft-n-max", str(depth), "--spec-draft-p-min", "0"]
         options += ["-md", str(beside)] if beside else []
@@ -195,6 +201,28 @@ def compared_with_assistants(options: argparse.Namespace) -> dict[str, Any]:
     return result
 
 
+def compared_with_eagle3(options: argparse.Namespace) -> dict[str, Any]:
+    """EAGLE-3 heads that are always, mostly and sometimes right, of several kinds; or the given pair."""
+    result: dict[str, Any] = {"server": []}
+    if options.pair:
+        with tempfile.TemporaryDirectory() as name, patch.dict(os.environ, {system.HOME_VARIABLE: name}):
+            target, head = options.pair
+            result["server"] += compared(
+                options.server, target, options.repeat, options.threads, head, EAGLE3, text=REAL
+            )
+        return result
+    wrong = random.Random(1).sample(list(cycle()), 38)
+    kinds: list[tuple[Callable[..., tuple[Path, Path]], dict[str, Any]]] = [
+        *((make_table_pair, own) for own in ({}, {"wrong_after": wrong}, {"own": ()}, {"knows": range(0, 384, 2)})),
+        *((make_random_pair, own) for own in ({}, {"knows": range(0, 384, 2)}, {"architecture": "qwen35"})),
+    ]
+    for make, own in kinds:
+        with tempfile.TemporaryDirectory() as name, patch.dict(os.environ, {system.HOME_VARIABLE: name}):
+            target, head = make(Path(name), **own)
+            result["server"] += compared(options.server, target, options.repeat, options.threads, head, EAGLE3)
+    return result
+
+
 def compared_with_chains(options: argparse.Namespace) -> dict[str, Any]:
     """Models with several heads that are always, mostly and sometimes right."""
     result: dict[str, Any] = {"server": []}
@@ -214,6 +242,8 @@ def compared_with_chains(options: argparse.Namespace) -> dict[str, Any]:
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
     """Everything, in models of one shape."""
+    if options.architecture == EAGLE3 or options.pair:
+        return compared_with_eagle3(options)
     if options.architecture == GEMMA4:
         return compared_with_assistants(options)
     if options.heads > 1:
@@ -266,7 +296,7 @@ def _own_figures(result: dict[str, Any]) -> list[str]:
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--architecture", choices=(*get_args(HeadArchitecture), GEMMA4), default="qwen35")
+    parser.add_argument("--architecture", choices=(*get_args(HeadArchitecture), GEMMA4, EAGLE3), default="qwen35")
     parser.add_argument("--heads", type=int, default=1, help="several can only be compared, with --server")
     parser.add_argument("--layers", type=int, default=32, help="without the head's")
     parser.add_argument("--width", type=int, default=512)
@@ -276,10 +306,12 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--repeat", type=int, default=5)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--server", type=Path, help="llama-server to compare with")
+    parser.add_argument("--pair", type=Path, nargs=2, metavar="FILE", help="a target and the file with its head")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args(arguments)
-    if (options.architecture == GEMMA4 or options.heads > 1) and not options.server:
-        parser.error("Gemma 4 and several heads are only compared: --server is missing.")
+    is_compared = options.architecture in (GEMMA4, EAGLE3) or options.heads > 1 or options.pair
+    if is_compared and not options.server:
+        parser.error("Gemma 4, EAGLE-3, several heads and a given pair are only compared: --server is missing.")
     result = measure(options)
     print(json.dumps(result) if options.json else table(result))
     return result
