@@ -48,7 +48,7 @@ ANSWER_TOKENS = 200
 DEPTHS: tuple[DraftLength, ...] = (0, 1, 2, 3, 5, "auto")
 GEMMA4 = "gemma4"
 EAGLE3: DrafterName = "eagle3"
-REAL = "Explain in a few sentences how a rainbow forms, then list its colors."
+REAL = "A rainbow forms in several steps. First, the light of the sun"
 WRONG_PERCENTS = (0, 10, 30, 60)
 """Of the tokens, after which the head is wrong."""
 COMPARED_PERCENTS = (0, 10)
@@ -173,7 +173,7 @@ def compared(
                 "same_text": ours.text == theirs.text,
                 "ours": (draft.tested, draft.accepted),
                 "theirs": (theirs.drafted, theirs.accepted),
-                "speed": mine / others,
+                "speed": mine / others if others else 0.0,
             }
         )
     engine.unload()
