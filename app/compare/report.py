@@ -25,6 +25,7 @@ ON_TWO = (
     "The answers without a draft were written on a second server, so hardware, version and settings of the two servers "
     "can be part of every difference."
 )
+_FAILED = "Drafting ended before the answer."
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 _FORMULA = "=+-@＝＋－＠"
 """A spreadsheet treats a cell with such a first character as a formula."""
@@ -52,7 +53,7 @@ def readable(report: Report) -> str:
         blocks = [_head(report)]
         blocks += (part(one) for one in summaries.values() for part in (_summary_table, _chart))
     blocks += map(_curve, report.curves)
-    blocks += [_differences(report), _skipped(report)]
+    blocks += [_differences(report), _failures(report), _skipped(report)]
     return "\n\n".join(block for block in blocks if block)
 
 
@@ -166,6 +167,11 @@ def _differences(report: Report) -> str:
     return "\n".join(lines)
 
 
+def _failures(report: Report) -> str:
+    found = wording.failures(report.comparisons)
+    return "\n".join([_FAILED, *(line for text in found for line in _item(text))]) if found else ""
+
+
 def _by(comparison: Comparison, report: Report) -> str:
     return f", {comparison.drafter}" if report.setup.drafters else ""
 
@@ -200,6 +206,7 @@ def markdown(report: Report) -> str:
         "speed-ups lie in this range. Prompt processing is not included in the speeds.",
         *(block for curve in report.curves for block in _curve_blocks(curve)),
         *_difference_blocks(report),
+        *_failure_blocks(report),
         *_skipped_blocks(report),
         "## Every prompt",
         _prompts_table(report),
@@ -282,6 +289,11 @@ def _difference_blocks(report: Report) -> list[str]:
             name = f"{_plain(prompt.kind)}, “{_plain(prompt.title)}”, seed {comparison.seed}{_by(comparison, report)}"
             lines.append(f"- {name}, {_plain(wording.difference(found, report.setup))}.")
     return ["## Where texts differ", "\n".join(lines)] if lines else []
+
+
+def _failure_blocks(report: Report) -> list[str]:
+    lines = [f"- {_plain(text)}" for text in wording.failures(report.comparisons)]
+    return [f"## {_FAILED.rstrip('.')}", "\n".join(lines)] if lines else []
 
 
 def _skipped_blocks(report: Report) -> list[str]:

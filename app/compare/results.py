@@ -24,6 +24,8 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     finish_reason: FinishReason = "end"
     drafting_seconds: float = 0.0
     """In the rounds that drafted something; the others only decide not to."""
+    draft_failure: str | None = None
+    """Why drafting ended before the answer did, for the user."""
 
     @property
     def text(self) -> str:

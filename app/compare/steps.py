@@ -155,6 +155,7 @@ class Steps:
             figures=finished.figures,
             finish_reason=finished.finish_reason,
             drafting_seconds=self._drafting_seconds,
+            draft_failure=finished.draft_failure,
         )
         if step.counts:
             self._runs[step.drafter] = run

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import msgspec
@@ -97,6 +98,12 @@ def verdict(difference: Difference, setup: Setup) -> str:
     if setup.accept not in SEED_DECIDES and setup.sampling.temperature:
         return f"{logits}; not a near-tie, but the accept rule {setup.accept} may choose other tokens"
     return f"{logits}; {rounding}, so this is not a near-tie and rounding doesn't explain it"
+
+
+def failures(comparisons: Sequence[Comparison]) -> list[str]:
+    """Where drafting ended before answers did: those are partly without a draft."""
+    found = Counter((one.drafter, one.drafted.draft_failure) for one in comparisons if one.drafted.draft_failure)
+    return [f"{drafter}, {words.count(number, 'answer')}: {why}" for (drafter, why), number in found.items()]
 
 
 def up_to_rounding(pair: PairLoaded, setup: Setup, new: Sequence[Comparison]) -> str:

@@ -149,6 +149,17 @@ def test_the_terminal_has_a_line_for_each_drafter_and_their_speed_ups_by_kind() 
     assert max(map(len, text.splitlines())) <= 80 and text.count("speed-up ") == 3
 
 
+def test_answers_that_a_drafter_did_not_draft_to_the_end_are_named() -> None:
+    """Their speed is partly that without a draft."""
+    replace = msgspec.structs.replace
+    failed = [replace(one, drafted=replace(one.drafted, draft_failure="It *failed*.")) for one in SEVERAL.comparisons]
+    found = replace(SEVERAL, comparisons=failed)
+    assert "Drafting ended before the answer.\n  ngram, 3 answers: It *failed*." in report.readable(found)
+    assert "## Drafting ended before the answer\n\n- ngram, 3 answers: It \\*failed\\*." in report.markdown(found)
+    assert json.loads(report.json(found))["comparisons"][0]["drafted"]["draft_failure"] == "It *failed*."
+    assert "ended before" not in report.markdown(SEVERAL) + report.readable(SEVERAL)
+
+
 def test_other_programs_find_each_drafter() -> None:
     found = json.loads(report.json(SEVERAL))
     assert [one["drafter"] for one in found["comparisons"]] == ["ngram", "model"] * 3
