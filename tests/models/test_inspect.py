@@ -13,6 +13,7 @@ from app.models.gguf import read_header
 from app.models.inspect import describe, describe_pair, readable, readable_pair
 from app.models.memory_shape import shape_of
 from app.models.pairing import compare
+from tests.support.eagle3_models import make_bare_head
 from tests.support.gguf_files import CHATML_TEMPLATE, make_model, make_vocabulary_file
 from tests.support.mtp_models import make_head_file, make_random_model
 from tests.support.raw_gguf import header, string
@@ -80,6 +81,8 @@ def test_says_what_mtp_head_there_is(tmp_path: Path) -> None:
     assert row(make_head_file(tmp_path / "mtp.gguf", "qwen35")) == "without the model it belongs to, 1 layer, 7.7 MB"
     cut = make_model(tmp_path / "cut.gguf", layers=3, edit=lambda writer: writer.add_nextn_predict_layers(1))
     assert row(cut) == "not in this file (1 layer)"
+    eagle3 = readable(read_header(make_bare_head(tmp_path / "eagle3.gguf", (2, 18, 33))))
+    assert "EAGLE-3 head: without the model it belongs to, reads layers 2, 18, 33, " in eagle3
     assert row(make_model(tmp_path / "plain.gguf")) is None
 
 
