@@ -216,7 +216,7 @@ WORDS: dict[str, Words] = {
     "drafter": Words(
         "Drafter",
         "What drafts the next words to make answers faster: a small draft model, a part of the model that "
-        "predicts further words (MTP head), or text that is already in the chat. Answers are just as good as "
+        "predicts further words (a head), or text that is already in the chat. Answers are just as good as "
         "without a draft.",
     ),
 }

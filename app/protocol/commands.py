@@ -57,7 +57,7 @@ class Load(msgspec.Struct, frozen=True, kw_only=True, tag="load"):
     request: int
     target: str
     draft: str | None = None
-    """A draft model, or a file with the target's MTP head."""
+    """A draft model, or a file with only a head of the target."""
     projector: str | None = None
     """The ``mmproj`` file that lets the target see images."""
     head: HeadChoice = "auto"

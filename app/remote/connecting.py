@@ -241,7 +241,8 @@ class Dialect:
 _LIVE = {"timings_per_token": True, "return_progress": True}
 _LLAMA_NOTE = (
     "llama-server sends its counts of drafted and accepted tokens with every token. If nothing is drafted, start it "
-    "with --spec-type, for example draft-simple with --spec-draft-model FILE for a draft model, or ngram-simple."
+    "with --spec-type, for example draft-simple (a draft model) or draft-eagle3 (a head) with --spec-draft-model FILE, "
+    "or ngram-simple."
 )
 VLLM_WITHOUT_DRAFTING = "This vLLM drafts nothing. To make it draft, start it with --speculative-config."
 _DIALECTS = (

@@ -75,7 +75,8 @@ class ModelInfo:
             "build_info": f"slipstream-{__version__}",
             "slipstream": {
                 "draft": _name(pair),
-                "mtp_head": pair.has_head,
+                "mtp_head": pair.head_drafter == "mtp",
+                "head": pair.head_drafter,
                 "drafting_off": pair.drafting_off,
                 "exact_unit": pair.exact_unit or None,
                 "template": pair.template,
@@ -99,7 +100,7 @@ def _limits(pair: PairLoaded) -> list[str]:
     if not pair.thinking:
         found.append("How much it thinks can't be chosen.")
     if pair.draft is None and not pair.has_head:
-        found.append("There is no draft model or MTP head: n-grams and grammars draft.")
+        found.append("There is no draft model or head: n-grams and grammars draft.")
     return found
 
 

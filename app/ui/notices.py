@@ -185,7 +185,7 @@ def draft_refused(reason: str) -> Notice:
 
 
 def head_refused(reason: str) -> Notice:
-    """The MTP head can't be used; ``reason`` is the engine's sentence."""
+    """The head can't be used; ``reason`` is the engine's sentence."""
     text = f"{reason} Answers arrive at the model's normal speed."
     return Notice("warning", text, ("choose_models", "dismiss"))
 
@@ -213,13 +213,14 @@ def cannot_see(size: str = "", refused: str | None = None) -> Notice:
     return Notice("warning", text, ("choose_models", "dismiss"))
 
 
-def draft_failed(reason: str, *, is_head: bool = False, is_one_of_two: bool = False) -> Notice:
-    """A draft model or an MTP head is no longer used in an answer; ``reason`` is the engine's sentence."""
+def draft_failed(reason: str, *, head: str = "", is_one_of_two: bool = False) -> Notice:
+    """A draft model, or the ``head`` of this title, is no longer used in an answer; ``reason`` is the engine's
+    sentence."""
     what = "The draft model failed, so this answer continued without it."
     if is_one_of_two:
         what = "Part of the drafting stopped in this answer."
-    elif is_head:
-        what = "The MTP head stopped drafting in this answer."
+    elif head:
+        what = f"The {head} stopped drafting in this answer."
     return Notice("warning", f"{what} {reason}", ("dismiss",))
 
 

@@ -366,9 +366,9 @@ class Answers(QObject):
 
     def _on_finished(self, live: LiveAnswer, finished: GenerationFinished) -> None:
         if finished.draft_failure:
-            is_head = pair_names.has_head(pair := self._pair_loader.pair())
-            both = is_head and pair_names.has_model(pair)
-            notice = notices.draft_failed(finished.draft_failure, is_head=is_head, is_one_of_two=both)
+            pair = self._pair_loader.pair()
+            head, both = pair_names.head_title(pair) if pair else "", len(pair.drafters) > 1 if pair else False
+            notice = notices.draft_failed(finished.draft_failure, head=head, is_one_of_two=both)
             self._notice_list.show("drafting", notice)
         if live.takes_calls(finished):
             live.job = None

@@ -426,7 +426,7 @@ class LiveAnswer(QObject):
             **msgspec.to_builtins(settings),
             "template": pair.template if pair else "model",
             "draft": pair.draft.name if pair and pair.draft else None,
-            "mtp_head": pair is not None and pair.has_head,
+            "head": pair.head_drafter if pair else None,
             "server": pair.remote.server.address if pair and pair.remote else "",
         }
         before, asks_again = self._continued, self.asks_again

@@ -29,7 +29,7 @@ from app.protocol.events import (
     RoundsReceived,
     TokensScored,
 )
-from app.protocol.options import DrafterChoice, LoadSettings
+from app.protocol.options import DRAFTER_WORDS, HEADS, DrafterChoice, LoadSettings
 from app.storage.files import write_export
 from app.system import KnownError
 from app.ui.chat.conversation import conversation
@@ -348,13 +348,16 @@ class Subject:
 
 def _other_writer(answer: StoredMessage, pair: PairLoaded) -> str:
     """Who wrote an answer, if it wasn't ``pair``."""
-    draft, had_head = answer.settings.get("draft"), answer.settings.get("mtp_head") is True
+    draft, head = answer.settings.get("draft"), answer.settings.get("head")
+    if answer.settings.get("mtp_head") is True:  # as earlier versions stored it
+        head = "mtp"
+    title = next((DRAFTER_WORDS[name].title for name in HEADS if name == head), "")
     same_draft = draft in pair.draft.names if pair.draft else draft is None
-    if is_author(pair, answer.pair) and same_draft and had_head == pair.has_head:
+    if is_author(pair, answer.pair) and same_draft and head == pair.head_drafter:
         return ""
     if isinstance(draft, str):
-        return f"{answer.author} with the draft {draft}{' and its MTP head' if had_head else ''}"
-    return f"{answer.author} with its MTP head" if had_head else f"{answer.author} without a draft"
+        return f"{answer.author} with the draft {draft}{f' and its {title}' if title else ''}"
+    return f"{answer.author} with its {title}" if title else f"{answer.author} without a draft"
 
 
 def _limit(answer: StoredMessage, settings: AnswerSettings) -> int | None:

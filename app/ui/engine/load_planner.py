@@ -45,7 +45,7 @@ class Headers:
         self._header = lru_cache(_MOST_HEADERS)(_draft_header)
 
     def read_draft(self, path: str) -> GgufHeader:
-        """The header of a loadable model, or of a file with only an MTP head. Raises `KnownError`."""
+        """The header of a loadable model, or of a file with only a head. Raises `KnownError`."""
         try:
             status = Path(path).stat()
         except (OSError, ValueError):

@@ -46,6 +46,11 @@ def has_head(pair: PairLoaded | None) -> bool:
     return pair is not None and pair.has_head
 
 
+def head_title(pair: PairLoaded) -> str:
+    """What to call the head that drafts; empty without one."""
+    return DRAFTER_WORDS[pair.head_drafter].title if pair.head_drafter else ""
+
+
 def has_own_head(pair: PairLoaded) -> bool:
     """Whether there is an MTP head inside the target that the user can choose to use."""
     is_inside = pair.has_head and pair.head_file is None
@@ -121,7 +126,7 @@ class PairFiles:
     target: str
     """On a server, the model's name; empty for whichever it has."""
     draft: str | None = None
-    """A draft model, or a file with the target's MTP head."""
+    """A draft model, or a file with only a head of the target."""
     settings: LoadSettings = field(default_factory=LoadSettings)
     head: HeadChoice = "auto"
     """Whether to use an MTP head inside the target."""
@@ -238,13 +243,13 @@ def model_title(model: ModelInfo) -> str:
 
 
 def pair_title(pair: PairLoaded | None) -> str:
-    """``Slipstream Guide 16M + draft 1M``, ``Qwen3.5 9B · MTP head``, ``Qwen3.5 9B · MTP head + draft 0.8B``,
+    """``Slipstream Guide 16M + draft 1M``, ``Qwen3.5 9B · MTP head``, ``Qwen3 8B · EAGLE-3 head``,
     ``qwen3.5 · gpu-box:8000``."""
     if pair is None:
         return ""
     if pair.remote is not None:
         return f"{_name(pair.target)} · {host_of(pair.remote.server.address)}"
-    target = f"{model_title(pair.target)} · MTP head" if pair.has_head else model_title(pair.target)
+    target = " · ".join(filter(None, (model_title(pair.target), head_title(pair))))
     if pair.draft is None:
         return target
     size = parameters_text(pair.draft.parameters)
@@ -304,10 +309,10 @@ def _draft_lines(pair: PairLoaded) -> list[str]:
         place = (
             f"in a separate file, {visible(Path(file.path).name)}" if file is not None else "inside the target's file"
         )
-        lines.append(f"MTP head: {place}")
+        lines.append(f"{head_title(pair)}: {place}")
     lines = lines or ["No draft"]
     if unused := pair.head_refused or pair.head_off:
-        lines.append(f"MTP head not in use: {visible(unused)}")
+        lines.append(f"Head not in use: {visible(unused)}")
     return lines
 
 

@@ -40,7 +40,8 @@ from app.words import visible
 
 _TARGET_HELP = "The model whose answers you read: any text model in GGUF format."
 _DRAFT_HELP = (
-    "A much smaller model of the same family that drafts tokens ahead. It makes answers faster and never changes them."
+    "A much smaller model of the same family that drafts tokens ahead, or a file with only a head for the target "
+    "(MTP or EAGLE-3). It makes answers faster and never changes them."
 )
 _Fields: TypeAlias = MemoryFields | SpecialFields | TemplateFields | AcceptRuleFields
 
@@ -133,7 +134,7 @@ class OpenModelsDialog(QDialog):
 
     def propose(self, what: Literal["head", "draft"]) -> None:
         """Choose the library's proposal once it is known, unless other files are chosen first: the most promising
-        draft, or only a file with the target's MTP head.
+        draft, or only a file with a head of the target.
         """
         self._proposes = what
 

@@ -51,7 +51,7 @@ class Situation:
     paused: Pause | None = None
     """Why drafting is paused in that answer, or was when it ended."""
     stopped: str | None = None
-    """Why the draft model or the MTP head was no longer used in that answer, a sentence; known when it has ended."""
+    """Why the draft model or the head was no longer used in that answer, a sentence; known when it has ended."""
     plain_pass: float | None = None
     """Mean seconds of a verify pass without a draft, in that answer."""
     drafted_pass: float | None = None
@@ -120,13 +120,14 @@ def _here(now: Situation, pair: PairLoaded) -> Status:
     if pair.drafting_off is not None:
         return Status("No drafting", _sentence(pair.drafting_off))
     if pair.draft_refused is not None and not _has_drafted(now):
-        other = "The MTP head is used instead." if pair_names.has_head(pair) else "N-grams are used instead."
+        head = pair_names.head_title(pair)
+        other = f"The {head} is used instead." if head else "N-grams are used instead."
         instead = other if now.drafters else "Answers are written without a draft."
         return Status("Draft model not used", f"{_sentence(pair.draft_refused)} {instead}", "warning")
     if pair.head_refused is not None and not _has_drafted(now):
         other = "The draft model is used instead." if pair_names.has_model(pair) else "N-grams are used instead."
         instead = f" {other}" if now.drafters else ""
-        return Status("MTP head not used", f"{_sentence(pair.head_refused)}{instead}", "warning")
+        return Status("Head not used", f"{_sentence(pair.head_refused)}{instead}", "warning")
     if now.changes:
         return _change(now)
     if not now.drafters:
@@ -192,7 +193,7 @@ def accepted_per_pass(figures: Figures) -> list[float]:
 
 
 def _has_drafted(now: Situation) -> bool:
-    """Whether there are figures to show for the n-grams that replace a refused draft model or MTP head."""
+    """Whether there are figures to show for the n-grams that replace a refused draft model or head."""
     return now.paused is not None or (now.figures is not None and now.figures.draft.tested > 0)
 
 
@@ -347,7 +348,7 @@ def _sentence(text: str) -> str:
 
 
 def length_used(asked: Asked, figures: Figures) -> int | None:
-    """The draft length of the draft model or MTP head in an answer: for Auto the mean, 0 if most passes had no draft
+    """The draft length of the draft model or head in an answer: for Auto the mean, 0 if most passes had no draft
     from it. ``None`` if neither was used."""
     name = next((name for name in asked.drafters if name != "ngram"), None)
     if name is None:
@@ -445,14 +446,14 @@ HELP = {
         "Changes take effect with the next answer."
     ),
     "drafter": (
-        "What proposes the draft tokens. A draft model works on any text, and so does an MTP head, which is the part "
-        "of a model that predicts further tokens. n-grams repeat what followed the same words earlier in the chat: "
-        "they cost almost nothing and work well on repetitive text such as code. Automatic uses whichever promises "
-        "more. Changes take effect with the next answer."
+        "What proposes the draft tokens. A draft model works on any text, and so does a head (MTP or EAGLE-3), which "
+        "predicts further tokens from what the model has computed. n-grams repeat what followed the same words earlier "
+        "in the chat: they cost almost nothing and work well on repetitive text such as code. Automatic uses whichever "
+        "promises more. Changes take effect with the next answer."
     ),
     "show-drafted": (
         "Tints the draft tokens that were accepted in an answer, by drafter: the draft model, n-grams (dotted "
-        "underline), the MTP head (solid underline) or the answer's format (dashed underline). Point at one to see its "
+        "underline), the head (solid underline) or the answer's format (dashed underline). Point at one to see its "
         "round; point at one of the target model's own tokens to see the draft token it replaced."
     ),
 }

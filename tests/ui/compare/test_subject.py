@@ -12,7 +12,7 @@ from app.chats.model import Role, StoredMessage, to_json
 from app.protocol.answering import AnswerSettings
 from app.protocol.commands import generate
 from app.protocol.events import ModelInfo, PairLoaded
-from app.protocol.options import Sampling
+from app.protocol.options import DrafterName, Sampling
 from app.ui.compare.runner import Subject
 
 PAIR = PairLoaded(
@@ -77,6 +77,24 @@ def test_another_pair_is_told(pair: PairLoaded) -> None:
         "This answer was written by another pair (Target with the draft Draft). "
         "Both runs use the pair that is loaded now."
     ]
+
+
+@pytest.mark.parametrize(
+    ("stored", "loaded", "title"),
+    [
+        ({"mtp_head": True}, None, "MTP head"),  # as versions before EAGLE-3 stored it
+        ({"mtp_head": True}, "mtp", ""),
+        ({"head": "eagle3"}, "mtp", "EAGLE-3 head"),
+        ({"head": "eagle3"}, "eagle3", ""),
+        ({"head": None}, None, ""),
+    ],
+)
+def test_another_head_is_told(stored: dict[str, object], loaded: DrafterName | None, title: str) -> None:
+    kept = {**msgspec.to_builtins(SETTINGS), "draft": "Draft", **stored}
+    written = message("assistant", "An answer", pair="Target", settings=kept, seed=11)
+    found = Subject([message("user", "One"), written]).asked(msgspec.structs.replace(PAIR, head_drafter=loaded))
+    assert found is not None and bool(found[1]) == bool(title)
+    assert not title or f"(Target with the draft Draft and its {title})" in found[1][0]
 
 
 @pytest.mark.parametrize("settings", [AnswerSettings(draft_length=0), AnswerSettings(drafter="none", draft_length=4)])

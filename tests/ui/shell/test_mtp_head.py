@@ -21,6 +21,7 @@ from app.protocol.options import HeadChoice, LoadSettings
 from app.ui.engine.client import EngineClient
 from app.ui.engine.pair_names import PairFiles
 from app.ui.models.window import ModelsWindow
+from tests.support.eagle3_models import make_table_pair
 from tests.support.mtp_models import SIZE, make_head_file, make_table_model
 from tests.ui.models.windows import texts
 from tests.ui.shell.running import WAIT_MS, button
@@ -167,6 +168,29 @@ def test_a_head_in_a_file_of_its_own_is_refused_in_a_notice_or_in_use(chatting: 
     page._delete.trigger()
     assert "This model is loaded. Open another model first, then delete this one." in texts(page)
     assert head.is_file()
+
+
+def test_an_eagle3_head_is_named_where_an_mtp_head_is(chatting: WithHead, tmp_path: Path) -> None:
+    target, head = make_table_pair(tmp_path)
+    chatting.library(tmp_path)
+    pair = chatting.load(target, head)
+    assert pair.head_drafter == "eagle3" and pair.draft is None
+    assert chatting.window.top_bar.pair.text().endswith("· EAGLE-3 head")
+    assert f"EAGLE-3 head: in a separate file, {head.name}" in chatting.window.top_bar.pair.toolTip()
+    assert chatting.window.speed_panel.head.isHidden()
+    boxes = chatting.window.speed_panel.findChildren(QComboBox)
+    offered = [[box.itemText(i) for i in range(box.count())] for box in boxes]
+    assert ["Automatic", "EAGLE-3 head", "n-grams"] in offered
+    with_head = ChatSettings(sampling=GREEDY, max_tokens=40, drafter="eagle3")
+    chatting.settings.values.draft_length = 3
+    chatting.model.set_settings(with_head)
+    chatting.ask("What does the table say?")
+    answer = chatting.model.messages[-1]
+    assert answer.settings["head"] == "eagle3" and "mtp_head" not in answer.settings
+    assert any("eagle3" in piece for piece in answer.provenance)
+    page = chatting.library(tmp_path).library.page
+    chatting.app.windows.models().library.list.select(str(head))
+    assert any("only this, without the model it belongs to" in text for text in texts(page))
 
 
 @pytest.mark.allow_logs
