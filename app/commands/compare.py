@@ -104,6 +104,7 @@ def compare(options: argparse.Namespace) -> int:
                 kinds=options.kinds,
                 drafters=drafters,
                 without=without,
+                medusa=options.medusa,
             )
             found, is_complete = _measure(options, compared, asked, command, made_with)
     show_progress("")

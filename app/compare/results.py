@@ -344,6 +344,8 @@ class Setup(AnswerSettings, frozen=True, kw_only=True):
     """The file with the head in use, possibly the target's."""
     head_drafter: DrafterName = "mtp"
     """With which that head drafts."""
+    medusa: ModelFile | None = None
+    """The file with Medusa heads."""
     drafters: list[DrafterChoice] = msgspec.field(default_factory=list)
     """Those that were compared, where they were chosen for it; empty: ``drafter`` alone."""
     drafter_bytes: dict[DrafterChoice, int] = msgspec.field(default_factory=dict)

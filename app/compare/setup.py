@@ -49,6 +49,7 @@ def setup_of(
     kinds: Sequence[str] = (),
     drafters: Sequence[DrafterChoice] = (),
     without: PairLoaded | None = None,
+    medusa: Path | None = None,
 ) -> Setup:
     """The setup without the hashes of the models, which `hashed` adds.
 
@@ -70,6 +71,7 @@ def setup_of(
         draft=_model(pair.draft) if pair.draft else None,
         head=_model(pair.head_file or pair.target) if pair.has_head else None,
         head_drafter=pair.head_drafter or "mtp",
+        medusa=ModelFile(name="", file=medusa.name, sha256=model_hash(medusa)) if medusa else None,
         template="none" if command.raw else pair.template,
         context_length=pair.context_length,
         threads=pair.threads,

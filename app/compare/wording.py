@@ -167,6 +167,8 @@ def _drafts(setup: Setup) -> list[tuple[str, str]]:
         found.append(("draft", f"{head} inside the target"))
     elif setup.head is not None:
         found += [("draft", f"{head}, {_model(setup.head)}"), ("draft SHA-256", setup.head.sha256 or words.UNKNOWN)]
+    if setup.medusa is not None:
+        found.append(("draft", f"Medusa heads, {_model(setup.medusa)}"))
     return found or [("draft", "none")]
 
 
@@ -272,6 +274,7 @@ def _model_options(setup: Setup) -> list[str]:
     elif draft is None:
         arguments += ["--no-draft"]
     arguments += _options(threads=setup.threads, context=setup.context_length)
+    arguments += ["--medusa", setup.medusa.file] if setup.medusa else []
     if setup.kv_type != "f16":
         arguments += _options(kv_type=setup.kv_type)
     if setup.machine.devices:

@@ -187,6 +187,13 @@ def test_the_command_says_what_the_setup_says() -> None:
     assert (options.threads, options.context, options.accept, options.thinking) == (2, 2048, "coupled", [])
 
 
+def test_the_command_names_medusa_heads() -> None:
+    found = with_setup(medusa=ModelFile(name="", file="heads.safetensors", sha256="d4"), drafters=["medusa"])
+    options = parsed(wording.command(found.setup))
+    assert (options.medusa, options.drafters) == (Path("heads.safetensors"), ["medusa"])
+    assert ("draft", "Medusa heads, heads.safetensors") in wording.facts(found.setup)
+
+
 def test_the_command_for_other_setups() -> None:
     guide = ModelFile(name="Guide", file="guide-target.gguf", bundled=True)
     bundled = parsed(wording.command(with_setup(target=guide, draft=guide, prompt_set="bundled", kinds=[]).setup))
