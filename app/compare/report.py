@@ -13,7 +13,7 @@ import msgspec
 
 from app import words
 from app.compare import wording
-from app.compare.results import Comparison, Curve, ModelFile, Report, Row, Summary, by_drafter
+from app.compare.results import Comparison, Curve, ModelFile, Report, Summary, by_drafter
 from app.protocol.frames import without_surrogates
 from app.protocol.options import DrafterName
 from app.protocol.statistics import exported
@@ -45,15 +45,11 @@ _SPEED_UP_WIDTH, _SPEED_UPS = 11, 6
 
 
 def readable(report: Report) -> str:
-    """A table, a chart and the differences, at most 80 columns wide, without details of the setup."""
-    summaries = by_drafter(report.comparisons)
-    if len(summaries) > 1:
-        blocks = [_head(report), _drafters_table(report, summaries.values()), *_speed_up_tables(summaries.values())]
-    else:
-        blocks = [_head(report)]
-        blocks += (part(one) for one in summaries.values() for part in (_summary_table, _chart))
-    blocks += map(_curve, report.curves)
-    blocks += [_differences(report), _failures(report), _skipped(report)]
+    """Tables, curves and the differences, at most 80 columns wide, without details of the setup."""
+    summaries = list(by_drafter(report.comparisons).values())
+    several = [_drafters_table(report, summaries), *_speed_up_tables(summaries)]
+    blocks = [_head(report), *(several if len(summaries) > 1 else [_summary_table(summaries[0])])]
+    blocks += [*map(_curve, report.curves), _differences(report), _failures(report), _skipped(report)]
     return "\n\n".join(block for block in blocks if block)
 
 
@@ -83,7 +79,7 @@ def _cells(cells: Sequence[str], widths: Sequence[int]) -> str:
     return "".join(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))
 
 
-def _drafters_table(report: Report, summaries: Iterable[Summary]) -> str:
+def _drafters_table(report: Report, summaries: Sequence[Summary]) -> str:
     """A line for each drafter."""
     lines = [f"{'':10}{_cells(_DRAFTER_HEADS, _DRAFTER_WIDTHS)}"]
     rows = [one.total for one in summaries]
@@ -92,48 +88,20 @@ def _drafters_table(report: Report, summaries: Iterable[Summary]) -> str:
     return "\n".join([*lines, f"{plain} a pass"])
 
 
-def _speed_up_tables(summaries: Iterable[Summary]) -> list[str]:
+def _speed_up_tables(summaries: Sequence[Summary]) -> list[str]:
     """Speed-ups by kind of text, drafters side by side."""
-    found, columns = [], list(summaries)
-    for first in range(0, len(columns), _SPEED_UPS):
-        shown = columns[first : first + _SPEED_UPS]
-        widths = [_SPEED_UP_WIDTH] * len(shown)
+    found, kinds = [], dict.fromkeys(row.kind for one in summaries for row in one.rows)
+    for first in range(0, len(summaries), _SPEED_UPS):
+        shown = summaries[first : first + _SPEED_UPS]
+        tables, widths = [{row.kind: row.speed_up for row in one.rows} for one in shown], [_SPEED_UP_WIDTH] * len(shown)
         lines = [f"{'speed-up':14}{_cells([one.total.drafter for one in shown], widths)}"]
-        for kind, rows in _kinds(shown):
-            lines.append(_kind(kind) + _cells([words.times(row.speed_up) if row else "" for row in rows], widths))
+        lines += [_kind(kind) + _cells([words.times(one.get(kind)) for one in tables], widths) for kind in kinds]
         found.append("\n".join(lines))
     return found
 
 
-def _kinds(summaries: Sequence[Summary]) -> list[tuple[str, list[Row | None]]]:
-    """Each kind of text, with the row that each table has of it."""
-    tables = [{row.kind: row for row in one.rows} for one in summaries]
-    kinds = dict.fromkeys(kind for one in tables for kind in one)
-    return [(kind, [one.get(kind) for one in tables]) for kind in kinds]
-
-
 def _kind(name: str) -> str:
     return printable(name, 12).ljust(14)
-
-
-def _chart(summary: Summary) -> str:
-    """A bar for the speed-up of each kind, with a line at the speed without a draft."""
-    timed = [(row.kind, row.speed_up, row.acceptance_rate) for row in summary.rows if row.speed_up is not None]
-    if not timed:
-        return ""
-    scale = _BAR / max(1.25, *(speed_up for _, speed_up, _ in timed))
-    plain = round(scale)
-    lines = [f"{'speed-up':14}{'no draft'.rjust(plain - 1)} ↓"]
-    for kind, speed_up, acceptance in timed:
-        accepted = f", {words.share(acceptance)} accepted" if acceptance is not None else ""
-        lines.append(f"{_kind(kind)}{_bar(round(speed_up * scale), plain)} {words.times(speed_up)}{accepted}")
-    return "\n".join(lines)
-
-
-def _bar(length: int, plain: int) -> str:
-    """A bar of ``length`` out of `_BAR` cells, with a line after the first ``plain`` cells."""
-    cells = "█" * length + " " * (_BAR - length)
-    return f"{cells[:plain]}│{cells[plain:]}"
 
 
 def _curve(curve: Curve) -> str:
@@ -247,16 +215,13 @@ def _drafter_blocks(report: Report) -> list[str]:
         return []
     heads = ["drafter", "same text", "accepted", "tokens per pass", "a draft token", "a pass", "memory", "speed-up"]
     rows = [[row.drafter, *wording.drafter_cells(row, report.setup)] for row in totals]
-    plain = f"Without a draft: {words.speed(totals[0].plain_speed)}; a pass {_pass(totals[0])}."
+    plain = totals[0]
     about = (
         "*A draft token*: time of the drafts ÷ their tokens. *A pass*: time in verify passes ÷ their number. "
-        f"*Memory*: what the drafter takes beside the target, by the memory plan. {plain}"
+        "*Memory*: what the drafter takes beside the target, by the memory plan. Without a draft: "
+        f"{words.speed(plain.plain_speed)}; a pass {words.milliseconds(plain.plain_pass_seconds)}."
     )
     return ["## By drafter", _table([*heads, "middle half"], rows), about]
-
-
-def _pass(row: Row) -> str:
-    return words.milliseconds(row.plain_pass_seconds)
 
 
 def _kinds_table(report: Report) -> str:

@@ -255,5 +255,5 @@ def test_the_terminal_needs_80_columns() -> None:
     assert any(re.split(r" {2,}", line.strip()) == cells for line in text.splitlines())
     assert "Different texts: 1 of 4." in text and "Not answered: 1." in text
     bars = [line.split()[0] for line in text.splitlines() if "█" in line]
-    assert bars == ["code", "k" * 12 + "…", "0", "1", "auto,"], "auto stands at its place"
+    assert bars == ["0", "1", "auto,"], "auto stands at its place"
     assert "and 3 more" in report.readable(msgspec.structs.replace(REPORT, comparisons=[different] * 8))

@@ -245,6 +245,8 @@ _LEAST_WIDTHS = {1: 640, 2: 560, 3: 560, 6: 640}
 """In a narrower table, less important columns are hidden."""
 _DRAFTER_LEAST_WIDTHS = {1: 560, 4: 640, 5: 700, 6: 760, 7: 820}
 _NUMBER = Qt.ItemDataRole.UserRole
+_TOTAL = ""
+"""No kind of text is called so."""
 
 
 class ResultTable(Table):
@@ -284,15 +286,13 @@ class ResultTable(Table):
         self._least_widths = _DRAFTER_LEAST_WIDTHS if several else _LEAST_WIDTHS
         hide_columns(self, self._least_widths)
 
-    def show_results(
-        self, comparisons: Sequence[Comparison], drafter_bytes: Mapping[DrafterChoice, int] | None = None
-    ) -> None:
+    def show_results(self, comparisons: Sequence[Comparison], drafter_bytes: Mapping[DrafterChoice, int]) -> None:
         """``comparisons`` only grows until `clear_results`; ``drafter_bytes``: `Setup.drafter_bytes`."""
         for drafter, summary in by_drafter(comparisons).items() if comparisons else ():
             if self.several:
-                self._show_drafter(wording.drafter_title(drafter), summary, drafter_bytes or {})
+                self._show_drafter(wording.drafter_title(drafter), summary, drafter_bytes)
             else:
-                _set_texts(self._row(ALL), [ALL, *wording.row_cells(summary.total)])
+                _set_texts(self._row(_TOTAL), [ALL, *wording.row_cells(summary.total)])
                 for one in summary.rows:
                     _set_texts(self._row(one.kind), [one.kind, *wording.row_cells(one)])
         for number in range(self._shown, len(comparisons)):
@@ -316,7 +316,7 @@ class ResultTable(Table):
         item = self._rows.get(path)
         if item is None:
             item = self._rows[path] = QTreeWidgetItem()
-            is_total = path == (ALL,) and not self.several
+            is_total = path == (_TOTAL,)
             if len(path) > 1:
                 self._rows[path[:-1]].addChild(item)
             else:

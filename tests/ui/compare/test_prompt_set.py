@@ -158,6 +158,13 @@ def test_a_row_for_each_drafter_with_kinds_and_prompts_below(qtbot: QtBot, tab: 
     assert tab.table.accessibleName() == "Results by drafter"
 
 
+def test_a_kind_may_have_the_name_of_the_total(tab: PromptSet) -> None:
+    tab.begin(2, tab.choice())
+    tab.add_compared(compared(comparison("code")))
+    tab.add_compared(compared(comparison(ALL)))
+    assert [cells(tab, row)[:2] for row in range(3)] == [["code", "1"], [ALL, "1"], [ALL, "2"]]
+
+
 def test_without_the_choice_the_table_is_by_kind_again(tab: PromptSet) -> None:
     by_drafters(tab)
     tab.end(End("done"))
