@@ -11,6 +11,7 @@ from app.models.gguf import GgufHeader, read_header
 from app.models.library.library import LibraryEntry, in_order, matching
 from app.models.measurements import FileKey, StoredTrial, Trial, Trials, trials_file
 from app.models.ranking import Judge, RankedDraft, rank_drafts
+from tests.support.eagle3_models import make_bare_head, make_random_head, make_random_target
 from tests.support.gguf_files import make_model, spm_vocabulary
 from tests.support.library_parts import library, small_model, titles
 from tests.support.mtp_models import make_head_file, make_table_model
@@ -134,6 +135,22 @@ def test_the_mtp_head_of_the_target_comes_first_and_others_are_not_listed(tmp_pa
     ranked = rank(tmp_path, target)
     assert order(ranked)[0] == "named-anyhow" and ranked[0].verdict.fits
     assert "mtp-whole" not in order(ranked)
+
+
+def test_an_eagle3_head_is_ranked_for_its_target_and_for_no_other(tmp_path: Path) -> None:
+    models = tmp_path / "models"
+    models.mkdir()
+    make_random_target(models / "llama.gguf")
+    make_random_target(models / "qwen.gguf", "qwen35")
+    make_bare_head(models / "eagle3-other.gguf", target_width=128)
+    make_random_head(models / "Speculator.gguf", models / "llama.gguf")
+    entries = {entry.title: entry for entry in library(tmp_path).scan()}
+    head = entries["Speculator"]
+    assert head.is_head and head.head_title == "EAGLE-3 head" and not head.usable
+    assert "Open that model, with this file as its draft model." in head.problem
+    ranked = rank(tmp_path, entries["llama"])
+    assert ranked[0].entry.title == "Speculator" and ranked[0].verdict.fits
+    assert "eagle3-other" not in order(ranked)
 
 
 # ---------------------------------------------------------------- searching and sorting

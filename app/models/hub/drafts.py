@@ -32,7 +32,6 @@ from app.models.hub.repository import (
     NoAccessError,
     NotFoundError,
     RemoteModel,
-    Repository,
     SearchResult,
     names_eagle3,
 )
@@ -158,7 +157,7 @@ def _eagle3_heads(
     for result in (*listed, *(one for one in searched if names_eagle3(one.id))):
         if left and result.id not in seen:
             seen.add(result.id)
-            candidate = _judged(hub, target, result, is_canceled)
+            candidate = _judged(hub, target, result, is_canceled, heads=True)
             if candidate is not None:
                 left -= 1
                 yield candidate
@@ -174,16 +173,18 @@ def _small(results: Iterable[SearchResult], parameters: int, seen: set[str]) -> 
 
 
 def _judged(
-    hub: Hub, target: GgufHeader, found: SearchResult, is_canceled: Callable[[], bool]
+    hub: Hub, target: GgufHeader, found: SearchResult, is_canceled: Callable[[], bool], *, heads: bool = False
 ) -> DraftCandidate | None:
-    """The best file of a repository as a candidate; ``None`` if all are too large, or it is gone."""
+    """The best file of a repository as a candidate, of its ``heads`` if it has any named so; ``None`` if all are too
+    large, or it is gone."""
     if is_canceled():
         raise Canceled
     try:
         repository = hub.repository(found.id)
     except NotFoundError:
         return None
-    model = best_draft(repository, target.tensor_bytes)
+    files = (repository.heads if heads else ()) or repository.offered
+    model = best_draft(files, target.tensor_bytes)
     if model is None:
         return None
     try:
@@ -195,15 +196,15 @@ def _judged(
     return DraftCandidate(found.id, model, repository.license, verdict, model.size / max(1, target.tensor_bytes))
 
 
-def best_draft(repository: Repository, target_bytes: int) -> RemoteModel | None:
-    """The best draft for a target of this size: the best quantization that is small enough."""
+def best_draft(files: Sequence[RemoteModel], target_bytes: int) -> RemoteModel | None:
+    """The best draft for a target of this size: the best quantization that is small enough. ``files``: smallest first."""
     for limit in (BEST_SHARE * target_bytes, LARGE_DRAFT_SHARE * target_bytes):
-        small = [model for model in repository.offered if model.size <= limit]
+        small = [model for model in files if model.size <= limit]
         for preferred in _PREFERRED:
             named = [model for model in small if model.quantization == preferred]
             if named:
                 return named[0]
-    return next((model for model in repository.offered if model.size <= LARGE_DRAFT_SHARE * target_bytes), None)
+    return next((model for model in files if model.size <= LARGE_DRAFT_SHARE * target_bytes), None)
 
 
 # Projectors (``mmproj``) on the hub: headers decide which one of a repository fits a model.

@@ -144,6 +144,10 @@ def test_eagle3_heads_of_the_target_are_found_and_compared(
     assert list(found(Hub(network), unable)) == [small]
     (listed, _) = load_catalog().heads_for("Qwen/Qwen3.6-27B")
     server.add(listed.repository, {"Q4_K_M.gguf": head})
+    (beside,) = load_catalog().heads_for("gpt-oss-20b-MXFP4.gguf")
+    server.add(beside.repository, {"gpt-oss-20b-MXFP4.gguf": other, "eagle3-gpt-oss-20b-Q8_0.gguf": head})
+    gpt_oss = msgspec.structs.replace(target, path=tmp_path / "gpt-oss-20b-MXFP4.gguf")
+    assert found(Hub(network), gpt_oss)[beside.repository].model.name == "eagle3-gpt-oss-20b-Q8_0.gguf"
     named = msgspec.structs.replace(target, path=tmp_path / "Qwen3.6-27B-Q4_K_M.gguf")
     assert found(Hub(network), named)[listed.repository].verdict.fits
 
@@ -160,7 +164,7 @@ def test_eagle3_heads_of_the_target_are_found_and_compared(
     ],
 )
 def test_which_file_of_a_repository_drafts(sizes: dict[str, int], expected: str | None) -> None:
-    model = best_draft(repository(**sizes), 1000)
+    model = best_draft(repository(**sizes).models, 1000)
     assert (model.quantization if model else None) == expected
 
 

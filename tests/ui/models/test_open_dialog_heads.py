@@ -18,6 +18,7 @@ from app.ui.models.fields import FileRow
 from app.ui.models.library_service import LibraryService
 from app.ui.models.open_dialog import OpenModelsDialog
 from app.ui.widgets.controls import HeadControl
+from tests.support.eagle3_models import make_table_pair
 from tests.support.gemma4_models import make_assistant, make_gemma4
 from tests.support.gguf_files import make_model, spm_vocabulary
 from tests.support.mtp_models import SIZE, make_head_file, make_table_model
@@ -36,6 +37,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     make_head_file(folder / "mtp-without.gguf", "qwen35")
     make_gemma4(folder / "gemma.gguf")
     make_assistant(folder / "mtp-gemma.gguf")
+    make_table_pair(folder)
     make_table_model(
         folder / "images.gguf",
         "glm4moe",
@@ -157,6 +159,10 @@ def test_a_target_that_is_chosen_gets_the_head_beside_it(dialogs: Dialogs) -> No
         dialogs.library.judge_again()
         dialogs.settle()
         assert dialogs.draft == ""  # whoever takes it away doesn't get it again
+    dialogs.open()
+    dialogs.set_target("llama.gguf")
+    assert dialogs.draft == "eagle3-llama.gguf"
+    assert dialogs.verdict == "✓ Compatible: the EAGLE-3 head in this file belongs to the target."
     dialogs.open("without.gguf", "mtp-gemma.gguf")
     assert dialogs.verdict.startswith("The MTP head in mtp-gemma.gguf belongs to another model.")
     assert dialogs.dialog._check.mood == "warning" and dialogs.dialog._load.isEnabled()
