@@ -4,8 +4,8 @@
 
 Of each file: whether the repository has it, its size, its license, and from its header the architecture, the MTP head,
 and what a token of context and a recurrent state take. Of a vision file (mmproj): whether it is there, is one, and its
-size. Headers are some megabytes each; no model is downloaded. Exit status: 0 if everything is as listed, 1 if something
-has changed, 2 if the hub can't be asked.
+size. Of the repositories of EAGLE-3 heads: whether one is there. Headers are some megabytes each; no model is
+downloaded. Exit status: 0 if everything is as listed, 1 if something has changed, 2 if the hub can't be asked.
 """
 
 from __future__ import annotations
@@ -22,9 +22,19 @@ import msgspec
 
 from app import words
 from app.models.gguf import GgufHeader, ModelFileError
-from app.models.heads import has_head, is_head_only, mismatch
+from app.models.heads import has_head, head_kind, is_head_only, mismatch
 from app.models.hub.api import Hub, read_remote_header
-from app.models.hub.catalog import Catalog, CatalogFile, CatalogModel, DraftModel, Inside, NGrams, Sidecar, load_catalog
+from app.models.hub.catalog import (
+    Catalog,
+    CatalogFile,
+    CatalogModel,
+    DraftModel,
+    Inside,
+    NGrams,
+    PublishedHead,
+    Sidecar,
+    load_catalog,
+)
 from app.models.hub.network import Network, NetworkSettings
 from app.models.hub.repository import NoAccessError, NotFoundError, RemoteModel, Repository
 from app.models.memory_shape import shape_of
@@ -104,6 +114,15 @@ class CatalogCheck:
                 if has_head(header):
                     self.notes.append("has an MTP head inside that the catalog doesn't use")
 
+    def head_changes(self, listed: PublishedHead) -> list[str]:
+        """What is not as listed. Raises `KnownError` if the hub can't be asked."""
+        try:
+            repository, _ = self._found(listed.repository, "*.gguf")
+            kinds = [head_kind(self._header(remote)) for remote in repository.heads or repository.models[:1]]
+        except _ChangedError as changed:
+            return [str(changed)]
+        return [] if "eagle3" in kinds else [f"{listed.repository} has no EAGLE-3 head"]
+
     def _vision_changes(self, model: CatalogModel, file: CatalogFile) -> Iterator[str]:
         """Once for each repository."""
         listed = model.mmproj
@@ -175,8 +194,8 @@ def _other_number(what: str, found: int, listed: int) -> Iterator[str]:
         yield f"{what}: {found:,} bytes, listed as {listed:,}"
 
 
-def report(hub: Hub, models: Sequence[CatalogModel]) -> int:
-    """Print a line for each file and each change; returns the number of changes. Raises `KnownError`."""
+def report(hub: Hub, models: Sequence[CatalogModel], heads: Sequence[PublishedHead] = ()) -> int:
+    """Print a line for each file, head and change; returns the number of changes. Raises `KnownError`."""
     check, files, changes = CatalogCheck(hub), 0, 0
     for model in models:
         for file in model.files:
@@ -185,6 +204,12 @@ def report(hub: Hub, models: Sequence[CatalogModel]) -> int:
             print(f"{model.id} {file.quantization}: {'CHANGED' if found else 'as listed'}", flush=True)
             for line in (*(f"  - {line}" for line in found), *(f"    {note}" for note in check.notes)):
                 print(line)
+    for head in heads:
+        found = check.head_changes(head)
+        files, changes = files + 1, changes + len(found)
+        print(f"{head.repository}: {'CHANGED' if found else 'as listed'}", flush=True)
+        for line in found:
+            print(f"  - {line}")
     print(
         f"{files} {'file' if files == 1 else 'files'} looked up, {changes} {'change' if changes == 1 else 'changes'}."
     )
@@ -204,7 +229,7 @@ def main() -> int:
         parser.error(f"the catalog has only {', '.join(model.id for model in catalog.models)}")
     network = Network(NetworkSettings(endpoint=options.endpoint), lambda: os.environ.get("HF_TOKEN"))
     try:
-        return 1 if report(Hub(network), models) else 0
+        return 1 if report(Hub(network), models, () if options.ids else catalog.heads) else 0
     except KnownError as error:
         print(f"check-catalog: {error}", file=sys.stderr)
         return 2

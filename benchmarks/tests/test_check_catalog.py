@@ -11,7 +11,17 @@ import msgspec
 import pytest
 
 from app.models.gguf import GgufHeader, read_header
-from app.models.hub.catalog import Catalog, CatalogFile, CatalogModel, DraftModel, Inside, NGrams, Sidecar, VisionFile
+from app.models.hub.catalog import (
+    Catalog,
+    CatalogFile,
+    CatalogModel,
+    DraftModel,
+    Inside,
+    NGrams,
+    PublishedHead,
+    Sidecar,
+    VisionFile,
+)
 from app.models.memory_shape import shape_of
 from tests.support.hub_models import write_hub_models
 from tests.support.hub_server import HubServer, without_settings_of_the_system
@@ -98,7 +108,9 @@ def catalog(server: HubServer, files: dict[str, Path]) -> Catalog:
         entry("drafted", other, draft),
         entry("plain", files["inside"], NGrams()),
     ]
-    return Catalog(notes=["For tests."], models=models)
+    server.add("maker/heads", {"Large-EAGLE3-Q8_0.gguf": files["eagle3"]})
+    heads = [PublishedHead(names=["Large"], repository="maker/heads", source="tests")]
+    return Catalog(notes=["For tests."], models=models, heads=heads)
 
 
 def run(server: HubServer, catalog: Catalog, folder: Path, *more: str) -> tuple[int, str]:
@@ -114,7 +126,7 @@ def run(server: HubServer, catalog: Catalog, folder: Path, *more: str) -> tuple[
 def test_nothing_has_changed(server: HubServer, catalog: Catalog, tmp_path: Path) -> None:
     status, told = run(server, catalog, tmp_path)
     assert (status, "CHANGED" in told) == (0, False), told
-    assert told.endswith("4 files looked up, 0 changes.\n")
+    assert told.endswith("5 files looked up, 0 changes.\n")
     assert "has an MTP head inside that the catalog doesn't use" in told
     sent = sum(one.sent for one in server.bodies())
     assert sent < sum(file.size for repository in server.repositories.values() for file in repository.files.values())
@@ -125,6 +137,7 @@ def test_what_has_changed_is_told(server: HubServer, catalog: Catalog, files: di
     server.add("maker/beside", {"beside-Q4_0.gguf": files["gemma"], "mtp-beside.gguf": files["head"]})
     server.add("maker/small", {"small-Q4_0.gguf": files["other"]}, license="mit")
     del server.repositories["maker/plain"]
+    server.add("maker/heads", {"Large-EAGLE3-Q8_0.gguf": files["other"]})
     status, told = run(server, catalog, tmp_path)
     assert status == 1
     for line in (
@@ -135,6 +148,8 @@ def test_what_has_changed_is_told(server: HubServer, catalog: Catalog, files: di
         "  - mtp-beside.gguf is no MTP head of the architecture gemma4-assistant",
         "  - maker/small no longer has small-Q8_0.gguf; it has small-Q4_0.gguf",
         "  - maker/plain is gone",
+        "maker/heads: CHANGED",
+        "  - maker/heads has no EAGLE-3 head",
     ):
         assert line in told, told
     status, told = run(server, catalog, tmp_path, "drafted")

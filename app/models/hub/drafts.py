@@ -197,7 +197,7 @@ def _judged(
 
 
 def best_draft(files: Sequence[RemoteModel], target_bytes: int) -> RemoteModel | None:
-    """The best draft for a target of this size: the best quantization that is small enough. ``files``: smallest first."""
+    """The best draft for a target of this size: the best quantization that is small enough. ``files`` are sorted."""
     for limit in (BEST_SHARE * target_bytes, LARGE_DRAFT_SHARE * target_bytes):
         small = [model for model in files if model.size <= limit]
         for preferred in _PREFERRED:
