@@ -73,8 +73,8 @@ def with_assistant(folder: Path) -> Load:
     return Load(request=1, target=str(target), draft=str(head), head="on")
 
 
-def with_eagle3(folder: Path, architecture: TargetArchitecture = "llama") -> Load:
-    target, head = make_eagle3_pair(folder, architecture)
+def with_eagle3(folder: Path, architecture: TargetArchitecture = "llama", **options: Any) -> Load:
+    target, head = make_eagle3_pair(folder, architecture, **options)
     return Load(request=1, target=str(target), draft=str(head), head="on")
 
 
@@ -119,10 +119,11 @@ IN_PROOF = {
     "chain of heads": Case("mtp", partial(alone, architecture="step35", heads=3)),
     "shared head": Case("mtp", with_assistant),
     "EAGLE-3 head beside a running state": Case("eagle3", partial(with_eagle3, architecture="qwen35")),
+    "EAGLE-3 head with few tokens": Case("eagle3", partial(with_eagle3, knows=range(100, 384))),
     "model beside a running state": Case("model", partial(with_draft, architecture="qwen35")),
 }
 CASES = [*EVERY, *in_proof(IN_PROOF)]
-SAMPLED = ["head", *in_proof(["model", *IN_PROOF])]
+SAMPLED = ["head", "EAGLE-3 head", *in_proof(["model", *IN_PROOF])]
 
 
 @pytest.fixture(scope="session")
@@ -202,6 +203,24 @@ def test_the_text_is_the_one_without_a_draft(loaded: Loaded, rule: AcceptRule) -
     assert tested > accepted > 0 or (loaded.case.is_always_right and tested) or has_none
 
 
+def test_formats_probabilities_and_stops_are_those_without_a_draft(loaded: Loaded) -> None:
+    for sampling in (GREEDY, HOT):
+        written = loaded.plain(loaded.asked(sampling=sampling)).text
+        stop = written[len(written) // 2 :][:3]
+        for options in ({"format": BY_SCHEMA}, {"logprobs": 2}, {"stop": ["not in there", stop]}):
+            command = loaded.asked(sampling=sampling, **options)
+            plain, answer = loaded.plain(command), run(loaded.engine, command)
+            assert_same(loaded.engine, command, answer, plain)
+            assert_sums_close(answer)
+            if answer.token_ids == plain.token_ids:  # no near-tie
+                assert answer.finished.stop_string == plain.finished.stop_string
+                assert answer.finished.finish_reason == plain.finished.finish_reason
+                for ours, theirs in zip(answer.pieces, plain.pieces, strict=True):
+                    assert [one.logprob for one in ours.logprobs] == pytest.approx(
+                        [one.logprob for one in theirs.logprobs], abs=0.02
+                    )
+
+
 @pytest.mark.parametrize("rule", ["rejection", *in_proof(["block"])])
 @pytest.mark.parametrize("loaded", SAMPLED, indirect=True)
 def test_sampled_drafts_leave_the_distribution_as_it_is(loaded: Loaded, rule: AcceptRule) -> None:
@@ -209,7 +228,7 @@ def test_sampled_drafts_leave_the_distribution_as_it_is(loaded: Loaded, rule: Ac
     sampling = Sampling(temperature=3.0, top_k=2, top_p=1.0, min_p=0.0)
     expected: dict[tuple[int, ...], float] = {(): 1.0}
     assert loaded.engine._target
-    context, tokens = loaded.engine._target.context, loaded.engine._target.prompts.raw("abcabc").tokens
+    context, tokens = loaded.engine._target.context, loaded.engine._target.prompts.raw("xyzzy").tokens
     for _ in range(3):
         longer: dict[tuple[int, ...], float] = {}
         for text, probability in expected.items():
@@ -220,7 +239,7 @@ def test_sampled_drafts_leave_the_distribution_as_it_is(loaded: Loaded, rule: Ac
     counts, accepted = Counter[tuple[int, ...]](), 0
     for seed in range(600):
         options = {"sampling": sampling, "accept": rule, "seed": seed, "max_tokens": 3, "raw": True}
-        answer = run(loaded.engine, loaded.asked("abcabc", draft_length=2, **options))
+        answer = run(loaded.engine, loaded.asked("xyzzy", draft_length=2, **options))
         counts[tuple(answer.token_ids)] += 1
         accepted += answer.finished.figures.draft.accepted
     assert accepted > 60 and set(counts) <= set(expected)
