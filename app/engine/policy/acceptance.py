@@ -33,13 +33,15 @@ _LONG = 1.0 - 1.0 / 800
 _BIN = 1.0 - 1.0 / 80
 _POSITION = 1.0 - 1.0 / 600
 """The factor by which a count decays with each further judged token (of its bin, of its position)."""
-_ODDS_PRIOR = 3.0
+_ODDS_PRIOR, _STEADY, _STEADIEST = 3.0, (0.0, 0.5, 2.0), 25.0
+"""How many judged tokens it is worth, over each horizon, that everything is as expected: at least so many, more where a
+rate is far from one half, because single tokens say little there about its odds, and at most so many."""
 _TRUST = 0.99
 """The factor by which a horizon's record (log-likelihood) decays with each further judged token."""
 _BIN_PRIOR = 4.0
 _POSITION_PRIOR = 30.0
 """The number of judged tokens a prior is worth."""
-_START_WEIGHT = 8.0
+_START_WEIGHT = 30.0
 """The maximum weight of what was learned from an earlier answer, because this one may be of another kind."""
 _LEAST, _MOST = 0.005, 0.995
 _MODEL_SHAPE = (0.43, 0.5, 0.61, 0.745, 0.86, 0.93, 0.973, 0.98, 0.98)
@@ -116,16 +118,16 @@ class Deviation:
 
     def judge(self, expected: float, value: float) -> None:
         """A token that was expected to be accepted with the chance ``expected`` was accepted (1) or not (0)."""
-        k, odds = _ODDS_PRIOR, expected / (1.0 - expected)
-        records = self._records
+        odds, records = expected / (1.0 - expected), self._records
         for i, keep in enumerate(self._keep):
             mine = odds * self._factors[i]
             records[i] = (records[i] + math.log((mine if value else 1.0) / (1.0 + mine))) * _TRUST
             self._expected[i] = due = self._expected[i] * keep + expected
             self._hits[i] = hits = self._hits[i] * keep + value
             self._counts[i] = count = self._counts[i] * keep + 1.0
-            ratio = (count - due) / due
-            self._factors[i] = (hits + k * due / count) / (count - hits + k * (count - due) / count) * ratio
+            usual, ratio = due / count, (count - due) / due
+            k = min(max(_ODDS_PRIOR, _STEADY[i] / (usual * (1.0 - usual))), _STEADIEST)
+            self._factors[i] = (hits + k * usual) / (count - hits + k * (1.0 - usual)) * ratio
         best = max(records)
         weights = total = 0.0
         for i, factor in enumerate(self._factors):

@@ -85,7 +85,7 @@ def test_what_an_earlier_answer_learned_counts_for_a_few_tokens_only() -> None:
     bins = tuple((0.95, 500.0) for _ in range(len(LEAD_EDGES) + 1))
     estimate = an_estimate(RatePrior(rate=0.95, weight=500.0, calibration=bins))
     assert estimate.long_rate == pytest.approx(0.95)
-    for _ in range(20):
+    for _ in range(40):
         estimate.judge(False, 0, 1.0)
     assert estimate.long_rate < 0.5
 
