@@ -1,13 +1,14 @@
 """Draft length `auto` against the best fixed length in hindsight, simulated: needs no model and no quiet machine.
 
     python -m benchmarks.controller [--tokens N] [--texts N] [--seed N] [--measured WIDTH …]
-                                          [--policy auto|baseline] [--kinds] [--ablate] [--json]
+                                          [--policy auto|baseline] [--kinds] [--drafters] [--ablate] [--json]
 
 Each cell is `auto` ÷ best fixed length, then `auto` ÷ plain, the mean over several texts; `n` is the best length.
 With ``--measured`` the policy is told the cost of these widths only, as a short measurement would, and finds out
 the rest itself. With ``--kinds`` it is what knowing the kind of text brings: `auto` told the kind ÷ not told, first in
-an answer of a pair that is new, then after an earlier answer was told (or not told) as well. ``--ablate`` takes each
-mechanism out alone, in these and other worlds; ``--policy baseline`` is the plainest policy that measures.
+an answer of a pair that is new, then after an earlier answer was told (or not told) as well. With ``--drafters`` it is
+what several drafters bring and worthless ones cost (`benchmarks.all_drafters`). ``--ablate`` takes each mechanism out
+alone, in these and other worlds; ``--policy baseline`` is the plainest policy that measures.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from app.engine.policy.costs import Costs
 from app.engine.policy.policy import Policy
 from app.protocol.options import TextKind
 from benchmarks.ablation import ablate
+from benchmarks.all_drafters import print_all
 from benchmarks.baseline_policy import BaselinePolicy
 from tests.support.simulator import TRACES, best_fixed, curves, measured_at, run_fixed, run_policy, trace, with_kinds
 
@@ -126,17 +128,24 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the first text")
     parser.add_argument("--measured", type=int, nargs="+", default=[], metavar="WIDTH", help="all where none is given")
     parser.add_argument("--kinds", action="store_true", help="what it brings to know the kind of text")
+    parser.add_argument("--drafters", action="store_true", help="several drafters, over --texts texts")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--policy", choices=POLICIES, default="auto")
     parser.add_argument("--ablate", action="store_true", help="what each mechanism earns, over --texts texts")
     options = parser.parse_args()
+    seeds = range(options.seed, options.seed + options.texts)
     if options.ablate:
         ablate(options.texts)
-        return
-    seeds = range(options.seed, options.seed + options.texts)
-    if options.kinds:
+    elif options.drafters:
+        print_all(seeds)
+    elif options.kinds:
         print_kinds(options.tokens, seeds, options.json)
-        return
+    else:
+        print_cells(options, seeds)
+
+
+def print_cells(options: argparse.Namespace, seeds: range) -> None:
+    """The table without further options."""
     make = POLICIES[options.policy]
     cells = []
     for informative in (True, False):

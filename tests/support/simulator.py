@@ -192,6 +192,8 @@ class Run:
     """Rounds whose draft came from n-grams."""
     by_head: int = 0
     """Rounds whose draft came from an MTP head."""
+    tried: int = 0
+    """Rounds in which another drafter was tried besides."""
     continued: int = 0
     """Tested tokens with which n-grams continued a draft."""
     paused: list[tuple[int, Pause]] = field(default_factory=list)
@@ -356,18 +358,29 @@ def run_policy(
             draft_seconds += machine.drafts[name] * len(proposal.tokens) + machine.catch_ups[name] * missing[name]
             if continues and decision.stopping:
                 proposal = _continued(proposal, decision, text, at)
+        tried = Proposal()
+        if name := decision.tries:
+            tried = _propose(replace(decision, length=1), (others or {}).get(name, text), at, around.samples)
+            draft_seconds += machine.drafts[name] + machine.catch_ups[name] * missing[name]
         tested = len(proposal.tokens) if proposal.continued else decision.tested(proposal)
         accepted = 0
         while accepted < tested and proposal.tokens[accepted] == at + accepted:
             accepted += 1
         verify_seconds, other_seconds = machine.verify[tested + 1], machine.other(tested + 1)
         noisy = [machine.noisy(seconds) for seconds in (draft_seconds, verify_seconds, other_seconds)]
-        policy.learn(Outcome(situation, decision, proposal, tested, accepted, at + accepted, *noisy))
+        told = Outcome(
+            situation, decision, proposal, tested, accepted, at + accepted, noisy[0], noisy[1], noisy[2], tried
+        )
+        policy.learn(told)
         at += accepted + 1
         behind = max(accepted - (len(proposal.tokens) - proposal.continued), 0)
-        missing = {name: behind if decision.drafter == name else each + accepted + 1 for name, each in missing.items()}
+        missing = {name: each + accepted + 1 for name, each in missing.items()}
+        missing |= {
+            name: each for name, each in ((decision.drafter, behind), (decision.tries, accepted)) if name in missing
+        }
         run.count(decision, at, len(proposal.tokens), tested, accepted)
         run.continued += proposal.continued
+        run.tried += bool(tried.tokens)
         run.longest_gap = max(run.longest_gap, caught_up)
         run.seconds += draft_seconds + verify_seconds + other_seconds
     run.tokens = at

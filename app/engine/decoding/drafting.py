@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from app.engine.decoding.accept_rules import Verdict
 from app.engine.decoding.grammar import Grammar
@@ -35,6 +35,8 @@ class Draft:
     tested: int
     width: int = 1
     """How many tokens the pass is padded to, if they fit."""
+    tried: Proposal = field(default_factory=Proposal)
+    """What another drafter proposed besides, only to be judged."""
 
     @property
     def drafter(self) -> DrafterName | None:
@@ -104,7 +106,9 @@ class Drafting:
         proposal = self._continued(drafted, decision, most).with_branches(self.branches)
         is_whole = bool(proposal.parents or proposal.continued)
         tested = len(proposal.tokens) if is_whole else decision.tested(proposal)
-        return Draft(situation, decision, proposal, tested, self.policy.width(tested + 1))
+        tries = decision.tries
+        tried = self._proposed(tries, 1, decision.method) if tries and tries in self._drafters else Proposal()
+        return Draft(situation, decision, proposal, tested, self.policy.width(tested + 1), tried)
 
     def _head(self) -> DrafterName | None:
         """The drafter that reads more of the target than its tokens, if there is one."""
@@ -198,18 +202,13 @@ class Drafting:
         if verdict.path is not None:
             proposal = proposal.along(verdict.path)
         for name, missing in self._missing.items():
-            self._missing[name] = max(accepted - own, 0) if draft.drafter == name else missing + accepted + 1
-        self.policy.learn(
-            Outcome(
-                draft.situation,
-                draft.decision,
-                proposal,
-                draft.tested,
-                accepted,
-                token,
-                *(each / self.slowdown for each in seconds),
-            )
-        )
+            seen = own if draft.drafter == name else 0
+            has_drafted = draft.drafter == name or (draft.tried.tokens and draft.decision.tries == name)
+            self._missing[name] = max(accepted - seen, 0) if has_drafted else missing + accepted + 1
+        times = [each / self.slowdown for each in seconds]
+        situation, decision, tested, tried = draft.situation, draft.decision, draft.tested, draft.tried
+        outcome = Outcome(situation, decision, proposal, tested, accepted, token, times[0], times[1], times[2], tried)
+        self.policy.learn(outcome)
 
     def accepted(self) -> None:
         """The sequence has become longer."""

@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from app.engine.drafters import Proposal
 from app.engine.policy.acceptance import MATCH, AcceptanceEstimate, Priors
-from app.engine.policy.candidate import Candidate, Expectations, Plan, ProbeBudget
+from app.engine.policy.candidate import Candidate, Expectations, Plan
 from app.engine.policy.costs import CostModel, Costs
 from app.engine.policy.policy import (
     Decision,
@@ -77,7 +77,7 @@ class AutoPolicy:
         """Of the drafters whose drafts cost nothing, as they appear."""
         plain, longest, count = self.costs.verify(1), longest or {}, len(self.costs.drafts)
         self._candidates = [
-            Candidate(name, each, start.get(name, {}), ProbeBudget(plain, count), longest.get(name, self.limit))
+            Candidate(name, each, start.get(name, {}), plain, count, longest.get(name, self.limit))
             for name, each in self.costs.drafts.items()
         ]
         """The drafters that decode."""
@@ -156,11 +156,8 @@ class AutoPolicy:
 
     def _with_model(self, situation: Situation, plans: Sequence[Plan], best: Plan) -> Decision:
         """Draft with the ``best`` of several plans, or try another; in a pause, try one of them or none."""
-        if self._fixed is not None:
-            tried = self._tried(situation, plans, best)
-            return self._draft(situation, tried or best)
         promise, plain = best.promise, 1.0 / best.seconds[0]
-        if best.rate >= plain * (1.0 if self._is_paused else _PAUSE):
+        if self._fixed is not None or best.rate >= plain * (1.0 if self._is_paused else _PAUSE):
             decision = self._draft(situation, best)
             if not decision.drafter or not (tried := self._tried(situation, plans, best)):
                 return decision
@@ -175,10 +172,12 @@ class AutoPolicy:
         return self._draft(situation, probe, pause)
 
     def _tried(self, situation: Situation, plans: Sequence[Plan], best: Plan) -> Plan | None:
-        """Another plan that is tried although it isn't the ``best``."""
+        """Another plan that is tried although it isn't the ``best``: for a token of its own, or a round if drafts are
+        sampled, because these have to be tested."""
+        rate = best.promise.rate
         for plan in plans:
-            rate = best.promise.rate
-            if plan is not best and plan.candidate.is_probe_due(situation, plan.loss(rate), plan.seconds[0]):
+            price = plan.loss(rate) if self._samples else plan.candidate.costs.token
+            if plan is not best and plan.candidate.is_probe_due(situation, price, 1.0 / rate):
                 self._probe = plan.candidate, 1.0 / rate
                 return plan
         return None
@@ -186,8 +185,8 @@ class AutoPolicy:
     def _draft(
         self, situation: Situation, plan: Plan, pause: Pause | None = None, meanwhile: Decision | None = None
     ) -> Decision:
-        """Draft as in ``plan`` if little is missing; otherwise catch up with a portion first, and draft
-        ``meanwhile``."""
+        """Draft as in ``plan`` if little is missing; otherwise catch up with a portion first, and draft ``meanwhile``.
+        If there is such a draft and it isn't sampled, ``plan`` is only tried beside it."""
         name, stopping = plan.candidate.name, None
         if self._fixed is None:
             stopping = plan.stopping(self._of_free(CONTINUES).chance)
@@ -196,7 +195,7 @@ class AutoPolicy:
             return decision
         portion = max(round(_PORTION * plan.seconds[0] / plan.candidate.costs.catch_up), _LEAST_PORTION)
         if situation.missing[name] <= portion:
-            return decision
+            return replace(meanwhile, tries=name) if meanwhile and not self._samples else decision
         meanwhile = meanwhile or Decision(method=plan.method, paused=pause)
         return replace(meanwhile, catch_up=portion, catches_up=name)
 
@@ -237,11 +236,13 @@ class AutoPolicy:
         for candidate in self._candidates:
             if candidate.name in situation.missing:
                 candidate.account(outcome, self.costs, each if candidate is tried else None)
-        self._learn_costs(outcome, drafted)
+        self._learn_costs(outcome, drafted, tried)
         if drafted:
             drafted.judge(outcome, truth, learns_methods=self._propose == "auto")
             if drafted is not tried:
                 self._drafting = drafted
+        if tried and outcome.tried.tokens:
+            tried.judge_try(outcome, truth[0], learns_methods=self._propose == "auto")
         for name, free in situation.free.items():
             _judge(self._of_free(name), free, truth)
         if decodes or not decision.drafter:
@@ -250,10 +251,13 @@ class AutoPolicy:
         self._rested = self._rested + 1 if decision is self._rest else 0
         self._rest = decision if is_idle else None
 
-    def _learn_costs(self, outcome: Outcome, drafted: Candidate | None) -> None:
+    def _learn_costs(self, outcome: Outcome, drafted: Candidate | None, tried: Candidate | None) -> None:
         costs, decision, tokens = self.costs, outcome.decision, len(outcome.proposal.tokens)
         own = drafted.costs.token * tokens if drafted else 0.0
-        if decision.catches_up in costs.drafts:
+        if tried and outcome.tried.tokens:
+            if missing := outcome.situation.missing[tried.name]:
+                tried.costs.observe_catch_up(missing, outcome.draft_seconds - own - tried.costs.token)
+        elif decision.catches_up in costs.drafts:
             costs.drafts[decision.catches_up].observe_catch_up(decision.catch_up, outcome.draft_seconds - own)
         elif drafted and (missing := outcome.situation.missing[drafted.name]):
             drafted.costs.observe_catch_up(missing, outcome.draft_seconds - own)

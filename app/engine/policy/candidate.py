@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.engine.policy.acceptance import STARTING_POINTS, AcceptanceEstimate, AcceptancePrior, MethodChoice
 from app.engine.policy.costs import CostModel, DraftCostModel
@@ -66,9 +65,7 @@ def _estimate(name: str, prior: AcceptancePrior) -> AcceptanceEstimate:
 
 
 _SHARE = 0.015
-"""The largest share of the time that may go into probes if there is one drafter to try; of several, each gets this
-divided by the square root of their number.
-"""
+"""The largest share of the time that may go into probes, of all drafters together."""
 _PATIENCE, _LEAST = 0.95, 0.25
 """Each failed probe reduces that share by this factor, down to this fraction; a successful one restores it."""
 _START_CREDIT, _MOST_CREDIT, _MOST_DEBT = 0.5, 2.0, 0.6
@@ -89,28 +86,31 @@ class ProbeBudget:
     model on a CPU, there are no more probes in this answer once the credit is spent.
     """
 
-    def __init__(self, plain: float, drafters: int = 1) -> None:
-        """``plain``: seconds of a plain round; ``drafters``: how many have such a budget."""
-        self._credit = _START_CREDIT * plain
-        self._most = self._share = _SHARE / math.sqrt(drafters)
+    def __init__(self, plain: float, drafters: int = 1, failed: float = 0.0) -> None:
+        """``plain``: seconds of a plain round; ``drafters``: how many have such a budget; ``failed``: how many probes
+        failed in earlier answers."""
+        self._most = _SHARE / drafters
+        self._share: float = max(self._most * _PATIENCE**failed, self._most * _LEAST)
+        self._credit: float = _START_CREDIT * plain * (self._share / self._most)
         self._waited = 0
         """Rounds since the last probe."""
         self._again = False
 
-    def is_due(self, price: float, growth: float, plain: float) -> bool:
-        """Whether to probe now for ``price`` seconds, which grow by ``growth`` with each token."""
-        if self._again and self._credit > -_MOST_DEBT * plain:
+    def is_due(self, price: float, growth: float, each: float) -> bool:
+        """Whether to probe now for ``price`` seconds, which grow by ``growth`` with each token, of which ``each`` takes
+        so many seconds."""
+        if self._again and self._credit > -_MOST_DEBT * each:
             return True
-        income = self._income(growth, plain)
+        income = self._income(growth, each)
         if growth >= income:
             return self._credit >= price
         saved_up = self._credit * min(self._waited / _PACE, 1.0) if self._credit > 0.0 else self._credit
         return self._waited * income + saved_up >= price
 
-    def pass_time(self, tokens: int, growth: float, plain: float) -> None:
-        """A round yielded ``tokens``."""
+    def pass_time(self, tokens: int, growth: float, each: float, plain: float) -> None:
+        """A round yielded ``tokens``, which took ``each`` so many seconds."""
         self._waited += 1
-        self.pay(self._income(growth, plain) * tokens, plain)
+        self.pay(self._income(growth, each) * tokens, plain)
 
     def probed(self, draft: float, gain: float, forced: float, plain: float) -> None:
         """A probe drafted for ``draft`` seconds; testing saved ``gain`` seconds (negative: lost).
@@ -126,9 +126,9 @@ class ProbeBudget:
         self._again = hit
         self._share = self._most if hit else max(self._share * _PATIENCE, self._most * _LEAST)
 
-    def _income(self, growth: float, plain: float) -> float:
+    def _income(self, growth: float, each: float) -> float:
         """Seconds of credit per token: failed probes only reduce what is left for the probe itself."""
-        return min(self._share * plain + growth, self._most * plain)
+        return min(self._share * each + growth, self._most * each)
 
     def pay(self, seconds: float, plain: float) -> None:
         """Add ``seconds`` to the credit; negative: subtract them."""
@@ -146,14 +146,17 @@ class Candidate:
     """A draft model, or a head of the target's."""
 
     def __init__(
-        self, name: DrafterName, costs: DraftCostModel, start: Known, probes: ProbeBudget, longest: int
+        self, name: DrafterName, costs: DraftCostModel, start: Known, plain: float, drafters: int, longest: int
     ) -> None:
-        """``start``: what earlier answers taught; ``longest``: the most tokens it can draft at once."""
+        """``start``: what earlier answers taught; ``longest``: the most tokens it can draft at once. ``plain`` and
+        ``drafters``: see `ProbeBudget`."""
         self.name = name
         self.costs = costs
         self.longest = longest
         self.expectations = Expectations(("coupled", "greedy"), start)
-        self._probes = probes
+        rates = [rate for prior in start.values() for rate in prior.rates.values()]
+        failed = sum(rate.weight * (1.0 - 2.0 * rate.rate) for rate in rates)
+        self._probes = ProbeBudget(plain, drafters, max(failed, 0.0))
         self._is_new = not any(prior.rates for prior in start.values())
         """Whether it has never been tried with this target."""
         self._must_test = False
@@ -178,15 +181,15 @@ class Candidate:
 
     # ------------------------------------------------------------ probes
 
-    def is_probe_due(self, situation: Situation, price: float, plain: float) -> bool:
-        """Whether to try it although that saves no time, for ``price`` seconds and what it has missed. ``plain``:
-        seconds of a plain round."""
+    def is_probe_due(self, situation: Situation, price: float, each: float) -> bool:
+        """Whether to try it although that saves no time, for ``price`` seconds and what it has missed. ``each``:
+        seconds that a token takes otherwise."""
         debt = self.debt(situation)
         if debt < self._left_of_catch_up:
             return True  # it goes on; otherwise, it hasn't become cheaper
-        if self._is_new and debt <= _TRIAL_SHARE * _left(situation) * plain:
+        if self._is_new and debt <= _TRIAL_SHARE * _left(situation) * each:
             debt = 0.0
-        return self._probes.is_due(price + debt, self.costs.catch_up, plain)
+        return self._probes.is_due(price + debt, self.costs.catch_up, each)
 
     def forced(self, costs: CostModel) -> float:
         """Seconds that testing a token costs if it can't be left out."""
@@ -198,7 +201,8 @@ class Candidate:
         ``costs``: the target's; ``each``: if this round was a probe, the seconds that a token takes otherwise.
         """
         decision, tokens, plain = outcome.decision, outcome.accepted + 1, costs.round(1)
-        self._probes.pass_time(tokens, self.costs.catch_up, plain)
+        taken = outcome.draft_seconds + outcome.verify_seconds + outcome.other_seconds
+        self._probes.pass_time(tokens, self.costs.catch_up, min(taken / tokens, plain), plain)
         catches_up = each is not None and decision.catches_up == self.name
         self._left_of_catch_up = self.debt(outcome.situation) if catches_up else 0.0
         if each is None:
@@ -207,6 +211,8 @@ class Candidate:
             if not self._is_new:
                 spent = min(outcome.draft_seconds, 2.0 * self.costs.catch_up * decision.catch_up)
                 self._probes.pay(-spent, plain)
+        elif outcome.tried.tokens:
+            self._probes.probed(self.costs.token + self.debt(outcome.situation), 0.0, 0.0, plain)
         elif decision.drafter == self.name and outcome.proposal.tokens:
             drafted = len(outcome.proposal.tokens) + outcome.situation.missing[self.name]
             spent = min(outcome.draft_seconds, 2.0 * self.costs.token * drafted)  # the machine may have slept
@@ -214,6 +220,12 @@ class Candidate:
             self._probes.probed(spent, gain, self.forced(costs) if outcome.tested else 0.0, plain)
             if not decision.paused:
                 self._probes.judged(gain >= spent)
+
+    def judge_try(self, outcome: Outcome, right: int, *, learns_methods: bool) -> None:
+        """The single token that it drafted besides met the target's."""
+        alone = replace(outcome, proposal=outcome.tried, tested=0, accepted=0)
+        self.judge(alone, [right], learns_methods=learns_methods)
+        self._probes.judged(outcome.tried.tokens[0] == right)
 
     def judge(self, outcome: Outcome, truth: Sequence[int], *, learns_methods: bool) -> None:
         """Its draft met the ``truth``, which ends with the target's own token."""

@@ -126,6 +126,8 @@ class Decision:
     catch_up: int = 0
     """How many of the missing tokens ``catches_up`` processes before the pass, to be able to draft later."""
     catches_up: DrafterName | None = None
+    tries: DrafterName | None = None
+    """Which other one drafts a single token besides, that isn't tested: the target's own token judges it."""
     paused: Pause | None = None
     """Set if drafting doesn't save time, even while it is being tried anyway."""
 
@@ -166,6 +168,8 @@ class Outcome:
     draft_seconds: float
     verify_seconds: float
     other_seconds: float
+    tried: Proposal = field(default_factory=Proposal)
+    """What `Decision.tries` says."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ def test_failing_probes_cost_at_most_their_share(draft: float, forced: float) ->
     budget = ProbeBudget(1.0)
     spent, rounds = 0.0, 4000
     for _ in range(rounds):
-        budget.pass_time(1, 0.0, 1.0)
+        budget.pass_time(1, 0.0, 1.0, 1.0)
         if budget.is_due(draft + forced, 0.0, 1.0):
             budget.probed(draft, -forced, forced, 1.0)
             budget.judged(False)
@@ -26,7 +26,7 @@ def test_catching_up_is_paid_from_the_same_share(draft: float, growth: float) ->
     budget = ProbeBudget(1.0)
     spent, missing, gaps, highest, rounds = 0.0, 0, [], 0.0, 4000
     for _ in range(rounds):
-        budget.pass_time(1, growth, 1.0)
+        budget.pass_time(1, growth, 1.0, 1.0)
         missing += 1
         price = draft + growth * missing
         if budget.is_due(price, growth, 1.0):

@@ -12,7 +12,18 @@ from app.engine.policy.costs import Costs, DraftCosts
 from app.engine.policy.policy import Outcome, Situation
 from app.protocol.options import DrafterName
 from tests.support.matrix import in_proof
-from tests.support.simulator import LIMIT, Run, Surroundings, Trace, curves, run_fixed, run_policy, trace, with_kinds
+from tests.support.simulator import (
+    LIMIT,
+    Run,
+    Surroundings,
+    Trace,
+    curves,
+    run_fixed,
+    run_policy,
+    trace,
+    with_copies,
+    with_kinds,
+)
 
 CURVES = curves()
 USUAL = Surroundings(catch_up=0.1)
@@ -81,14 +92,14 @@ def test_the_other_catches_up_while_the_better_one_drafts() -> None:
     costs = costs_of("flat", 0.05, 0.05)
     policy = AutoPolicy(costs, propose="coupled")
     for number in range(400):
-        situation = Situation(3000 + 5 * number, 300, {"model": 0, "mtp": 3000})
+        situation = Situation(3000 + 5 * number, 300, {"model": 0, "mtp": 1500})
         decision = policy.decide(situation)
         if decision.catches_up:
             break
         draft = Proposal([7] * decision.length, None, [1.0] * decision.length)
         seconds = (0.001 * decision.length, costs.verify[decision.length + 1], 0.0001)
         policy.learn(Outcome(situation, decision, draft, decision.length, 3 if decision.length > 3 else 0, 8, *seconds))
-    assert (decision.drafter, decision.catches_up) == ("model", "mtp") and 0 < decision.catch_up < 3000
+    assert (decision.drafter, decision.catches_up) == ("model", "mtp") and 0 < decision.catch_up < 1500
 
 
 @pytest.mark.parametrize("fixed", [None, 6])
@@ -115,3 +126,38 @@ def test_what_is_known_of_a_kind_of_text_chooses_at_once() -> None:
     model, head = trace((0.95, 0.1), length=2000, segment=100), trace((0.1, 0.95), length=2000, segment=100, seed=7)
     outcome = run(costs, with_kinds(model, "code", "prose", segment=100), head)
     assert outcome.speed >= 1.15 * max(alone(costs, model, "model"), alone(costs, head, "mtp"))
+
+
+@pytest.mark.parametrize("count", [3, *in_proof([1, 2])])
+def test_worthless_ones_beside_a_good_one_are_hardly_tried(count: int) -> None:
+    """In a second answer, by which they are known: each costs less than 1 % of the time."""
+    costs = costs_of("600 M F16")
+    names: list[DrafterName] = ["mtp", "eagle3", "medusa"]
+    worthless = {name: trace((0.03,), length=1000, seed=7 + i) for i, name in enumerate(names[:count])}
+    costs = Costs(costs.verify, dict.fromkeys(("model", *worthless), replace(costs.drafts["model"], catch_up=0.001)))
+    first = AutoPolicy(costs, propose="coupled")
+    text = trace((0.8,), length=1000)
+    run_policy(first, costs, text, 0, USUAL, list(costs.drafts), worthless)
+    second = AutoPolicy(costs, propose="coupled", start=first.learned().priors)
+    outcome = run_policy(second, costs, text, 1, USUAL, list(costs.drafts), worthless)
+    assert outcome.tried <= 0.1 * outcome.rounds
+    assert outcome.speed >= (1.0 - 0.01 * count) * alone(costs, text, "model")
+
+
+def test_one_that_gets_better_is_found_by_single_tokens_beside_the_others_drafts() -> None:
+    costs = costs_of("600 M F16")
+    outcome = run(costs, trace((0.5,), length=2000), trace((0.02, 0.95), length=2000, segment=1000, seed=7))
+    assert outcome.tried and outcome.by_head > 0.2 * outcome.rounds
+
+
+def test_ngrams_that_continue_a_draft_add_to_it() -> None:
+    costs = replace(costs_of("flat"), drafts={"mtp": DraftCosts(0.3 * CURVES["flat"].verify[1], 0.0001)})
+    text = with_copies(trace((0.8,), length=2000))
+    speeds = [
+        run_policy(
+            AutoPolicy(costs, propose="coupled", longest={"mtp": 2}), costs, text, 0, USUAL, drafters, continues=on
+        )
+        for drafters, on in ((("mtp",), False), (("mtp", "ngram"), False), (("mtp", "ngram"), True))
+    ]
+    assert speeds[2].continued > 0
+    assert speeds[2].speed > speeds[1].speed > speeds[0].speed
