@@ -1,4 +1,4 @@
-"""The policy with several drafters, simulated: `benchmarks.controller --drafters`. No model and no quiet machine needed.
+"""The policy with several drafters, simulated (`benchmarks.controller --drafters`): needs no model.
 
 - Heads of which each token is wrong with a fixed probability, and whose confidence says nothing, in answers of 200
   tokens: `auto` ÷ the best fixed length over all of these texts (0, which is no draft, is one of them).
