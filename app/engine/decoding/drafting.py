@@ -22,7 +22,7 @@ _REPEATED_TOKENS, _CYCLE = 128, 8
 https://github.com/ggml-org/llama.cpp/issues/23577."""
 _REPEATED = "The answer repeats itself without end, so the rest of it is written without a draft."
 _IMAGES = "The {} can't read images, so this answer is written without it."
-_INVALID_HEAD = "The {} produces invalid numbers, so the model's file is probably damaged. Download it again."
+_INVALID_HEAD = "The {} gave invalid numbers, so the model's file is probably damaged. Download it again."
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,9 @@ class Drafting:
         situation = Situation(len(self._sequence), most, dict(self._missing), free, kind)
         decision = self.policy.decide(situation)
         drafted = self._carry_out(decision, situation)
-        proposal = self._continued(drafted, decision, most).with_branches(self.branches)
+        proposal = self._continued(drafted, decision, most)
+        if proposal.parents and not self.branches:
+            proposal = proposal.along(())
         is_whole = bool(proposal.parents or proposal.continued)
         tested = len(proposal.tokens) if is_whole else decision.tested(proposal)
         tries = decision.tries

@@ -31,14 +31,6 @@ def sequences(parents: Sequence[int]) -> list[list[int]]:
     return numbers
 
 
-def depths(parents: Sequence[int]) -> list[int]:
-    """How many tokens of the draft are before each one."""
-    found: list[int] = []
-    for parent in parents:
-        found.append(found[parent] + 1 if parent >= 0 else 0)
-    return found
-
-
 class Trie:
     """A tree that grows by whole continuations; those that begin alike share the tokens they have in common."""
 
@@ -46,14 +38,9 @@ class Trie:
         """It takes at most ``most`` tokens, and as many ``branches`` beside its first chain."""
         self.tokens: list[int] = []
         self.parents: list[int] = []
-        self._most = self._left = 0
-        self.allow(most, branches)
+        self._most, self._left = most, branches
         self._places: dict[tuple[int, int], int] = {}
         """By parent and token."""
-
-    def allow(self, tokens: int, branches: int) -> None:
-        """Take so many more."""
-        self._most, self._left = self._most + tokens, self._left + branches
 
     def add(self, tokens: Sequence[int], behind: int = -1) -> list[int]:
         """The places of ``tokens``, which come after the one at ``behind``: as many as there is room for."""

@@ -12,7 +12,6 @@ from typing import Literal
 
 from app.engine.decoding.sampling import Distributions
 from app.engine.decoding.sequence import MeasurableCache, Task, TokenSequence
-from app.engine.decoding.trees import sequences
 from app.protocol.options import MAX_DRAFT_LENGTH, DrafterName, ProposalMethod
 
 Worth = Callable[[float], bool]
@@ -65,14 +64,6 @@ class Proposal:
             max(self.continued - left_out, 0),
         )
 
-    def with_branches(self, most: int) -> Proposal:
-        """The same with at most so many branches beside the first chain; none are left where ``most`` is 0."""
-        if self.parents is None:
-            return self
-        places = [place for place, numbers in enumerate(sequences(self.parents)) if numbers[0] <= most]
-        parents = (self.parents[place] for place in places)
-        return self._of(places, [places.index(parent) if parent >= 0 else -1 for parent in parents])
-
     def along(self, path: Sequence[int]) -> Proposal:
         """Of a tree, the chain that begins with the tokens at the places in ``path``, and always goes on with the
         first of several."""
@@ -80,12 +71,8 @@ class Proposal:
         for place, parent in enumerate(self.parents or ()):
             if parent == (chain[-1] if chain else -1):
                 chain.append(place)
-        return self._of(chain, None)
-
-    def _of(self, places: Sequence[int], parents: list[int] | None) -> Proposal:
-        is_chain = parents is None or parents == list(range(-1, len(parents) - 1))
-        picked = (self.confidences[place] for place in places if self.confidences)
-        return Proposal([self.tokens[place] for place in places], None, list(picked), [], None if is_chain else parents)
+        picked = [self.confidences[place] for place in chain if self.confidences]
+        return Proposal([self.tokens[place] for place in chain], None, picked)
 
 
 class Drafter(ABC):

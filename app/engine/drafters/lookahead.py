@@ -55,20 +55,17 @@ class LookaheadDrafter(Drafter):
 
     def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
         """The candidates come first: what is accepted of the first one stays in the KV cache."""
-        self._columns = []
-        has_window = count >= WINDOW * (NGRAM - 1) and self.branches >= WINDOW
-        room = count - WINDOW * (NGRAM - 1) * has_window
-        trie = Trie(room, self.branches - WINDOW * has_window)
-        for ngram in reversed(self._pool.get(self._sequence.tokens[-1], ())):
+        window = WINDOW * (NGRAM - 1)
+        has_window = count >= window and self.branches >= WINDOW
+        trie = Trie(count, self.branches)
+        fitting = min((count - window * has_window) // (NGRAM - 1), self.branches + 1 - WINDOW * has_window)
+        for ngram in [*reversed(self._pool.get(self._sequence.tokens[-1], ()))][:fitting]:
             trie.add(ngram)
-        if has_window:
-            trie.allow(WINDOW * (NGRAM - 1), WINDOW)
-            first, *others = self._rows
-            places = trie.add(first)
-            self._columns = [
-                trie.add([row[column] for row in others], behind=place)[-1] if others else place
-                for column, place in enumerate(places)
-            ]
+        first, *others = self._rows
+        self._columns = [
+            trie.add([row[column] for row in others], behind=place)[-1]
+            for column, place in enumerate(trie.add(first) if has_window else ())
+        ]
         return Proposal(trie.tokens, confidences=[1.0] * len(trie.tokens), parents=trie.parents)
 
     def seen(self, tokens: list[int]) -> None:

@@ -29,16 +29,16 @@ _MOST_HEADS = 16
 
 @dataclass(frozen=True)
 class Head:
-    """Residual blocks, then a matrix with a row for each token of the draft vocabulary."""
+    """A residual block, then a matrix with a row for each token of the draft vocabulary."""
 
-    blocks: Sequence[tuple[Floats, Floats]]
+    weight: Floats
+    bias: Floats
     output: Floats
 
     def logits(self, state: Floats) -> Floats:
         """Those of the draft vocabulary, shape (1, V)."""
-        for weight, bias in self.blocks:
-            inner = np.einsum("ij,j->i", weight, state) + bias
-            state = state + inner / (1.0 + np.exp(-np.clip(inner, -80.0, 80.0)))
+        inner = np.einsum("ij,j->i", self.weight, state) + self.bias
+        state = state + inner / (1.0 + np.exp(-np.clip(inner, -80.0, 80.0)))
         # Not with a BLAS, whose threads wait for each other: on busy cores for 30 ms instead of 0.2.
         logits: Floats = np.einsum("ij,j->i", self.output, state)
         return logits[None, :]
@@ -70,7 +70,7 @@ class MedusaHeads:
         if prefix is None:
             raise KnownError("The file has no Medusa heads: there is no tensor medusa_head.0.0.linear.weight.")
         ids = tensors.get("d2t")
-        size = vocabulary if ids is None else len(ids)
+        size = vocabulary if ids is None else ids.size
         heads: list[Head] = []
         while f"{prefix}{len(heads)}.0.linear.weight" in tensors and len(heads) < _MOST_HEADS:
             heads.append(_head(tensors, f"{prefix}{len(heads)}", (width, size)))
@@ -81,16 +81,13 @@ class MedusaHeads:
 
 def _head(tensors: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, int]) -> Head:
     width, size = shape
-    blocks: list[tuple[Floats, Floats]] = []
-    while (weight := tensors.get(f"{name}.{len(blocks)}.linear.weight")) is not None:
-        bias = tensors.get(f"{name}.{len(blocks)}.linear.bias", np.zeros(width))
-        if weight.shape != (width, width) or bias.shape != (width,):
-            raise _other_target()
-        blocks.append((weight.astype(np.float32), bias.astype(np.float32)))
-    output = tensors.get(f"{name}.{len(blocks)}.weight")
-    if output is None or output.shape != (size, width) or not size:
+    found = [tensors.get(f"{name}.{part}") for part in ("0.linear.weight", "0.linear.bias", "1.weight")]
+    whole = [tensor.astype(np.float32) for tensor in found if tensor is not None]
+    if len(whole) < len(found):
+        raise KnownError(f"There are tensors missing in the file with the Medusa heads: {name} is not one layer.")
+    if [tensor.shape for tensor in whole] != [(width, width), (width,), (size, width)] or not size:
         raise _other_target()
-    return Head(blocks, output.astype(np.float32))
+    return Head(*whole)
 
 
 def _other_target() -> KnownError:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from app import words
 from app.engine.decoding.sampling import Floats, Logits, TopLogits
 from app.engine.decoding.sequence import Span, State, has_images, piece_end, spans_of
-from app.engine.decoding.trees import depths, first_chain, sequences
+from app.engine.decoding.trees import first_chain, sequences
 from app.engine.llama import backend
 from app.engine.llama.backend import Kernels
 from app.engine.llama.checkpoints import SEQUENCE, WHOLE, Checkpoints, Memory, lengthened
@@ -290,12 +290,14 @@ class Context:
         if len(others) > self.branches:
             raise ValueError(f"{len(others)} branches, of which {self.branches} are possible")
         order = [*chain, *sorted(set(range(len(draft))) - set(chain))]
-        begin, count, place = len(self.tokens), len(tokens) + len(draft), depths(parents)
+        begin, count, depths = len(self.tokens), len(tokens) + len(draft), list[int]()
         if count > self._capacity or begin + count > self.length:
             raise ValueError(f"{count} tokens do not fit after {begin} of {self.length}")
+        for parent in parents:
+            depths.append(depths[parent] + 1 if parent >= 0 else 0)
         first = self._position(begin)
         rows = [(token, first + i, [0, *others]) for i, token in enumerate(tokens)]
-        rows += [(draft[one], first + len(tokens) + place[one], members[one]) for one in order]
+        rows += [(draft[one], first + len(tokens) + depths[one], members[one]) for one in order]
         for i, (token, position, numbers) in enumerate(rows):
             self._batch.token[i], self._batch.pos[i], self._batch.n_seq_id[i] = token, position, len(numbers)
             self._batch.logits[i] = i >= len(tokens) - 1

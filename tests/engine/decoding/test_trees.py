@@ -13,7 +13,7 @@ import pytest
 from app.engine.decoding.drafting import Drafting
 from app.engine.decoding.loop import Decoding
 from app.engine.decoding.sequence import Task, TokenSequence
-from app.engine.decoding.trees import Trie, depths, first_chain, sequences
+from app.engine.decoding.trees import Trie, first_chain, sequences
 from app.engine.drafters import Drafter, Proposal, Worth, always
 from app.engine.policy.fixed import FixedPolicy
 from app.protocol.events import Round
@@ -195,11 +195,7 @@ def test_what_a_tree_consists_of() -> None:
     parents = [-1, 0, 0, 1, 2, -1, 5]
     assert first_chain(parents) == [0, 1, 3]
     assert sequences(parents) == [[0, 1], [0], [1], [0], [1], [2], [2]]
-    assert depths(parents) == [0, 1, 1, 2, 2, 0, 1]
     whole = Proposal([10, 11, 12, 13, 14, 15, 16], None, [float(i) for i in range(7)], parents=parents)
-    assert whole.with_branches(2) == whole
-    assert whole.with_branches(1) == Proposal([10, 11, 12, 13, 14], None, [0, 1, 2, 3, 4], parents=[-1, 0, 0, 1, 2])
-    assert whole.with_branches(0) == Proposal([10, 11, 13], None, [0, 1, 3])
     assert whole.along([0, 2]) == Proposal([10, 12, 14], None, [0, 2, 4])
     assert whole.along([]) == Proposal([10, 11, 13], None, [0, 1, 3])
     assert whole.first(3).parents == [-1, 0, 0]

@@ -134,6 +134,18 @@ def test_logits_are_the_same_with_states(engine: Engine, asked: Asked) -> None:
     assert [int(np.argmax(state)) for state in found if state is not None] == [5, 6, 7, 8]
 
 
+def test_heads_that_compute_no_numbers_cost_their_drafts_alone(engine: Engine, asked: Asked, tmp_path: Path) -> None:
+    heads = table_heads()
+    heads["medusa_head.1.1.weight"][:] = np.nan
+    pair = asked(write_safetensors(tmp_path / "heads", heads))
+    assert pair.medusa_refused is None
+    answer = run(engine, ask("Well?", drafter="medusa", draft_length=3, sampling=GREEDY, max_tokens=20))
+    assert answer.finished.draft_failure == (
+        "The Medusa heads gave invalid numbers, so the model's file is probably damaged. Download it again."
+    )
+    assert answer.text == run(engine, ask("Well?", draft_length=0, sampling=GREEDY, max_tokens=20)).text
+
+
 # ---------------------------------------------------------------- files
 
 
@@ -174,11 +186,13 @@ ENTRIES: dict[str, Any] = {
 TENSORS: dict[str, dict[str, Any]] = {
     "another width": table_heads(width=SIZE + 2),
     "another vocabulary": {"medusa_head.0.1.weight": np.zeros((SIZE - 1, SIZE), np.float16)},
-    "no output": {"medusa_head.0.1.linear.weight": np.zeros((SIZE, SIZE), np.float16)},
+    "no output": {"medusa_head.3.0.linear.weight": np.zeros((SIZE, SIZE), np.float16)},
+    "a short bias": {"medusa_head.1.0.linear.bias": np.zeros(3, np.float16)},
     "a flat output": {"medusa_head.0.1.weight": np.zeros(SIZE * SIZE, np.float16)},
     "ids outside": {**table_heads(reduced=True), "d2t": np.arange(SIZE // 2) + SIZE},
     "ids below": {**table_heads(reduced=True), "d2t": np.arange(SIZE // 2) - 1},
     "ids that are no numbers": {**table_heads(reduced=True), "d2t": np.zeros(SIZE // 2, np.float32)},
+    "one id": {**table_heads(reduced=True), "d2t": np.array(3)},
     "ids of another length": {**table_heads(reduced=True), "d2t": np.arange(3)},
 }
 OTHERS = ("a folder without them", "missing", "pickle", "cut off", "no heads")
