@@ -18,6 +18,7 @@ from app.client.process import EngineProcess
 from app.commands.options import Command, add_gpu_options, check_main_gpu, command, option, saved_settings, whole
 from app.commands.output import show_progress, show_result
 from app.models.gguf import read_header
+from app.models.heads import head_kind
 from app.models.hub.repository import MAX_RESULTS, NoAccessError, SearchResult, Sort
 from app.models.library.folders import ModelFolder, found_folders
 from app.models.library.library import Library, LibraryEntry, SortKey, in_order, matching, open_library
@@ -96,6 +97,7 @@ def described_model(entry: LibraryEntry) -> dict[str, Any]:
         "modified": entry.modified,
         "last_used": entry.last_used,
         "license": entry.license or None,
+        "head": head_kind(entry.summary) or None if entry.summary else None,
         "model": facts,
     }
 
@@ -166,12 +168,15 @@ def _nothing(folders: Sequence[ModelFolder], words: Sequence[str]) -> str:
 
 def _table(entries: Sequence[LibraryEntry]) -> list[str]:
     usable = [entry for entry in entries if entry.usable]
-    others = [entry for entry in entries if not entry.usable]
+    heads = [entry for entry in entries if entry.is_head and entry.available]
+    others = [entry for entry in entries if not entry.usable and entry not in heads]
     width = max((len(printable(entry.where, 60)) for entry in usable), default=0)
     lines = [_row(entry, width) for entry in usable]
-    if others:
-        lines += ["", "These can't be used:"] if usable else ["These can't be used:"]
-        lines += [f"  {printable(entry.where, 60)}: {_reason(entry)}" for entry in others]
+    kinds = (f"  {printable(entry.where, 60)}: {entry.head_title}, {words.size(entry.size)}" for entry in heads)
+    reasons = (f"  {printable(entry.where, 60)}: {_reason(entry)}" for entry in others)
+    for title, rows in (("These draft for a model (--draft):", [*kinds]), ("These can't be used:", [*reasons])):
+        if rows:
+            lines += [*([""] if lines else []), title, *rows]
     return lines
 
 

@@ -140,7 +140,7 @@ def _shape_row(header: GgufHeader) -> str:
     heads = (
         f"{words.number(header.heads)} heads, {words.number(header.kv_heads)} key/value heads, " if header.heads else ""
     )
-    return f"{words.number(header.layers)} layers, {heads}width {words.number(header.width)}"
+    return f"{words.count(header.layers, 'layer')}, {heads}width {words.number(header.width)}"
 
 
 def _head_row(header: GgufHeader) -> str:

@@ -17,6 +17,7 @@ from app.models.machine_memory import MachineMemory
 from app.models.measurements import FileKey, StoredTrial, Trial, trials_file
 from app.models.origins import Origin, origins_file
 from app.protocol.events import Device
+from tests.support.eagle3_models import make_bare_head
 from tests.support.gguf_files import make_model
 from tests.support.library_parts import small_model
 
@@ -75,6 +76,17 @@ def test_list(models: Path, home: Path, capsys: Shown) -> None:
     assert (listed["found_folders"], listed["notices"]) == ([], [])
     assert call("list", "big", "small") == 0
     assert capsys.readouterr().out == "No model has big small in its name.\n"
+
+
+def test_heads_are_listed_as_what_drafts_for_a_model(models: Path, capsys: Shown) -> None:
+    make_bare_head(models / "eagle3-big.gguf", target_width=256)
+    assert call("list", "eagle3") == 0
+    assert capsys.readouterr().out.startswith("These draft for a model (--draft):\n  eagle3-big: EAGLE-3 head, ")
+    assert call("list") == 0
+    assert "\n\nThese draft for a model (--draft):\n  eagle3-big: EAGLE-3 head, " in (told := capsys.readouterr().out)
+    assert told.endswith("\n\nThese can't be used:\n  broken: broken.gguf is not a GGUF model file.\n")
+    (head,) = as_json(capsys, "list", "eagle3")["models"]
+    assert (head["head"], head["usable"]) == ("eagle3", False)
 
 
 def test_an_empty_library_and_folders_of_other_apps(home: Path, tmp_path: Path, capsys: Shown) -> None:

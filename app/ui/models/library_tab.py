@@ -510,7 +510,10 @@ def _facts(entry: LibraryEntry, fit: FitBadge) -> list[tuple[str, str]]:
             ("Experts", experts),
             (entry.head_title, _head(entry)),
             ("Vocabulary", f"{words.number(tokenizer.size)} tokens ({printable(tokenizer.kind)})" if tokenizer else ""),
-            ("Chat template", "built in" if found.template_sha256 else "none (ChatML is used)"),
+            (
+                "Chat template",
+                "" if entry.is_head else "built in" if found.template_sha256 else "none (ChatML is used)",
+            ),
         ]
     if entry.usable:
         facts.append(("Fits", fit.detail or ("" if fit is UNKNOWN_FIT else fit.text)))

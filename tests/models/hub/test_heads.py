@@ -85,7 +85,13 @@ def test_what_is_no_model_and_what_cannot_be_fetched(
 
 def test_heads_are_not_among_the_models(server: HubServer, network: Network) -> None:
     heads = ["mtp-m-Q8_0.gguf", "MTP/mtp-m-Q4_0.gguf", "nextn-m.gguf", "m-mtp-only.gguf"]
-    heads += ["eagle3-m.gguf", "Qwen3-8B_eagle3.Q4_K_M.gguf", "Q-PRISM-EAGLE3-Q8_0.gguf", "m-Eagle-3.gguf"]
+    heads += [
+        "eagle3-m.gguf",
+        "Qwen3-8B_eagle3.Q4_K_M.gguf",
+        "Q-PRISM-EAGLE3-Q8_0.gguf",
+        "m-Eagle-3.gguf",
+        "gemma-4-26B-A4B-it-speculator.eagle3-Q8_0.gguf",
+    ]
     names = ["m-Q4_0.gguf", *heads, "mmproj-m.gguf"]
     server.add("owner/one", {name: bytes(length + 1) for length, name in enumerate(names)})
     repository = Hub(network).repository("owner/one")
