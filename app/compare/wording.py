@@ -52,7 +52,8 @@ def drafter_cells(row: Row, setup: Setup) -> list[str]:
 
 def costs(row: Row) -> list[str]:
     """Of a draft token and of a pass."""
-    return [words.milliseconds(row.draft_token_seconds, 2), words.milliseconds(row.pass_seconds)]
+    is_short = (row.draft_token_seconds or 0.0) < 0.01
+    return [words.milliseconds(row.draft_token_seconds, 1 + is_short), words.milliseconds(row.pass_seconds)]
 
 
 def memory(row: Row, drafter_bytes: Mapping[DrafterChoice, int]) -> str:
