@@ -56,11 +56,11 @@ def compare(target: GgufHeader, draft: GgufHeader) -> Verdict:
     first, second = target.tokenizer, draft.tokenizer
     different = partial(first_difference, first, second) if first and second else lambda: None
     if is_head_only(draft):
-        problem = mismatch(target, draft)
-        if problem is None and (found := different()) is not None:
-            problem = _different_token(found)
-        fits = f"Compatible: the {TITLES[head_kind(draft)]} in this file belongs to the target."
-        return Verdict(problem is None, problem or fits)
+        if problem := mismatch(target, draft):
+            return Verdict(False, problem)
+        found = different()  # as after repairs of single tokens, which the engine has no reason to refuse
+        warning = f"{_different_token(found)} What differs is drafted in vain." if found else None
+        return Verdict(True, f"Compatible: the {TITLES[head_kind(draft)]} in this file belongs to the target.", warning)
     return judge(target, draft, different)
 
 

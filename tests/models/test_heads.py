@@ -89,11 +89,22 @@ def test_an_eagle3_head_is_a_head_of_targets_that_have_the_layers_it_reads(tmp_p
     )
 
 
+def test_a_token_that_differs_is_told_and_does_not_keep_a_head_out(tmp_path: Path) -> None:
+    """Single tokens are renamed in some files of a model; the engine loads the head as well."""
+    tokens = [f"<{number}>" for number in range(400)]
+    target = read_header(make_model(tmp_path / "a.gguf", width=96, layers=3, tokens=tokens))
+    head = read_header(make_bare_head(tmp_path / "b.gguf", tokens=[*tokens[:-1], "<pad>"]))
+    verdict = compare(target, head)
+    assert verdict.fits and verdict.warning is not None
+    assert verdict.warning.startswith('The vocabularies differ: token 399 is "<399>" in the target and "<pad>" in the')
+
+
 def test_a_narrower_eagle3_head_needs_its_own_embeddings_and_output(tmp_path: Path) -> None:
     target = read_header(make_model(tmp_path / "a.gguf", width=96, layers=3))
     narrow = read_header(make_bare_head(tmp_path / "b.gguf", width=64))
     assert mismatch(target, narrow) == "The EAGLE-3 head in b.gguf belongs to another model."
-    embeddings = narrow.tensors[0]._replace(name="token_embd.weight")
+    output = next(tensor for tensor in narrow.tensors if tensor.name == "output.weight")
+    embeddings = output._replace(name="token_embd.weight")  # of the same shape
     assert mismatch(target, renamed(narrow, tensors=(*narrow.tensors, embeddings))) is None
 
 
