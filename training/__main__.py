@@ -59,6 +59,7 @@ def _train(options: argparse.Namespace) -> None:
         options.vocabulary,
         options.layers,
         options.steps,
+        options.dropout,
     )
     if options.new_vocabulary:
         move_vocabulary(setting)
@@ -92,6 +93,7 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--batch", type=int, default=800, help="positions a step")
     parser.add_argument("--steps", type=int, default=3, help="steps of the head that are unrolled")
+    parser.add_argument("--dropout", type=float, default=0.1, help="of the head's inputs")
     parser.add_argument("--vocabulary", type=int, default=6144, help="how many tokens a head can say")
     parser.add_argument("--new-vocabulary", action="store_true", help="choose them anew before going on")
     parser.add_argument("--threads", type=int, default=1)

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from training.prompts import Composer, Messages, Prompt
 
-SHARD_TOKENS = 24_000
+SHARD_TOKENS = 12_000
 TEMPERATURE = 0.7
 BELOW_BEST = 9.0
 """Logits so far below the best one are never drawn."""

@@ -106,16 +106,15 @@ def shards_of(folder: Path) -> list[Path]:
 
 
 def batches(folder: Path, seed: int, tokens: int) -> Iterator[Batch]:
-    """Batches without end; each time around takes the shards that are there by then, the newest first once."""
+    """Batches without end, of the shards that were taken least often; a new one counts as taken like those."""
     random = np.random.default_rng(seed)
-    seen: dict[Path, int] = {}
+    taken: dict[Path, int] = {}
     while True:
-        found = shards_of(folder)
-        least = min(seen.get(path, 0) for path in found)
-        rare = [path for path in found if seen.get(path, 0) == least]
+        lowest = min(taken.values(), default=0)
+        taken = {path: taken.get(path, lowest) for path in shards_of(folder)}
+        rare = [path for path, times in taken.items() if times == min(taken.values())]
         pool = [rare[index] for index in random.permutation(len(rare))[:POOL]]
-        for path in pool:
-            seen[path] = seen.get(path, 0) + 1
+        taken |= {path: taken[path] + 1 for path in pool}
         groups = grouped([answer for path in pool for answer in read_shard(path)], tokens)
         for index in random.permutation(len(groups)):
             yield batch_of(groups[index])

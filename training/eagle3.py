@@ -21,8 +21,9 @@ from training.target import Sizes, TargetFile
 class Eagle3(nn.Module):
     """`ids` are the target's tokens that it can say."""
 
-    def __init__(self, sizes: Sizes, ids: NDArray[np.int64], length: int = 1024) -> None:
+    def __init__(self, sizes: Sizes, ids: NDArray[np.int64], dropout: float = 0.0, length: int = 1024) -> None:
         super().__init__()
+        self.drop = nn.Dropout(dropout)
         self.sizes = sizes
         width, kv = sizes.width, sizes.kv_heads * sizes.head_size
         self.register_buffer("ids", torch.from_numpy(ids))
@@ -81,7 +82,7 @@ class Eagle3(nn.Module):
         length, groups = tokens.shape[1], self.sizes.heads // self.sizes.kv_heads
         places = torch.arange(length)
         named, mixed = self.token_norm(tokens), self.mixed(states)
-        inputs = torch.cat((named, self.state_norm(mixed)), -1)
+        inputs = self.drop(torch.cat((named, self.state_norm(mixed)), -1))
         keys = self.rotate(self._heads(self.k(inputs)), places).repeat_interleave(groups, 1)
         values = self._heads(self.v(inputs)).repeat_interleave(groups, 1)
         state, asked = mixed[:, first:], inputs[:, first:]
@@ -91,7 +92,7 @@ class Eagle3(nn.Module):
         for step in range(steps):
             if step:
                 state = torch.cat((mixed[:, first : first + 1], outputs[-1][:, :-1]), 1)
-                asked = torch.cat((named[:, first:], self.state_norm(state)), -1)
+                asked = self.drop(torch.cat((named[:, first:], self.state_norm(state)), -1))
                 own_keys = [_later(key) for key in own_keys]
                 own_values = [_later(value) for value in own_values]
                 own_keys.append(self.rotate(self._heads(self.k(asked)), places[first:]).repeat_interleave(groups, 1))
@@ -100,7 +101,7 @@ class Eagle3(nn.Module):
             hidden = (places[None, :] > places[first:, None] - step)[None] | (places < padding[:, None])[:, None]
             seen = _attended(query, keys, values, hidden[:, None], own_keys, own_values)
             state = state + self.o(seen.transpose(1, 2).flatten(2))
-            outputs.append(state + self.inner(self.inner_norm(state)))
+            outputs.append(state + self.inner(self.drop(self.inner_norm(state))))
         return outputs
 
     def logits(self, output: Tensor) -> Tensor:

@@ -33,6 +33,7 @@ class Setting:
     vocabulary: int
     layers: tuple[int, ...]
     steps: int = 3
+    dropout: float = 0.0
 
     @property
     def checkpoint(self) -> Path:
@@ -59,7 +60,7 @@ class Kind:
 def eagle3(setting: Setting) -> Kind:
     """An EAGLE-3 head, as GGUF."""
     target = setting.target
-    head = Eagle3(target.sizes, setting.ids())
+    head = Eagle3(target.sizes, setting.ids(), setting.dropout)
     states = read_shard(shards_of(setting.answers)[0])[0].states[8:, :3].astype(np.float32)
     head.start_from(target, np.sqrt((states**2).mean((0, 2))))
     embeddings = torch.from_numpy(target.weight("token_embd.weight")).to(torch.bfloat16)

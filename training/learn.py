@@ -67,7 +67,7 @@ class EagleLesson:
             outputs = self.head.unrolled(tokens, batch.states, batch.padding, batch.first, self._steps)
         weights = _picked(batch.valid, self._steps)
         kept = batch.valid.flatten()
-        flat = [self.head.last_norm(output).flatten(0, 1)[kept] for output in outputs]
+        flat = [self.head.drop(self.head.last_norm(output).flatten(0, 1)[kept]) for output in outputs]
         weights = weights.flatten(1)[:, kept]
         total, right = distilled(self.head.head.weight, self._own, batch.last.flatten(0, 1)[kept], weights, flat)
         return total, float(weights.sum()), right
