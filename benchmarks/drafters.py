@@ -27,7 +27,9 @@ import argparse
 import contextlib
 import json
 import random
+import signal
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -161,26 +163,42 @@ def same_of(pair: Pair, options: argparse.Namespace) -> Result:
     with engine(pair.target, _CONTEXT, threads=options.own_threads, draft=pair.draft, head=pair.head) as loaded:
         choices: list[DrafterChoice] = [*drafters_of(loaded), "auto"]
         found: Result = {name: {"same": 0, "tested": 0, "accepted": 0, "others": []} for name in choices}
-        for number in range(options.seeds):
-            rule, temperature = RULES[number % len(RULES)]
-            rule = "exact" if temperature and loaded.exact_unit != 1 else rule
-            place = number * len(prompts) // options.seeds  # one prompt after the other: each is processed once
-            request = replace(
-                prompts[place], max_tokens=options.tokens, sampling=Sampling(temperature=temperature), seed=number
-            )
-            ours = replace(_ours(loaded), accept=rule)
-            plain = replace(ours, drafter="none", draft_length=0).ask(request)
-            for name in choices:
-                said = replace(ours, drafter=name, draft_length="auto" if name == "auto" else 4).ask(request)
-                difference = first_difference(plain.tokens, said.tokens)
-                found[name]["same"] += difference is None
-                found[name]["tested"] += said.tested
-                found[name]["accepted"] += said.accepted
-                if difference is not None:
-                    found[name]["others"].append(f"seed {number}, {rule}, temperature {temperature:g}: {difference}")
-            show_progress(f"{pair.name}: seed {number + 1} of {options.seeds}")
+        asked = 0
+        until = time.monotonic() + 60 * options.minutes
+        while asked < options.seeds and time.monotonic() < until:
+            _ask_all(_ours(loaded), choices, _request(asked, prompts, loaded, options), found)
+            asked += 1
+            show_progress(f"{pair.name}: seed {asked} of {options.seeds}")
     show_progress("")
-    return {"exact_unit": loaded.exact_unit, "seeds": options.seeds, "tokens": options.tokens, "drafters": found}
+    return {"exact_unit": loaded.exact_unit, "seeds": asked, "tokens": options.tokens, "drafters": found}
+
+
+def _request(
+    number: int, prompts: Sequence[Request], loaded: Loaded, options: argparse.Namespace
+) -> tuple[AcceptRule, Request]:
+    """What is asked with this seed; one prompt after the other, so that each is processed once."""
+    rule, temperature = RULES[number % len(RULES)]
+    prompt = prompts[number * len(prompts) // options.seeds]
+    request = replace(prompt, max_tokens=options.tokens, sampling=Sampling(temperature=temperature), seed=number)
+    return "exact" if temperature and loaded.exact_unit != 1 else rule, request
+
+
+def _ask_all(ours: Ours, choices: Sequence[DrafterChoice], asked: tuple[AcceptRule, Request], found: Result) -> None:
+    """One seed without a draft and with each drafter."""
+    rule, request = asked
+    ours = replace(ours, accept=rule)
+    plain = replace(ours, drafter="none", draft_length=0).ask(request)
+    said = {
+        name: replace(ours, drafter=name, draft_length="auto" if name == "auto" else 4).ask(request) for name in choices
+    }
+    for name, one in said.items():
+        difference = first_difference(plain.tokens, one.tokens)
+        found[name]["same"] += difference is None
+        found[name]["tested"] += one.tested
+        found[name]["accepted"] += one.accepted
+        if difference is not None:
+            where = f"seed {request.seed}, {rule}, temperature {request.sampling.temperature:g}"
+            found[name]["others"].append(f"{where}: {difference}")
 
 
 def same_table(name: str, result: Result) -> str:
@@ -276,7 +294,7 @@ def contest(pair: Pair, questions: Sequence[Question], asked: Sequence[Request],
         for side in sides.values():
             side.ask(replace(asked[0], max_tokens=16))
             time.sleep(PAUSE_S)
-        runs = spec.measure(sides, questions, asked, temperatures=(0.0,))
+        runs = spec.measure(sides, questions, asked, temperatures=(0.0,), minutes=options.minutes)
     result = {"pair": pair.name, "minutes": (time.monotonic() - begun) / 60, **conclusions(runs), "runs": runs}
     print("\n".join(contest_lines(pair, result)), flush=True)
     return result
@@ -440,6 +458,7 @@ def _parser() -> argparse.ArgumentParser:
     common.add_argument("--target", type=Path, metavar="FILE")
     common.add_argument("--draft", type=Path, metavar="FILE", help="a draft model or a head")
     common.add_argument("--questions", type=Path, default=QUESTIONS, metavar="FILE", help="Spec-Bench's question.jsonl")
+    common.add_argument("--minutes", type=float, default=10_000.0, help="of questions, for each pair")
     common.add_argument("--own-threads", type=int, default=0, help="0: as the engine finds best")
     common.add_argument("--seed", type=int, default=1)
     common.add_argument("--json", type=Path, metavar="FILE", help="write all figures to FILE")
@@ -466,4 +485,5 @@ def _parser() -> argparse.ArgumentParser:
 
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that servers end, too
     main()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -160,12 +161,15 @@ def measure(
     questions: Sequence[Question],
     asked: Sequence[Request],
     temperatures: Sequence[float] = TEMPERATURES,
+    minutes: float = math.inf,
 ) -> list[Run]:
-    """Every question to every contestant; after Ctrl+C, what there was until then."""
-    names, runs = list(sides), list[Run]()
+    """Every question to every contestant; after ``minutes`` and Ctrl+C, what there was until then."""
+    names, runs, until = list(sides), list[Run](), time.monotonic() + 60 * minutes
     with contextlib.suppress(KeyboardInterrupt):
         for temperature in temperatures:
             for index, (question, request) in enumerate(zip(questions, asked, strict=True)):
+                if time.monotonic() > until:
+                    break
                 first, turn = index % len(names), []
                 for name in names[first:] + names[:first]:
                     said = sides[name].ask(replace(request, sampling=Sampling(temperature=temperature)))
