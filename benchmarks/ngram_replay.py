@@ -8,7 +8,8 @@ same on every machine and under any load. Ours is the drafter with the policy as
 with nothing learned. llama.cpp's three follow the rules of its ``common/ngram-map.cpp``, ``ngram-mod.cpp`` and
 ``speculative.cpp`` (October 2026) with its defaults; passes of more than 17 tokens are extrapolated for them.
 
-``--others``: the drafter also knows the other texts of the file, as if all chats of a computer were indexed.
+``--others``: a second index knows the other texts of the files, as if all chats of a computer were indexed. It drafts
+where the chat itself has no match that is nearly as long.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from typing import Any, Protocol
 
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.drafters import Proposal
-from app.engine.drafters.ngram import NgramDrafter
+from app.engine.drafters.ngram import LONGEST_MATCH, NgramDrafter
 from app.engine.policy.acceptance import MATCH_EDGES, Priors
 from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs
@@ -38,6 +39,8 @@ COSTS: dict[str, dict[int, float]] = {
     "smollm2": {1: 9.9, 2: 18.0, 3: 16.6, 4: 20.0, 5: 25.5, 8: 31.0, 12: 47.0, 17: 65.0},
 }
 """Milliseconds of a pass by its tokens: 600 M parameters on two cores, and SmolLM2 in Q4_1."""
+_LEAST_OF_OTHERS, _OF_OTHERS = 3, 2
+"""The shortest match in other chats, and how many tokens of a match in the chat itself it has to be longer."""
 _TASK = Task(sampling=Sampling(), seed=1)
 
 
@@ -83,28 +86,37 @@ class Way(Protocol):
 class Ours:
     """The drafter and the policy of the app."""
 
-    def __init__(self, costs: Costs, before: Sequence[int] = ()) -> None:
-        """``before``: what the drafter knows besides the chat."""
-        self._costs, self._before = costs, list(before)
-        self._drafter = NgramDrafter(lambda _: False)
+    def __init__(self, costs: Costs, others: Sequence[int] = ()) -> None:
+        """``others``: the tokens of other chats."""
+        self._costs = costs
+        self._drafter, self._others = NgramDrafter(lambda _: False), NgramDrafter(lambda _: False)
+        self._others.begin(TokenSequence(list(others)), _TASK)
         self._learned: Priors | None = None
         self.bins: dict[int, list[int]] = defaultdict(lambda: [0, 0])
 
     def begin(self, prompt: list[int]) -> None:
         self._policy = AutoPolicy(self._costs, start=self._learned)
-        self._sequence = TokenSequence([*self._before, *prompt])
+        self._sequence = TokenSequence(list(prompt))
         self._drafter.begin(self._sequence, _TASK)
 
     def draft(self, context: list[int], room: int) -> list[int]:
-        for token in context[len(self._sequence) - len(self._before) :]:
+        for token in context[len(self._sequence) :]:
             self._sequence.append(token)
         self._drafter.accepted()
-        found = self._drafter.propose(min(room, self._policy.limit))
+        found = self._found_by_both(min(room, self._policy.limit))
         self._situation = Situation(len(context), room, {}, {"ngram": found})
         self._decision = self._policy.decide(self._situation)
         self._found = found
         self._proposal = found.first(self._decision.length) if self._decision.drafter else Proposal()
         return self._proposal.tokens[: self._decision.tested(self._proposal)]
+
+    def _found_by_both(self, count: int) -> Proposal:
+        own = self._drafter.propose(count)
+        other = self._others.continue_(self._sequence.tokens[-LONGEST_MATCH:], count)
+        certain = other.confidences[0] if other.confidences else 0.0
+        if certain < _LEAST_OF_OTHERS or certain - _OF_OTHERS <= (own.confidences[0] if own.confidences else 0.0):
+            return own
+        return Proposal(other.tokens, confidences=[max(one - _OF_OTHERS, 0.0) for one in other.confidences])
 
     def judged(self, draft: list[int], truth: list[int]) -> None:
         for token, right, confidence in zip(self._found.tokens, truth, self._found.confidences, strict=False):
@@ -313,8 +325,8 @@ def with_others(texts: Mapping[str, list[Text]], costs: Mapping[int, float]) -> 
     result: dict[str, dict[str, float]] = {"": {"asked": len(asked), "others": len(pool), "tokens": len(known)}}
     for kind in texts:
         taken = {}
-        for name, before in (("alone", ()), ("with others", known)):
-            ours, tally = Ours(measured, before), Tally()
+        for name, others in (("alone", ()), ("with others", known)):
+            ours, tally = Ours(measured, others), Tally()
             for text in asked:
                 if text.kind == kind:
                     replay(text, ours, costs, tally)

@@ -143,6 +143,19 @@ def test_confidence_is_lower_behind_a_change_and_comes_back() -> None:
     assert 0 < behind < later and behind < before
 
 
+def test_a_long_text_is_repeated_each_time_it_is_asked_for() -> None:
+    """As in https://github.com/ggml-org/llama.cpp/pull/19164, where it sometimes wasn't; and between two long chats
+    comes a short one (https://github.com/ggml-org/llama.cpp/issues/21233)."""
+    lines = [token for i in range(200) for token in (10, 11, 100 + i % 7, 200 + i, 12, 13)]
+    made = Copying([])
+    for _ in range(3):
+        made.begin([1, *lines, 2])
+        missed = made.write(lines)
+        assert len(missed) <= 3
+        made.begin([1, 5])
+        assert made.next() == [5, 1, 5, 1]
+
+
 def test_any_text_is_followed() -> None:
     """Copies of few tokens with changes at random: nothing fails, and drafts are never longer than allowed."""
     rng = random.Random(7)
