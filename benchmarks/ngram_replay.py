@@ -1,6 +1,6 @@
 """N-grams on texts that are known: what each way to draft from the context would have saved.
 
-    python -m benchmarks.ngram_replay FILE… [--costs f16|q8_0|q4_k_m|smollm2] [--calibration] [--others] [--json]
+    python -m benchmarks.ngram_replay FILE… [--costs f16|q8_0|q4_k_m|smollm2] [--calibration] [--others] [--drafter FILE]
 
 Files are those of `benchmarks.ngram_texts`. Nothing is decoded: an answer is known, so is what a draft would have been
 accepted of, and a pass takes what it was measured to take by the number of its tokens (`COSTS`). So the figures are the
@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import runpy
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
@@ -86,10 +87,13 @@ class Way(Protocol):
 class Ours:
     """The drafter and the policy of the app."""
 
+    drafter: Callable[[Callable[[int], bool]], Any] = NgramDrafter
+
     def __init__(self, costs: Costs, others: Sequence[int] = ()) -> None:
         """``others``: the tokens of other chats."""
         self._costs = costs
-        self._drafter, self._others = NgramDrafter(lambda _: False), NgramDrafter(lambda _: False)
+        self._drafter, self._others = Ours.drafter(lambda _: False), Ours.drafter(lambda _: False)
+        self._knows_others = bool(others)
         self._others.begin(TokenSequence(list(others)), _TASK)
         self._learned: Priors | None = None
         self.bins: dict[int, list[int]] = defaultdict(lambda: [0, 0])
@@ -111,8 +115,10 @@ class Ours:
         return self._proposal.tokens[: self._decision.tested(self._proposal)]
 
     def _found_by_both(self, count: int) -> Proposal:
-        own = self._drafter.propose(count)
-        other = self._others.continue_(self._sequence.tokens[-LONGEST_MATCH:], count)
+        own: Proposal = self._drafter.propose(count)
+        if not self._knows_others:
+            return own
+        other: Proposal = self._others.continue_(self._sequence.tokens[-LONGEST_MATCH:], count)
         certain = other.confidences[0] if other.confidences else 0.0
         if certain < _LEAST_OF_OTHERS or certain - _OF_OTHERS <= (own.confidences[0] if own.confidences else 0.0):
             return own
@@ -355,8 +361,10 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
     parser.add_argument("--max-tokens", type=int, help="of an answer")
     parser.add_argument("--calibration", action="store_true", help="how often tokens are right, by confidence")
     parser.add_argument("--others", action="store_true", help="what knowing other chats brings")
+    parser.add_argument("--drafter", type=Path, help="a file with another NgramDrafter, such as an earlier one")
     parser.add_argument("--json", action="store_true", help="print JSON only")
     options = parser.parse_args(arguments)
+    Ours.drafter = _drafter_in(options.drafter) if options.drafter else NgramDrafter
     texts, costs = read(options.files, options.kinds), COSTS[options.costs]
     cut = {
         kind: [Text(t.kind, t.about, t.prompt, t.answer[: options.max_tokens]) for t in texts[kind]] for kind in texts
@@ -368,6 +376,11 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, Any]:
             print(f"{kind:16} " + "   ".join(_cell(name, value) for name, value in figures.items()))
     print(json.dumps(result))
     return result
+
+
+def _drafter_in(path: Path) -> Callable[[Callable[[int], bool]], Any]:
+    drafter: Callable[[Callable[[int], bool]], Any] = runpy.run_path(str(path))["NgramDrafter"]
+    return drafter
 
 
 def _cell(name: str, value: Any) -> str:

@@ -96,6 +96,9 @@ def test_it_prints_figures_by_kind(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main([str(path), "--max-tokens", "11", "--kinds", "copies"])["copies"]["ours"]["tokens"] == 60
     shares = main([str(path), "--calibration"])["copies"]
     assert all(0 <= share <= 1 for share in shares.values())
+    drafter = tmp_path / "other.py"
+    drafter.write_text("from app.engine.drafters.ngram import NgramDrafter", "utf-8")
+    assert main([str(path), "--costs", "smollm2", "--drafter", str(drafter)]) == result
     others = main([str(path), "--others"])
     assert others[""]["asked"] == 3 and others[""]["others"] == 9
     assert {"alone", "with others", "gain"} == set(others["copies"])
