@@ -1,6 +1,6 @@
 """N-grams on texts that are known: what each way to draft from the context would have saved.
 
-    python -m benchmarks.ngram_replay FILE… [--costs f16|q8_0|q4_k_m|smollm2] [--calibration] [--others] [--drafter FILE]
+    python -m benchmarks.ngram_replay FILE… [--costs f16|q8_0|q4_k_m|smollm2] [--calibration | --others] [--json]
 
 Files are those of `benchmarks.ngram_texts`. Nothing is decoded: an answer is known, so is what a draft would have been
 accepted of, and a pass takes what it was measured to take by the number of its tokens (`COSTS`). So the figures are the
