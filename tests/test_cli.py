@@ -19,6 +19,7 @@ from app.commands import session
 from tests.support.command_line import ROOT, called, slipstream
 from tests.support.gguf_files import Weights, make_model
 from tests.support.matrix import in_proof
+from tests.support.medusa_files import make_medusa
 from tests.support.mtp_models import make_table_model
 from tests.support.thinking_models import ENDLESS, make_thinking_model
 
@@ -106,6 +107,28 @@ def test_the_models_own_head_drafts_if_asked_for(pair: Pair, tmp_path: Path) -> 
     assert told["draft"]["acceptance_rate"] == 1.0
     refused = called("generate", "--target", pair[0], "--drafter", "mtp", *options)
     assert refused.returncode == 1 and "target.gguf has no MTP head." in refused.stderr
+
+
+def test_drafts_with_branches_if_asked_for(tmp_path: Path) -> None:
+    target, heads = make_table_model(tmp_path / "target.gguf", "glm4moe"), make_medusa(tmp_path / "heads")
+    hybrid = make_table_model(tmp_path / "hybrid.gguf", "qwen35")
+    options: list[str | Path] = ["--prompt", "x", "--temperature", "0", "--max-tokens", "24", "--json", "--head", "off"]
+    texts, given = set(), dict[str, list[str | Path]](none=[], lookahead=[], medusa=["--medusa", heads])
+    for drafter, more in given.items():
+        answer = called("generate", "--target", target, "--drafter", drafter, *more, *options)
+        told = json.loads(answer.stdout)
+        assert [each["name"] for each in told["draft"]["drafters"]] == [drafter] * (drafter != "none")
+        texts.add(told["text"])
+    assert len(texts) == 1 and told["draft"]["acceptance_rate"] > 0
+    for file, drafter, problem in (
+        (hybrid, "lookahead", "Drafts with branches aren't possible with this model"),
+        (target, "tree", "There is nothing for the draft with branches to draft with."),
+        (target, "medusa", "There is nothing for the Medusa heads to draft with."),
+    ):
+        refused = called("generate", "--target", file, "--drafter", drafter, *options)
+        assert refused.returncode == 1 and problem in refused.stderr
+    refused = called("generate", "--target", target, "--drafter", "medusa", "--medusa", target, *options)
+    assert refused.returncode == 1 and "is not a safetensors file" in refused.stderr
 
 
 def test_files_are_those_of_the_folder_one_is_in(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -94,7 +94,7 @@ class DrafterWords(NamedTuple):
 
 DRAFTER_WORDS: dict[DrafterName, DrafterWords] = {
     "model": DrafterWords("Draft model", "the draft model", "model"),
-    "tree": DrafterWords("Draft model with branches", "the draft model with branches", "model"),
+    "tree": DrafterWords("Draft with branches", "the draft with branches", "model"),
     "mtp": DrafterWords("MTP head", "the MTP head", "head"),
     "eagle3": DrafterWords("EAGLE-3 head", "the EAGLE-3 head", "head"),
     "medusa": DrafterWords("Medusa heads", "the Medusa heads", "head"),

@@ -1,4 +1,4 @@
-"""The draft model with branches: beside its chain, the second-best tokens where it is in doubt."""
+"""A draft model or head with branches: beside its chain, the second-best tokens where it is in doubt."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _RANKED = 4
 class TreeDrafter(ModelDrafter):
     """Up to half of a draft are other tokens than those of the chain, which nothing follows.
 
-    If the target chooses one of them, the pass brings one token more. Those are taken that the draft model thinks
-    likeliest; ranked, like the chain, with the target's own noise, because a tree is always tested by what the target
+    If the target chooses one of them, the pass brings one token more. Those are taken that the draft thinks likeliest;
+    ranked, like the chain, with the target's own noise, because a tree is always tested by what the target
     itself draws.
     """
 
@@ -30,14 +30,16 @@ class TreeDrafter(ModelDrafter):
 
     def __init__(self, draft: LoadedDraft) -> None:
         super().__init__(draft)
-        self.cache = None  # that of the draft model, whose costs are measured there
+        self.cache = None  # that of another drafter, which is measured there
         self._ranked: list[tuple[list[int], list[float]]] = []
         """For each token of the chain: the best tokens at its position, and their scores."""
 
     def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:
         self._ranked = []
+        if not self.branches:  # there are images, which heads can't read
+            return Proposal()
         others = min(self.branches, count // 2)
-        chain = super().propose(count - others, method, worth)
+        chain = super().propose(min(count - others, self.longest), method, worth)
         found: list[tuple[float, int, int, float]] = []
         doubt = 0.0
         for position, (tokens, scores) in enumerate(self._ranked):

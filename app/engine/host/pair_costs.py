@@ -276,12 +276,13 @@ def pair_drafters(
     if draft:
         vocabulary = min(draft.model.vocabulary_size, size)
         loaded["model"] = LoadedDraft(draft.context, vocabulary, draft.model.is_end, should_stop, draft.switcher)
-        if target.context.branches:
-            loaded["tree"] = loaded["model"]
     if head := target.head:
         vocabulary = min(head.cache.model.vocabulary_size, size)
         longest = head.cache.longest_draft
         loaded[head.drafter] = LoadedDraft(head.cache, vocabulary, ends, should_stop, longest=longest)
+    decoding = next((one for one in loaded.values() if isinstance(one, LoadedDraft)), None)
+    if decoding and target.context.branches:
+        loaded["tree"] = decoding
     drafters = drafters_of(ends, loaded)
     return [one for one in drafters if one.needs != "logits" or target.context.branches]
 

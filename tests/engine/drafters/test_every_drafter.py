@@ -119,11 +119,17 @@ IN_PROOF = {
     "chain of heads": Case("mtp", partial(alone, architecture="step35", heads=3)),
     "shared head": Case("mtp", with_assistant),
     "EAGLE-3 head beside a running state": Case("eagle3", partial(with_eagle3, architecture="qwen35")),
+    "tree of an EAGLE-3 head": Case("tree", with_eagle3, options={"draft_length": 8}, is_sampled=False, branches=4),
+    "tree of a head": Case("tree", partial(alone, heads=1), options={"draft_length": 6}, is_sampled=False, branches=3),
     "EAGLE-3 head with few tokens": Case("eagle3", partial(with_eagle3, knows=range(100, 384))),
     "model beside a running state": Case("model", partial(with_draft, architecture="qwen35")),
 }
 CASES = [*EVERY, *in_proof(IN_PROOF)]
-SAMPLED = ["head", "EAGLE-3 head", *in_proof(["model", *IN_PROOF])]
+SAMPLED = [
+    "head",
+    "EAGLE-3 head",
+    *in_proof(["model", *(name for name, case in IN_PROOF.items() if case.is_sampled)]),
+]
 
 
 @pytest.fixture(scope="session")
