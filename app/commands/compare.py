@@ -21,7 +21,7 @@ from app.compare import prompts, report, setup, steps, wording
 from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Curve, Report, Setup, Skipped
 from app.compare.steps import Engine
-from app.models.gguf import ModelFileError, read_header
+from app.models.gguf import read_header
 from app.models.heads import head_problem
 from app.protocol.commands import Generate
 from app.protocol.events import PairLoaded
@@ -156,20 +156,9 @@ def _check_drafters(options: argparse.Namespace) -> None:
         wrong_usage("--drafters and --drafter exclude each other")
     if options.drafters and options.server:
         wrong_usage("--drafters compares drafters of this computer; a server decides itself how it drafts")
-    if (
-        options.head == "auto"
-        and options.target
-        and {"all", *HEADS} & {*options.drafters}
-        and _has_head(options.target)
-    ):
+    may_need = options.head == "auto" and options.target and {"all", *HEADS} & {*options.drafters}
+    if may_need and not head_problem(read_header(options.target)):
         options.head = "on"
-
-
-def _has_head(path: Path) -> bool:
-    try:
-        return not head_problem(read_header(path))
-    except ModelFileError:
-        return False  # loading it will say so
 
 
 def _drafters(asked: Sequence[str], fitting: Sequence[DrafterChoice]) -> Sequence[DrafterChoice]:

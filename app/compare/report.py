@@ -13,6 +13,7 @@ import msgspec
 
 from app import words
 from app.compare import wording
+from app.compare.prompts import Prompt
 from app.compare.results import Comparison, Curve, ModelFile, Report, Summary, by_drafter
 from app.protocol.frames import without_surrogates
 from app.protocol.options import DrafterName
@@ -25,15 +26,14 @@ ON_TWO = (
     "The answers without a draft were written on a second server, so hardware, version and settings of the two servers "
     "can be part of every difference."
 )
-_FAILED = "Drafting ended before the answer."
 _MARKDOWN = re.compile(r"([\\`*_{}\[\]<>#|~&])")
 _FORMULA = "=+-@＝＋－＠"
 """A spreadsheet treats a cell with such a first character as a formula."""
 
 _WIDTH = 80
 _BAR = 40
-_DIFFERENCES = 5
-"""The most differences shown on a terminal; files have all of them."""
+_NOTES = 5
+"""The most of a kind shown on a terminal; files have all of them."""
 _HEADS = ("same", "accepted", "per pass", "no draft", "draft", "speed-up", "middle half")
 _WIDTHS = (9, 9, 9, 9, 8, 9, 13)
 _DRAFTER_HEADS = ("same", "accepted", "per pass", "a token", "a pass", "memory", "speed-up", "quartiles")
@@ -49,7 +49,7 @@ def readable(report: Report) -> str:
     summaries = list(by_drafter(report.comparisons).values())
     several = [_drafters_table(report, summaries), *_speed_up_tables(summaries)]
     blocks = [_head(report), *(several if len(summaries) > 1 else [_summary_table(summaries[0])])]
-    blocks += [*map(_curve, report.curves), _differences(report), _failures(report), _skipped(report)]
+    blocks += [*map(_curve, report.curves), *(_shortened(*note) for note in _notes(report).items())]
     return "\n\n".join(block for block in blocks if block)
 
 
@@ -122,39 +122,33 @@ def _length_head(curve: Curve) -> str:
     return "draft length" if curve.drafter == "auto" else f"length, {curve.drafter}"
 
 
-def _differences(report: Report) -> str:
-    differing = [(one, one.difference) for one in report.comparisons if one.difference is not None]
-    if not differing:
-        return ""
-    lines = [f"Different texts: {len(differing)} of {len(report.comparisons)}."]
-    for comparison, found in differing[:_DIFFERENCES]:
-        name = f"{comparison.prompt.kind}, {comparison.prompt.title!r}, seed {comparison.seed}{_by(comparison, report)}"
-        lines += _item(f"{name}, {wording.difference(found, report.setup)}.")
-    if len(differing) > _DIFFERENCES:
-        lines.append(f"  and {len(differing) - _DIFFERENCES} more; use --output FILE to see all of them.")
+def _notes(report: Report) -> dict[str, list[str]]:
+    """What else there is to say, by heading: where texts differ, whose drafting ended early, what wasn't answered."""
+    by = {one.drafter: f", {one.drafter}" if report.setup.drafters else "" for one in report.comparisons}
+    differing = [
+        f"{_named(one.prompt)}, seed {one.seed}{by[one.drafter]}, {wording.difference(one.difference, report.setup)}."
+        for one in report.comparisons
+        if one.difference is not None
+    ]
+    found = {
+        f"Different texts: {len(differing)} of {len(report.comparisons)}": differing,
+        "Drafting ended before the answer": wording.failures(report.comparisons),
+        f"Not answered: {len(report.skipped)}": [f"{_named(one.prompt)}: {one.reason}" for one in report.skipped],
+    }
+    return {heading: notes for heading, notes in found.items() if notes}
+
+
+def _named(prompt: Prompt) -> str:
+    return f"{prompt.kind}, “{prompt.title}”"
+
+
+def _shortened(heading: str, notes: Sequence[str]) -> str:
+    lines = [f"{heading}."]
+    for note in notes[:_NOTES]:
+        lines += textwrap.wrap(printable(note, 2000), _WIDTH, initial_indent="  ", subsequent_indent="    ")
+    if len(notes) > _NOTES:
+        lines.append(f"  and {len(notes) - _NOTES} more; use --output FILE to see all of them.")
     return "\n".join(lines)
-
-
-def _failures(report: Report) -> str:
-    found = wording.failures(report.comparisons)
-    return "\n".join([_FAILED, *(line for text in found for line in _item(text))]) if found else ""
-
-
-def _by(comparison: Comparison, report: Report) -> str:
-    return f", {comparison.drafter}" if report.setup.drafters else ""
-
-
-def _skipped(report: Report) -> str:
-    if not report.skipped:
-        return ""
-    lines = [f"Not answered: {len(report.skipped)}."]
-    for skipped in report.skipped[:_DIFFERENCES]:
-        lines += _item(f"{skipped.prompt.kind}, {skipped.prompt.title!r}: {skipped.reason}")
-    return "\n".join(lines)
-
-
-def _item(text: str) -> list[str]:
-    return textwrap.wrap(printable(text, 2000), _WIDTH, initial_indent="  ", subsequent_indent="    ")
 
 
 # ---------------------------------------------------------------- Markdown
@@ -173,9 +167,10 @@ def markdown(report: Report) -> str:
         "speed with the draft ÷ without it, the median over the pairs of runs. *Middle half*: half of the "
         "speed-ups lie in this range. Prompt processing is not included in the speeds.",
         *(block for curve in report.curves for block in _curve_blocks(curve)),
-        *_difference_blocks(report),
-        *_failure_blocks(report),
-        *_skipped_blocks(report),
+        *(
+            f"## {name}\n\n" + "\n".join(f"- {_plain(one, 2000)}" for one in found)
+            for name, found in _notes(report).items()
+        ),
         "## Every prompt",
         _prompts_table(report),
         "## How to repeat it",
@@ -246,26 +241,6 @@ def _curve_blocks(curve: Curve) -> list[str]:
     return [f"## Speed by draft length{by}", _table(["draft length", "tok/s"], rows)]
 
 
-def _difference_blocks(report: Report) -> list[str]:
-    lines = []
-    for comparison in report.comparisons:
-        if (found := comparison.difference) is not None:
-            prompt = comparison.prompt
-            name = f"{_plain(prompt.kind)}, “{_plain(prompt.title)}”, seed {comparison.seed}{_by(comparison, report)}"
-            lines.append(f"- {name}, {_plain(wording.difference(found, report.setup))}.")
-    return ["## Where texts differ", "\n".join(lines)] if lines else []
-
-
-def _failure_blocks(report: Report) -> list[str]:
-    lines = [f"- {_plain(text)}" for text in wording.failures(report.comparisons)]
-    return [f"## {_FAILED.rstrip('.')}", "\n".join(lines)] if lines else []
-
-
-def _skipped_blocks(report: Report) -> list[str]:
-    lines = [f"- {_plain(s.prompt.kind)}, “{_plain(s.prompt.title)}”: {_plain(s.reason)}" for s in report.skipped]
-    return ["## Not answered", "\n".join(lines)] if lines else []
-
-
 def _prompts_table(report: Report) -> str:
     several = bool(report.setup.drafters)
     heads = [
@@ -312,9 +287,9 @@ def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-def _plain(text: str) -> str:
+def _plain(text: str, limit: int = 400) -> str:
     """One line of text, escaped so that Markdown doesn't format it."""
-    return _MARKDOWN.sub(r"\\\1", printable(text, 400))
+    return _MARKDOWN.sub(r"\\\1", printable(text, limit))
 
 
 # ---------------------------------------------------------------- CSV
