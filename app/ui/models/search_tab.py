@@ -20,7 +20,7 @@ from app.models.memory_shape import shape_of
 from app.system import KnownError
 from app.ui.context import AppContext
 from app.ui.models.downloads_tab import DownloadsTab
-from app.ui.models.fit import FitBadge, badge_for, badge_for_size
+from app.ui.models.fit import UNKNOWN_FIT, FitBadge, badge_for, badge_for_size
 from app.ui.models.library_service import LibraryService
 from app.ui.models.recommended_tab import HubService
 from app.ui.widgets import theme
@@ -246,7 +246,9 @@ class RepositoryPage(QWidget):
         show_text(self._gated, _GATED.get(repository.gated, ""))
         items = [self._files.add((), model) for model in repository.offered]
         for item, model in zip(items, repository.offered, strict=True):
-            self._dress(item, model, badge_for_size(model.size + _BESIDE_WEIGHTS, machine))
+            is_model = bool(repository.models)
+            fit = badge_for_size(model.size + _BESIDE_WEIGHTS, machine) if is_model else UNKNOWN_FIT
+            self._dress(item, model, fit)
         self._files.setVisible(bool(items))
         if len(items) == 1:
             self._files.setCurrentItem(items[0])
