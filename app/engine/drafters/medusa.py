@@ -53,15 +53,10 @@ class MedusaHeads:
     """Which token of the target each of the draft vocabulary is; ``None``: the same."""
     state: Callable[[int], Floats | None]
     """Behind an output of the target's last pass, by its number."""
-    ends: Callable[[int], bool]
 
     @classmethod
     def read(
-        cls,
-        tensors: Mapping[str, NDArray[Any]],
-        shape: tuple[int, int],
-        state: Callable[[int], Floats | None],
-        ends: Callable[[int], bool],
+        cls, tensors: Mapping[str, NDArray[Any]], shape: tuple[int, int], state: Callable[[int], Floats | None]
     ) -> MedusaHeads:
         """From the tensors of a file with published names (``medusa_head.0.0.linear.weight``), for a target of this
         width and vocabulary (``shape``). Raises `KnownError` if they aren't heads, or those of another target."""
@@ -76,7 +71,7 @@ class MedusaHeads:
             heads.append(_head(tensors, f"{prefix}{len(heads)}", (width, size)))
         if ids is not None and (ids.dtype.kind != "i" or ids.ndim != 1 or ids.min() < 0 or ids.max() >= vocabulary):
             raise _other_target()
-        return cls(heads, None if ids is None else ids.astype(np.int64), state, ends)
+        return cls(heads, None if ids is None else ids.astype(np.int64), state)
 
 
 def _head(tensors: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, int]) -> Head:
@@ -131,17 +126,11 @@ class MedusaDrafter(Drafter):
     def accepted(self) -> None:
         """Each pass brings the state it needs."""
 
-    def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:
+    def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
         """Nothing where tokens were added that the target hasn't processed yet, other than its last one."""
         if self._state is None or self._processed != len(self._sequence) - 1:
             return Proposal()
-        best: list[Ranked] = []
-        for number in range(min(count, self.longest)):
-            best.append(self._best(number, method))
-            tokens, scores = best[-1]
-            lead = scores[0] - scores[1] if len(scores) > 1 else math.inf
-            if not self.branches and (self._loaded.ends(tokens[0]) or not worth(lead)):
-                break
+        best = [self._best(number, method) for number in range(min(count, self.longest))]
         return _likeliest(best, count, self.branches)
 
     def _best(self, number: int, method: ProposalMethod) -> Ranked:
@@ -158,24 +147,20 @@ class MedusaDrafter(Drafter):
 
 
 def _likeliest(best: Sequence[Ranked], count: int, branches: int) -> Proposal:
-    """The ``count`` likeliest tokens of the tree of all combinations, whose first chain has the first choices."""
-    trie, leads = Trie(count, branches), list[float]()
-    costs = [
-        [-score + math.log(sum(math.exp(one - scores[0]) for one in scores)) + scores[0] for score in scores]
-        for _, scores in best
-    ]
+    """The ``count`` likeliest tokens of the tree of all combinations; its first chain has the first choices. The
+    confidence of a token is the logarithm of how likely the path to it is."""
+    trie, confidences = Trie(count, branches), list[float]()
+    totals = [math.log(sum(math.exp(one - scores[0]) for one in scores)) for _, scores in best]
+    costs = [[total + scores[0] - one for one in scores] for total, (_, scores) in zip(totals, best, strict=True)]
     waiting = [(costs[0][0], -1, 0, 0)]  # the cost of the path, where it goes on from, position and rank
     while waiting:
         cost, behind, position, rank = heapq.heappop(waiting)
-        tokens, scores = best[position]
-        places = trie.add([tokens[rank]], behind)
-        if not places:
+        tokens, own = best[position][0], costs[position]
+        if not (places := trie.add([tokens[rank]], behind)):
             continue
-        others = scores[1:2] if rank == 0 else scores[:1]
-        leads.append(scores[rank] - others[0] if others else math.inf)
+        confidences.append(-cost)
         if rank + 1 < len(tokens):
-            dearer = costs[position][rank + 1] - costs[position][rank]
-            heapq.heappush(waiting, (cost + dearer, behind, position, rank + 1))
+            heapq.heappush(waiting, (cost - own[rank] + own[rank + 1], behind, position, rank + 1))
         if position + 1 < len(best):
             heapq.heappush(waiting, (cost + costs[position + 1][0], places[0], position + 1, 0))
-    return Proposal(trie.tokens, confidences=leads, parents=trie.parents if branches else None)
+    return Proposal(trie.tokens, confidences=confidences, parents=trie.parents)

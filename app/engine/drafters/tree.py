@@ -68,13 +68,13 @@ def ranked(
     """The best tokens of the only ``row`` and their scores, in order: with the target's own noise, unless ``method`` is
     ``greedy``."""
     if sampling.temperature == 0:
-        return largest(row, _RANKED)
-    if are_few(sampling):
+        tokens, values = map(np.array, largest(row, _RANKED))
+    elif are_few(sampling):
         ids, scores, noisy = noisy_candidates(row, sampling, seed, position)
         values = np.array(scores if method == "greedy" else noisy)
         tokens = np.array(ids[: len(values)])
     else:
         p = candidates(row, sampling)
         tokens, values = (p.ids[0], p.log_probs[0]) if method == "greedy" else with_noise(p, seed, position)
-    order = np.argsort(-values, kind="stable")[:_RANKED]
+    order = np.argsort(-values, kind="stable")[: min(_RANKED, np.isfinite(values).sum())]
     return tokens[order].tolist(), values[order].tolist()

@@ -48,7 +48,7 @@ def medusa_heads(path: Path, target: Context) -> MedusaHeads:
         raise KnownError("There isn't enough memory for these Medusa heads.")
     model = target.model
     shape = model.state_width, model.vocabulary_size
-    heads = MedusaHeads.read(read_tensors(file), shape, target.state, model.is_end)
+    heads = MedusaHeads.read(read_tensors(file), shape, target.state)
     target.keep_states(True)
     target.clear()
     target.decode([0], 1)

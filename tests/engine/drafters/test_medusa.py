@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -235,9 +236,12 @@ def test_a_tree_of_the_likeliest() -> None:
     second: Ranked = ([4, 5, 6], [3.0, 0.0, -1.0])
     draft = _likeliest([first, second], 5, 3)
     assert list(zip(draft.tokens, draft.parents or (), strict=True)) == [(1, -1), (4, 0), (2, -1), (4, 2), (5, 0)]
-    assert draft.confidences == pytest.approx([0.1, 3.0, -0.1, 3.0, -3.0])
+    likely = [math.exp(confidence) for confidence in draft.confidences]
+    assert likely == sorted(likely, reverse=True)
+    assert likely[0] == pytest.approx(1 / (1 + math.exp(-0.1) + math.exp(-7.0)))
     chain = _likeliest([first, second], 5, 0)
-    assert (chain.tokens, chain.parents) == ([1, 4], None)
+    assert (chain.tokens, chain.parents) == ([1, 4], [-1, 0])
     assert _likeliest([first, second], 16, 1).tokens == [1, 4, 2, 4]
+    assert _likeliest([([1, 2], [5000.0, 0.0]), second], 2, 3).tokens == [1, 4]
     whole = _likeliest([first, second], 16, 16)
     assert len(whole.tokens) == 3 + 9
