@@ -20,6 +20,7 @@ from app.protocol.events import Device, PairLoaded
 from app.protocol.options import LoadSettings, Sampling
 from app.system import KnownError
 from tests.support.architectures import Architecture, make
+from tests.support.eagle3_models import TargetArchitecture, make_table_pair
 from tests.support.generation import GREEDY, ask, assert_same, assert_sums_close, run
 from tests.support.mtp_models import ARCHITECTURES, HeadArchitecture, make_table_model
 
@@ -78,6 +79,21 @@ def test_an_mtp_head_keeps_in_step(engine: Engine, tmp_path: Path, architecture:
     pair = engine.load(Load(request=1, target=str(target), head="on", settings=settings), lambda _: None)
     assert pair.has_head, pair.head_refused
     answer = run(engine, ask("x", sampling=GREEDY, max_tokens=16, drafter="mtp", draft_length=3))
+    draft = answer.finished.figures.draft
+    assert draft.tested and draft.accepted == draft.tested
+    assert run(engine, ask("x", sampling=GREEDY, max_tokens=16, draft_length=0)).token_ids == answer.token_ids
+
+
+@pytest.mark.parametrize("architecture", ["llama", "qwen35"])
+@pytest.mark.parametrize("layers", [ALL, 2])
+def test_an_eagle3_head_keeps_in_step(
+    engine: Engine, tmp_path: Path, architecture: TargetArchitecture, layers: int
+) -> None:
+    target, head = make_table_pair(tmp_path, architecture=architecture, own=())
+    settings = LoadSettings(target_gpu_layers=layers, draft_gpu_layers=layers, **SMALL)  # type: ignore[arg-type]
+    pair = engine.load(Load(request=1, target=str(target), draft=str(head), settings=settings), lambda _: None)
+    assert pair.head_drafter == "eagle3", pair.head_refused
+    answer = run(engine, ask("x", sampling=GREEDY, max_tokens=16, drafter="eagle3", draft_length=3))
     draft = answer.finished.figures.draft
     assert draft.tested and draft.accepted == draft.tested
     assert run(engine, ask("x", sampling=GREEDY, max_tokens=16, draft_length=0)).token_ids == answer.token_ids

@@ -19,7 +19,7 @@ from app.engine.decoding.sampling import Floats
 from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.engine import Engine
-from app.engine.llama import eagle3, head
+from app.engine.llama import context, eagle3, head
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import PairLoaded
 from app.protocol.options import LoadSettings, Sampling
@@ -135,6 +135,23 @@ def test_a_head_with_a_vocabulary_of_its_own(tmp_path: Path, engine: Engine, loa
     for rule in ("rejection", "block"):
         sampled = run(engine, asked(accept=rule, sampling=WARM))
         assert sampled.finished.figures.draft.accepted and sampled.finished.draft_failure is None
+
+
+@pytest.mark.parametrize("knows", [None, range(0, 384, 2)])
+def test_where_only_the_largest_logits_are_copied(
+    tmp_path: Path,
+    engine: Engine,
+    load_pair: LoadPair,
+    knows: Sequence[int] | None,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As from a GPU: llama.cpp picks them for each output, and a pass of the head has as many as it has tokens."""
+    monkeypatch.setattr(context, "pays", lambda _: True)
+    load_pair(make_table_pair(tmp_path, WRONG_AFTER, knows=knows))
+    assert engine._target and engine._target.head and engine._target.head.cache._top_k.use(5)
+    wrong_after = [token for token, next_one in cycle().items() if knows is not None and next_one not in knows]
+    plain, answer = (run(engine, asked(max_tokens=100, draft_length=length)) for length in (0, 4))
+    assert_passes(answer, plain, 4, [*WRONG_AFTER, *wrong_after])
 
 
 def test_the_state_of_the_whole_target_may_be_one_of_the_three(

@@ -17,9 +17,10 @@ from app.engine.llama.vision import Vision
 from app.protocol.commands import CountTokens, Image, Load, Message
 from app.protocol.events import PairLoaded
 from app.protocol.images import MOST_PIXELS
-from app.protocol.options import LoadSettings, Sampling
+from app.protocol.options import DrafterName, LoadSettings, Sampling
 from app.system import KnownError
 from tests.support.architectures import make
+from tests.support.eagle3_models import make_pair as make_eagle3_pair
 from tests.support.generation import GREEDY, Answer, ask, assert_same, assert_sums_close, run
 from tests.support.gguf_files import make_model
 from tests.support.matrix import in_proof
@@ -325,20 +326,32 @@ def test_a_private_chat_leaves_no_embeddings(engine: Engine, pair_of: Callable[[
     assert not any(one.embeddings for one in known)
 
 
-def test_an_mtp_head_waits_for_chats_without_images(engine: Engine, tmp_path: Path) -> None:
-    target = make_random_model(tmp_path / "target.gguf", "qwen35")
+@pytest.mark.parametrize("drafter", ["mtp", "eagle3"])
+def test_a_head_waits_for_chats_without_images(engine: Engine, tmp_path: Path, drafter: DrafterName) -> None:
+    if drafter == "mtp":
+        target, head = make_random_model(tmp_path / "target.gguf", "qwen35"), None
+    else:
+        target, head = make_eagle3_pair(tmp_path, "qwen35")
     projector = make_projector(tmp_path / "mmproj.gguf", "qwen2vl", target_width=64)
     settings = LoadSettings(context_length=1024, threads=1)
     loaded = engine.load(
-        Load(request=1, target=str(target), projector=str(projector), head="on", settings=settings), lambda _: None
+        Load(
+            request=1,
+            target=str(target),
+            draft=str(head) if head else None,
+            projector=str(projector),
+            head="on",
+            settings=settings,
+        ),
+        lambda _: None,
     )
-    assert loaded.has_head and loaded.projector_refused is None
+    assert loaded.head_drafter == drafter and loaded.projector_refused is None
     chat = [user("What is this?", make_image(tmp_path / "a.png"))]
     plain = answer(engine, *chat, draft_length=0)
-    with_head = answer(engine, *chat, draft_length=3, drafter="mtp")
+    with_head = answer(engine, *chat, draft_length=3, drafter=drafter)
     assert with_head.text == plain.text and not any(round_.drafted for round_ in with_head.rounds)
     assert with_head.finished.draft_failure is not None and "can't read images" in with_head.finished.draft_failure
-    command = ask("Well, what then?", sampling=GREEDY, max_tokens=32, draft_length=3, drafter="mtp")
+    command = ask("Well, what then?", sampling=GREEDY, max_tokens=32, draft_length=3, drafter=drafter)
     drafted = run(engine, command)
     assert sum(round_.tested for round_ in drafted.rounds) > 0
     assert_same(engine, command, drafted, answer(engine, user("Well, what then?"), draft_length=0))
