@@ -34,6 +34,8 @@ def test_the_best_one_is_chosen_on_the_other_questions() -> None:
     )
     found = against_best(lucky, ["model 3", "ngram 3"], lucky)
     assert found is not None and (found.value, found.pairs) == (2.0, 2)
+    hindsight = against_best(lucky, ["model 3", "ngram 3"], lucky, in_hindsight=True)
+    assert hindsight is not None and hindsight.value == pytest.approx(0.8)
 
 
 def test_where_a_kind_has_one_question_the_others_choose() -> None:
