@@ -64,14 +64,18 @@ compiler spells those of the result and of all arguments; result and arguments."
 _SPELLED_CONTEXT, _SPELLED_MODEL = ("P13llama_context", "PEAUllama_context@@"), ("PK11llama_model", "PEBUllama_model@@")
 
 
+def spellings(name: str) -> tuple[str, ...]:
+    """The names that one of `_FUNCTIONS` may have: in C, of GCC and Clang, of Microsoft's compiler."""
+    gcc, msvc, _, arguments = _FUNCTIONS[name]
+    first = _SPELLED_MODEL if arguments is _OF_MODEL else _SPELLED_CONTEXT
+    return name, f"_Z{len(name)}{name}{first[0]}{gcc}", f"?{name}@@YA{msvc.format(first[1])}@Z"
+
+
 def found(name: str) -> Callable[..., Any]:
     """One of `_FUNCTIONS`, under the name that it has on this system. Raises `KnownError` if it is missing."""
-    gcc, msvc, result, arguments = _FUNCTIONS[name]
-    first = _SPELLED_MODEL if arguments is _OF_MODEL else _SPELLED_CONTEXT
-    spelled = (name, f"_Z{len(name)}{name}{first[0]}{gcc}", f"?{name}@@YA{msvc.format(first[1])}@Z")
-    for one in spelled:
+    for one in spellings(name):
         if function := getattr(_library, one, None):
-            function.restype, function.argtypes = result, arguments
+            _, _, function.restype, function.argtypes = _FUNCTIONS[name]
             return function  # type: ignore[no-any-return]
     raise KnownError(_MISSING.format(name))
 
