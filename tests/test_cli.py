@@ -129,6 +129,8 @@ def test_drafts_with_branches_if_asked_for(tmp_path: Path) -> None:
         assert refused.returncode == 1 and problem in refused.stderr
     refused = called("generate", "--target", target, "--drafter", "medusa", "--medusa", target, *options)
     assert refused.returncode == 1 and "is not a safetensors file" in refused.stderr
+    told = called("generate", "--target", target, "--medusa", tmp_path, *options)
+    assert told.returncode == 0 and "The Medusa heads are not used. medusa_lm_head.safetensors couldn't" in told.stderr
 
 
 def test_files_are_those_of_the_folder_one_is_in(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -185,6 +185,7 @@ def show_refusals(pair: PairLoaded) -> None:
     tell(
         pair.draft_refused and f"The draft model is not used. {pair.draft_refused}",
         pair.projector_refused and f"The projector is not used. {pair.projector_refused}",
+        pair.medusa_refused and f"The Medusa heads are not used. {pair.medusa_refused}",
         pair.template_refused,
         pair.head_refused,
     )

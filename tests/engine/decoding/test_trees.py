@@ -49,6 +49,11 @@ class Forest(Drafter):
         trie.add([token % 12 for token in self._truth[place : place + rng.randint(0, 8)]])
         for _ in range(rng.randint(0, 12)):
             self._grow(trie)
+        leaves = set(range(len(trie.tokens))) - set(trie.parents)
+        if trie.tokens and len(trie.tokens) < most and len(leaves) <= self.branches:
+            twin = rng.randrange(len(trie.tokens))  # the same token once more, which nothing follows
+            trie.tokens.append(trie.tokens[twin])
+            trie.parents.append(trie.parents[twin])
         self._proposed = len(trie.tokens)
         return Proposal(trie.tokens, None, [1.0] * len(trie.tokens), parents=trie.parents)
 
