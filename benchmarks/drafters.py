@@ -1,7 +1,6 @@
-"""Every drafter of a pair: whether the text stays the same, whether counters are llama-server's, and what each brings.
+"""Every drafter of a pair: whether the text stays the same, and what each brings. For counters, see `benchmarks.mtp`.
 
     python -m benchmarks.drafters same [--pairs NAME …] [--seeds N] [--tokens N]
-    python -m benchmarks.drafters counters
     python -m benchmarks.drafters spec-bench [--per-kind N] [--lengths N …] [--no-servers]
     python -m benchmarks.drafters guide [--quantized q8_0|q4_k_m|q4_0 …] [--per-kind N] [--kinds NAME …] [--lengths N …]
 
@@ -9,8 +8,6 @@
 ``coupled`` and ``exact`` at temperature 0.8, ``rejection`` and ``block`` at 0. The pairs are the starter model, the
 guide in Q8_0 with its draft model, and models with random weights and heads (``mtp``, ``eagle3``). Where passes of
 different widths give other logits, ``exact`` takes the place of ``coupled``.
-
-``counters``: greedy, what llama-server tests and accepts with the same EAGLE-3 heads.
 
 ``spec-bench``: Spec-Bench's questions, greedily, to the starter model: without a draft, with Auto, each drafter at
 fixed lengths, and to llama-server with its settings. ``guide``: the same without llama-server, for the guide at the
@@ -26,7 +23,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
-import random
 import signal
 import statistics
 import sys
@@ -39,7 +35,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from app.models.gguf import read_header
-from app.models.heads import has_head, head_kind
+from app.models.heads import has_head
 from app.protocol.options import (
     AcceptRule,
     DrafterChoice,
@@ -48,7 +44,6 @@ from app.protocol.options import (
     HeadChoice,
     Sampling,
 )
-from benchmarks import mtp
 from benchmarks import real_spec_bench as spec
 from benchmarks.copying import copies
 from benchmarks.inflate import FOLDER, GUIDE, inflated, quantized
@@ -79,8 +74,8 @@ from benchmarks.real_figures import (
     sample,
     show_progress,
 )
-from tests.support.eagle3_models import make_pair, make_table_pair
-from tests.support.mtp_models import cycle, make_random_model
+from tests.support.eagle3_models import make_pair
+from tests.support.mtp_models import make_random_model
 
 Result = dict[str, Any]
 PLAIN, AUTO = "no draft", "Auto"
@@ -210,40 +205,6 @@ def same_table(name: str, result: Result) -> str:
         lines.append(f"  {drafter:10} {found['same']} of {result['seeds']} the same; {counts}")
         lines += [f"    {other}" for other in found["others"][:_SHOWN]]
     return "\n".join(lines)
-
-
-# ---------------------------------------------------------------- counters
-
-
-def counters(options: argparse.Namespace) -> Result:
-    """EAGLE-3 heads that are always right, wrong after a tenth of the tokens, and sometimes right; and another file."""
-    result: Result = {}
-    with tempfile.TemporaryDirectory() as name:
-        known = _heads(Path(name))
-        if options.target and options.draft and head_kind(read_header(options.draft)) == "eagle3":
-            known[options.draft.name] = options.target, options.draft
-        for label, (target, head) in known.items():
-            found = mtp.compared(tools().server, target, 1, 1, head, "eagle3", options.tokens)
-            result[label] = found
-            for one in found:
-                counts = "tested, accepted {} {}; llama-server {} {}".format(*one["ours"], *one["theirs"])
-                equal = "equal" if one["ours"] == one["theirs"] and one["same_text"] else "DIFFERENT"
-                print(f"{label}, drafts of {one['depth']}: {equal}; {counts}", flush=True)
-    return result
-
-
-def _heads(folder: Path) -> dict[str, tuple[Path, Path]]:
-    """Constructed targets with their heads."""
-    places = [folder / str(number) for number in range(4)]
-    for place in places:
-        place.mkdir()
-    wrong = random.Random(1).sample(list(cycle()), 38)
-    return {
-        "always right": make_table_pair(places[0]),
-        "sometimes wrong": make_table_pair(places[1], wrong),
-        "random": make_pair(places[2]),
-        "random, hybrid": make_pair(places[3], "qwen35"),
-    }
 
 
 # ---------------------------------------------------------------- against single drafters and llama-server
@@ -453,7 +414,7 @@ def main(arguments: Sequence[str] | None = None) -> Result:
     """Measure and print; returns the figures."""
     options = _parser().parse_args(arguments)
     result: Result = {"what": options.what, "options": as_json(vars(options))}
-    measured = {"same": same, "counters": counters, "spec-bench": spec_bench, "guide": guide}
+    measured = {"same": same, "spec-bench": spec_bench, "guide": guide}
     result["figures"] = measured[options.what](options)
     if options.json:
         options.json.write_text(json.dumps(as_json(result), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -476,8 +437,6 @@ def _parser() -> argparse.ArgumentParser:
     texts.add_argument("--seeds", type=int, default=200)
     texts.add_argument("--tokens", type=int, default=32, help="of each answer")
     texts.add_argument("--prompt-tokens", type=int, default=700)
-    both = kinds.add_parser("counters", parents=[common], help="llama-server's, with EAGLE-3 heads")
-    both.add_argument("--tokens", type=int, default=mtp.ANSWER_TOKENS, help="of each answer")
     for name in ("spec-bench", "guide"):
         one = kinds.add_parser(name, parents=[common], help="Auto against single drafters")
         one.add_argument("--per-kind", type=int, default=2, help="questions of each kind")
