@@ -33,9 +33,9 @@ _LONG = 1.0 - 1.0 / 800
 _BIN = 1.0 - 1.0 / 80
 _POSITION = 1.0 - 1.0 / 600
 """The factor by which a count decays with each further judged token (of its bin, of its position)."""
-_ODDS_PRIOR, _STEADY, _STEADIEST = 3.0, (0.0, 0.5, 2.0), 25.0
-"""How many judged tokens it is worth, over each horizon, that everything is as expected: at least so many, more where a
-rate is far from one half, because single tokens say little there about its odds, and at most so many."""
+_ODDS_PRIOR, _STEADY, _STEADIEST = 3.0, (0.0, 1.0, 4.0), 50.0
+"""How many judged tokens it is worth, over each horizon, that everything is as expected: at least so many, more the
+closer a rate is to 1, because few tokens say little there about its odds, and at most so many."""
 _TRUST = 0.99
 """The factor by which a horizon's record (log-likelihood) decays with each further judged token."""
 _BIN_PRIOR = 4.0
@@ -126,7 +126,8 @@ class Deviation:
             self._hits[i] = hits = self._hits[i] * keep + value
             self._counts[i] = count = self._counts[i] * keep + 1.0
             usual, ratio = due / count, (count - due) / due
-            k = min(max(_ODDS_PRIOR, _STEADY[i] / (usual * (1.0 - usual))), _STEADIEST)
+            high = max(usual, 0.5)
+            k = min(max(_ODDS_PRIOR, _STEADY[i] / (high * (1.0 - high))), _STEADIEST)
             self._factors[i] = (hits + k * usual) / (count - hits + k * (1.0 - usual)) * ratio
         best = max(records)
         weights = total = 0.0
