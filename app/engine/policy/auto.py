@@ -31,9 +31,6 @@ from app.protocol.options import CONTINUES, DrafterName, Propose, TextKind
 _PAUSE = 0.98
 """Drafting pauses when it promises less than this share of the speed without a draft, and resumes when both are equal:
 the promise doesn't include what ending drafts early will gain."""
-_CHANGE = 1.03
-"""Another drafter takes over when it promises so many times the speed of the current one: both promises follow the same
-last few tokens."""
 _PORTION, _LEAST_PORTION = 1.5, 32
 """A portion of a long catch-up takes as long as this many plain passes, so that the text goes on meanwhile, but has at
 least so many tokens: many at once are cheaper."""
@@ -81,8 +78,6 @@ class AutoPolicy:
             for name, each in self.costs.drafts.items()
         ]
         """The drafters that decode."""
-        self._drafting: Candidate | None = None
-        """The last one that drafted because it was the best."""
         self._probe: tuple[Candidate, float] | None = None
         """The one that is being tried in this round, and the seconds that a token takes otherwise."""
         self._is_paused = False
@@ -110,8 +105,7 @@ class AutoPolicy:
             return self._rest or Decision()
         seconds, is_fixed = self.costs.rounds(), self._fixed is not None
         plans = [one.plan(situation, most, seconds, self._propose, is_fixed=is_fixed) for one in candidates]
-        current = self._drafting
-        best = max(plans, key=lambda plan: plan.rate * (_CHANGE if plan.candidate is current else 1.0), default=None)
+        best = max(plans, key=lambda plan: plan.rate, default=None)
         promises = {name: self._promise(name, proposal, most, seconds) for name, proposal in situation.free.items()}
         name = max(promises, key=lambda one: promises[one].rate, default=None)
         free = promises[name] if name else promised([], seconds, 0.0)
@@ -239,8 +233,6 @@ class AutoPolicy:
         self._learn_costs(outcome, drafted, tried)
         if drafted:
             drafted.judge(outcome, truth, learns_methods=self._propose == "auto")
-            if drafted is not tried:
-                self._drafting = drafted
         if tried and outcome.tried.tokens:
             tried.judge_try(outcome, truth[0], learns_methods=self._propose == "auto")
         for name, free in situation.free.items():
