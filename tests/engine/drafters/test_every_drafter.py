@@ -19,13 +19,16 @@ import pytest
 from app.engine.decoding.sampling import distributions
 from app.engine.drafters import Drafter, Proposal, Worth, always, table
 from app.engine.host.engine import Engine
+from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs, DraftCosts
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.options import (
+    DRAFTER_WORDS,
     SEED_DECIDES,
     AcceptRule,
     AnswerFormat,
     DrafterName,
+    DrafterWords,
     LoadSettings,
     ProposalMethod,
     Sampling,
@@ -187,9 +190,11 @@ def in_docs() -> Callable[[], Drafter]:
 def loaded(
     engine: Engine, files: Mapping[str, Load], request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> Loaded:
+    monkeypatch.setattr(AutoPolicy, "_learn_costs", lambda *_: None)  # the time that passes is nobody's business
     if request.param == "example":
         example = in_docs()
         monkeypatch.setattr(table, "DRAFTERS", {**table.DRAFTERS, EXAMPLE: lambda _ends, _loaded: example()})
+        monkeypatch.setitem(DRAFTER_WORDS, EXAMPLE, DrafterWords("Followers", "followers", "ngram"))
     return Loaded(engine, {**EVERY, **IN_PROOF}[request.param], files[request.param])
 
 
