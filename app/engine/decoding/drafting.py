@@ -225,5 +225,6 @@ class Drafting:
     def _leave_out(self, name: DrafterName, error: KnownError) -> None:
         del self._drafters[name]
         self._missing.pop(name, None)
-        invalid = _INVALID_HEAD.format(DRAFTER_WORDS[name].title) if name in HEADS else _INVALID_DRAFT
+        words = DRAFTER_WORDS[name]
+        invalid = _INVALID_HEAD.format(words.title) if words.tint == "head" else _INVALID_DRAFT
         self.failure = invalid if isinstance(error, InvalidLogitsError) else str(error)
