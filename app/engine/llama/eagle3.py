@@ -46,7 +46,7 @@ class Eagle3Head(Head):
         self._features = np.ctypeslib.as_array(self._encoded.embd, shape=shape)
         self._encoded_positions = np.ctypeslib.as_array(self._encoded.pos, shape=(self._capacity,))
 
-    def _belongs_to(self, target: Model) -> bool:
+    def _belongs(self, target: Model, model: Model) -> bool:  # noqa: ARG002
         return all(0 <= layer <= target.layers for layer in self._layers)
 
     def _numbers_of_state(self, target: Model) -> int:
@@ -110,9 +110,9 @@ class Eagle3Head(Head):
         has_input = layer < self._target_layers
         return self._input_of(self._target, layer) if has_input else self._all_states(self._target)
 
-    def roll_back(self, length: int) -> None:
-        super().roll_back(length)
-        if length <= self._first_cell:
+    def _go_back(self, length: int, held: int) -> None:
+        super()._go_back(length, held)
+        if len(self.tokens) <= self._first_cell:
             self._first_cell = -1
 
     def clear(self, *, overwrite: bool = False) -> None:

@@ -148,6 +148,8 @@ class Head(Context):
         self._all_states = found("llama_get_embeddings_nextn")
         self._state_at = found("llama_get_embeddings_nextn_ith")
         self._target = target.handle
+        if not self._belongs(target.model, model):
+            raise KnownError(f"The head in {model.path.name} belongs to another model.")
         super().__init__(
             model,
             settings,
@@ -159,9 +161,6 @@ class Head(Context):
             keep_windows=self._keeps_windows,
         )
         width = model.state_width
-        if not self._belongs_to(target.model):
-            self.close()
-            raise KnownError(f"The head in {model.path.name} belongs to another model.")
         self._inputs = np.zeros((self._capacity, width), np.float32)
         self._batch.embd = self._inputs.ctypes.data_as(FLOATS)
         row = self._numbers_of_state(target.model)
@@ -180,8 +179,8 @@ class Head(Context):
         self._switch(True)
         self._output_states(self.handle, True, True)
 
-    def _belongs_to(self, target: Model) -> bool:
-        return self.model.state_width == target.state_width
+    def _belongs(self, target: Model, model: Model) -> bool:
+        return model.state_width == target.state_width
 
     def _numbers_of_state(self, target: Model) -> int:
         """How many numbers it needs of the target for a token."""
