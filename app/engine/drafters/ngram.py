@@ -19,6 +19,8 @@ CANDIDATES = 16
 """How many of the most recent earlier places are examined for each length."""
 AGREED = 2
 """Several places that agree are worth so many tokens of a longer match."""
+LEAST_CONFIDENCE = 2
+"""A draft that begins with less hardly ever pays, and would only take the policy's time."""
 _LEAST_COPY = 3
 """The shortest match that begins a copy."""
 
@@ -88,6 +90,8 @@ class NgramDrafter(Drafter):
         draft, begun = list(draft), len(draft)
         confidences: list[float] = []
         for token, confidence in self._following(draft):
+            if confidence < LEAST_CONFIDENCE and not confidences:
+                break
             draft.append(token)
             confidences.append(min(confidence, LONGEST_MATCH))
             if len(confidences) == count or self._ends(token) or not worth(confidences[-1]):
@@ -128,16 +132,17 @@ class NgramDrafter(Drafter):
 
     def _copied(self, copy: Copy, draft: list[int]) -> Told:
         """How a copy goes on, with changes that were made before."""
-        tokens, place = self._sequence.tokens, copy.place
-        if copy.written or tokens[place : place + len(draft)] != draft:
+        tokens, place, written = self._sequence.tokens, copy.place, copy.written
+        if draft and (written or tokens[place : place + len(draft)] != draft):
             return
         place, confidence = place + len(draft), copy.confidence + len(draft)
         for _ in range(2 * MAX_DRAFT_LENGTH):
-            if place >= len(tokens) + len(draft):
+            known = (change for change in self._changes.at(tokens, place) if change.score > 0)
+            change = next((change for change in known if change.new[: len(written)] == written), None)
+            if place >= len(tokens) + len(draft) or (written and not change):
                 return
-            change = next((change for change in self._changes.at(tokens, place) if change.score > 0), None)
-            new = change.new if change else [self._at(place, draft)]
-            place += len(change.old) if change else 1
+            new = change.new[len(written) :] if change else [self._at(place, draft)]
+            place, written = place + (len(change.old) if change else 1), []
             for token in new:
                 yield token, confidence
                 confidence += 1
