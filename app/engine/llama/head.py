@@ -261,7 +261,7 @@ class Head(Context):
         try:
             return self._rows_at(self._all_states(self._target), count)
         except KnownError as error:
-            log.warning("the MTP head is no longer used: %s", error)
+            log.warning("the head is no longer used: %s", error)
             self.failure = str(error)
             self.clear()
             return None
@@ -276,7 +276,7 @@ class Head(Context):
             while (held := len(self.tokens)) < min(least, len(tokens)):
                 self.decode(tokens[held : held + self.chunk], 0)
         except KnownError as error:
-            log.info("the MTP head has not followed its target: %s", error)
+            log.info("the head has not followed its target: %s", error)
             self.clear()
 
     def roll_back(self, length: int) -> None:
