@@ -68,6 +68,7 @@ MECHANISMS: dict[str, Sequence[tuple[object, dict[str, object]]]] = {
     "acceptance by position": [(acceptance, {"_POSITION_PRIOR": 1e12})],
     "recent past": [(Deviation, {"judge": _nothing})],
     "three horizons": [(acceptance, {"_HORIZONS": (20.0,), "_WEIGHTS": (1.0,)})],
+    "steadiness at high rates": [(acceptance, {"_STEADIEST": 3.0})],
     "caution about earlier answers": [(acceptance, {"_START_WEIGHT": 1e9})],
     "kinds of text": [(AutoPolicy, {"_enter": _nothing})],
     "choice of greedy or coupled": [(MethodChoice, {"_settle": _nothing})],

@@ -31,6 +31,9 @@ from app.protocol.options import CONTINUES, DrafterName, Propose, TextKind
 _PAUSE = 0.98
 """Drafting pauses when it promises less than this share of the speed without a draft, and resumes when both are equal:
 the promise doesn't include what ending drafts early will gain."""
+_CHANGE = 1.03
+"""Another drafter takes over when it promises so many times the speed of the current one: both promises follow the same
+last few tokens, and what the other has missed is to be caught up with at every change."""
 _PORTION, _LEAST_PORTION = 1.5, 32
 """A portion of a long catch-up takes as long as this many plain passes, so that the text goes on meanwhile, but has at
 least so many tokens: many at once are cheaper."""
@@ -80,7 +83,11 @@ class AutoPolicy:
         """The drafters that decode."""
         self._probe: tuple[Candidate, float] | None = None
         """The one that is being tried in this round, and the seconds that a token takes otherwise."""
+        self._drafting: Candidate | None = None
+        """The last one that drafted because it was the best."""
         self._is_paused = False
+        self._break_even: dict[Candidate | None, tuple[float, int]] = {}
+        """As last worked out for each one, or for free drafts, and how many rounds have used it."""
         self._rest: Decision | None = None
         """The pause that continues while nothing is judged."""
         self._rested = 0
@@ -105,7 +112,8 @@ class AutoPolicy:
             return self._rest or Decision()
         seconds, is_fixed = self.costs.rounds(), self._fixed is not None
         plans = [one.plan(situation, most, seconds, self._propose, is_fixed=is_fixed) for one in candidates]
-        best = max(plans, key=lambda plan: plan.rate, default=None)
+        current = self._drafting
+        best = max(plans, key=lambda plan: plan.rate * (_CHANGE if plan.candidate is current else 1.0), default=None)
         promises = {name: self._promise(name, proposal, most, seconds) for name, proposal in situation.free.items()}
         name = max(promises, key=lambda one: promises[one].rate, default=None)
         free = promises[name] if name else promised([], seconds, 0.0)
@@ -202,8 +210,11 @@ class AutoPolicy:
         self, chance: float, seconds: Sequence[float], candidate: Candidate | None = None, late: float = 0.0
     ) -> Pause:
         """What the decision was based on."""
-        draft = candidate.costs.token if candidate else 0.0
-        return Pause(acceptance_rate=chance, break_even_rate=break_even(seconds[: self.limit + 1], draft, late))
+        rate, age = self._break_even.get(candidate, (0.0, 0))
+        if age % _REST == 0:
+            rate = break_even(seconds[: self.limit + 1], candidate.costs.token if candidate else 0.0, late)
+        self._break_even[candidate] = rate, age + 1
+        return Pause(acceptance_rate=chance, break_even_rate=rate)
 
     def width(self, width: int) -> int:
         return self.costs.width(width)
@@ -233,6 +244,8 @@ class AutoPolicy:
         self._learn_costs(outcome, drafted, tried)
         if drafted:
             drafted.judge(outcome, truth, learns_methods=self._propose == "auto")
+            if drafted is not tried:
+                self._drafting = drafted
         if tried and outcome.tried.tokens:
             tried.judge_try(outcome, truth[0], learns_methods=self._propose == "auto")
         for name, free in situation.free.items():
