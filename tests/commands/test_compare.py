@@ -67,7 +67,7 @@ EVERY = ["ngram", "lookahead", "model", "tree"]
 
 
 def test_every_drafter_that_fits_is_compared_on_the_same_prompts(pair: Pair, prompts: Path) -> None:
-    options = ["--drafters", "all", "--kinds", "code", "--json", "--curve"]
+    options = ["--drafters", "all", "--kinds", "code", "--draft-length", "3", "--json", "--curve"]
     first = json.loads(called(*arguments(pair, prompts, *options)).stdout)
     assert first["setup"]["drafters"] == [*EVERY, "auto"]
     assert [one["drafter"] for one in first["comparisons"]] == [*EVERY, "auto"] * 2
@@ -78,8 +78,8 @@ def test_every_drafter_that_fits_is_compared_on_the_same_prompts(pair: Pair, pro
     files = {path.name: str(path) for path in (*pair, prompts)}
     table = called(*[files.get(word, word) for word in words], "--drafters", "model,ngram").stdout
     assert max(map(len, table.splitlines())) <= 80
-    rows = [line.split()[:4] for line in table.splitlines()]
-    assert ["ngram", "2", "of", "2"] in rows and ["model", "2", "of", "2"] in rows and ["auto"] not in rows
+    rows = [line.split()[0] for line in table.splitlines() if line]
+    assert [name for name in rows if name in (*EVERY, "auto")] == ["ngram", "model"]
 
 
 def test_a_drafter_that_the_model_lacks_is_refused_with_what_it_has(pair: Pair, prompts: Path) -> None:
