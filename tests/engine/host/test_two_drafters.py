@@ -15,7 +15,9 @@ import pytest
 from app.engine.host.chat_cache import ChatCaches
 from app.engine.host.chat_cache_files import ChatCacheFiles
 from app.engine.host.engine import Engine
+from app.engine.policy.auto import AutoPolicy
 from app.engine.policy.costs import Costs, DraftCosts
+from app.engine.policy.policy import Decision, Situation
 from app.protocol.commands import Generate, Load, Message
 from app.protocol.events import PairLoaded
 from app.protocol.options import DrafterName, HeadChoice, LoadSettings, Sampling
@@ -187,3 +189,27 @@ def test_forgetting_leaves_nothing_in_either(engine: Engine, start: Start, exact
     engine.forget()
     assert engine._target and engine._target.head and engine._draft
     assert not engine._target.head.cache.tokens and not engine._draft.context.tokens
+
+
+class _TriesTheHead(AutoPolicy):
+    """The draft model drafts three tokens in every round, and the head one besides."""
+
+    def decide(self, situation: Situation) -> Decision:
+        self._probe = next(one for one in self._candidates if one.name == "mtp"), 1.0
+        return Decision("model", min(3, situation.most), tries="mtp") if situation.most > 0 else Decision()
+
+
+def test_what_is_only_tried_is_judged_and_changes_neither_text_nor_counters(
+    start: Start, exact_models: Models, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start(exact_models["qwen35"])
+    plain = run(engine, asked(draft_length=0))
+    monkeypatch.setattr("app.engine.host.engine.AutoPolicy", _TriesTheHead)
+    drafted = run(engine, asked())
+    assert drafted.text == plain.text
+    assert_sums_close(drafted)
+    assert [figures.name for figures in drafted.finished.figures.draft.drafters] == ["model"]
+    assert engine._costs
+    known = engine._costs.history.priors("coupled")
+    assert known["mtp"]["prose"].rates["coupled"].rate > 0.9  # always right, tried once a round
+    assert known["mtp"]["prose"].rates["coupled"].weight >= 10
