@@ -15,7 +15,6 @@ from app.commands.output import show_progress, show_result, tell
 from app.models.downloads.item import Item, ItemProgress, ItemState, figures
 from app.models.downloads.queue import DownloadQueue
 from app.models.gguf import ModelFileError
-from app.models.heads import TITLES
 from app.models.hub.api import Hub, HubConnection, network_settings, read_remote_header
 from app.models.hub.catalog import CatalogModel, Offer, load_catalog
 from app.models.hub.catalog_items import resolve
@@ -65,7 +64,7 @@ def _item(hub: Hub, wanted: str, *, with_draft: bool, with_images: bool) -> Item
     projector = _projector(hub, repository, target) if with_images else None
     if not with_draft:
         found = _with_head(hub, repository, target)
-        title = f"{title} with {TITLES[found.kind]}" if found else title
+        title = f"{title} with {found.title}" if found else title
         return Item.of(title, target, None, (repository.license,), found.head if found else None, projector)
     draft = _draft(hub, repository, target)
     licenses = repository.license, draft.license
@@ -95,7 +94,7 @@ def _with_head(hub: Hub, repository: Repository, target: RemoteModel) -> HubMode
         return None  # the download will say so
     if found.head is None or not found.can_run:
         return None
-    _say(f"Its {TITLES[found.kind]} comes with it: {found.head.name} ({words.size(found.head.size)}).")
+    _say(f"Its {found.title} comes with it: {found.head.name} ({words.size(found.head.size)}).")
     return found
 
 

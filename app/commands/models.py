@@ -97,7 +97,7 @@ def described_model(entry: LibraryEntry) -> dict[str, Any]:
         "modified": entry.modified,
         "last_used": entry.last_used,
         "license": entry.license or None,
-        "head": head_kind(entry.summary) or None if entry.summary else None,
+        "head": head_kind(entry.summary) if entry.summary else None,
         "model": facts,
     }
 

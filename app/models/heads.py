@@ -7,11 +7,11 @@ import platform
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
 from app.models.gguf import ASSISTANTS, EAGLE3, GgufHeader, ModelFacts, ModelFileError, read_header, whole_numbers
 from app.models.gguf_parser import text_of
-from app.protocol.options import HeadChoice
+from app.protocol.options import DRAFTER_WORDS, DrafterName, HeadChoice
 from app.words import printable
 
 ARCHITECTURES = (
@@ -60,10 +60,6 @@ _SMALL = "Models with fewer than 3 billion parameters usually answer faster with
 _ON_METAL = "On the GPU of a Mac, models of this kind usually answer faster without it."
 
 
-HeadKind = Literal["", "mtp", "eagle3"]
-TITLES: dict[HeadKind, str] = {"": "head", "mtp": "MTP head", "eagle3": "EAGLE-3 head"}
-
-
 class TargetFacts(Protocol):
     """What decides whether to use a head; headers and `ModelShape`s have it."""
 
@@ -78,13 +74,17 @@ def has_head(header: ModelFacts) -> bool:
     return header.head != "none"
 
 
-def head_kind(header: ModelFacts) -> HeadKind:
-    """The kind of the head in the file; empty without one."""
-    return kind_of(header.architecture) if has_head(header) else ""
+def head_kind(header: ModelFacts) -> DrafterName | None:
+    """The drafter that uses the head in the file; ``None`` without a head."""
+    return _drafter(header.architecture) if has_head(header) else None
 
 
-def kind_of(architecture: str) -> HeadKind:
-    """The kind of heads in files of this architecture."""
+def head_title(architecture: str) -> str:
+    """What to call the heads in files of this architecture."""
+    return DRAFTER_WORDS[_drafter(architecture)].title
+
+
+def _drafter(architecture: str) -> DrafterName:
     return "eagle3" if architecture == EAGLE3 else "mtp"
 
 
@@ -192,7 +192,7 @@ def mismatch(target: GgufHeader, head: GgufHeader) -> str | None:
     """Why a head in a separate file can't be used for ``target``, for the user; ``None`` if it can."""
     if problem := head_problem(head):
         return problem
-    title = f"The {TITLES[head_kind(head)]} in {printable(head.path.name)}"
+    title = f"The {head_title(head.architecture)} in {printable(head.path.name)}"
     if head.architecture == EAGLE3:
         if target.architecture not in LAYER_INPUTS:
             kind = printable(target.architecture)
@@ -205,9 +205,7 @@ def mismatch(target: GgufHeader, head: GgufHeader) -> str | None:
     first, second = target.tokenizer, head.tokenizer
     if first is not None and second is not None:
         belongs = belongs and (first.kind, first.size) == (second.kind, second.size)
-    return (
-        None if belongs else f"The {TITLES[head_kind(head)]} in {printable(head.path.name)} belongs to another model."
-    )
+    return None if belongs else f"{title} belongs to another model."
 
 
 def _reads_layers_of(target: GgufHeader, head: GgufHeader) -> bool:

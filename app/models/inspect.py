@@ -11,7 +11,7 @@ import msgspec
 from app import words
 from app.models.gguf import GgufHeader, ModelFileError, Split, check_loadable
 from app.models.gguf_parser import Tokenizer
-from app.models.heads import TITLES, find_projector, has_head, head_kind, head_problem, is_head_only, layers_read
+from app.models.heads import find_projector, has_head, head_kind, head_problem, head_title, is_head_only, layers_read
 from app.models.memory_shape import shape_of
 from app.models.pairing import Verdict
 from app.words import printable
@@ -37,7 +37,7 @@ def describe(header: GgufHeader) -> dict[str, Any]:
         **_known(header, "layers", "heads", "kv_heads", "width", "training_context"),
         "rope": _known(header.rope, *header.rope.__struct_fields__),
         **_known(header, "experts", "experts_used", "mtp_layers", "projection"),
-        "head": head_kind(header) or None,
+        "head": head_kind(header),
         "target_layers": layers_read(header) or None,
         "kept_state": header.running_state,
         "chat_template": header.chat_template,
@@ -89,7 +89,7 @@ def readable(header: GgufHeader) -> str:
             if header.experts
             else "",
         ),
-        (TITLES[head_kind(header) or "mtp"], _head_row(header)),
+        (head_title(header.architecture), _head_row(header)),
         ("Projector", f"for models of width {words.number(header.projection)}" if header.is_projector else ""),
         ("Sees with", printable(beside.path.name) if (beside := find_projector(header)) else ""),
         ("Tokenizer", _tokenizer_row(header.tokenizer)),

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from app import words
 from app.models.gguf import GgufHeader, ModelFacts
 from app.models.gguf_parser import Tokenizer, TokenizerFacts
-from app.models.heads import TITLES, head_kind, is_head_only, mismatch
+from app.models.heads import head_title, is_head_only, mismatch
 from app.words import printable
 
 MAX_SIZE_DIFFERENCE = 128
@@ -59,8 +59,10 @@ def compare(target: GgufHeader, draft: GgufHeader) -> Verdict:
         if problem := mismatch(target, draft):
             return Verdict(False, problem)
         found = different()  # as after repairs of single tokens, which the engine has no reason to refuse
-        warning = f"{_different_token(found)} What differs is drafted in vain." if found else None
-        return Verdict(True, f"Compatible: the {TITLES[head_kind(draft)]} in this file belongs to the target.", warning)
+        warning = f"{_different_token(found)} Where tokens differ, drafts are always rejected." if found else None
+        return Verdict(
+            True, f"Compatible: the {head_title(draft.architecture)} in this file belongs to the target.", warning
+        )
     return judge(target, draft, different)
 
 

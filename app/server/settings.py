@@ -91,7 +91,7 @@ def _drafter(wanted: str | None, pair: PairLoaded, warnings: Warnings) -> Drafte
     if wanted is None:
         return "auto"
     choice = _DRAFTERS.get(wanted)
-    if choice not in ("chain", "none", "ngram", "grammar", *pair.drafters):
+    if choice not in ("chain", "none", "ngram", "grammar", *pair.drafters, *pair.all_drafters):
         warnings.add(f"There is no drafter {quoted(wanted)} here; the server chose another one.")
         return "auto"
     return choice

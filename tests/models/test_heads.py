@@ -71,7 +71,7 @@ def test_an_assistant_is_a_head_beside_the_targets_of_its_shape(tmp_path: Path, 
 def test_an_eagle3_head_is_a_head_of_targets_that_have_the_layers_it_reads(tmp_path: Path) -> None:
     head = read_header(make_bare_head(tmp_path / "eagle3-a.gguf"))
     target = read_header(make_model(tmp_path / "a.gguf", width=96, layers=3))
-    assert [head_kind(one) for one in (head, target)] == ["eagle3", ""]
+    assert [head_kind(one) for one in (head, target)] == ["eagle3", None]
     assert has_head(head) and is_head_only(head) and head_problem(head) is None and mismatch(target, head) is None
     assert compare(target, head).reason == "Compatible: the EAGLE-3 head in this file belongs to the target."
     with pytest.raises(KnownError, match="is the EAGLE-3 head of a model"):
@@ -124,7 +124,7 @@ def test_eagle3_files_that_llama_cpp_would_stop_at(tmp_path: Path) -> None:
     assert head_problem(renamed(header, tensors=(*header.tensors, tokens._replace(type="I64")))) is None
     problem = head_problem(renamed(header, tensors=(*header.tensors, tokens)))
     assert problem is not None and problem.endswith("because llama.cpp can't read its list of tokens (d2t).")
-    assert head_kind(read_header(make_model(tmp_path / "d.gguf", architecture="eagle3", layers=1))) == ""
+    assert head_kind(read_header(make_model(tmp_path / "d.gguf", architecture="eagle3", layers=1))) is None
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ def test_drafters_of_blocks_are_named_and_refused(tmp_path: Path, tensor: str, t
         return llama_weights(shape, random) | {f"{tensor}.weight": random.matrix(8, 8, 1.0)}
 
     header = read_header(make_model(tmp_path / "a.gguf", architecture="dflash", tensors=tensors))
-    assert head_kind(header) == ""
+    assert head_kind(header) is None
     with pytest.raises(KnownError, match=f"a.gguf is a {title} drafter, which this version of Slipstream can't use."):
         check_loadable(header)
 

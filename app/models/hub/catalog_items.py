@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 
 from app.models.downloads.item import Item
 from app.models.gguf import ModelFileError
-from app.models.heads import TITLES, is_head_only, kind_of
+from app.models.heads import head_title, is_head_only
 from app.models.hub.api import Hub, read_remote_header
 from app.models.hub.catalog import Alternate, CatalogFile, DraftModel, Offer, Sidecar
 from app.models.hub.repository import NotFoundError, RemoteModel, Repository
@@ -36,7 +36,7 @@ def resolve(hub: Hub, offer: Offer, *, with_images: bool = False, metal: bool = 
         return Item.of(f"{title} with draft", target, draft, tuple(licenses), projector=projector)
     head = _head(hub, repository, accelerator) if isinstance(accelerator, Sidecar) else None
     if head is not None and isinstance(accelerator, Sidecar):
-        title = f"{title} with {TITLES[kind_of(accelerator.architecture)]}"
+        title = f"{title} with {head_title(accelerator.architecture)}"
     return Item.of(title, target, None, tuple(licenses), head, projector)
 
 

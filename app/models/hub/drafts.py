@@ -14,27 +14,11 @@ from typing import Literal, NamedTuple
 
 from app.models.downloads.item import Item
 from app.models.gguf import GgufHeader, ModelFacts, ModelFileError, check_loadable, read_header
-from app.models.heads import (
-    LAYER_INPUTS,
-    TITLES,
-    HeadKind,
-    fits,
-    has_head,
-    head_kind,
-    head_problem,
-    is_head_only,
-    mismatch,
-)
+from app.models.heads import LAYER_INPUTS, fits, has_head, head_problem, head_title, is_head_only, mismatch
 from app.models.hub.api import Hub, read_remote_header
 from app.models.hub.catalog import CatalogModel, load_catalog
 from app.models.hub.network import Network
-from app.models.hub.repository import (
-    NoAccessError,
-    NotFoundError,
-    RemoteModel,
-    SearchResult,
-    names_eagle3,
-)
+from app.models.hub.repository import NoAccessError, NotFoundError, RemoteModel, SearchResult, names_eagle3
 from app.models.names import plain_name
 from app.models.pairing import LARGE_DRAFT_SHARE, Verdict, compare
 from app.system import Canceled, KnownError
@@ -262,19 +246,14 @@ class HubModel:
     header: GgufHeader
     place: Literal["none", "inside", "beside", "alone"] = "none"
     """Where its head is; ``alone``: the file is only a head, without a model to chat with."""
-    kind: HeadKind = ""
-    """Of that head."""
+    title: str = ""
+    """What to call that head."""
     head: RemoteModel | None = None
     """The separate file with its head."""
     can_run: bool = True
     """Whether this version can use the head."""
     projector: RemoteModel | None = None
     """The separate file that lets it see images."""
-
-    @property
-    def title(self) -> str:
-        """What to call its head."""
-        return TITLES[self.kind]
 
 
 def look_at(
@@ -291,7 +270,7 @@ def look_at(
     """
     header = read_remote_header(network, model, is_canceled, any_kind=True)
     if is_head_only(header):
-        return HubModel(header, "alone", head_kind(header), can_run=head_problem(header) is None)
+        return HubModel(header, "alone", head_title(header.architecture), can_run=head_problem(header) is None)
     check_loadable(header)
     found = _with_head(network, header, heads, is_canceled)
     return replace(found, projector=choose_projector(network, header, vision))
@@ -301,7 +280,7 @@ def _with_head(
     network: Network, header: GgufHeader, heads: Iterable[RemoteModel], is_canceled: Callable[[], bool]
 ) -> HubModel:
     if has_head(header):
-        return HubModel(header, "inside", head_kind(header), can_run=head_problem(header) is None)
+        return HubModel(header, "inside", head_title(header.architecture), can_run=head_problem(header) is None)
     for head in list(heads)[:_MAX_CHECKED]:
         try:
             found = read_remote_header(network, head, is_canceled, any_kind=True)
@@ -310,7 +289,7 @@ def _with_head(
         if not is_head_only(found):
             continue
         if mismatch(header, found) is None:
-            return HubModel(header, "beside", head_kind(found), head)
+            return HubModel(header, "beside", head_title(found.architecture), head)
         if head_problem(found) is not None and found.architecture == header.architecture:
-            return HubModel(header, "beside", head_kind(found), head, can_run=False)
+            return HubModel(header, "beside", head_title(found.architecture), head, can_run=False)
     return HubModel(header)

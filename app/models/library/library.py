@@ -26,7 +26,7 @@ from app.models.gguf import (
     problem_of,
     read_header,
 )
-from app.models.heads import TITLES, head_kind, pays_off
+from app.models.heads import head_title, pays_off
 from app.models.library.folders import FolderKind, FoundFile, ModelFolder, extra_folder, walk
 from app.models.library.index import FILE_NAME as INDEX_NAME
 from app.models.library.index import READER, LibraryIndex, ModelSummary, Record, Stamp, summary_of
@@ -86,7 +86,7 @@ class LibraryEntry:
     @property
     def head_title(self) -> str:
         """What to call the head in it."""
-        return TITLES[head_kind(self.summary) if self.summary else ""]
+        return head_title(self.summary.architecture) if self.summary else ""
 
     @property
     def drafts_itself(self) -> bool:

@@ -16,7 +16,7 @@ from PySide6.QtWidgets import QAbstractButton, QCheckBox, QFrame, QWidget
 from app import words
 from app.models.downloads.item import Item, ItemState
 from app.models.gguf import read_header
-from app.models.heads import TITLES, can_compute, kind_of
+from app.models.heads import can_compute, head_title
 from app.models.hub import drafts
 from app.models.hub.api import Hub, HubConnection, network_settings, read_remote_header
 from app.models.hub.catalog import DraftModel, Inside, Offer, Sidecar, load_catalog
@@ -345,7 +345,7 @@ def drafting_text(offer: Offer, where: Whereabouts) -> str:
 
 def _title(accelerator: object) -> str:
     """What to call the head that it is."""
-    return TITLES[kind_of(accelerator.architecture) if isinstance(accelerator, Inside | Sidecar) else ""]
+    return head_title(accelerator.architecture) if isinstance(accelerator, Inside | Sidecar) else ""
 
 
 def measured_text(offer: Offer) -> str:

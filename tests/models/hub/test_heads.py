@@ -41,11 +41,11 @@ def test_a_head_beside(server: HubServer, network: Network, files: dict[str, Pat
 def test_an_eagle3_head_beside_and_alone(server: HubServer, network: Network, files: dict[str, Path]) -> None:
     hosted = {"m-Q4_0.gguf": files["llama"], "eagle3-m-Q8_0.gguf": files["eagle3"]}
     found = looked_at(server, network, hosted)
-    assert (found.place, found.kind, found.title, found.can_run) == ("beside", "eagle3", "EAGLE-3 head", True)
+    assert (found.place, found.title, found.can_run) == ("beside", "EAGLE-3 head", True)
     assert found.head is not None and found.head.name == "eagle3-m-Q8_0.gguf"
     assert looked_at(server, network, {"m-Q4_0.gguf": files["gemma"], "m-EAGLE3.gguf": files["eagle3"]}).head is None
     named_as_a_model = looked_at(server, network, {"m-Q8_0.gguf": files["eagle3"]})
-    assert (named_as_a_model.place, named_as_a_model.kind) == ("alone", "eagle3")
+    assert (named_as_a_model.place, named_as_a_model.title) == ("alone", "EAGLE-3 head")
 
 
 def test_an_mtp_head_goes_before_an_eagle3_head(
@@ -56,7 +56,7 @@ def test_an_mtp_head_goes_before_an_eagle3_head(
     tiny.write_bytes(bytes(8))
     hosted = {"m-Q4_0.gguf": files["plain"], "eagle3-m.gguf": tiny, "mtp-m.gguf": files["head"]}
     found = looked_at(server, network, hosted)
-    assert found.kind == "mtp" and not server.bodies("eagle3-m.gguf")
+    assert found.title == "MTP head" and not server.bodies("eagle3-m.gguf")
 
 
 @pytest.mark.parametrize("where", ["inside", "beside"])
