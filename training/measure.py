@@ -73,15 +73,17 @@ def held_out(folder: Path) -> list[Answer]:
 
 
 def report(found: Iterator[tuple[Answer, Tensor]], length: int = 3) -> dict[str, float]:
-    """Share of tested tokens that were accepted, over all and by kind; each step's own share; tokens a pass."""
+    """Share of tested tokens that were accepted, by kind and length; each step's own share; tokens a pass."""
     sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     own, places = torch.zeros(length), 0
     for answer, right in found:
-        counts = walked(right, length)
         own, places = own + right[:length].float().sum(-1), places + right.shape[1]
-        for name in ("all", answer.kind):
-            sums[name] = [old + new for old, new in zip(sums[name], counts, strict=True)]
+        named = [(answer.kind, length), *((f"drafts of {size}", size) for size in range(1, length + 1))]
+        for name, size in named:
+            sums[name] = [old + new for old, new in zip(sums[name], walked(right, size), strict=True)]
     figures = {name: round(accepted / max(tested, 1), 3) for name, (_, tested, accepted) in sums.items()}
     figures |= {f"step {index}": round(float(share) / places, 3) for index, share in enumerate(own)}
-    passes, _, accepted = sums["all"]
-    return figures | {"tokens a pass": round(1 + accepted / passes, 3)}
+    for size in range(1, length + 1):
+        passes, _, accepted = sums[f"drafts of {size}"]
+        figures[f"tokens a pass, drafts of {size}"] = round(1 + accepted / passes, 3)
+    return figures
