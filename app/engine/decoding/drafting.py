@@ -104,7 +104,7 @@ class Drafting:
         decision = self.policy.decide(situation)
         drafted = self._carry_out(decision, situation)
         proposal = self._continued(drafted, decision, most)
-        if proposal.parents and not self.branches:
+        if proposal.parents is not None and not self.branches:  # also if it is empty: a pass may have to be padded
             proposal = proposal.along(())
         is_whole = bool(proposal.parents or proposal.continued)
         tested = len(proposal.tokens) if is_whole else decision.tested(proposal)

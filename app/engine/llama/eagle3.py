@@ -67,6 +67,7 @@ class Eagle3Head(Head):
             known = self._states.first + 1 - len(self.tokens)
             skipped = min(max(known, 0), len(tokens) - min(outputs, 1))
             self.tokens.extend(tokens[:skipped])
+            self._exact = len(self.tokens)
             tokens = tokens[skipped:]
             if not tokens:
                 return

@@ -15,6 +15,7 @@ from app.engine.decoding.loop import Decoding
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.decoding.trees import Trie, first_chain, sequences
 from app.engine.drafters import Drafter, Proposal, Worth, always
+from app.engine.drafters.lookahead import LookaheadDrafter
 from app.engine.policy.fixed import FixedPolicy
 from app.protocol.events import Round
 from app.protocol.options import MAX_DRAFT_LENGTH, TARGET_OUTPUTS, AcceptRule, DrafterName, ProposalMethod, Sampling
@@ -133,6 +134,15 @@ def test_the_text_is_the_same_as_without_a_draft() -> None:
         assert all(one.accepted <= one.tested and one.tokens <= one.accepted + 1 for one in rounds)
         assert max(ours.passes) <= TARGET_OUTPUTS
     assert min(met[what] for what in ("end", "length", "stop_string", "context", "trees", "fed again")) > 5, met
+
+
+@pytest.mark.parametrize("drafter", [LookaheadDrafter(), None])
+def test_padded_passes_have_no_branches(drafter: Drafter | None) -> None:
+    """Nor are they narrower where a drafter that needs branches proposes nothing."""
+    cache = TableCache()
+    decode(cache, drafter, accept="exact", unit=8)
+    _, *passes = cache.passes
+    assert passes and not cache.trees and not any(width % 8 for width in passes)
 
 
 def test_logprobs_are_those_of_the_path() -> None:

@@ -275,6 +275,33 @@ def test_layer_inputs_that_are_no_longer_known(
     assert_same(engine, going_on, answer, run(engine, msgspec.structs.replace(going_on, draft_length=0)))
 
 
+def test_wide_passes_of_the_target(
+    engine: Engine, load_pair: LoadPair, table_pairs: dict[TargetArchitecture, Pair], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """More tokens at once than may wait for the head, whose own passes are short."""
+    monkeypatch.setattr(head, "WAITING_STATES_BYTES", 0)
+    load_pair(table_pairs["llama"], LoadSettings(context_length=1024, threads=1))
+    answer = run(engine, asked(LONG * 4))
+    assert answer.started.prompt_tokens > 300
+    assert_always_right(answer)
+
+
+def test_what_has_no_cell_is_passed_over_once(
+    engine: Engine, load_pair: LoadPair, table_pairs: dict[TargetArchitecture, Pair]
+) -> None:
+    """Where the layer inputs of a long beginning are no longer known, and the head hasn't come to its end."""
+    load_pair(table_pairs["llama"])
+    run(engine, asked(draft_length=0))
+    assert engine._target is not None and engine._target.head is not None
+    target, cache = engine._target.context, engine._target.head.cache
+    cache.clear()
+    target.decode([300], 1)
+    assert cache._states.first > 64
+    cache.decode(target.tokens[:64], 0)
+    target.decode([310], 1)
+    assert cache.tokens == target.tokens[:64]
+
+
 def test_other_drafters_and_pauses_leave_nothing_out(
     engine: Engine, load_pair: LoadPair, table_pairs: dict[TargetArchitecture, Pair]
 ) -> None:
