@@ -169,8 +169,8 @@ class NgramDrafter(Drafter):
 
     def _at(self, place: int, draft: list[int]) -> int:
         """The token at ``place`` of the context and a ``draft``."""
-        beyond = place - len(self._sequence)
-        return draft[beyond] if beyond >= 0 else self._sequence.tokens[beyond]
+        tokens = self._sequence.tokens
+        return tokens[place] if place < len(tokens) else draft[place - len(tokens)]
 
 
 class _Index:

@@ -186,6 +186,7 @@ class Engine:
             return medusa_heads(Path(path), target.context), None
         except KnownError as error:
             log.info("the Medusa heads are not used: %s", error)
+            target.context.keep_states(False)
             return None, str(error)
 
     def _find_exactness(self, target: Target) -> None:

@@ -55,7 +55,6 @@ def medusa_heads(path: Path, target: Context) -> MedusaHeads:
     state = target.state(0)
     target.clear()
     if state is None or not np.isfinite(state).all():
-        target.keep_states(False)
         raise KnownError("llama.cpp gives no hidden states of this model, which Medusa heads need.")
     return heads
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from app.engine.decoding.sampling import Floats
 from app.engine.drafters.medusa import Ranked, _likeliest
 from app.engine.host.engine import Engine
 from app.engine.host.medusa_files import read_tensors
+from app.engine.llama.context import Context
 from app.protocol.commands import Load
 from app.protocol.events import PairLoaded
 from app.protocol.options import LoadSettings, Sampling
@@ -214,6 +216,23 @@ def test_heads_of_a_model_with_another_width(engine: Engine, tmp_path: Path) -> 
     assert pair.medusa_refused == (
         "These Medusa heads belong to another model: their width or vocabulary isn't the target's."
     )
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_a_target_that_gives_no_states_is_no_longer_asked_for_them(
+    engine: Engine, asked: Asked, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
+) -> None:
+    def decode(context: Context, tokens: Sequence[int], outputs: int) -> Floats:
+        if fails and context._keeps_states:
+            raise KnownError("It failed.")
+        return decoded(context, tokens, outputs)
+
+    decoded = Context.decode
+    monkeypatch.setattr(Context, "decode", decode)
+    monkeypatch.setattr(Context, "state", lambda *_: None)
+    assert asked(make_medusa(tmp_path / "heads")).medusa_refused
+    assert engine._target and not engine._target.context._keeps_states
+    assert run(engine, ask("Well?", max_tokens=5, draft_length=0)).text
 
 
 def test_numbers_of_each_type(tmp_path: Path) -> None:
