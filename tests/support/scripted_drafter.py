@@ -13,6 +13,7 @@ class ScriptedDrafter(Drafter):
     """Proposes 0, 1, 2… right tokens and wrong ones after them."""
 
     name: DrafterName = "ngram"
+    is_free = True
 
     def __init__(self, tokens: Sequence[int]) -> None:
         """``tokens`` of the prompt and of the answer to it."""
