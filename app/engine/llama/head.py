@@ -167,7 +167,7 @@ class Head(Context):
         room = WAITING_STATES_BYTES // (2 * _FLOAT_BYTES * row)  # see `States`
         self._waiting = max(min(room, self.length), target.chunk)
         """How many tokens may wait to be processed."""
-        self._states = States(2 * (max(self._waiting, target._capacity) + HISTORY), row)
+        self._states = States(2 * (max(self._waiting, self._capacity) + HISTORY), row)
         self._own: Floats = np.zeros(width, np.float32)
         """The head's own hidden state after its last output, from which it drafts on."""
         self._exact = 0

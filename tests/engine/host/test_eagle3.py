@@ -260,7 +260,7 @@ def test_layer_inputs_that_are_no_longer_known(
 ) -> None:
     """Where a head was emptied, it begins anew with the first token whose layer inputs are still there."""
     monkeypatch.setattr(head, "WAITING_STATES_BYTES", 0)
-    load_pair(random_pairs["llama"], msgspec.structs.replace(SETTINGS, batch_size=32))
+    load_pair(random_pairs["llama"])
     command = asked(LONG * 2)
     plain = run(engine, msgspec.structs.replace(command, draft_length=0))
     assert engine._target is not None and engine._target.head is not None
