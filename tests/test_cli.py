@@ -121,9 +121,9 @@ def test_drafts_with_branches_if_asked_for(tmp_path: Path) -> None:
         texts.add(told["text"])
     assert len(texts) == 1 and told["draft"]["acceptance_rate"] > 0
     for file, drafter, problem in (
-        (hybrid, "lookahead", "Drafts with branches aren't possible with this model"),
-        (target, "tree", "There is nothing for the draft with branches to draft with."),
-        (target, "medusa", "There is nothing for the Medusa heads to draft with."),
+        (hybrid, "lookahead", "Draft trees aren't possible with this model"),
+        (target, "tree", "A draft tree needs a draft model or head."),
+        (target, "medusa", "There are no Medusa heads."),
     ):
         refused = called("generate", "--target", file, "--drafter", drafter, *options)
         assert refused.returncode == 1 and problem in refused.stderr

@@ -54,8 +54,8 @@ def _words(text: str) -> list[str]:
         type=_words,
         default=[],
         metavar="NAME,…",
-        help="answer each prompt with each of these drafters, taking turns; all: with every one that fits the model, "
-        "and auto, which chooses among them",
+        help="answer each prompt with each of these drafters in turn; all: with every drafter that fits the model, and "
+        "with auto, which chooses among them",
     ),
     option("--curve", action="store_true", help="also measure every draft length from 0 to 16"),
     option(
@@ -153,20 +153,20 @@ def _check_drafters(options: argparse.Namespace) -> None:
         if name not in ("all", *names):
             wrong_usage(f"--drafters: there is no drafter {name}; choose from all, {', '.join(names)}")
     if options.drafters and options.drafter != "auto":
-        wrong_usage("--drafters and --drafter exclude each other")
+        wrong_usage("--drafters and --drafter can't be combined")
     if options.drafters and options.server:
-        wrong_usage("--drafters compares drafters of this computer; a server decides itself how it drafts")
+        wrong_usage("--drafters needs a local model: a server decides for itself how it drafts")
     may_need = options.head == "auto" and options.target and {"all", *HEADS} & {*options.drafters}
     if may_need and not head_problem(read_header(options.target)):
         options.head = "on"
 
 
 def _drafters(asked: Sequence[str], fitting: Sequence[DrafterChoice]) -> Sequence[DrafterChoice]:
-    """The drafters to compare. Raises `KnownError` for one that this model doesn't have."""
+    """The drafters to compare. Raises `KnownError` for one that can't draft for this model."""
     if "all" in asked:
         return fitting
     if missing := [name for name in asked if name not in fitting]:
-        raise KnownError(f"{', '.join(missing)} can't draft here. What can: {', '.join(fitting)}.")
+        raise KnownError(f"{', '.join(missing)} can't draft for this model. Drafters that can: {', '.join(fitting)}.")
     return [name for name in fitting if name in asked]
 
 

@@ -478,7 +478,7 @@ _TOKEN = (
         "wanted",
         metavar="REPO[:FILE]",
         help="a repository such as Qwen/Qwen3-8B-GGUF, followed by a quantization or file name if it has several "
-        "models; or a recommended model such as qwen3.5-9b. A head in a file of its own comes with it",
+        "models; or a recommended model such as qwen3.5-9b. A head in a separate file comes with it",
     ),
     option("--with-draft", action="store_true", help="also download the best draft that fits"),
     option(

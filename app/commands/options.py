@@ -15,6 +15,7 @@ from app.commands.output import tell, wrong_usage
 from app.protocol.answering import WORDS, PerChat, SamplingChoice, kind_of, range_of
 from app.protocol.options import (
     BRANCHES,
+    BRANCHING,
     DEFAULT_BATCH_SIZE,
     MAX_CONTEXT_LENGTH,
     MAX_COUNT,
@@ -130,7 +131,7 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         "--medusa",
         type=Path,
         metavar="FILE",
-        help="safetensors file with Medusa heads for the target, which draft with --drafter medusa",
+        help="safetensors file with Medusa heads for the target, for --drafter medusa",
     )
     models.add_argument(
         "--chat-template",
@@ -177,7 +178,7 @@ def _add_loading_options(parser: argparse.ArgumentParser) -> None:
         "--branches",
         type=whole(0, MAX_DRAFT_LENGTH),
         metavar="N",
-        help=f"branches that a draft may have, 0 to {MAX_DRAFT_LENGTH} (default: {BRANCHES} for tree and lookahead)",
+        help=f"branches that a draft may have (default: {BRANCHES} for {', '.join(BRANCHING)})",
     )
     loading.add_argument(
         "--flash-attention",
@@ -239,9 +240,9 @@ def add_drafter_options(group: argparse._ArgumentGroup) -> None:
         default="auto",
         help=(
             "auto, also called chain, is the default: n-grams where their match is more promising, otherwise the "
-            "draft model or head; mtp, eagle3: the head that the target's file contains, or the file given as --draft; "
-            "tree: the draft model, with branches; lookahead: n-grams that the target writes ahead in its own passes; "
-            "none, also called off: decode without any draft"
+            "draft model or head; mtp, eagle3: the head in the target's file, or in the file given as --draft; tree: a "
+            "draft tree of the draft model or head; lookahead: n-grams that the target generates ahead in its own "
+            "verify passes; medusa: the heads given as --medusa; none, also called off: decode without any draft"
         ),
     )
 

@@ -125,8 +125,9 @@ def generate_command(
         no_head = f"The target has no {DRAFTER_WORDS[options.drafter].title}."
         raise KnownError(pair.head_refused or pair.head_off or no_head)
     if options.drafter in BRANCHING and options.drafter not in pair.all_drafters:
-        none = f"There is nothing for {DRAFTER_WORDS[options.drafter].sentence} to draft with."
-        raise KnownError((pair.medusa_refused if options.drafter == "medusa" else pair.branches_refused) or none)
+        if options.drafter == "medusa":
+            raise KnownError(pair.medusa_refused or "There are no Medusa heads. Name a file with --medusa.")
+        raise KnownError(pair.branches_refused or "A draft tree needs a draft model or head. Name one with --draft.")
     given = {name: value for name, value in vars(options).items() if value is not None}
     chosen = SamplingChoice(**{name: given[name] for name in SamplingChoice.__struct_fields__ if name in given})
     settings = {name: given[name] for name in AnswerSettings.__struct_fields__ if name in given}

@@ -64,15 +64,9 @@ def _head(report: Report) -> str:
 
 
 def _summary_table(summary: Summary) -> str:
-    lines = [_line("tok/s", _HEADS)]
-    lines += [_line(row.kind, wording.cells(row)) for row in summary.rows]
-    if len(summary.rows) != 1:
-        lines.append(_line("all", wording.cells(summary.total)))
-    return "\n".join(lines)
-
-
-def _line(name: str, cells: Sequence[str]) -> str:
-    return _kind(name) + _cells(cells, _WIDTHS)
+    rows = summary.rows if len(summary.rows) == 1 else [*summary.rows, summary.total]
+    lines = [("tok/s", _HEADS), *((row.kind, wording.cells(row)) for row in rows)]
+    return "\n".join(_kind(name) + _cells(cells, _WIDTHS) for name, cells in lines)
 
 
 def _cells(cells: Sequence[str], widths: Sequence[int]) -> str:
@@ -113,17 +107,14 @@ def _curve(curve: Curve) -> str:
     if not known:
         return ""
     scale = _BAR / max(speed for _, speed in known)
-    lines = [f"{_length_head(curve):20}{'tok/s':>8}"]
+    head = "draft length" if curve.drafter == "auto" else f"length, {curve.drafter}"
+    lines = [f"{head:20}{'tok/s':>8}"]
     lines += [f"{name:20}{words.number(speed, 1):>8}  {'█' * round(speed * scale)}" for name, speed in known]
     return "\n".join(lines)
 
 
-def _length_head(curve: Curve) -> str:
-    return "draft length" if curve.drafter == "auto" else f"length, {curve.drafter}"
-
-
 def _notes(report: Report) -> dict[str, list[str]]:
-    """What else there is to say, by heading: where texts differ, whose drafting ended early, what wasn't answered."""
+    """By heading: where texts differ, which drafters stopped early, and what wasn't answered."""
     by = {one.drafter: f", {one.drafter}" if report.setup.drafters else "" for one in report.comparisons}
     differing = [
         f"{_named(one.prompt)}, seed {one.seed}{by[one.drafter]}, {wording.difference(one.difference, report.setup)}."
@@ -132,7 +123,7 @@ def _notes(report: Report) -> dict[str, list[str]]:
     ]
     found = {
         f"Different texts: {len(differing)} of {len(report.comparisons)}": differing,
-        "Drafting ended before the answer": wording.failures(report.comparisons),
+        "Drafting stopped early": wording.failures(report.comparisons),
         f"Not answered: {len(report.skipped)}": [f"{_named(one.prompt)}: {one.reason}" for one in report.skipped],
     }
     return {heading: notes for heading, notes in found.items() if notes}
@@ -187,9 +178,9 @@ def _headline(report: Report) -> str:
     sentences = [f"{pair}, {setup.date[:10]}."]
     total = max(totals, key=lambda one: one.speed_up or 0.0)
     if total.speed_up is not None:
-        quickest = f"With `{total.drafter}`, the quickest drafter here" if len(totals) > 1 else "With the draft"
+        fastest = f"With `{total.drafter}`, the fastest drafter here" if len(totals) > 1 else "With the draft"
         sentences.append(
-            f"{quickest}, decoding was **{words.times(total.speed_up)}** as fast as without it (median "
+            f"{fastest}, decoding was **{words.times(total.speed_up)}** as fast as without it (median "
             f"of {total.runs} comparisons)."
         )
     same = sum(one.same for one in totals)
@@ -212,26 +203,24 @@ def _drafter_blocks(report: Report) -> list[str]:
     rows = [[row.drafter, *wording.drafter_cells(row, report.setup)] for row in totals]
     plain = totals[0]
     about = (
-        "*A draft token*: time of the drafts ÷ their tokens. *A pass*: time in verify passes ÷ their number. "
-        "*Memory*: what the drafter takes beside the target, by the memory plan. Without a draft: "
+        "*A draft token*: drafting time ÷ drafted tokens. *A pass*: the mean time of a verify pass. *Memory*: what the "
+        "drafter needs in addition to the target, from the memory plan. Without a draft: "
         f"{words.speed(plain.plain_speed)}; a pass {words.milliseconds(plain.plain_pass_seconds)}."
     )
     return ["## By drafter", _table([*heads, "middle half"], rows), about]
 
 
 def _kinds_table(report: Report) -> str:
-    summaries = by_drafter(report.comparisons)
-    several = len(summaries) > 1
-    heads = ["kind", "same text", "accepted", "tokens per pass", "tok/s without draft", "tok/s with draft", "speed-up"]
-    heads = [*(["drafter"] if several else []), *heads, "middle half", "tokens", "accepted by drafter"]
-    rows = []
+    summaries, rows = by_drafter(report.comparisons), []
+    heads = ["drafter", "kind", "same text", "accepted", "tokens per pass", "tok/s without draft", "tok/s with draft"]
+    heads += ["speed-up", "middle half", "tokens", "accepted by drafter"]
     for row in (row for one in summaries.values() for row in (*one.rows, one.total)):
         drafters = ", ".join(
             f"{one.name} {words.number(one.accepted)} of {words.number(one.tested)}" for one in row.drafters
         )
-        cells = [row.kind, *wording.cells(row), f"{words.number(row.tokens)}", drafters or words.UNKNOWN]
-        rows.append([*([row.drafter] if several else []), *cells])
-    return _table(heads, rows)
+        tokens = words.number(row.tokens)
+        rows.append([row.drafter, row.kind, *wording.cells(row), tokens, drafters or words.UNKNOWN])
+    return _table(heads, rows, without_first=len(summaries) == 1)
 
 
 def _curve_blocks(curve: Curve) -> list[str]:
@@ -242,22 +231,11 @@ def _curve_blocks(curve: Curve) -> list[str]:
 
 
 def _prompts_table(report: Report) -> str:
-    several = bool(report.setup.drafters)
-    heads = [
-        *(["drafter"] if several else []),
-        "kind",
-        "prompt",
-        "seed",
-        "tokens",
-        "same text",
-        "accepted",
-        "tok/s without draft",
-        "tok/s with draft",
-        "speed-up",
-    ]
+    heads = ["drafter", "kind", "prompt", "seed", "tokens", "same text", "accepted", "tok/s without draft"]
+    heads += ["tok/s with draft", "speed-up"]
     rows = [
         [
-            *([c.drafter] if several else []),
+            c.drafter,
             c.prompt.kind,
             c.prompt.title,
             str(c.seed),
@@ -270,7 +248,7 @@ def _prompts_table(report: Report) -> str:
         ]
         for c in report.comparisons
     ]
-    return _table(heads, rows)
+    return _table(heads, rows, without_first=not report.setup.drafters)
 
 
 def _repeat_note(report: Report) -> str:
@@ -282,9 +260,9 @@ def _repeat_note(report: Report) -> str:
     return note
 
 
-def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]], *, without_first: bool = False) -> str:
     lines = [heads, ["---"] * len(heads), *([_plain(cell) for cell in row] for row in rows)]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
+    return "\n".join(f"| {' | '.join(cells[without_first:])} |" for cells in lines)
 
 
 def _plain(text: str, limit: int = 400) -> str:

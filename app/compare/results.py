@@ -23,9 +23,9 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     figures: Figures = Figures()
     finish_reason: FinishReason = "end"
     drafting_seconds: float = 0.0
-    """In the rounds that drafted something; the others only decide not to."""
+    """Of rounds that drafted something."""
     draft_failure: str | None = None
-    """Why drafting ended before the answer did, for the user."""
+    """Why drafting stopped before the end, for the user."""
 
     @property
     def text(self) -> str:
@@ -154,7 +154,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     command: Generate = Generate(request=0, messages=[])
     """The seed used for both answers; reports don't have it."""
     drafter: DrafterChoice = "auto"
-    """With what the second one was drafted. Comparisons with other drafters have the same first one."""
+    """Of the second answer. Comparisons with other drafters have the same first one."""
     plain: Run
     drafted: Run
     difference: Difference | None = None
@@ -343,13 +343,13 @@ class Setup(AnswerSettings, frozen=True, kw_only=True):
     head: ModelFile | None = None
     """The file with the head in use, possibly the target's."""
     head_drafter: DrafterName = "mtp"
-    """With which that head drafts."""
+    """The drafter that uses that head."""
     medusa: ModelFile | None = None
     """The file with Medusa heads."""
     drafters: list[DrafterChoice] = msgspec.field(default_factory=list)
-    """Those that were compared, where they were chosen for it; empty: ``drafter`` alone."""
+    """Those that were compared with each other; empty: ``drafter`` alone."""
     drafter_bytes: dict[DrafterChoice, int] = msgspec.field(default_factory=dict)
-    """The memory that a loaded drafter takes beside the target, by the memory plan."""
+    """The memory that a drafter needs in addition to the target, from the memory plan."""
     template: str = "model"
     context_length: int = 0
     threads: int = 0

@@ -27,7 +27,7 @@ from app.models.model_memory import PairMemory
 from app.protocol.answering import with_fields_of
 from app.protocol.commands import Generate
 from app.protocol.events import ModelInfo, PairLoaded
-from app.protocol.options import DrafterChoice, LoadSettings, chosen_options
+from app.protocol.options import HEADS, DrafterChoice, LoadSettings, chosen_options
 from app.protocol.remote import SERVER_NAMES
 from app.system import Canceled
 from app.words import printable
@@ -112,12 +112,11 @@ def fitting(pair: PairLoaded, command: Generate) -> list[DrafterChoice]:
 
 
 def _drafter_bytes(pair: PairLoaded, settings: LoadSettings) -> dict[DrafterChoice, int]:
-    """What the draft model and the head take beside the target; empty if a file can't be read."""
+    """What drafters need in addition to the target; empty if a file can't be read."""
     try:
-        files = [shape_of(read_header(Path(model.path))) for model in pair.models]
+        target, *others = [shape_of(read_header(Path(model.path))) for model in pair.models]
     except ModelFileError:
         return {}
-    target, *others = files
     head = (others.pop() if pair.head_file else target) if pair.has_head else None
 
     def total(draft: ModelShape | None, head: ModelShape | None) -> int:
@@ -135,13 +134,12 @@ def _drafter_bytes(pair: PairLoaded, settings: LoadSettings) -> dict[DrafterChoi
         ).estimate()
         return found.system.total + found.gpu.total
 
-    parts: dict[DrafterChoice, tuple[ModelShape | None, ModelShape | None]] = {}
-    if others:
-        parts["model"] = parts["tree"] = others[0], None
-    if pair.head_drafter:
-        parts[pair.head_drafter] = None, head
-    plain = total(None, None)
-    return {name: total(*both) - plain for name, both in parts.items() if name in pair.all_drafters}
+    plain, draft = total(None, None), others[0] if others else None
+    return {
+        name: (total(None, head) if name in HEADS or draft is None else total(draft, None)) - plain
+        for name in pair.all_drafters
+        if name in (*pair.drafters, "tree")
+    }
 
 
 def _servers(pair: PairLoaded, without: PairLoaded | None) -> list[str]:

@@ -102,7 +102,7 @@ def verdict(difference: Difference, setup: Setup) -> str:
 
 
 def failures(comparisons: Sequence[Comparison]) -> list[str]:
-    """Where drafting ended before answers did: those are partly without a draft."""
+    """Drafters that stopped before the answer ended; the rest of it was written without a draft."""
     found = Counter((one.drafter, one.drafted.draft_failure) for one in comparisons if one.drafted.draft_failure)
     return [f"{drafter}, {words.count(number, 'answer')}: {why}" for (drafter, why), number in found.items()]
 

@@ -1,4 +1,4 @@
-"""Companions of a target: heads that draft for it (MTP, EAGLE-3), and projectors that let it see images."""
+"""A target's companions: heads that draft for it (MTP, EAGLE-3), and projectors that let it see images."""
 
 from __future__ import annotations
 
@@ -168,13 +168,13 @@ def _eagle3_problem(header: GgufHeader) -> str | None:
     if header.layers != 1:
         return f"The EAGLE-3 head in {name} isn't used, because llama.cpp computes only heads with one layer."
     if len(layers_read(header)) != LAYERS_READ or len(_own(header, "target_hidden_size")) != 1:
-        return f"The EAGLE-3 head in {name} isn't used, because the file doesn't say which layers of a model it reads."
+        return f"The EAGLE-3 head in {name} isn't used, because the file doesn't say which layers it reads."
     tensors = {tensor.name: tensor for tensor in header.tensors}
     if (tokens := tensors.get("d2t")) and (tokens.type != "I64" or "output.weight" not in tensors):
-        return f"The EAGLE-3 head in {name} isn't used, because llama.cpp can't read its list of tokens (d2t)."
+        return f"The EAGLE-3 head in {name} isn't used, because llama.cpp can't read its draft vocabulary (d2t)."
     embeddings = tensors.get("token_embd.weight")
     if embeddings and header.tokenizer and embeddings.elements < header.tokenizer.size * header.width:
-        return f"The EAGLE-3 head in {name} isn't used, because it doesn't have all tokens of its vocabulary."
+        return f"The EAGLE-3 head in {name} isn't used, because it lacks embeddings for some tokens of its vocabulary."
     return None
 
 
@@ -196,7 +196,7 @@ def mismatch(target: GgufHeader, head: GgufHeader) -> str | None:
     if head.architecture == EAGLE3:
         if target.architecture not in LAYER_INPUTS:
             kind = printable(target.architecture)
-            return f"{title} isn't used, because llama.cpp can't give it the layer inputs of {kind} models."
+            return f"{title} isn't used, because llama.cpp doesn't output layer inputs of {kind} models."
         belongs = _reads_layers_of(target, head)
     elif is_assistant(head):
         belongs = _shares_cache(target, head)

@@ -291,7 +291,7 @@ class ModelMemory:
         inner = shape.inner * row
         recurrent = 9 * inner if self._on_gpu else 15 * inner // 2  # Vulkan computes in a different order
         widest = max(widest, 6 * width, recurrent)
-        # Picking copies them once. Those of a vocabulary of its own are spread over all of them.
+        # Picking copies them once; those of a draft vocabulary are spread over the whole one.
         rows = 3 if shape.architecture == EAGLE3 else 2 if self._is_picked() else 1
         return max(widest + self._masks(), rows * self._logits()) + self.layers_read * width
 

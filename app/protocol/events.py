@@ -128,7 +128,7 @@ class PairLoaded(msgspec.Struct, frozen=True, kw_only=True, tag="pair_loaded"):
     drafting_off: str | None = None
     """Why nothing can draft for this target, for the user."""
     all_drafters: list[DrafterName] = []
-    """What can draft for it, also without a model of its own and where only named (`Drafter.is_automatic`)."""
+    """All that can draft for it, including those that must be chosen by name (`Drafter.is_automatic`)."""
     medusa_refused: str | None = None
     """Why the requested Medusa heads aren't used, for the user."""
     branches_refused: str | None = None

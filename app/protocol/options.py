@@ -39,7 +39,7 @@ EXACT_WIDTH = MAX_DRAFT_LENGTH
 TARGET_OUTPUTS, DRAFT_OUTPUTS = MAX_DRAFT_LENGTH + 1, 1
 """Rows of logits requested per pass."""
 HEAD_PASS, HEAD_OUTPUTS = 64, 8
-"""The most tokens of a pass of an EAGLE-3 head, which computes logits for all of them, and of one that returns some."""
+"""The most tokens in a pass of an EAGLE-3 head, which computes logits for all of them, and in one that returns some."""
 WAITING_STATES_BYTES = 64 * 1024 * 1024
 """The limit for hidden states that wait for the target's head. Memory is only taken as needed."""
 
@@ -83,18 +83,18 @@ Tint = Literal["model", "ngram", "head", "grammar"]
 
 
 class DrafterWords(NamedTuple):
-    """How the user sees a drafter."""
+    """What the window calls a drafter."""
 
     title: str
     sentence: str
     """Within a sentence."""
     tint: Tint
-    """Of accepted tokens. Drafters that never draft in the same answer share one."""
+    """Of accepted tokens. Drafters that never run in the same answer share one."""
 
 
 DRAFTER_WORDS: dict[DrafterName, DrafterWords] = {
     "model": DrafterWords("Draft model", "the draft model", "model"),
-    "tree": DrafterWords("Draft with branches", "the draft with branches", "model"),
+    "tree": DrafterWords("Draft tree", "the draft tree", "model"),
     "mtp": DrafterWords("MTP head", "the MTP head", "head"),
     "eagle3": DrafterWords("EAGLE-3 head", "the EAGLE-3 head", "head"),
     "medusa": DrafterWords("Medusa heads", "the Medusa heads", "head"),
@@ -105,11 +105,11 @@ DRAFTER_WORDS: dict[DrafterName, DrafterWords] = {
 HEADS: tuple[DrafterName, ...] = ("mtp", "eagle3")
 """Drafters whose cache follows the target's. A target has at most one of them."""
 CONTINUES: DrafterName = "ngram"
-"""The drafter that continues the drafts of others, at no cost."""
+"""The drafter that continues other drafters' drafts, for free."""
 BRANCHING: tuple[DrafterName, ...] = ("lookahead", "tree", "medusa")
 """Drafters whose drafts have branches, where the target was loaded for that."""
 BRANCHES = 7
-"""How many these use."""
+"""How many they use by default."""
 SEED_DECIDES: tuple[AcceptRule, ...] = ("coupled", "exact")
 """Rules under which the seed alone determines the text, whatever is drafted."""
 ProposalMethod = Literal["coupled", "greedy"]

@@ -84,7 +84,7 @@ def test_every_drafter_that_fits_is_compared_on_the_same_prompts(pair: Pair, pro
 
 def test_a_drafter_that_the_model_lacks_is_refused_with_what_it_has(pair: Pair, prompts: Path) -> None:
     result = called("compare", "--target", pair[0], "--prompts", prompts, "--drafters", "ngram,model")
-    assert result.returncode == 1 and "model can't draft here. What can: ngram, auto." in result.stderr
+    assert result.returncode == 1 and "can't draft for this model. Drafters that can: ngram, auto." in result.stderr
 
 
 def test_the_command_of_a_report_repeats_it(pair: Pair, prompts: Path) -> None:

@@ -154,8 +154,8 @@ def test_answers_that_a_drafter_did_not_draft_to_the_end_are_named() -> None:
     replace = msgspec.structs.replace
     failed = [replace(one, drafted=replace(one.drafted, draft_failure="It *failed*.")) for one in SEVERAL.comparisons]
     found = replace(SEVERAL, comparisons=failed)
-    assert "Drafting ended before the answer.\n  ngram, 3 answers: It *failed*." in report.readable(found)
-    assert "## Drafting ended before the answer\n\n- ngram, 3 answers: It \\*failed\\*." in report.markdown(found)
+    assert "Drafting stopped early.\n  ngram, 3 answers: It *failed*." in report.readable(found)
+    assert "## Drafting stopped early\n\n- ngram, 3 answers: It \\*failed\\*." in report.markdown(found)
     assert json.loads(report.json(found))["comparisons"][0]["drafted"]["draft_failure"] == "It *failed*."
     assert "ended before" not in report.markdown(SEVERAL) + report.readable(SEVERAL)
 

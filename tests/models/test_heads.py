@@ -84,8 +84,7 @@ def test_an_eagle3_head_is_a_head_of_targets_that_have_the_layers_it_reads(tmp_p
     assert mismatch(larger, head) == of_another
     assert mismatch(renamed(target, mtp_layers=1), head) == of_another  # the last layer is that of an MTP head
     assert "gemma3" not in LAYER_INPUTS and mismatch(renamed(target, architecture="gemma3"), head) == (
-        "The EAGLE-3 head in eagle3-a.gguf isn't used, because llama.cpp can't give it the layer inputs of gemma3 "
-        "models."
+        "The EAGLE-3 head in eagle3-a.gguf isn't used, because llama.cpp doesn't output layer inputs of gemma3 models."
     )
 
 
@@ -116,14 +115,12 @@ def test_eagle3_files_that_llama_cpp_would_stop_at(tmp_path: Path) -> None:
     )
     for reads in ((0, 1), (0, 1, 2, 3)):
         problem = head_problem(read_header(make_bare_head(tmp_path / "b.gguf", reads)))
-        assert problem is not None and problem.endswith(
-            "because the file doesn't say which layers of a model it reads."
-        )
+        assert problem is not None and problem.endswith("because the file doesn't say which layers it reads.")
     header = read_header(make_bare_head(tmp_path / "c.gguf"))
     tokens = header.tensors[0]._replace(name="d2t")
     assert head_problem(renamed(header, tensors=(*header.tensors, tokens._replace(type="I64")))) is None
     problem = head_problem(renamed(header, tensors=(*header.tensors, tokens)))
-    assert problem is not None and problem.endswith("because llama.cpp can't read its list of tokens (d2t).")
+    assert problem is not None and problem.endswith("because llama.cpp can't read its draft vocabulary (d2t).")
     assert head_kind(read_header(make_model(tmp_path / "d.gguf", architecture="eagle3", layers=1))) is None
 
 

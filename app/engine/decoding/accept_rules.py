@@ -61,7 +61,7 @@ class Verdict:
     accepted: int
     token: int
     path: tuple[int, ...] | None = None
-    """Of a draft with branches: the places of the accepted tokens."""
+    """In a draft tree: the places of the accepted tokens."""
 
 
 def _key(seed: int, position: int, purpose: Purpose) -> int:

@@ -22,7 +22,7 @@ _REPEATED_TOKENS, _CYCLE = 128, 8
 https://github.com/ggml-org/llama.cpp/issues/23577."""
 _REPEATED = "The answer repeats itself without end, so the rest of it is written without a draft."
 _IMAGES = "The {} can't read images, so this answer is written without it."
-_INVALID_HEAD = "The {} gave invalid numbers, so the model's file is probably damaged. Download it again."
+_INVALID_HEAD = "The {} produced invalid numbers, so the model's file is probably damaged. Download it again."
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Draft:
     width: int = 1
     """How many tokens the pass is padded to, if they fit."""
     tried: Proposal = field(default_factory=Proposal)
-    """What another drafter proposed besides, only to be judged."""
+    """A token of another drafter that isn't tested, only compared with the target's."""
 
     @property
     def drafter(self) -> DrafterName | None:

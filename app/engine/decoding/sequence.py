@@ -43,7 +43,7 @@ class Cache(Protocol):
         """`decode`, where the ``count`` largest logits of each row are enough; ``None``: all are needed."""
 
     def decode_tree(self, tokens: Sequence[int], draft: Sequence[int], parents: Sequence[int]) -> Floats:
-        """Process ``tokens`` and behind them a ``draft`` with `branches` (`app.engine.decoding.trees`). Returns the
+        """Process ``tokens`` and after them a ``draft`` with `branches` (`app.engine.decoding.trees`). Returns the
         logits after ``tokens`` and after each token of the draft; of these, only the first chain stays."""
 
     def roll_back(self, length: int) -> None:

@@ -1,7 +1,6 @@
-"""Drafts with branches: which token follows which, as lists of parents.
+"""Draft trees as lists of parents (`Proposal.parents`).
 
-The parent of a draft token is the index of the token before it, −1 for the context's last; parents come first. Every
-leaf has a sequence of its own in the KV cache, and a token belongs to the sequences of all leaves behind it.
+Every leaf has a sequence of its own in the KV cache, and a token belongs to the sequences of all leaves after it.
 """
 
 from __future__ import annotations
@@ -32,33 +31,33 @@ def sequences(parents: Sequence[int]) -> list[list[int]]:
 
 
 class Trie:
-    """A tree that grows by whole continuations; those that begin alike share the tokens they have in common."""
+    """A tree that grows by whole continuations, which share the tokens with which they begin."""
 
     def __init__(self, most: int, branches: int) -> None:
-        """It takes at most ``most`` tokens, and as many ``branches`` beside its first chain."""
+        """At most ``most`` tokens, and so many ``branches`` beside its first chain."""
         self.tokens: list[int] = []
         self.parents: list[int] = []
         self._most, self._left = most, branches
         self._places: dict[tuple[int, int], int] = {}
         """By parent and token."""
 
-    def add(self, tokens: Sequence[int], behind: int = -1) -> list[int]:
-        """The places of ``tokens``, which come after the one at ``behind``: as many as there is room for."""
+    def add(self, tokens: Sequence[int], parent: int = -1) -> list[int]:
+        """The places of ``tokens`` after the one at ``parent``, as far as there is room."""
         places: list[int] = []
         for token in tokens:
-            place = self._places.get((behind, token))
-            if place is None and (place := self._added(token, behind)) is None:
+            place = self._places.get((parent, token))
+            if place is None and (place := self._added(token, parent)) is None:
                 break
             places.append(place)
-            behind = place
+            parent = place
         return places
 
-    def _added(self, token: int, behind: int) -> int | None:
-        forks = behind in self.parents
+    def _added(self, token: int, parent: int) -> int | None:
+        forks = parent in self.parents
         if len(self.tokens) == self._most or (forks and not self._left):
             return None
         self._left -= forks
-        self._places[behind, token] = place = len(self.tokens)
+        self._places[parent, token] = place = len(self.tokens)
         self.tokens.append(token)
-        self.parents.append(behind)
+        self.parents.append(parent)
         return place

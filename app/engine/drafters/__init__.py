@@ -65,8 +65,8 @@ class Proposal:
         )
 
     def along(self, path: Sequence[int]) -> Proposal:
-        """Of a tree, the chain that begins with the tokens at the places in ``path``, and always goes on with the
-        first of several."""
+        """Of a tree, the chain that begins with the tokens at the places in ``path``, and then always takes the first
+        of several."""
         chain = list(path)
         for place, parent in enumerate(self.parents or ()):
             if parent == (chain[-1] if chain else -1):

@@ -1,4 +1,4 @@
-"""A copy that goes on behind changes, for n-grams."""
+"""Copies that go on after a change, for n-grams."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 _WINDOW, _MOST_WRITTEN = 12, 8
-"""How far behind a change, and after how many other tokens, a copy finds its place again."""
+"""How far after a change, and after how many other tokens, a copy finds its place again."""
 _LEAST_BEFORE, _MOST_BEFORE, _BEFORE = 6, 32, 8
 """Changes of a shorter copy than ``_LEAST_BEFORE`` are chance. Of what was copied before a change, at most
 ``_MOST_BEFORE`` tokens count, and each ``_BEFORE`` of them as one."""

@@ -8,7 +8,7 @@ from app.protocol.options import DrafterName
 
 
 class Eagle3Drafter(MtpDrafter):
-    """Drafts as an MTP head does. A head with a vocabulary of its own never proposes other tokens."""
+    """Drafts as an MTP head does. A head with a draft vocabulary proposes only tokens of that."""
 
     name: DrafterName = "eagle3"
     needs: Needs = "layer inputs"

@@ -11,20 +11,17 @@ from app.engine.drafters import Drafter, Needs, Proposal, Worth, always
 from app.protocol.options import DrafterName, ProposalMethod
 
 WINDOW, NGRAM, POOL = 4, 3, 4
-"""Columns of the window, the length of its n-grams, and how many of them are tested for a token.
-
-Window and candidates together have `NGRAM` − 1 tokens for each column and each candidate: 16, as many as a verify pass
-tests. They have `BRANCHES` branches."""
+"""Columns of the window, the length of its n-grams, and how many of them are tested at once. Each column and n-gram
+takes `NGRAM` − 1 tokens of a draft: 16 altogether, in `BRANCHES` branches."""
 
 
 class LookaheadDrafter(Drafter):
     """Needs no model, but a target that tests drafts with branches.
 
-    The window has `NGRAM` − 1 rows of guesses for the next positions, a row for each of the last passes. Its first row
-    hangs from the context as a chain; behind each of its tokens hang those of the other rows in the same column, one
-    position further each. What the target finds most likely behind the last of a column is a token of the next row
-    (Jacobi iteration), and the whole column becomes an n-gram of the pool. n-grams of the pool that begin with the
-    context's last token are tested beside the window.
+    The window has `NGRAM` − 1 rows of guesses for the next positions, one from each of the last passes. Its first row
+    follows the context as a chain; each of its tokens is followed by those of the other rows in its column. What the
+    target finds most likely after a column is a token of the next row (Jacobi iteration), and the column with it is an
+    n-gram for the pool. n-grams of the pool that begin with the context's last token are tested beside the window.
     """
 
     name: DrafterName = "lookahead"
@@ -40,7 +37,7 @@ class LookaheadDrafter(Drafter):
         """What may follow a token, the newest last."""
         self._rows: list[list[int]] = []
         self._columns: list[int] = []
-        """The places of the last token of each column in the draft that is being tested."""
+        """Where the last token of each column is in the draft that is being tested."""
         self._length = 0
         """Of the sequence when the window was last moved."""
 
@@ -54,7 +51,7 @@ class LookaheadDrafter(Drafter):
         return self._random.choices(self._sequence.tokens, k=count)
 
     def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
-        """The candidates come first: what is accepted of the first one stays in the KV cache."""
+        """n-grams of the pool come first: what is accepted of the first one stays in the KV cache."""
         window = WINDOW * (NGRAM - 1)
         has_window = count >= window and self.branches >= WINDOW
         trie = Trie(count, self.branches)
@@ -63,7 +60,7 @@ class LookaheadDrafter(Drafter):
             trie.add(ngram)
         first, *others = self._rows
         self._columns = [
-            trie.add([row[column] for row in others], behind=place)[-1]
+            trie.add([row[column] for row in others], parent=place)[-1]
             for column, place in enumerate(trie.add(first) if has_window else ())
         ]
         return Proposal(trie.tokens, confidences=[1.0] * len(trie.tokens), parents=trie.parents)

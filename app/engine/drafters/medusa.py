@@ -15,14 +15,12 @@ from app.engine.decoding.sampling import Floats, Logits, TopLogits, check_finite
 from app.engine.decoding.sequence import Task, TokenSequence
 from app.engine.decoding.trees import Trie
 from app.engine.drafters import Drafter, Needs, Proposal, Worth, always
-from app.engine.drafters.tree import ranked
+from app.engine.drafters.tree import Ranked, ranked
 from app.protocol.options import DrafterName, ProposalMethod, Sampling
 from app.system import KnownError
 
 _LIKELIEST = 64
 """How many tokens of a head get the target's noise."""
-Ranked = tuple[list[int], list[float]]
-"""The best tokens of one position and their scores, in order."""
 _PREFIXES = ("", "medusa_head.", "medusa_heads.")
 _MOST_HEADS = 16
 
@@ -52,14 +50,14 @@ class MedusaHeads:
     ids: NDArray[np.int64] | None
     """Which token of the target each of the draft vocabulary is; ``None``: the same."""
     state: Callable[[int], Floats | None]
-    """Behind an output of the target's last pass, by its number."""
+    """After an output of the target's last pass, by its number."""
 
     @classmethod
     def read(
         cls, tensors: Mapping[str, NDArray[Any]], shape: tuple[int, int], state: Callable[[int], Floats | None]
     ) -> MedusaHeads:
-        """From the tensors of a file with published names (``medusa_head.0.0.linear.weight``), for a target of this
-        width and vocabulary (``shape``). Raises `KnownError` if they aren't heads, or those of another target."""
+        """From the ``tensors`` of a published file, for a target of this width and vocabulary (``shape``). Raises
+        `KnownError` if they aren't heads, or those of another target."""
         width, vocabulary = shape
         prefix = next((one for one in _PREFIXES if f"{one}0.0.linear.weight" in tensors), None)
         if prefix is None:
@@ -79,7 +77,7 @@ def _head(tensors: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, int]
     found = [tensors.get(f"{name}.{part}") for part in ("0.linear.weight", "0.linear.bias", "1.weight")]
     whole = [tensor.astype(np.float32) for tensor in found if tensor is not None]
     if len(whole) < len(found):
-        raise KnownError(f"There are tensors missing in the file with the Medusa heads: {name} is not one layer.")
+        raise KnownError(f"{name} in the file with the Medusa heads lacks tensors, or has more than one layer.")
     if [tensor.shape for tensor in whole] != [(width, width), (width,), (size, width)] or not size:
         raise _other_target()
     return Head(*whole)
@@ -90,11 +88,10 @@ def _other_target() -> KnownError:
 
 
 class MedusaDrafter(Drafter):
-    """Head i guesses the token i + 2 positions behind the last one that the target has processed.
+    """Head i guesses the token i + 2 positions after the last one that the target has processed.
 
-    The heads don't see each other's guesses. Where a draft may have branches, it is a tree of the likeliest
-    combinations of the best tokens of each head, otherwise a chain of their first choices; ranked with the target's own
-    noise, because it is tested by what the target itself draws.
+    With branches, a draft is a tree of the likeliest combinations of the heads' best tokens, otherwise a chain of their
+    first choices; ranked with the target's own noise, because it is tested by what the target itself draws.
     """
 
     name: DrafterName = "medusa"
@@ -110,7 +107,7 @@ class MedusaDrafter(Drafter):
         self._sequence, self._task = TokenSequence(), Task(sampling=Sampling(), seed=0)
         self._state: Floats | None = None
         self._processed = 0
-        """The length of the sequence behind which the target had this state."""
+        """How many tokens of the sequence the target had processed then."""
 
     def begin(self, sequence: TokenSequence, task: Task) -> None:
         self._sequence, self._task = sequence, task
@@ -127,7 +124,7 @@ class MedusaDrafter(Drafter):
         """Each pass brings the state it needs."""
 
     def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:  # noqa: ARG002
-        """Nothing where tokens were added that the target hasn't processed yet, other than its last one."""
+        """Nothing where the target hasn't processed all tokens but the last one."""
         if self._state is None or self._processed != len(self._sequence) - 1:
             return Proposal()
         best = [self._best(number, method) for number in range(min(count, self.longest))]
@@ -147,20 +144,20 @@ class MedusaDrafter(Drafter):
 
 
 def _likeliest(best: Sequence[Ranked], count: int, branches: int) -> Proposal:
-    """The ``count`` likeliest tokens of the tree of all combinations; its first chain has the first choices. The
-    confidence of a token is the logarithm of how likely the path to it is."""
+    """The ``count`` likeliest tokens of the tree of all combinations, the first chain having the first choices. A
+    token's confidence is the log-probability of the path to it."""
     trie, confidences = Trie(count, branches), list[float]()
     totals = [math.log(sum(math.exp(one - scores[0]) for one in scores)) for _, scores in best]
     costs = [[total + scores[0] - one for one in scores] for total, (_, scores) in zip(totals, best, strict=True)]
     waiting = [(costs[0][0], -1, 0, 0)]  # the cost of the path, where it goes on from, position and rank
     while waiting:
-        cost, behind, position, rank = heapq.heappop(waiting)
+        cost, parent, position, rank = heapq.heappop(waiting)
         tokens, own = best[position][0], costs[position]
-        if not (places := trie.add([tokens[rank]], behind)):
+        if not (places := trie.add([tokens[rank]], parent)):
             continue
         confidences.append(-cost)
         if rank + 1 < len(tokens):
-            heapq.heappush(waiting, (cost - own[rank] + own[rank + 1], behind, position, rank + 1))
+            heapq.heappush(waiting, (cost - own[rank] + own[rank + 1], parent, position, rank + 1))
         if position + 1 < len(best):
             heapq.heappush(waiting, (cost + costs[position + 1][0], places[0], position + 1, 0))
     return Proposal(trie.tokens, confidences=confidences, parents=trie.parents)

@@ -192,7 +192,7 @@ class ModelDrafter(Drafter):
             raise KnownError("This chat has tokens that the draft model doesn't know.")
 
     def _prepared(self, row: Logits, draft: list[int], allowed: NDArray[np.bool_] | None) -> Logits:
-        """``row`` as far as the target has its tokens, after penalties and by the grammar."""
+        """``row`` cut to the target's vocabulary, with penalties and the grammar's mask."""
         sampling = self._task.sampling
         row = _shared(row, self._draft.vocabulary)
         if has_penalties(sampling) and sampling.penalty_window:
@@ -204,7 +204,7 @@ class ModelDrafter(Drafter):
         return row
 
     def _position(self, draft: list[int]) -> int:
-        """Of the token behind ``draft``, in the target's sequence."""
+        """Of the token after ``draft``, in the target's sequence."""
         return len(self._sequence) + self._sequence.left_out + len(draft)
 
     def _choose(

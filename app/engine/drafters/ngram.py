@@ -18,7 +18,7 @@ with its indent, hide older places that match longer; a longer one has few place
 CANDIDATES = 16
 """How many of the most recent earlier places are examined for each length."""
 AGREED = 2
-"""Several places that agree are worth so many tokens of a longer match."""
+"""Agreement of several places counts as so many more tokens of match."""
 LEAST_CONFIDENCE = 2
 """A draft that begins with less hardly ever pays, and would only take the policy's time."""
 _LEAST_COPY = 3
@@ -34,8 +34,7 @@ class NgramDrafter(Drafter):
     The last tokens, up to `LONGEST_MATCH` of them, are looked up in everything before. The longest match wins. If
     several are equally long, they vote on each next token (the newest breaks ties) and those that are outvoted drop
     out. A match that reaches the end of the context continues with what it has just proposed, so that repetitions go
-    on. A copy also goes on behind a change, at the place it was copied from, and makes changes again that were made
-    before, such as that of a name.
+    on. A copy also goes on after a change, and repeats changes that were made before, such as a renamed variable.
 
     The confidence of a token is the length its match has once the tokens before it are accepted, so one scale serves
     all places of a draft. Where matches differ, it is multiplied by the share of the votes; where they agree, `AGREED`
@@ -206,7 +205,7 @@ class _Index:
 
     def earlier(self, tail: list[int], *, with_last: bool) -> Iterator[int]:
         """Where the continuation of each earlier occurrence of the last n-gram of ``tail`` begins, the newest
-        `CANDIDATES`. ``with_last``: also behind the last token."""
+        `CANDIDATES`. ``with_last``: also after the last token."""
         place = self._newest.get(self._gram(tail, len(tail) - self.length), -1) if len(tail) >= self.length else -1
         if not with_last and place >= 0:
             place = self._links[place]

@@ -1,4 +1,4 @@
-"""A draft model or head with branches: beside its chain, the second-best tokens where it is in doubt."""
+"""A draft model or head that drafts a tree: beside its chain, the second-best tokens where it is in doubt."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from app.engine.drafters import Proposal, Worth, always
 from app.engine.drafters.model import Choice, LoadedDraft, ModelDrafter
 from app.protocol.options import DrafterName, ProposalMethod, Sampling
 
+Ranked = tuple[list[int], list[float]]
+"""The best tokens of one position and their scores, in order."""
 _RANKED = 4
-"""The most tokens of one position."""
+"""How many these are."""
 
 
 class TreeDrafter(ModelDrafter):
-    """Up to half of a draft are other tokens than those of the chain, which nothing follows.
-
-    If the target chooses one of them, the pass brings one token more. Those are taken that the draft thinks likeliest;
-    ranked, like the chain, with the target's own noise, because a tree is always tested by what the target
-    itself draws.
+    """Up to half of a draft are alternatives to tokens of the chain, which nothing follows: the likeliest by the draft,
+    ranked with the target's own noise, because a tree is always tested by what the target itself draws.
     """
 
     name: DrafterName = "tree"
@@ -30,9 +29,9 @@ class TreeDrafter(ModelDrafter):
 
     def __init__(self, draft: LoadedDraft) -> None:
         super().__init__(draft)
-        self.cache = None  # that of another drafter, which is measured there
-        self._ranked: list[tuple[list[int], list[float]]] = []
-        """For each token of the chain: the best tokens at its position, and their scores."""
+        self.cache = None  # another drafter has it, too, and measures it
+        self._ranked: list[Ranked] = []
+        """For each token of the chain."""
 
     def propose(self, count: int, method: ProposalMethod = "coupled", worth: Worth = always) -> Proposal:
         self._ranked = []
@@ -62,11 +61,8 @@ class TreeDrafter(ModelDrafter):
         return Choice(tokens[0], scores[0] - scores[1] if len(scores) > 1 else math.inf)
 
 
-def ranked(
-    row: Logits, sampling: Sampling, seed: int, position: int, method: ProposalMethod
-) -> tuple[list[int], list[float]]:
-    """The best tokens of the only ``row`` and their scores, in order: with the target's own noise, unless ``method`` is
-    ``greedy``."""
+def ranked(row: Logits, sampling: Sampling, seed: int, position: int, method: ProposalMethod) -> Ranked:
+    """The best tokens of the only ``row``: with the target's own noise, unless ``method`` is ``greedy``."""
     if sampling.temperature == 0:
         tokens, values = map(np.array, largest(row, _RANKED))
     elif are_few(sampling):

@@ -1,4 +1,4 @@
-"""Medusa heads in a safetensors file: the length of a JSON header, the header, and the numbers of all tensors."""
+"""Medusa heads in a safetensors file: the length of a JSON header, the header, and the values of all tensors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from app.system import KnownError
 from app.words import printable
 
 _FILE, _TIMES = "medusa_lm_head.safetensors", 4
-"""The published name, and how many times the size of a file its heads take while they are read: F16 as F32, twice."""
+"""The published name, and how many times the size of a file its heads take while they are read (F16 as F32, twice)."""
 _LENGTH_BYTES, _MOST_HEADER_BYTES = 8, 16 * 1024 * 1024
 _TYPES = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2", "I64": "<i8", "I32": "<i4"}
 """NumPy's names; BF16 is the upper half of F32."""
@@ -32,14 +32,11 @@ class _Tensor(msgspec.Struct, frozen=True):
 
 
 def medusa_heads(path: Path, target: Context) -> MedusaHeads:
-    """The heads in a file, or in a folder as they are published, for ``target``, whose cache is empty afterwards.
-
-    Every architecture of llama.cpp's that generates text gives the state behind its final norm, which they read; it is
-    tried out anyway. Raises `KnownError` if they can't be used.
-    """
+    """The heads in a file or a published folder, for ``target``, whose cache is empty afterwards. Raises `KnownError`
+    if they can't be used."""
     file = path / _FILE if path.is_dir() else path
     if file.suffix in (".pt", ".bin"):
-        raise KnownError(f"{printable(file.name)} may run code when it is read. Convert the heads to safetensors.")
+        raise KnownError(f"{printable(file.name)} can run code when it is read. Convert the heads to safetensors.")
     try:
         size = file.stat().st_size
     except OSError as error:
@@ -55,7 +52,7 @@ def medusa_heads(path: Path, target: Context) -> MedusaHeads:
     state = target.state(0)
     target.clear()
     if state is None or not np.isfinite(state).all():
-        raise KnownError("llama.cpp gives no hidden states of this model, which Medusa heads need.")
+        raise KnownError("llama.cpp doesn't output the hidden states of this model, which Medusa heads need.")
     return heads
 
 
@@ -66,28 +63,22 @@ def read_tensors(path: Path) -> Mapping[str, NDArray[Any]]:
     except (OSError, ValueError) as error:  # ValueError: it is empty
         raise KnownError(f"{printable(path.name)} couldn't be read: {printable(str(error))}.") from None
     length = int.from_bytes(data[:_LENGTH_BYTES].tobytes(), "little")
-    body = data[_LENGTH_BYTES + length :]
-    if not 0 < length <= min(_MOST_HEADER_BYTES, len(data) - _LENGTH_BYTES):
-        raise _damaged(path)
+    head, body = data[_LENGTH_BYTES:][: min(length, _MOST_HEADER_BYTES)].tobytes(), data[_LENGTH_BYTES + length :]
     try:
-        header = system.decode(data[_LENGTH_BYTES : _LENGTH_BYTES + length].tobytes(), dict[str, msgspec.Raw])
+        header = system.decode(head, dict[str, msgspec.Raw])
         header.pop("__metadata__", None)
         return {name: _array(system.decode(raw, _Tensor), body) for name, raw in header.items()}
     except (msgspec.DecodeError, ValueError, RecursionError):
-        raise _damaged(path) from None
+        raise KnownError(f"{printable(path.name)} is not a safetensors file, or it is damaged.") from None
 
 
 def _array(tensor: _Tensor, body: NDArray[np.uint8]) -> NDArray[Any]:
     """Raises `ValueError` if the file doesn't have it."""
     begin, end = tensor.data_offsets
-    kind = _TYPES.get(tensor.dtype)
-    if kind is None or min(tensor.shape, default=0) < 0:
+    kind, shape = _TYPES.get(tensor.dtype, ""), tensor.shape
+    if not kind or min(shape, default=0) < 0 or end - begin != prod(shape) * np.dtype(kind).itemsize:
         raise ValueError(tensor)
-    if not 0 <= begin <= end <= len(body) or end - begin != prod(tensor.shape) * np.dtype(kind).itemsize:
+    if not 0 <= begin <= end <= len(body):
         raise ValueError(tensor)
-    found = np.frombuffer(body[begin:end].tobytes(), kind).reshape(tensor.shape)
+    found = np.frombuffer(body[begin:end].tobytes(), kind).reshape(shape)
     return (found.astype("<u4") << 16).view("<f4") if tensor.dtype == "BF16" else found
-
-
-def _damaged(path: Path) -> KnownError:
-    return KnownError(f"{printable(path.name)} is not a safetensors file, or it is damaged.")

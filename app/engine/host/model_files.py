@@ -202,7 +202,7 @@ def _check_tokens(head: GgufHeader) -> None:
     size = head.tokenizer.size if head.tokenizer else 0
     if head.split or len(tokens) < listed.elements or not all((tokens >= 0) & (tokens < size)):
         raise KnownError(
-            f"{printable(head.path.name)} is damaged: its list of tokens (d2t) has tokens that its vocabulary lacks."
+            f"{printable(head.path.name)} is damaged: its draft vocabulary (d2t) has tokens that its vocabulary lacks."
         )
 
 

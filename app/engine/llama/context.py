@@ -245,7 +245,7 @@ class Context:
             self._views[2][:count] = 1
 
     def state(self, row: int) -> Floats | None:
-        """The last hidden state, after the final norm, behind output number ``row`` of the last pass, until the next;
+        """The last hidden state, after the final norm, after output number ``row`` of the last pass, until the next;
         ``None`` if that isn't known."""
         pointer = llama_cpp.llama_get_embeddings(self.handle) if row < len(self._states_at) else None
         if not pointer:
@@ -290,12 +290,11 @@ class Context:
         if len(others) > self.branches:
             raise ValueError(f"{len(others)} branches, of which {self.branches} are possible")
         order = [*chain, *sorted(set(range(len(draft))) - set(chain))]
-        begin, count, depths = len(self.tokens), len(tokens) + len(draft), list[int]()
-        if count > self._capacity or begin + count > self.length:
-            raise ValueError(f"{count} tokens do not fit after {begin} of {self.length}")
+        count, depths = len(tokens) + len(draft), list[int]()
+        self._check_room(count)
         for parent in parents:
             depths.append(depths[parent] + 1 if parent >= 0 else 0)
-        first = self._position(begin)
+        first = self._position(len(self.tokens))
         rows = [(token, first + i, [0, *others]) for i, token in enumerate(tokens)]
         rows += [(draft[one], first + len(tokens) + depths[one], members[one]) for one in order]
         for i, (token, position, numbers) in enumerate(rows):
@@ -303,12 +302,8 @@ class Context:
             self._batch.logits[i] = i >= len(tokens) - 1
             for k, number in enumerate(numbers):
                 self._batch.seq_id[i][k] = number
-        self._ask_states(count, len(draft) + 1)
-        self._decode_branches(count, others)
-        self.tokens += [*tokens, *(draft[one] for one in chain)]
-        self.checkpoints.passed(len(tokens) + len(chain))
-        if self._follower:
-            self._follower.read(self.tokens, len(tokens) + len(chain))
+        self._top_k.use(None)
+        self._compute(count, len(draft) + 1, [*tokens, *(draft[one] for one in chain)], others)
         logits = self._logits(len(draft) + 1)
         if order == sorted(order):
             return logits
@@ -316,31 +311,38 @@ class Context:
         self._states_at = [self._states_at[row] for row in back] if self._states_at else []
         return logits[back]
 
-    def _decode_branches(self, count: int, others: Sequence[int]) -> None:
-        """Process the batch with the ``others`` sequences sharing everything before it; afterwards they are gone."""
-        begin = len(self.tokens)
-        self._top_k.use(None)
-        if self._kernels:
-            self._kernels.use_reference(count <= self.longest_pass)
-        self._batch.n_tokens = count
-        code = _NO_SLOT
+    def _decode_shared(self, count: int, others: Sequence[int]) -> int:
+        """Compute the batch while the ``others`` sequences share everything before it; afterwards they are gone."""
         try:
             for number in others:
                 self._memory.share(number)
-            code = llama_cpp.llama_decode(self.handle, self._batch)
+            return int(llama_cpp.llama_decode(self.handle, self._batch))
         finally:
             for i in range(count):
                 self._batch.n_seq_id[i], self._batch.seq_id[i][0] = 1, SEQUENCE
-            are_gone = not [number for number in others if not self._memory.drop(number)]
-            if code != 0:
-                self.checkpoints.passed(0)
-                self._go_back(begin, begin + count)
-            if not are_gone:
+            if [number for number in others if not self._memory.drop(number)]:
                 self.clear()
+                raise KnownError("llama.cpp couldn't remove the branches of a draft. Load the model again.")
+
+    def _compute(self, count: int, outputs: int, kept: Sequence[int], others: Sequence[int] = ()) -> None:
+        """Compute the ``count`` tokens in the batch, of which only those ``kept`` belong to the first sequence."""
+        self._batch.n_tokens = count
+        self._ask_states(count, outputs)
+        if self._kernels:
+            self._kernels.use_reference(count <= self.longest_pass)
+        code = self._decode_shared(count, others) if others else llama_cpp.llama_decode(self.handle, self._batch)
         if code != 0:
+            self.checkpoints.passed(0)
+            self._go_back(len(self.tokens), len(self.tokens) + count)
             self._raise(code)
-        if not are_gone:
-            raise KnownError("llama.cpp couldn't remove the branches of a draft. Load the model again.")
+        self.tokens.extend(kept)
+        self.checkpoints.passed(len(kept))
+        if self._follower:
+            self._follower.read(self.tokens, len(kept))
+
+    def _check_room(self, count: int) -> None:
+        if count > self._capacity or len(self.tokens) + count > self.length:
+            raise ValueError(f"{count} tokens do not fit after {len(self.tokens)} of {self.length}")
 
     def _add(self, tokens: Sequence[int], outputs: int) -> None:
         """Process ``tokens``. See `decode`."""
@@ -348,8 +350,7 @@ class Context:
             self._add_mixed(tokens, outputs)
             return
         count = len(tokens)
-        if count > self._capacity or len(self.tokens) + count > self.length:
-            raise ValueError(f"{count} tokens do not fit after {len(self.tokens)} of {self.length}")
+        self._check_room(count)
         if 0 < outputs < count and self._outputs_first:
             self._add(tokens[:-outputs], 0)
             tokens, count = tokens[-outputs:], outputs
@@ -363,19 +364,7 @@ class Context:
             positions[:count] = range(begin, begin + count)
             wanted[: count - outputs] = 0
             wanted[count - outputs : count] = 1
-        self._batch.n_tokens = count
-        self._ask_states(count, outputs)
-        if self._kernels:
-            self._kernels.use_reference(count <= self.longest_pass)
-        code = llama_cpp.llama_decode(self.handle, self._batch)
-        if code != 0:
-            self.checkpoints.passed(0)
-            self._go_back(len(self.tokens), len(self.tokens) + count)
-            self._raise(code)
-        self.tokens.extend(tokens)
-        self.checkpoints.passed(count)
-        if self._follower:
-            self._follower.read(self.tokens, count)
+        self._compute(count, outputs, tokens)
 
     def _add_mixed(self, tokens: Sequence[int], outputs: int) -> None:
         """Process ``tokens`` with images among them, of which the last ``outputs`` are text. See `decode`."""

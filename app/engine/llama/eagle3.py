@@ -1,8 +1,8 @@
-"""EAGLE-3 heads in llama.cpp: one layer that reads what three of the target's layers had as their input.
+"""EAGLE-3 heads in llama.cpp: one layer that reads the inputs of three of the target's layers.
 
-As with an MTP head, the cell of a token comes from the token and from what the target had after the token *before* it:
-here the inputs of three layers, which the head's first matrices join into a vector (``encode``). While it drafts, its
-own hidden state takes the place of that vector. The first token of a text has no token before it, and no cell.
+As with an MTP head, a token's cell comes from the token and from what the target had after the token *before* it: here
+three layer inputs, which the head's first matrix joins into one vector (``encode``). While it drafts, its own hidden
+state takes the place of that vector. The first token of a text has no token before it, and no cell.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ class Eagle3Head(Head):
 
     def __init__(self, target: Context, model: Model, settings: LoadSettings) -> None:
         """llama.cpp computes logits of every token of a pass, so passes are short."""
-        self._switch_input, self._input_of = map(found, ("llama_set_embeddings_layer_inp", _INPUT_OF))
+        self._switch_input, self._input_of = map(found, _LAYER_INPUTS)
         self._layers = _layers(model)
         self._target_layers, self._target_width = target.model.layers, target.model.state_width
         size = min(settings.micro_batch_size, HEAD_PASS)
         super().__init__(target, model, msgspec.structs.replace(settings, batch_size=size, micro_batch_size=size))
         self._first_cell = -1
         """The first token that has a cell; −1 for none."""
-        self._encoded = llama_cpp.llama_batch_init(self._capacity, len(self._layers) * self._target_width, 1)
+        shape = self._capacity, len(self._layers) * self._target_width
+        self._encoded = llama_cpp.llama_batch_init(*shape, 1)
         for i in range(self._capacity):
             self._encoded.n_seq_id[i], self._encoded.logits[i] = 1, 1
             self._encoded.seq_id[i][0] = SEQUENCE
-        shape = (self._capacity, len(self._layers) * self._target_width)
         self._features = np.ctypeslib.as_array(self._encoded.embd, shape=shape)
         self._encoded_positions = np.ctypeslib.as_array(self._encoded.pos, shape=(self._capacity,))
 
     def _belongs(self, target: Model, model: Model) -> bool:  # noqa: ARG002
         return all(0 <= layer <= target.layers for layer in self._layers)
 
-    def _numbers_of_state(self, target: Model) -> int:
+    def _width_read(self, target: Model) -> int:
         return len(self._layers) * target.state_width
 
     def _switch(self, on: bool) -> None:
@@ -135,7 +135,7 @@ class Eagle3Head(Head):
         super().close()
 
 
-_INPUT_OF = "llama_get_embeddings_layer_inp"
+_LAYER_INPUTS = "llama_set_embeddings_layer_inp", "llama_get_embeddings_layer_inp"
 
 
 def _layers(model: Model) -> list[int]:

@@ -38,7 +38,7 @@ HISTORY = 64
 _REMEMBERED = 64
 """The most checkpoints of the target whose hidden states are kept."""
 _MISSING = "This copy of llama.cpp can't use heads of this kind (it has no {}), so the model's head isn't used."
-_NO_STATES = "llama.cpp gives no hidden states of this model, so its MTP head can't draft."
+_NO_STATES = "llama.cpp doesn't output the hidden states of this model, so its head can't draft."
 _ENDING = np.dtype([("cells", "<i8"), ("is_known", "<i8"), ("kv_bytes", "<i8")])
 """The last bytes of a copy."""
 
@@ -163,7 +163,7 @@ class Head(Context):
         width = model.state_width
         self._inputs = np.zeros((self._capacity, width), np.float32)
         self._batch.embd = self._inputs.ctypes.data_as(FLOATS)
-        row = self._numbers_of_state(target.model)
+        row = self._width_read(target.model)
         room = WAITING_STATES_BYTES // (2 * _FLOAT_BYTES * row)  # see `States`
         self._waiting = max(min(room, self.length), target.chunk)
         """How many tokens may wait to be processed."""
@@ -182,8 +182,8 @@ class Head(Context):
     def _belongs(self, target: Model, model: Model) -> bool:
         return model.state_width == target.state_width
 
-    def _numbers_of_state(self, target: Model) -> int:
-        """How many numbers it needs of the target for a token."""
+    def _width_read(self, target: Model) -> int:
+        """How many of the target's numbers it reads for a token."""
         return target.state_width
 
     def _switch(self, on: bool) -> None:

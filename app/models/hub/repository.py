@@ -117,7 +117,7 @@ class Repository(SearchResult, frozen=True, kw_only=True):
     heads: tuple[RemoteModel, ...] = ()
     """Possible heads by name, MTP before EAGLE-3, smallest first; their headers decide (`app.models.hub.drafts`)."""
     block_drafters: tuple[str, ...] = ()
-    """Kinds of drafters that can't be used and, by name, are in the repository: ``dflash``, ``dspark``."""
+    """What it has, by name, of `BLOCK_DRAFTERS`, which can't be used."""
     pieces: int = 0
     """Models cut into pieces (`app.models.gguf`), not included in the models."""
     vision: tuple[RemoteModel, ...] = ()
@@ -130,8 +130,8 @@ class Repository(SearchResult, frozen=True, kw_only=True):
 
 
 def heads(files: Iterable[RemoteFile]) -> tuple[RemoteModel, ...]:
-    """Files named like heads without a model: those of MTP before those of EAGLE-3, which add little where a model has
-    both; smallest first."""
+    """Files named like heads without a model: MTP before EAGLE-3, which adds little where a model has both; smallest
+    first."""
     return tuple(sorted(group(files, _is_named_head), key=lambda head: names_eagle3(head.name)))
 
 
@@ -141,13 +141,13 @@ def names_eagle3(name: str) -> bool:
 
 
 def block_drafters(files: Iterable[RemoteFile]) -> tuple[str, ...]:
-    """The kinds of drafters of blocks that files are named after."""
+    """See `Repository.block_drafters`."""
     named = (_BLOCK.search(file.name.lower()) for file in files if file.name.lower().endswith(".gguf"))
     return tuple(sorted({found[1] for found in named if found}))
 
 
 def without_models(repository: Repository) -> str:
-    """What to say of a repository in which nothing can be chosen."""
+    """What to say about a repository that has nothing to choose."""
     if not repository.block_drafters:
         return f"{repository.id} has no GGUF models to download."
     names = " and ".join(BLOCK_DRAFTERS[kind] for kind in repository.block_drafters)

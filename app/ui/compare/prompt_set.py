@@ -10,15 +10,7 @@ from typing import NamedTuple
 
 from PySide6.QtCore import QPointF, QRectF, Qt, Signal, Slot
 from PySide6.QtGui import QFont, QPainter, QPaintEvent, QPen, QPolygonF
-from PySide6.QtWidgets import (
-    QCheckBox,
-    QComboBox,
-    QFileDialog,
-    QProgressBar,
-    QPushButton,
-    QTreeWidgetItem,
-    QWidget,
-)
+from PySide6.QtWidgets import QCheckBox, QComboBox, QFileDialog, QProgressBar, QPushButton, QTreeWidgetItem, QWidget
 
 from app import words
 from app.compare import prompts
@@ -38,9 +30,7 @@ from app.words import NO_BREAK
 
 DEFAULT_LONGEST = 128
 _SIDE = 6 * SPACING
-_ALL_HELP = (
-    "Each prompt is answered once without a draft and with every drafter that the loaded model has, taking turns."
-)
+_ALL_HELP = "Each prompt is answered without a draft and with every drafter that fits the loaded model, in turn."
 _FILES = "Prompts (*.txt *.jsonl *.json);;All files (*)"
 _FILE_HELP = (
     "A text file with one prompt per line; a .jsonl file with one object per line: "
@@ -229,14 +219,14 @@ COLUMNS = {
 }
 """With their explanations."""
 DRAFTER_COLUMNS = {
-    "Drafter": "Open a row to see kinds of text, and their prompts; double-click one to see its two answers.",
+    "Drafter": "Expand a row to see its kinds of text and their prompts; double-click a prompt to see both answers.",
     "Speed": "Decode speed: the median over the prompts.",
     "Speed-up": COLUMNS["Speed-up"],
     "Accepted": "Acceptance rate: accepted ÷ tested draft tokens, over all prompts.",
     "Tokens per pass": COLUMNS["Tokens per pass"],
-    "Draft token": "Time of the drafts ÷ their tokens.",
-    "Pass": "Time in verify passes ÷ their number.",
-    "Memory": "What the drafter takes beside the target, by the memory plan.",
+    "Draft token": "Drafting time ÷ drafted tokens.",
+    "Pass": "Mean time of a verify pass.",
+    "Memory": "What the drafter needs in addition to the target, from the memory plan.",
     "Same text": COLUMNS["Same text"],
 }
 """If several drafters are compared."""

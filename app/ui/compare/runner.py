@@ -351,7 +351,7 @@ def _other_writer(answer: StoredMessage, pair: PairLoaded) -> str:
     draft, head = answer.settings.get("draft"), answer.settings.get("head")
     if answer.settings.get("mtp_head") is True:  # as earlier versions stored it
         head = "mtp"
-    title = next((DRAFTER_WORDS[name].title for name in HEADS if name == head), "")
+    title = DRAFTER_WORDS[head].title if head in HEADS else ""
     same_draft = draft in pair.draft.names if pair.draft else draft is None
     if is_author(pair, answer.pair) and same_draft and head == pair.head_drafter:
         return ""

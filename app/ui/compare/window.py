@@ -292,7 +292,7 @@ class CompareWindow(TabbedWindow):
             self.many.set_drafters((), wording.SERVER_DRAFTS if pair else CANNOT_START[EngineState.EMPTY])
             return
         found = fitting(pair, self._set_command(DEFAULT_LONGEST))
-        self.many.set_drafters(found, wording.ONE_DRAFTER if len(found) <= len(("ngram", "auto")) else "")
+        self.many.set_drafters(found, "" if set(found) - {"ngram", "auto"} else wording.ONE_DRAFTER)
 
     def _why_not(self, *, of_set: bool) -> str:
         """Why no comparison can be started now; empty if one can."""

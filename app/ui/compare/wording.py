@@ -164,8 +164,8 @@ def prompt_cells(one: Comparison) -> list[str]:
 
 
 NO_DRAFT = "No draft"
-ONE_DRAFTER = "Only n-grams can draft for this model, so there is nothing to choose from."
-SERVER_DRAFTS = "A server decides itself how it drafts."
+ONE_DRAFTER = "Only n-grams can draft for this model, so there is nothing to compare."
+SERVER_DRAFTS = "A server decides for itself how it drafts."
 
 
 def drafter_title(drafter: DrafterChoice) -> str:
@@ -206,7 +206,7 @@ def set_verdict(totals: Sequence[Row], skipped: Sequence[Skipped]) -> Verdict:
         f"✓ Same text in all {words.number(runs)}"
         if same == runs
         else f"Same text in {words.number(same)} of {words.number(runs)}",
-        *([f"quickest: {drafter_title(total.drafter)}"] if len(totals) > 1 else []),
+        *([f"fastest: {drafter_title(total.drafter)}"] if len(totals) > 1 else []),
         f"{faster(total.speed_up, 'these texts')} (median)",
     ]
     if total.acceptance_rate is not None:

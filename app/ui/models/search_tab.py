@@ -337,9 +337,9 @@ class RepositoryPage(QWidget):
         repository, model, draft = self.repository, self.model(), self.draft()
         if repository is not None and model is not None:
             title = f"{_short(repository.id)} {model.quantization}".strip()
-            head, found = self.head(), self._looked
-            title_of_head = f" with {found.title}" if head is not None and found is not None else ""
-            extra = " with draft" if draft is not None else title_of_head
+            head = self.head()
+            with_head = f" with {self._looked.title}" if head is not None and self._looked is not None else ""
+            extra = " with draft" if draft is not None else with_head
             licenses = repository.license, draft.license if draft is not None else ""
             second = draft.model if draft is not None else None
             self._downloads.add(Item.of(title + extra, model, second, licenses, head, self.projector()))

@@ -221,7 +221,7 @@ def test_a_trie_shares_beginnings_and_keeps_its_limits() -> None:
     assert trie.add([7, 8, 9]) == [0, 1, 2]
     assert trie.add([7, 8, 5]) == [0, 1, 3]
     assert trie.add([4]) == []  # a third branch
-    assert trie.add([6, 6, 6], behind=3) == [4, 5]  # no more than six tokens
+    assert trie.add([6, 6, 6], parent=3) == [4, 5]  # no more than six tokens
     assert (trie.tokens, trie.parents) == ([7, 8, 9, 5, 6, 6], [-1, 0, 1, 1, 3, 4])
 
 

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from app.engine.decoding.sampling import Floats
-from app.engine.drafters.medusa import Ranked, _likeliest
+from app.engine.drafters.medusa import _likeliest
+from app.engine.drafters.tree import Ranked
 from app.engine.host.engine import Engine
 from app.engine.host.medusa_files import read_tensors
 from app.engine.llama.context import Context
@@ -144,7 +145,7 @@ def test_heads_that_compute_no_numbers_cost_their_drafts_alone(engine: Engine, a
     assert pair.medusa_refused is None
     answer = run(engine, ask("Well?", drafter="medusa", draft_length=3, sampling=GREEDY, max_tokens=20))
     assert answer.finished.draft_failure == (
-        "The Medusa heads gave invalid numbers, so the model's file is probably damaged. Download it again."
+        "The Medusa heads produced invalid numbers, so the model's file is probably damaged. Download it again."
     )
     assert answer.text == run(engine, ask("Well?", draft_length=0, sampling=GREEDY, max_tokens=20)).text
 

@@ -378,7 +378,7 @@ def test_an_assistant_of_each_kind_reads_its_targets_cache(
     assert_the_text_of_decoding_without_a_draft(engine, accepts=True)
 
 
-NO_STATES = "llama.cpp gives no hidden states of this model, so its MTP head can't draft."
+NO_STATES = "llama.cpp doesn't output the hidden states of this model, so its head can't draft."
 
 
 @pytest.mark.allow_logs

@@ -168,7 +168,7 @@ def test_a_kind_may_have_the_name_of_the_total(tab: PromptSet) -> None:
 def test_without_the_choice_the_table_is_by_kind_again(tab: PromptSet) -> None:
     by_drafters(tab)
     tab.end(End("done"))
-    assert "quickest: Draft model" in tab.verdict.text()
+    assert "fastest: Draft model" in tab.verdict.text()
     tab._all_drafters.setChecked(False)
     tab.begin(1, tab.choice())
     tab.add_compared(compared(comparison("code")))

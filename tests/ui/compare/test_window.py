@@ -228,7 +228,7 @@ def test_all_drafters_of_the_pair_and_their_report(
     QTest.mouseClick(many.footer.run_button, Qt.MouseButton.LeftButton)
     at.idle()
     assert [one.drafter for one in many.results] == ["ngram", "model", "auto"] * 2
-    assert many.planned == 6 and many.verdict.text().startswith("Same text in 0 of 6 · quickest: ")
+    assert many.planned == 6 and many.verdict.text().startswith("Same text in 0 of 6 · fastest: ")
     assert exported(at, many, "JSON", tmp_path / "set", monkeypatch) == "Exported to set.json."
     report = json.loads((tmp_path / "set.json").read_text("utf-8"))
     assert report["setup"]["drafters"] == ["ngram", "model", "auto"]

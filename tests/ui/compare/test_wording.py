@@ -109,14 +109,14 @@ def test_a_whole_set() -> None:
     assert "drafting doesn't pay off on these texts (median)" in wording.set_verdict([slow], []).heading
 
 
-def test_several_drafters_and_the_quickest() -> None:
+def test_several_drafters_and_the_fastest() -> None:
     replace = msgspec.structs.replace
     totals = [
         summarize([replace(comparison(speeds=(40.0, drafted)), drafter=drafter)]).total
         for drafter, drafted in (("ngram", 44.0), ("model", 80.0), ("auto", 79.0))
     ]
     assert wording.set_verdict(totals, []).heading.startswith(
-        "✓ Same text in all 3 · quickest: Draft model · 2.0×\u00a0faster (median)"
+        "✓ Same text in all 3 · fastest: Draft model · 2.0×\u00a0faster (median)"
     )
     assert [wording.drafter_title(one.drafter) for one in totals] == ["N-grams", "Draft model", "Automatic"]
 
