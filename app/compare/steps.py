@@ -101,11 +101,9 @@ class Steps:
     def of_set(
         cls, tasks: Sequence[Task], warm_up_tokens: int | None = None, drafters: Sequence[DrafterChoice] = ()
     ) -> Steps:
-        """Prompts, all with the first seed, then all with the next; which run comes first changes each time.
-
-        Each prompt is answered with each of ``drafters``, by default the tasks' own. An uncounted run of each comes
-        first: it loads everything into memory, and lets ``auto`` learn the acceptance rate. ``warm_up_tokens`` limits
-        it.
+        """Prompts, all with the first seed, then all with the next, with each of ``drafters`` (by default the tasks'
+        own); which run comes first changes each time. Before that, an uncounted run of each, limited to
+        ``warm_up_tokens``, loads everything into memory, and lets ``auto`` learn the acceptance rate.
         """
         ways = [None, *(drafters or [tasks[0].command.drafter])]
         steps = [Step(0, way, counts=False, limit=warm_up_tokens) for way in ways]
@@ -229,8 +227,8 @@ def compare(
     repeat: int = 1,
     drafters: Sequence[DrafterChoice] = (),
 ) -> Iterator[Comparison | Skipped]:
-    """Run each prompt without a draft and as ``command`` specifies, with ``repeat`` seeds from that of ``command`` on
-    and each of ``drafters`` instead of its own.
+    """Run each prompt without a draft and as ``command`` specifies, with each of ``drafters`` (by default its own) and
+    ``repeat`` seeds, the first being its own.
 
     Starts with an uncounted run of each. A prompt that can't be answered is reported once, with the reason. Raises
     `Canceled` if the engine is told to stop, and `EngineEndedError`.

@@ -516,6 +516,14 @@ def test_drafting(fields: Json, drafter: str, length: int | str) -> None:
         assert not found.warnings.sentences
 
 
+def test_a_drafter_that_the_model_was_loaded_with() -> None:
+    wanted = {"slipstream": {"drafter": "lookahead"}}
+    loaded = msgspec.structs.replace(BLIND, all_drafters=["ngram", "lookahead"])
+    assert chat([QUESTION], loaded, **wanted).command.drafter == "lookahead"
+    without = chat([QUESTION], **wanted)
+    assert without.command.drafter == "auto" and "no drafter" in without.warnings.sentences[0]
+
+
 def test_a_result_whose_call_was_left_out_of_the_chat() -> None:
     found = chat([result("Green.", "gone"), QUESTION])
     assert said(found)[0] == ("user", "Result of a tool:\nGreen.") and len(found.warnings.sentences) == 1

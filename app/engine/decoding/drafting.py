@@ -142,23 +142,18 @@ class Drafting:
         return self._proposed(name, decision.length, decision.method, decision.worth())
 
     def _continued(self, proposal: Proposal, decision: Decision, most: int) -> Proposal:
-        """``proposal`` as it fits, with what n-grams continue it with, as far as that is worth testing."""
+        """``proposal`` as it fits, continued by n-grams as far as that is worth testing. Sampled drafts and trees are
+        tested as they are."""
         proposal = self._fitting(proposal)
         room = min(most, self.policy.limit) - len(proposal.tokens)
-        can_continue = decision.drafter in self._missing and CONTINUES in self._drafters
-        if room <= 0 or not (proposal.tokens and can_continue and decision.stopping):
+        is_open = proposal.tokens and proposal.distributions is None and not proposal.parents and decision.stopping
+        if room <= 0 or not is_open or decision.drafter not in self._missing or CONTINUES not in self._drafters:
             return proposal
-        if proposal.distributions is not None or proposal.parents:
-            return proposal  # these are tested as they are
         more = self._drafters[CONTINUES].continue_(proposal.tokens, room)
         if not more.tokens:
             return proposal
-        whole = replace(
-            proposal,
-            tokens=proposal.tokens + more.tokens,
-            confidences=proposal.confidences + more.confidences,
-            continued=len(more.tokens),
-        )
+        tokens, confidences = proposal.tokens + more.tokens, proposal.confidences + more.confidences
+        whole = replace(proposal, tokens=tokens, confidences=confidences, continued=len(more.tokens))
         return self._fitting(whole).first(max(decision.tested(whole), len(proposal.tokens)))
 
     def _proposed(

@@ -245,7 +245,7 @@ class Context:
             self._views[2][:count] = 1
 
     def state(self, row: int) -> Floats | None:
-        """The last hidden state, after the final norm, after output number ``row`` of the last pass, until the next;
+        """The hidden state (after the final norm) of output number ``row`` of the last pass, valid until the next;
         ``None`` if that isn't known."""
         pointer = llama_cpp.llama_get_embeddings(self.handle) if row < len(self._states_at) else None
         if not pointer:
