@@ -517,10 +517,10 @@ def test_drafting(fields: Json, drafter: str, length: int | str) -> None:
 
 
 def test_a_drafter_that_the_model_was_loaded_with() -> None:
-    wanted = {"slipstream": {"drafter": "lookahead"}}
+    wanted: Json = {"slipstream": {"drafter": "lookahead"}}
     loaded = msgspec.structs.replace(BLIND, all_drafters=["ngram", "lookahead"])
     assert chat([QUESTION], loaded, **wanted).command.drafter == "lookahead"
-    without = chat([QUESTION], **wanted)
+    without = chat([QUESTION], BLIND, **wanted)
     assert without.command.drafter == "auto" and "no drafter" in without.warnings.sentences[0]
 
 
