@@ -23,6 +23,7 @@ _LIKELIEST = 64
 """How many tokens of a head get the target's noise."""
 _PREFIXES = ("", "medusa_head.", "medusa_heads.")
 _MOST_HEADS = 16
+_OTHER_TARGET = "These Medusa heads belong to another model: their width or vocabulary isn't the target's."
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ class MedusaHeads:
         while f"{prefix}{len(heads)}.0.linear.weight" in tensors and len(heads) < _MOST_HEADS:
             heads.append(_head(tensors, f"{prefix}{len(heads)}", (width, size)))
         if ids is not None and (ids.dtype.kind != "i" or ids.ndim != 1 or ids.min() < 0 or ids.max() >= vocabulary):
-            raise _other_target()
+            raise KnownError(_OTHER_TARGET)
         return cls(heads, None if ids is None else ids.astype(np.int64), state)
 
 
@@ -79,12 +80,8 @@ def _head(tensors: Mapping[str, NDArray[Any]], name: str, shape: tuple[int, int]
     if len(whole) < len(found):
         raise KnownError(f"{name} in the file with the Medusa heads lacks tensors, or has more than one layer.")
     if [tensor.shape for tensor in whole] != [(width, width), (width,), (size, width)] or not size:
-        raise _other_target()
+        raise KnownError(_OTHER_TARGET)
     return Head(*whole)
-
-
-def _other_target() -> KnownError:
-    return KnownError("These Medusa heads belong to another model: their width or vocabulary isn't the target's.")
 
 
 class MedusaDrafter(Drafter):

@@ -39,8 +39,7 @@ class TreeDrafter(ModelDrafter):
             return Proposal()
         others = min(self.branches, count // 2)
         chain = super().propose(min(count - others, self.longest), method, worth)
-        found: list[tuple[float, int, int, float]] = []
-        doubt = 0.0
+        found, doubt = list[tuple[float, int, int, float]](), 0.0
         for position, (tokens, scores) in enumerate(self._ranked):
             for token, score in zip(tokens[1:], scores[1:], strict=True):
                 found.append((doubt + scores[0] - score, position, token, score - scores[0]))

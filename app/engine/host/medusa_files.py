@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -68,17 +67,15 @@ def read_tensors(path: Path) -> Mapping[str, NDArray[Any]]:
         header = system.decode(head, dict[str, msgspec.Raw])
         header.pop("__metadata__", None)
         return {name: _array(system.decode(raw, _Tensor), body) for name, raw in header.items()}
-    except (msgspec.DecodeError, ValueError, RecursionError):
+    except (msgspec.DecodeError, ValueError, OverflowError, RecursionError):
         raise KnownError(f"{printable(path.name)} is not a safetensors file, or it is damaged.") from None
 
 
 def _array(tensor: _Tensor, body: NDArray[np.uint8]) -> NDArray[Any]:
     """Raises `ValueError` if the file doesn't have it."""
     begin, end = tensor.data_offsets
-    kind, shape = _TYPES.get(tensor.dtype, ""), tensor.shape
-    if not kind or min(shape, default=0) < 0 or end - begin != prod(shape) * np.dtype(kind).itemsize:
+    kind = _TYPES.get(tensor.dtype)
+    if kind is None or min(tensor.shape, default=0) < 0 or not 0 <= begin <= end <= len(body):
         raise ValueError(tensor)
-    if not 0 <= begin <= end <= len(body):
-        raise ValueError(tensor)
-    found = np.frombuffer(body[begin:end].tobytes(), kind).reshape(shape)
+    found = np.frombuffer(body[begin:end].tobytes(), kind).reshape(tensor.shape)
     return (found.astype("<u4") << 16).view("<f4") if tensor.dtype == "BF16" else found

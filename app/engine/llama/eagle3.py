@@ -31,8 +31,11 @@ class Eagle3Head(Head):
 
     def __init__(self, target: Context, model: Model, settings: LoadSettings) -> None:
         """llama.cpp computes logits of every token of a pass, so passes are short."""
-        self._switch_input, self._input_of = map(found, _LAYER_INPUTS)
-        self._layers = _layers(model)
+        self._switch_input = found("llama_set_embeddings_layer_inp")
+        self._input_of = found("llama_get_embeddings_layer_inp")
+        read, count = found("llama_model_target_layer_ids"), found("llama_model_target_layer_ids_n")
+        self._layers: list[int] = read(model.handle)[: count(model.handle)]
+        """Of the target; the number after its last layer stands for its hidden state."""
         self._target_layers, self._target_width = target.model.layers, target.model.state_width
         size = min(settings.micro_batch_size, HEAD_PASS)
         super().__init__(target, model, msgspec.structs.replace(settings, batch_size=size, micro_batch_size=size))
@@ -133,13 +136,3 @@ class Eagle3Head(Head):
         if self.handle:
             llama_cpp.llama_batch_free(self._encoded)
         super().close()
-
-
-_LAYER_INPUTS = "llama_set_embeddings_layer_inp", "llama_get_embeddings_layer_inp"
-
-
-def _layers(model: Model) -> list[int]:
-    """The layers of the target whose inputs the head in ``model`` reads; the number after the last layer stands for
-    the target's hidden state."""
-    of, count = map(found, ("llama_model_target_layer_ids", "llama_model_target_layer_ids_n"))
-    return list(of(model.handle)[: count(model.handle)])
