@@ -290,8 +290,8 @@ NO_ROLL_BACK = (
     "arrive at the model's normal speed."
 )
 NO_BRANCHES = (
-    "Draft trees aren't possible with this model: they need an ordinary KV cache, without a sliding window or a "
-    "recurrent state."
+    "Draft trees aren't possible with this model: they need flash attention and an ordinary KV cache, without a "
+    "sliding window or a recurrent state."
 )
 _DRAFT_NO_ROLL_BACK = (
     "The architecture of this draft model can't undo rejected tokens, so it can't be used for drafting."

@@ -183,7 +183,9 @@ class Context:
         params.n_rs_seq = snapshots
         # WORKAROUND for llama.cpp's src/models/cogvlm.cpp, which gives the logits of the first tokens.
         self._outputs_first = model.metadata("general.architecture") == "cogvlm"
-        self._branches = 0 if has_running_state or model.window or self._outputs_first else branches
+        # Without flash attention, sums depend on which cells a branch has, and so would the text.
+        is_ordinary = not (has_running_state or model.window or self._outputs_first)
+        self._branches = branches if is_ordinary and settings.flash_attention != "off" else 0
         params.n_seq_max, params.kv_unified = self._branches + 1, bool(self._branches)
         params.swa_full = keep_windows  # otherwise, what is outside the windows would only take up memory
         params.no_perf = True

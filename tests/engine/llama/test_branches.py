@@ -170,6 +170,15 @@ def test_other_memories_have_no_branches(context: Context) -> None:
 
 
 @pytest.mark.parametrize("model", ["llama"], indirect=True)
+def test_without_flash_attention_there_are_no_branches(model: Model) -> None:
+    """Their logits would differ in the last bits from those without a draft."""
+    settings = LoadSettings(flash_attention="off", micro_batch_size=64)
+    context = Context(model, settings, length=512, threads=1, branches=MAX_DRAFT_LENGTH)
+    assert context.branches == 0
+    context.close()
+
+
+@pytest.mark.parametrize("model", ["llama"], indirect=True)
 def test_a_copy_of_the_cache_fits_one_without_branches(context: Context, model: Model) -> None:
     context.decode(list(range(20)), 0)
     context.decode_tree([1], [2, 3], [-1, -1])
