@@ -248,9 +248,8 @@ def command(setup: Setup) -> str:
     arguments += _options(repeat=setup.repeat, seed=setup.seed, max_tokens=setup.max_tokens or setup.context_length)
     arguments += _options(**msgspec.structs.asdict(setup.sampling))
     arguments += _options(**differing(setup, "system_prompt", "stop", "overflow", "seed", "max_tokens", "drafter"))
-    drafter = setup.drafter
-    if not (setup.draft or setup.head):
-        drafter = "ngram"  # without a draft, auto means n-grams
+    is_alone = setup.drafter in ("auto", "chain") and not (setup.draft or setup.head)  # these then mean n-grams
+    drafter = "ngram" if is_alone else setup.drafter
     which = {"drafters": ",".join(setup.drafters)} if setup.drafters else {"drafter": drafter}
     arguments += _options(draft_length=setup.draft_length, **which, propose=setup.propose, accept=setup.accept)
     return shlex.join(arguments)

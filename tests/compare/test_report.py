@@ -200,6 +200,8 @@ def test_the_command_for_other_setups() -> None:
     assert (bundled.target, bundled.draft, bundled.no_draft, bundled.prompts) == (None, None, False, None)
     alone = parsed(wording.command(with_setup(target=guide, draft=None).setup))
     assert (alone.target, alone.no_draft, alone.drafter) == (None, True, "ngram")
+    named = parsed(wording.command(with_setup(target=guide, draft=None, drafter="lookahead").setup))
+    assert named.drafter == "lookahead"
     other = parsed(wording.command(with_setup(target=guide).setup))
     assert (other.target, other.draft) == (Path("guide-target.gguf"), Path("small.gguf"))
     machine = msgspec.structs.replace(SETUP.machine, devices=["GPU 1"])

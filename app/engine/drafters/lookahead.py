@@ -16,7 +16,7 @@ takes `NGRAM` − 1 tokens of a draft: 16 altogether, in `BRANCHES` branches."""
 
 
 class LookaheadDrafter(Drafter):
-    """Needs no model, but a target that tests drafts with branches.
+    """Needs no model, but a target that can test draft trees.
 
     The window has `NGRAM` − 1 rows of guesses for the next positions, one from each of the last passes. Its first row
     follows the context as a chain; each of its tokens is followed by those of the other rows in its column. What the

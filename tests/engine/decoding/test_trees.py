@@ -1,4 +1,4 @@
-"""Drafts with branches: whatever is on them, the text is the target's own, and the cache ends as without them."""
+"""Draft trees: whatever is on them, the text is the target's own, and the cache ends as without them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drafts with branches in llama.cpp: each token sees its own path alone, and afterwards nothing of them is left."""
+"""Draft trees in llama.cpp: each token sees its own path alone, and afterwards nothing of them is left."""
 
 from __future__ import annotations
 
