@@ -106,7 +106,7 @@ class Drafter(ABC):
         ``method``.
         """
 
-    def continue_(self, draft: list[int], count: int, worth: Worth = always) -> Proposal:  # noqa: ARG002
+    def continue_(self, draft: list[int], count: int) -> Proposal:  # noqa: ARG002
         """At most ``count`` tokens that follow a ``draft`` which another drafter began, as if it were accepted."""
         return Proposal()
 

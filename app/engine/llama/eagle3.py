@@ -7,6 +7,7 @@ state takes the place of that vector. The first token of a text has no token bef
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Sequence
 
 import llama_cpp
@@ -37,6 +38,9 @@ class Eagle3Head(Head):
         self._layers: list[int] = read(model.handle)[: count(model.handle)]
         """Of the target; the number after its last layer stands for its hidden state."""
         self._target_layers, self._target_width = target.model.layers, target.model.state_width
+        self._longest_pass = target.length
+        self._target_rows: dict[int, Floats] = {}
+        """llama.cpp's buffers, by address."""
         size = min(settings.micro_batch_size, HEAD_PASS)
         super().__init__(target, model, msgspec.structs.replace(settings, batch_size=size, micro_batch_size=size))
         self._first_cell = -1
@@ -49,7 +53,7 @@ class Eagle3Head(Head):
         self._features = np.ctypeslib.as_array(self._encoded.embd, shape=shape)
         self._encoded_positions = np.ctypeslib.as_array(self._encoded.pos, shape=(self._capacity,))
 
-    def _belongs(self, target: Model, model: Model) -> bool:  # noqa: ARG002
+    def _belongs(self, target: Model) -> bool:
         return all(0 <= layer <= target.layers for layer in self._layers)
 
     def _width_read(self, target: Model) -> int:
@@ -106,13 +110,22 @@ class Eagle3Head(Head):
     def _states_of_target(self, count: int) -> Floats | None:
         if self.failure:
             return None
-        rows = [self._input_after_pass(layer) for layer in self._layers]
-        return np.hstack([np.ctypeslib.as_array(row, shape=(count, self._target_width)) for row in rows])
+        joined = np.empty((count, len(self._layers) * self._target_width), np.float32)
+        for place, layer in enumerate(self._layers):
+            begin = place * self._target_width
+            joined[:, begin : begin + self._target_width] = self._input_after_pass(layer)[:count]
+        return joined
 
-    def _input_after_pass(self, layer: int) -> object:
-        """llama.cpp's rows of the last pass."""
+    def _input_after_pass(self, layer: int) -> Floats:
+        """llama.cpp's rows of the last pass, and more that aren't to be read."""
         has_input = layer < self._target_layers
-        return self._input_of(self._target, layer) if has_input else self._all_states(self._target)
+        pointer = self._input_of(self._target, layer) if has_input else self._all_states(self._target)
+        address = ctypes.addressof(pointer.contents)
+        view = self._target_rows.get(address)
+        if view is None:  # made once, because that takes longer than to copy a row
+            shape = self._longest_pass, self._target_width
+            view = self._target_rows[address] = np.ctypeslib.as_array(pointer, shape=shape)
+        return view
 
     def _go_back(self, length: int, held: int) -> None:
         super()._go_back(length, held)

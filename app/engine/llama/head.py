@@ -148,7 +148,8 @@ class Head(Context):
         self._all_states = found("llama_get_embeddings_nextn")
         self._state_at = found("llama_get_embeddings_nextn_ith")
         self._target = target.handle
-        if not self._belongs(target.model, model):
+        self.model = model
+        if not self._belongs(target.model):
             raise KnownError(f"The head in {model.path.name} belongs to another model.")
         super().__init__(
             model,
@@ -179,8 +180,8 @@ class Head(Context):
         self._switch(True)
         self._output_states(self.handle, True, True)
 
-    def _belongs(self, target: Model, model: Model) -> bool:
-        return model.state_width == target.state_width
+    def _belongs(self, target: Model) -> bool:
+        return self.model.state_width == target.state_width
 
     def _width_read(self, target: Model) -> int:
         """How many of the target's numbers it reads for a token."""
